@@ -1,0 +1,54 @@
+# Everything sets itself up: `make run` and `make test` need Python 3.11 or later and nothing else.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+
+.PHONY: help venv run test check unit cluster-test cluster bench format lock clean
+.DEFAULT_GOAL := help
+
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
+
+venv: $(READY) ## set up .venv with the locked dependencies
+$(READY): requirements/dev.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "cks-admission needs Python 3.11 or later, $(PYTHON) is " + sys.version.split()[0] + ". Name another one: make PYTHON=python3.12 ...")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $(READY)
+
+run: venv ## serve on https://127.0.0.1:9443 with certificates of its own, no cluster needed
+	$(BIN)/cks-admission serve
+
+test: check unit cluster-test ## everything: checks, unit tests, and the proofs on a real control plane
+
+check: venv ## format, lint, types, import borders
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+unit: venv ## the fast tests, no cluster
+	$(BIN)/pytest tests --ignore=tests/cluster
+
+cluster-test: venv ## the proofs through kubectl on a real kube-apiserver (built once into the user's cache)
+	$(BIN)/pytest tests/cluster
+
+cluster: venv ## a real control plane with the service registered, left running to play with; Ctrl-C ends it
+	PYTHONPATH=tests $(BIN)/python -m cluster.demo
+
+bench: venv ## speed and memory as ratios against a bare aiohttp echo
+	$(BIN)/python -m benchmarks
+
+format: venv ## rewrite the code in the project's format
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+lock: venv ## resolve pyproject.toml again into requirements/
+	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --quiet \
+		--upgrade pyproject.toml -o requirements/runtime.txt
+	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --quiet \
+		--upgrade -c requirements/runtime.txt --group dev pyproject.toml -o requirements/dev.txt
+
+clean: ## remove what the targets made here (the built control plane stays in the user's cache)
+	rm -rf .venv .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache .cks-admission build dist

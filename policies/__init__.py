@@ -1,0 +1,1 @@
+"""The decisions: values in, values out. No network, no clock, no environment; `webhook` brings those."""

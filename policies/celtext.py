@@ -1,0 +1,84 @@
+"""Writing CEL: literals, and steps into objects of unknown shape.
+
+Every step is optional (`object.?spec.?template`), which yields nothing where a parent is missing, null or of another type:
+an error in a match condition would count as a match where the webhook fails closed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+
+from policies.fieldpath import Pattern, Wildcard
+
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+# Reserved by https://github.com/google/cel-spec/blob/master/doc/langdef.md#syntax: no field selection by these names.
+_KEYWORDS = frozenset(
+    "as break const continue else false for function if import in let loop namespace null package return true var void while".split()
+)
+
+
+def step(base: str, key: str) -> str:
+    """The optional value of a key."""
+    return f"{base}.?{key}" if _IDENTIFIER.match(key) and key not in _KEYWORDS else f"{base}[?{text(key)}]"
+
+
+def steps(base: str, pattern: Pattern) -> str:
+    """The optional value at a path without wildcards; the base itself where the path is empty."""
+    for key in pattern:
+        base = step(base, str(key))
+    return base
+
+
+def value(base: str, pattern: Pattern) -> str:
+    """The value at a path without wildcards, null where there is none."""
+    return f"{steps(base, pattern)}.orValue(null)" if pattern else base
+
+
+def pairs(pattern: Pattern, new: str = "object", old: str = "oldObject") -> str:
+    """A list of `[value, old value]`, one pair for each place that the pattern, with one wildcard at most, names in `new`."""
+    for position, key in enumerate(pattern):
+        if isinstance(key, Wildcard):
+            head, tail = pattern[:position], pattern[position + 1 :]
+            kind, empty = ("list", "[]") if key is Wildcard.ITEMS else ("map", "{}")
+            children = f"(type({value(new, head)}) == {kind} ? {steps(new, head)}.orValue({empty}) : {empty})"
+            before = steps(f"{steps(old, head)}[?i]", tail)
+            return f"{children}.transformList(i, c, [{value('c', tail)}, {before}.orValue(dyn(null))])"
+    return f"[[{value(new, pattern)}, {value(old, pattern)}]]"
+
+
+def let(name: str, expression: str, body: str) -> str:
+    """The body, a boolean, with a name for an expression: CEL in Kubernetes has no other way to say it."""
+    return f"[{expression}].exists({name},\n{body})"
+
+
+def by_kind(cases: Iterable[tuple[Iterable[str], str]]) -> str:
+    """The list that belongs to `kind`; an empty one where none does."""
+    return "".join(f"kind in {texts(kinds)} ? {result} :\n  " for kinds, result in cases) + "[]"
+
+
+def every(clauses: Iterable[str]) -> str:
+    """The conjunction, evaluated in order."""
+    return " && ".join(clauses)
+
+
+def some(clauses: Iterable[str], between: str = " || ") -> str:
+    """The disjunction in parentheses; no clauses at all is false."""
+    joined = between.join(clauses)
+    return f"({joined})" if joined else "false"
+
+
+def text(literal: str) -> str:
+    """A string literal."""
+    return "'" + literal.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def texts(literals: Iterable[str]) -> str:
+    """A list of string literals."""
+    return "[" + ", ".join(text(literal) for literal in literals) + "]"
+
+
+def globs(patterns: Iterable[str]) -> str:
+    """A regular expression, as a string literal, that matches what one of the globs (with `*` and `?`) matches."""
+    expressions = ("".join({"*": ".*", "?": "."}.get(c) or re.escape(c) for c in pattern) for pattern in patterns)
+    return text("^(" + "|".join(expressions) + ")$")

@@ -1,0 +1,165 @@
+"""The whole service on one page: run the selected rules, turn what they find into an answer.
+
+An *outcome* is what a rule found: violations (perhaps none) or a failure. A *decision* is what follows from it, by the
+rule's action and failure policy. Every rule runs; nothing stops at the first finding.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from policies import patch
+from policies.facts import Facts, UnknownFact
+from policies.request import AdmissionRequest
+from policies.rule import NO_MUTATION, FailurePolicy, Mutation, PatchOperation, Phase, Rule
+from policies.ruleset import RuleSet
+from policies.violation import Violation, describe, one_line, warnings
+
+Verdict = Literal["admit", "deny", "warn", "audit", "excepted", "patch", "error"]
+
+
+class Failure(Struct, frozen=True):
+    """A rule that could not be evaluated."""
+
+    error: Exception
+    policy: FailurePolicy
+
+
+class Decision(Struct, frozen=True):
+    """What follows from one rule's outcome: `error` is a failed rule, which denies or not by its failure policy."""
+
+    rule: str
+    verdict: Verdict
+    violations: tuple[Violation, ...] = ()
+    failure: Failure | None = None
+    note: str = ""
+
+    @property
+    def denies(self) -> bool:
+        """Whether the request is refused because of it."""
+        return self.verdict == "deny" or (self.failure is not None and self.failure.policy == "Fail")
+
+
+class Answer(Struct, frozen=True):
+    """The answer to a request: a decision per rule that ran, the patch, and lines for the person who asked."""
+
+    decisions: tuple[Decision, ...] = ()
+    operations: tuple[PatchOperation, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def allowed(self) -> bool:
+        """Whether the request may go on."""
+        return not any(decision.denies for decision in self.decisions)
+
+    @property
+    def message(self) -> str:
+        """The refusal for people; empty where the request is allowed."""
+        parts = [describe(v for d in self.decisions if d.verdict == "deny" for v in d.violations)]
+        failures = [(d.rule, d.failure) for d in self.decisions if d.failure is not None and d.denies]
+        parts += [_failure_text(rule, failure.error, failure.policy) for rule, failure in failures]
+        return "\n".join(part for part in parts if part)
+
+
+ADMITTED = Answer()
+
+
+def validate(request: AdmissionRequest, ruleset: RuleSet, facts: Facts, group: str | None = None) -> Answer:
+    """Run every validating rule that is for the request. Raises UnknownFact only."""
+    decisions = []
+    lines: list[str] = []
+    for rule in ruleset.select("validate", request, group):
+        outcome = _observe(rule, request, facts)
+        decision = _decide(rule, outcome, request, ruleset, facts)
+        decisions.append(decision)
+        if decision.verdict == "warn":
+            lines += warnings(decision.violations)
+        elif decision.failure is not None and not decision.denies:
+            lines.append(one_line(_failure_text(rule.name, decision.failure.error, "Ignore")))
+    return Answer(tuple(decisions), (), tuple(lines)) if decisions else ADMITTED
+
+
+def mutate(request: AdmissionRequest, ruleset: RuleSet, facts: Facts, group: str | None = None) -> Answer:
+    """Run every mutating rule that is for the request, each on the object that the one before it left.
+
+    The operations of all, in order, are the patch from the object as sent to the last one. Raises UnknownFact only.
+    """
+    decisions = []
+    operations: list[PatchOperation] = []
+    lines: list[str] = []
+    current = request
+    rules = ruleset.select("mutate", request, group)
+    for position, rule in enumerate(rules, 1):
+        try:
+            mutation = _mutation(rule, current, facts)
+            if mutation.operations and position < len(rules) and current.object is not None:
+                current = replace(current, object=patch.apply(current.object, mutation.operations))
+        except UnknownFact:
+            raise
+        except Exception as error:  # noqa: BLE001 - one guard for all rules: a failure becomes a decision, never a 500
+            decision = Decision(rule.name, "error", failure=Failure(error, _policy(rule, "mutate")))
+            decisions.append(decision)
+            lines += [] if decision.denies else [one_line(_failure_text(decision.rule, error, "Ignore"))]
+            continue
+        operations += mutation.operations
+        lines += mutation.warnings
+        decisions.append(Decision(rule.name, "patch" if mutation.operations else "admit"))
+    return Answer(tuple(decisions), tuple(operations), tuple(lines)) if decisions else ADMITTED
+
+
+def _mutation(rule: Rule, request: AdmissionRequest, facts: Facts) -> Mutation:
+    if rule.mutate is None or not _in_scope(rule, request, facts):
+        return NO_MUTATION
+    return rule.mutate(request, facts)
+
+
+def _observe(rule: Rule, request: AdmissionRequest, facts: Facts) -> tuple[Violation, ...] | Failure:
+    """The outcome of one rule, with every exception turned into a failure."""
+    try:
+        if rule.validate is None or not _in_scope(rule, request, facts):
+            return ()
+        return tuple(rule.validate(request, facts))
+    except UnknownFact:
+        raise
+    except Exception as error:  # noqa: BLE001 - as in mutate
+        return Failure(error, _policy(rule, "validate"))
+
+
+def _decide(
+    rule: Rule, outcome: tuple[Violation, ...] | Failure, request: AdmissionRequest, ruleset: RuleSet, facts: Facts
+) -> Decision:
+    """The one place where an outcome, an action and a failure policy meet."""
+    if isinstance(outcome, Failure):
+        return Decision(rule.name, "error", failure=outcome)
+    if not outcome:
+        return Decision(rule.name, "admit")
+    for exception in ruleset.exceptions:
+        if exception.covers(rule.name, request, facts.today()):
+            return Decision(rule.name, "excepted", outcome, note=exception.reason)
+    return Decision(rule.name, "admit" if rule.action == "off" else rule.action, outcome)
+
+
+def _in_scope(rule: Rule, request: AdmissionRequest, facts: Facts) -> bool:
+    """Whether the rule is for the object's Namespace; the Namespace's labels are asked for only where they matter."""
+    if not rule.namespaces.requirements or not request.scope_namespace:
+        return True
+    return rule.namespaces.matches(facts.namespace_labels(request.scope_namespace))
+
+
+def _policy(rule: Rule, phase: Phase) -> FailurePolicy:
+    """The rule's failure policy in a phase: Fail where any of its hooks says so."""
+    return "Fail" if any(hook.phase == phase and hook.failure_policy == "Fail" for hook in rule.hooks) else "Ignore"
+
+
+def _failure_text(rule: str, error: Exception, policy: FailurePolicy) -> str:
+    """What a person reads about a rule that failed: only the error's class and text, which never hold an object."""
+    cause = f"{type(error).__name__}: {error}"
+    if policy == "Ignore":
+        return f"rule {rule!r} was skipped, it could not be evaluated: {cause}"
+    return (
+        f"Rule {rule!r} could not be evaluated ({cause}).\n"
+        "It is set to refuse what it cannot judge. Try again; if it persists, tell the cluster's operators."
+    )

@@ -1,0 +1,103 @@
+"""What a rule may ask about the world beyond its request: Namespaces, Nodes, device claims, the date.
+
+Rules are pure, so facts are handed to them. A fact that is not at hand yet is raised as `UnknownFact`; whoever runs the
+engine fetches it and evaluates again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import date
+from typing import Protocol
+
+from msgspec import Struct
+
+NAME_LABEL = "kubernetes.io/metadata.name"
+
+
+class UnknownFact(Exception):  # noqa: N818 - a request for a look-up, not an error
+    """The labels of this Namespace are needed and not known yet."""
+
+    def __init__(self, namespace: str) -> None:
+        super().__init__(f"the labels of namespace {namespace!r} are not known yet")
+        self.namespace = namespace
+
+
+class FactUnavailable(Exception):  # noqa: N818 - it names the state; the rule that asked is what failed
+    """A fact could not be had; the rule that needs it has failed. The text says which fact and why."""
+
+
+class Taint(Struct, frozen=True):
+    """A Node's taint."""
+
+    key: str
+    effect: str
+    value: str = ""
+
+
+class Node(Struct, frozen=True):
+    """The part of a Node that scheduling rules read."""
+
+    name: str
+    labels: Mapping[str, str]
+    taints: tuple[Taint, ...] = ()
+
+
+class Facts(Protocol):
+    """The look-ups that rules may make."""
+
+    def namespace_labels(self, name: str) -> Mapping[str, str]:
+        """The labels of a Namespace. Raises UnknownFact or FactUnavailable."""
+        ...
+
+    def nodes(self) -> Sequence[Node]:
+        """The Nodes of the cluster; none where there is no cluster."""
+        ...
+
+    def claim_classes(self, namespace: str, claim: str, template: str) -> frozenset[str]:
+        """Device classes that a ResourceClaim, or one made from a ResourceClaimTemplate, asks for; none if not known.
+
+        One of `claim` and `template` is a name, the other empty.
+        """
+        ...
+
+    def extended_resources(self) -> Mapping[str, str]:
+        """The extended resource names of the cluster's DeviceClasses, by class."""
+        ...
+
+    def today(self) -> date:
+        """The date in UTC, against which exceptions expire."""
+        ...
+
+
+class StaticFacts(Struct, frozen=True):
+    """Facts that are all at hand: no cluster, the ones given on a command line, or those of a test."""
+
+    date: date
+    namespaces: Mapping[str, Mapping[str, str]] = {}
+    cluster_nodes: tuple[Node, ...] = ()
+    claims: Mapping[tuple[str, str], frozenset[str]] = {}
+    claim_templates: Mapping[tuple[str, str], frozenset[str]] = {}
+    extended: Mapping[str, str] = {}
+
+    def namespace_labels(self, name: str) -> Mapping[str, str]:
+        """The labels given for this Namespace, else the one that the API server puts on all of them."""
+        return self.namespaces.get(name) or {NAME_LABEL: name}
+
+    def nodes(self) -> Sequence[Node]:
+        """The Nodes given."""
+        return self.cluster_nodes
+
+    def claim_classes(self, namespace: str, claim: str, template: str) -> frozenset[str]:
+        """The device classes given for this claim or claim template."""
+        if claim:
+            return self.claims.get((namespace, claim), frozenset())
+        return self.claim_templates.get((namespace, template), frozenset())
+
+    def extended_resources(self) -> Mapping[str, str]:
+        """The extended resource names given."""
+        return self.extended
+
+    def today(self) -> date:
+        """The date given."""
+        return self.date

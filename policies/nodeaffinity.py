@@ -1,0 +1,67 @@
+"""Whether a Pod's own wishes, its node selector and required node affinity, allow a Node.
+
+Source: "Assigning Pods to Nodes" in the Kubernetes documentation and its NodeSelectorTerm API reference: terms are ORed,
+the requirements in a term are ANDed, and a term without any matches nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from policies.facts import Node
+from policies.request import JsonObject, mapping
+
+
+def allows(pod_spec: JsonObject, node: Node, *, labels_complete: bool = True) -> bool:
+    """Whether the Pod may run on the Node as far as labels and name decide it.
+
+    labels_complete: False where only some of the Node's labels are known; requirements on others then hold.
+    """
+    selector = pod_spec.get("nodeSelector")
+    if isinstance(selector, dict):
+        for key, value in selector.items():
+            if (labels_complete or key in node.labels) and node.labels.get(key) != value:
+                return False
+    affinity = mapping(mapping(pod_spec, "affinity"), "nodeAffinity")
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
+    if not isinstance(required, dict):
+        return True
+    terms = required.get("nodeSelectorTerms")
+    return isinstance(terms, list) and any(_term_allows(term, node, labels_complete) for term in terms)
+
+
+def _term_allows(term: object, node: Node, labels_complete: bool) -> bool:
+    if not isinstance(term, dict):
+        return False
+    expressions = term.get("matchExpressions") or []
+    fields = term.get("matchFields") or []
+    if not expressions and not fields:
+        return False
+    named = {"metadata.name": node.name} if node.name else {}
+    return all(_holds(e, node.labels, labels_complete) for e in expressions) and all(
+        _holds(f, named, labels_complete) for f in fields
+    )
+
+
+def _holds(requirement: Any, labels: Mapping[str, str], complete: bool) -> bool:
+    """One requirement: In, NotIn, Exists, DoesNotExist, Gt or Lt (the latter two compare integers)."""
+    key, operator = requirement.get("key"), requirement.get("operator")
+    values = requirement.get("values") or []
+    if key not in labels:
+        return not complete or operator in ("NotIn", "DoesNotExist")
+    value = labels[key]
+    match operator:
+        case "In":
+            return value in values
+        case "NotIn":
+            return value not in values
+        case "Exists" | "DoesNotExist":
+            return bool(operator == "Exists")
+        case "Gt" | "Lt":
+            try:
+                found, bound = int(value), int(values[0])
+            except (ValueError, IndexError):
+                return False
+            return found > bound if operator == "Gt" else found < bound
+    return False

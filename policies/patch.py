@@ -1,0 +1,53 @@
+"""JSON Patch (RFC 6902) that applies to the object as it was sent, whatever is missing in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import jsonpatch
+
+from policies.request import JsonObject
+from policies.rule import PatchOperation
+
+
+class PatchError(Exception):
+    """A patch that does not apply to the object it was made for; the API server would fail the request with it."""
+
+
+def pointer(keys: Iterable[str]) -> str:
+    """The JSON Pointer (RFC 6901) of nested keys."""
+    return "".join("/" + key.replace("~", "~0").replace("/", "~1") for key in keys)
+
+
+def append(obj: JsonObject, keys: Sequence[str], items: Sequence[Any]) -> tuple[PatchOperation, ...]:
+    """Operations that add items at the end of the list at `keys`; parents that are missing or null are created.
+
+    The API server fails a request whose patch names a missing parent, whatever the failure policy says, and a list that
+    was sent as null has no end to append to. Raises PatchError where a parent is no map or the place holds no list.
+    """
+    if not items:
+        return ()
+    value: Any = obj
+    for depth, key in enumerate(keys):
+        if not isinstance(value, dict):
+            raise PatchError(f"{'.'.join(keys[:depth])} is no map")
+        value = value.get(key)
+        if value is None:
+            missing = list(items)
+            for parent in reversed(keys[depth + 1 :]):
+                missing = {parent: missing}  # type: ignore[assignment]
+            return ({"op": "add", "path": pointer(keys[: depth + 1]), "value": missing},)
+    if not isinstance(value, list):
+        raise PatchError(f"{'.'.join(keys)} is no list")
+    end = pointer(keys) + "/-"
+    return tuple({"op": "add", "path": end, "value": item} for item in items)
+
+
+def apply(obj: JsonObject, operations: Iterable[PatchOperation]) -> JsonObject:
+    """The object after the operations; the one given stays as it is. Raises PatchError where they do not apply."""
+    try:
+        result: JsonObject = jsonpatch.JsonPatch(list(operations)).apply(obj)
+    except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException) as error:
+        raise PatchError(f"the patch does not apply: {error}") from error
+    return result

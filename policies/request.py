@@ -1,0 +1,105 @@
+"""The one input that every rule sees: an AdmissionRequest, decoded once and never changed.
+
+The fields are those of `admission.k8s.io/v1` AdmissionRequest; absent and null optional fields become their zero value.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from msgspec import Struct
+
+JsonObject = dict[str, Any]
+Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
+
+MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
+
+
+class GroupVersionKind(Struct, frozen=True):
+    """A kind, such as apps/v1 Deployment; the core group is the empty string."""
+
+    group: str
+    version: str
+    kind: str
+
+    @property
+    def group_kind(self) -> tuple[str, str]:
+        """Group and kind, the key of the tables by kind: their meaning does not depend on the version."""
+        return self.group, self.kind
+
+
+class GroupVersionResource(Struct, frozen=True):
+    """A resource, such as apps/v1 deployments."""
+
+    group: str
+    version: str
+    resource: str
+
+
+class UserInfo(Struct, frozen=True):
+    """Who asks, as the API server authenticated them."""
+
+    username: str = ""
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+
+
+class AdmissionRequest(Struct, frozen=True, kw_only=True, rename="camel"):
+    """One write that the API server asks about.
+
+    `object` is None on DELETE, `old_object` on CREATE and CONNECT. Both hold the fields that the rules in force read
+    (`RuleSet.reads`); `metadata.managedFields` is never among them. `namespace` counts, not the one in the object's
+    body, which may be empty. A Namespace's own `namespace` is its name.
+    """
+
+    uid: str
+    kind: GroupVersionKind
+    resource: GroupVersionResource
+    sub_resource: str = ""
+    name: str = ""
+    namespace: str = ""
+    operation: Operation
+    user_info: UserInfo = UserInfo()
+    object: JsonObject | None = None
+    old_object: JsonObject | None = None
+    dry_run: bool | None = False
+
+    @property
+    def scope_namespace(self) -> str:
+        """The namespace that the object lives in; empty for cluster-scoped objects, Namespaces among them."""
+        if self.resource.resource == "namespaces" and not self.resource.group:
+            return ""
+        return self.namespace
+
+    @property
+    def display_name(self) -> str:
+        """The object's name for people: `generateName` with an ellipsis while the name is not known."""
+        if self.name:
+            return self.name
+        metadata = mapping(self.object, "metadata")
+        return str(metadata.get("name") or "") or f"{metadata.get('generateName') or ''}…"
+
+
+def mapping(value: object, key: str) -> JsonObject:
+    """`value[key]` where both are maps, else an empty map: for optional parents that may be missing, null or odd."""
+    if isinstance(value, dict):
+        child = value.get(key)
+        if isinstance(child, dict):
+            return child
+    return {}
+
+
+def is_owned(obj: JsonObject | None) -> bool:
+    """Whether a controller owns the object: it has an owner reference with `controller: true`."""
+    references = mapping(obj, "metadata").get("ownerReferences")
+    return isinstance(references, list) and any(isinstance(r, dict) and r.get("controller") is True for r in references)
+
+
+def is_mirror_pod(obj: JsonObject | None) -> bool:
+    """Whether the object is the API server's mirror of a kubelet's static Pod, which cannot be changed here."""
+    return MIRROR_ANNOTATION in mapping(mapping(obj, "metadata"), "annotations")
+
+
+def is_being_deleted(obj: JsonObject | None) -> bool:
+    """Whether the object only waits for its finalizers."""
+    return bool(mapping(obj, "metadata").get("deletionTimestamp"))

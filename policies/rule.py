@@ -1,0 +1,71 @@
+"""What a rule is: a name, the requests it is for, a decision about them, and what happens when it finds something."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from policies.facts import Facts
+from policies.match import EVERYTHING, LabelSelector, ResourceRule
+from policies.request import AdmissionRequest
+from policies.violation import Violation
+
+Action = Literal["deny", "warn", "audit", "off"]
+FailurePolicy = Literal["Fail", "Ignore"]
+Phase = Literal["mutate", "validate"]
+
+# One operation of RFC 6902, such as {"op": "add", "path": "/spec/tolerations/-", "value": {...}}.
+PatchOperation = dict[str, Any]
+Validator = Callable[[AdmissionRequest, Facts], Sequence[Violation]]
+
+
+class Mutation(Struct, frozen=True):
+    """What a mutating rule wants changed, and what the person who made the request should know."""
+
+    operations: tuple[PatchOperation, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+NO_MUTATION = Mutation()
+Mutator = Callable[[AdmissionRequest, Facts], Mutation]
+
+
+class MatchCondition(Struct, frozen=True):
+    """A CEL expression for the API server: it asks only where all conditions are true."""
+
+    name: str
+    expression: str
+
+
+class Hook(Struct, frozen=True):
+    """The requests of one phase that a rule is for, and the group under which the API server asks about them.
+
+    Hooks of one phase and group become one entry of the webhook configuration, served at `/<phase>/<group>`; they share
+    conditions and failure policy. cluster_scope: an entry of its own, without namespaceSelector, for cluster-scoped objects.
+    """
+
+    phase: Phase
+    group: str
+    resources: tuple[ResourceRule, ...]
+    failure_policy: FailurePolicy
+    conditions: tuple[MatchCondition, ...] = ()
+    cluster_scope: bool = False
+
+
+class Rule(Struct, frozen=True):
+    """One decision. A rule in Python and a policy in YAML are the same thing.
+
+    action: what a violation leads to. reads: the fields at the top of an object that the rule looks at.
+    namespaces: the Namespaces whose objects it is for; cluster-scoped objects are always among them.
+    validate, mutate: the decision, None where the rule has none in that phase. They must not change the request.
+    """
+
+    name: str
+    hooks: tuple[Hook, ...]
+    action: Action
+    reads: frozenset[str]
+    namespaces: LabelSelector = EVERYTHING
+    validate: Validator | None = None
+    mutate: Mutator | None = None

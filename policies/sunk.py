@@ -1,0 +1,125 @@
+"""DaemonSets on SUNK Nodes: they must tolerate the four taints that such Nodes can carry.
+
+Source: "DaemonSets on SUNK Nodes" in CoreWeave's page "Workload Scheduling on CKS".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from policies import patch
+from policies.facts import Facts, Node
+from policies.nodeaffinity import allows
+from policies.request import AdmissionRequest, JsonObject, is_being_deleted, is_owned, mapping
+from policies.rule import NO_MUTATION, Mutation
+from policies.tolerations import CPU_TAINT, tolerates
+from policies.violation import Violation
+
+RULE = "sunk"
+Mode = Literal["inject", "warn", "off"]
+SUNK_PREFIX = "sunk.coreweave.com/"
+LOCK_TAINT = "sunk.coreweave.com/lock"
+RESERVED_TAINT = "node.coreweave.cloud/reserved"
+TOLERATIONS = ("spec", "template", "spec", "tolerations")
+SUMMARY = "A DaemonSet that can land on SUNK Nodes must tolerate their taints."
+
+
+class Requirement(Struct, frozen=True):
+    """A taint to tolerate; an empty effect means that the effect is not known, so the toleration must name none."""
+
+    key: str
+    effect: str
+    value: str = ""
+    operator: Literal["Exists", "Equal"] = "Exists"
+
+    def to_toleration(self) -> dict[str, str]:
+        """The toleration as the documentation gives it: for every effect."""
+        value = {"value": self.value} if self.operator == "Equal" else {}
+        return {"key": self.key, "operator": self.operator, **value}
+
+    def met_by(self, toleration: object) -> bool:
+        """Whether a toleration covers the taint."""
+        return tolerates(toleration, key=self.key, value=self.value, effect=self.effect)
+
+
+LOCK = Requirement(LOCK_TAINT, "NoExecute", "true", "Equal")
+GPU = Requirement("is_gpu", "PreferNoSchedule", "true")
+CPU = Requirement(CPU_TAINT, "NoSchedule")
+
+
+class SunkDaemonSets:
+    """The rule for DaemonSets; silent where it is not known which Nodes are SUNK's.
+
+    node_selector: labels of SUNK Nodes, empty to recognise them by their taints and labels. reserved_hash: the value of
+    the reserved taint, empty to read it off the Nodes.
+    """
+
+    def __init__(self, mode: Mode, node_selector: Mapping[str, str], reserved_hash: str) -> None:
+        self.mode = mode
+        self.node_selector = dict(node_selector)
+        self.reserved_hash = reserved_hash
+
+    def mutate(self, request: AdmissionRequest, facts: Facts) -> Mutation:
+        """Add the tolerations that are missing, where the mode is inject."""
+        if self.mode != "inject":
+            return NO_MUTATION
+        missing = [requirement.to_toleration() for requirement in self._missing(request, facts)]
+        return Mutation(patch.append(request.object or {}, TOLERATIONS, missing)) if missing else NO_MUTATION
+
+    def validate(self, request: AdmissionRequest, facts: Facts) -> Sequence[Violation]:
+        """A violation per toleration that is missing."""
+        path = ".".join(TOLERATIONS)
+        return [
+            Violation(
+                RULE, path, f"none for {requirement.key},", "a taint of SUNK Nodes", SUMMARY, _remedy(requirement)
+            )
+            for requirement in self._missing(request, facts)
+        ]
+
+    def _missing(self, request: AdmissionRequest, facts: Facts) -> list[Requirement]:
+        obj = request.object
+        if self.mode == "off" or obj is None or is_being_deleted(obj) or is_owned(obj):
+            return []
+        spec = mapping(mapping(mapping(obj, "spec"), "template"), "spec")
+        nodes = self._nodes(facts)
+        if not spec or not self._can_land(spec, nodes):
+            return []
+        found: Any = spec.get("tolerations")
+        tolerations = found if isinstance(found, list) else []
+        return [r for r in self._requirements(nodes) if not any(r.met_by(toleration) for toleration in tolerations)]
+
+    def _nodes(self, facts: Facts) -> list[Node]:
+        """The SUNK Nodes of the cluster."""
+        if self.node_selector:
+            return [node for node in facts.nodes() if self.node_selector.items() <= node.labels.items()]
+        return [node for node in facts.nodes() if _is_sunk(node)]
+
+    def _can_land(self, pod_spec: JsonObject, nodes: Sequence[Node]) -> bool:
+        """Whether a SUNK Node would take the DaemonSet; without any, one is judged by the labels that it would have."""
+        if nodes:
+            return any(allows(pod_spec, node) for node in nodes)
+        if not self.node_selector:
+            return False
+        return allows(pod_spec, Node("", self.node_selector), labels_complete=False)
+
+    def _requirements(self, nodes: Sequence[Node]) -> list[Requirement]:
+        hashes = {self.reserved_hash} if self.reserved_hash else _reserved_values(nodes)
+        return [LOCK, CPU, GPU, *(Requirement(RESERVED_TAINT, "", value, "Equal") for value in sorted(hashes))]
+
+
+def _is_sunk(node: Node) -> bool:
+    return any(taint.key.startswith(SUNK_PREFIX) for taint in node.taints) or any(
+        key.startswith(SUNK_PREFIX) for key in node.labels
+    )
+
+
+def _reserved_values(nodes: Sequence[Node]) -> set[str]:
+    return {taint.value for node in nodes for taint in node.taints if taint.key == RESERVED_TAINT}
+
+
+def _remedy(requirement: Requirement) -> str:
+    fields = ", ".join(f"{name}: {value}" for name, value in requirement.to_toleration().items())
+    return f"Add the toleration {{{fields}}}."

@@ -1,0 +1,91 @@
+"""The CPU toleration: Pods that request no GPU may run on CPU Nodes.
+
+CPU Nodes carry the taint `is_cpu_compute:NoSchedule`. Source: "CPU taints" in CoreWeave's page "Workload Scheduling on CKS".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from policies import patch
+from policies.accelerator import Accelerators
+from policies.facts import Facts
+from policies.request import AdmissionRequest, JsonObject, is_being_deleted, is_mirror_pod, is_owned, mapping
+from policies.rule import NO_MUTATION, Mutation
+from policies.violation import Violation, quote
+
+RULE = "tolerations"
+DaemonSetMode = Literal["inject", "warn", "off"]
+CPU_TAINT = "is_cpu_compute"
+CPU_TOLERATION = {"key": CPU_TAINT, "operator": "Exists", "effect": "NoSchedule"}
+SUMMARY = "A Pod that requests no GPU should tolerate the taint of CPU Nodes."
+REMEDY = f"Add the toleration {{key: {CPU_TAINT}, operator: Exists, effect: NoSchedule}}."
+
+
+def tolerates(toleration: object, *, key: str, value: str = "", effect: str = "") -> bool:
+    """Whether a toleration tolerates every taint with this key, value and effect; an empty effect is every effect.
+
+    Source: "Taints and Tolerations" in the Kubernetes documentation: an absent operator is Equal, an empty key with Exists
+    is every key, an empty effect every effect.
+    """
+    if not isinstance(toleration, dict):
+        return False
+    if toleration.get("effect") and toleration["effect"] != effect:
+        return False
+    exists = toleration.get("operator") == "Exists"
+    if not toleration.get("key"):
+        return exists
+    if toleration["key"] != key:
+        return False
+    return exists or (toleration.get("operator") in (None, "", "Equal") and (toleration.get("value") or "") == value)
+
+
+class CpuToleration:
+    """The rule for Pods and for the templates of DaemonSets, whose controller chooses Nodes by the template."""
+
+    def __init__(self, accelerators: Accelerators, daemon_sets: DaemonSetMode) -> None:
+        self.accelerators = accelerators
+        self.daemon_sets = daemon_sets
+
+    def mutate(self, request: AdmissionRequest, facts: Facts) -> Mutation:
+        """Add the toleration where it is missing. A list of tolerations that is no list is left alone with a warning."""
+        keys, pod = self._subject(request)
+        if pod is None or (request.kind.kind == "DaemonSet" and self.daemon_sets != "inject"):
+            return NO_MUTATION
+        tolerations = mapping(pod, "spec").get("tolerations")
+        if tolerations is not None and not isinstance(tolerations, list):
+            path = ".".join((*keys, "spec", "tolerations"))
+            return Mutation(warnings=(f"{path}: must be a list, found {quote(tolerations)}; left as it is",))
+        if not self._lacks(pod, request.namespace, facts):
+            return NO_MUTATION
+        return Mutation(patch.append(request.object or {}, (*keys, "spec", "tolerations"), [CPU_TOLERATION]))
+
+    def validate(self, request: AdmissionRequest, facts: Facts) -> Sequence[Violation]:
+        """A missing toleration: the API server did not ask `/mutate`, or something took it away again."""
+        keys, pod = self._subject(request)
+        if pod is None or not self._lacks(pod, request.namespace, facts):
+            return ()
+        path = ".".join((*keys, "spec", "tolerations"))
+        return (Violation(RULE, path, f"none for {CPU_TAINT}:NoSchedule,", "so this stays off CPU Nodes", SUMMARY, REMEDY),)
+
+    def _subject(self, request: AdmissionRequest) -> tuple[tuple[str, ...], JsonObject | None]:
+        """Where the Pod or template is that the rule is for, and it; None where it is not for this object."""
+        obj = request.object
+        if obj is None or is_being_deleted(obj):
+            return (), None
+        if request.kind.kind == "Pod":
+            return (), None if is_mirror_pod(obj) else obj
+        if self.daemon_sets == "off" or is_owned(obj):
+            return (), None
+        template: Any = mapping(obj, "spec").get("template")
+        return ("spec", "template"), template if isinstance(template, dict) else None
+
+    def _lacks(self, pod: JsonObject, namespace: str, facts: Facts) -> bool:
+        spec = pod.get("spec")
+        if not isinstance(spec, dict):
+            return False  # the API server refuses it: a Pod without a spec has no containers
+        tolerations = spec.get("tolerations")
+        if isinstance(tolerations, list) and any(tolerates(t, key=CPU_TAINT, effect="NoSchedule") for t in tolerations):
+            return False
+        return not self.accelerators.requested(pod, namespace, facts)

@@ -1,0 +1,72 @@
+"""What a rule found wrong, and the words in which people read it.
+
+A refusal is a text of several lines: a summary, one indented line per place, then what to do. A warning is one line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
+
+# Warnings travel as HTTP headers: the API documentation asks for 120 characters at most, and one with a control
+# character vanishes on the way.
+WARNING_LENGTH = 120
+# The API server cuts warnings once all of an answer's together pass 4096 characters; 24 full ones stay below.
+WARNING_COUNT = 24
+
+
+class Violation(Struct, frozen=True, order=True):
+    """One thing wrong at one place.
+
+    rule: the name of the rule that found it. path: where, as Kubernetes writes a field path. found: what stands there.
+    problem: why that is wrong, empty where the summary says it all. summary: the refusal's first sentence, shared by
+    violations of a kind. remedy: what to do about it.
+    """
+
+    rule: str
+    path: str
+    found: str
+    problem: str
+    summary: str
+    remedy: str
+
+    @property
+    def line(self) -> str:
+        """`path: found problem`, the violation on one line."""
+        return f"{self.path}: {self.found} {self.problem}".rstrip()
+
+
+def describe(violations: Iterable[Violation]) -> str:
+    """All violations as one text: per summary its places in order, then the remedies, each once."""
+    groups: dict[str, list[Violation]] = {}
+    for violation in sorted(violations):
+        groups.setdefault(violation.summary, []).append(violation)
+    paragraphs = []
+    for summary, members in groups.items():
+        lines = [summary, *(f"  {member.line}" for member in members)]
+        paragraphs.append("\n".join([*lines, *dict.fromkeys(member.remedy for member in members)]))
+    return "\n".join(paragraphs)
+
+
+def warnings(violations: Sequence[Violation]) -> list[str]:
+    """A warning line for each violation, in order; those past the limit become one line that counts them."""
+    ordered = sorted(violations)
+    lines = [one_line(violation.line) for violation in ordered[:WARNING_COUNT]]
+    if len(ordered) > WARNING_COUNT:
+        lines.append(f"and {len(ordered) - WARNING_COUNT} more")
+    return lines
+
+
+def one_line(text: str) -> str:
+    """The text as one line of printable characters, shortened to what a warning may hold."""
+    text = " ".join("".join(character if character.isprintable() else " " for character in text).split())
+    return text if len(text) <= WARNING_LENGTH else text[: WARNING_LENGTH - 1] + "…"
+
+
+def quote(value: object, limit: int = 80) -> str:
+    """A found value for a message: strings in double quotes, others by their JSON type, shortened."""
+    if isinstance(value, str):
+        shown = value if len(value) <= limit else value[:limit] + "…"
+        return '"' + shown.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
+    return {dict: "a map", list: "a list", bool: "a boolean", type(None): "null"}.get(type(value), f"the number {value}")

@@ -33,7 +33,7 @@ class Accelerators(Struct, frozen=True):
     device_classes: tuple[str, ...] = ("gpu.nvidia.com", "mig.nvidia.com")
 
     def requested(self, pod: JsonObject, namespace: str, facts: Facts) -> bool:
-        """Whether a Pod or a pod template in a namespace requests or limits an accelerator above zero, or claims one."""
+        """Whether a Pod or template in a namespace requests or limits an accelerator above zero, or claims one."""
         spec = pod.get("spec")
         if not isinstance(spec, dict):
             return False
@@ -63,7 +63,9 @@ def _quantities(spec: JsonObject) -> Iterator[Mapping[str, Any]]:
         for container in containers if isinstance(containers, list) else ():
             resources = container.get("resources") if isinstance(container, dict) else None
             if isinstance(resources, dict):
-                yield from (side for side in (resources.get("limits"), resources.get("requests")) if isinstance(side, dict))
+                yield from (
+                    side for side in (resources.get("limits"), resources.get("requests")) if isinstance(side, dict)
+                )
 
 
 def _claims(spec: JsonObject) -> Iterator[tuple[str, str]]:

@@ -1,20 +1,42 @@
 """Writing CEL: literals, and steps into objects of unknown shape.
 
-Every step is optional (`object.?spec.?template`), which yields nothing where a parent is missing, null or of another type:
-an error in a match condition would count as a match where the webhook fails closed.
+Every step is optional (`object.?spec.?template`), which yields nothing where a parent is missing, null or of another
+type: an error in a match condition would count as a match where the webhook fails closed.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from policies.fieldpath import Pattern, Wildcard
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 # Reserved by https://github.com/google/cel-spec/blob/master/doc/langdef.md#syntax: no field selection by these names.
 _KEYWORDS = frozenset(
-    "as break const continue else false for function if import in let loop namespace null package return true var void while".split()
+    [
+        "as",
+        "break",
+        "const",
+        "continue",
+        "else",
+        "false",
+        "for",
+        "function",
+        "if",
+        "import",
+        "in",
+        "let",
+        "loop",
+        "namespace",
+        "null",
+        "package",
+        "return",
+        "true",
+        "var",
+        "void",
+        "while",
+    ]
 )
 
 
@@ -36,7 +58,7 @@ def value(base: str, pattern: Pattern) -> str:
 
 
 def pairs(pattern: Pattern, new: str = "object", old: str = "oldObject") -> str:
-    """A list of `[value, old value]`, one pair for each place that the pattern, with one wildcard at most, names in `new`."""
+    """A list of `[value, old value]`: a pair for each place in `new` that the pattern, with one wildcard at most, names."""
     for position, key in enumerate(pattern):
         if isinstance(key, Wildcard):
             head, tail = pattern[:position], pattern[position + 1 :]

@@ -14,8 +14,8 @@ from policies.request import AdmissionRequest
 class PolicyException(Struct, frozen=True):
     """Lets requests pass the named rules.
 
-    Every list but `rules` is of globs, and an empty one matches everything: namespaces, kinds (`Pod`, `Deployment.apps`),
-    names, users. until: the last day (UTC) on which it holds. reason: why, for whoever audits it.
+    Every list but `rules` is of globs, and an empty one matches everything: namespaces, kinds (`Pod`,
+    `Deployment.apps`), names, users. until: the last day (UTC) on which it holds. reason: why, for whoever audits it.
     """
 
     rules: tuple[str, ...]

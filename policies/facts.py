@@ -73,7 +73,7 @@ class Facts(Protocol):
 class StaticFacts(Struct, frozen=True):
     """Facts that are all at hand: no cluster, the ones given on a command line, or those of a test."""
 
-    date: date
+    as_of: date
     namespaces: Mapping[str, Mapping[str, str]] = {}
     cluster_nodes: tuple[Node, ...] = ()
     claims: Mapping[tuple[str, str], frozenset[str]] = {}
@@ -100,4 +100,4 @@ class StaticFacts(Struct, frozen=True):
 
     def today(self) -> date:
         """The date given."""
-        return self.date
+        return self.as_of

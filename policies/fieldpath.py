@@ -1,4 +1,4 @@
-"""Paths to places in an object: `spec.replicatedJobs[*].template` in tables, `spec.replicatedJobs[0].template` in messages.
+"""Paths to places in an object: `spec.tasks[*].template` in tables, `spec.tasks[0].template` in messages.
 
 A pattern's step is a key, `[*]` (every item of a list) or `.*` (every value of a map). A location is a pattern with
 every wildcard replaced by the index or key that was found. They are written as Kubernetes writes a field path.
@@ -38,7 +38,9 @@ def parse(text: str) -> Pattern:
     while position < len(text):
         token = (_NEXT if position else _FIRST).match(text, position)
         if token is None:
-            raise ValueError(f"{text!r} is no field path from position {position} on; write it like spec.items[*].template")
+            raise ValueError(
+                f"{text!r} is no field path from position {position} on; write it like spec.items[*].template"
+            )
         key = token[1]
         steps.append(Wildcard.ITEMS if key is None else Wildcard.VALUES if key == "*" else key)
         position = token.end()
@@ -46,7 +48,7 @@ def parse(text: str) -> Pattern:
 
 
 def locate(value: Any, pattern: Pattern, at: Location = ()) -> Iterator[tuple[Location, Any]]:
-    """Every place in the decoded JSON `value` that the pattern names, with what is there; absent places yield nothing."""
+    """Every place in a decoded JSON value that the pattern names, with what is there; absent places yield nothing."""
     for index, step in enumerate(pattern):
         if isinstance(step, str):
             if not isinstance(value, dict) or step not in value:

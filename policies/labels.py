@@ -155,7 +155,12 @@ class LabelGuard:
             if place.role is Role.OWN and kind in exception.kinds:
                 before = lookup(request.old_object, at)
                 # A kind that keeps its labels keeps an old value too, unless that was the user's to set.
-                if kind in KEPT_KINDS and isinstance(before, dict) and key in before and not exception.allows(key, before[key]):
+                if (
+                    kind in KEPT_KINDS
+                    and isinstance(before, dict)
+                    and key in before
+                    and not exception.allows(key, before[key])
+                ):
                     continue
                 return None
             if POD not in exception.kinds:

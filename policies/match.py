@@ -18,7 +18,8 @@ Operator = Literal["In", "NotIn", "Exists", "DoesNotExist"]
 class ResourceRule(Struct, frozen=True):
     """Operations on resources, each list with `*` for all.
 
-    resources: `pods`, `pods/status`, `pods/*` (all subresources), `*` (all resources, no subresources), `*/*` (all).
+    resources: `pods`, `pods/status`, `pods/*` (Pods and all their subresources), `*` (all resources, no subresources),
+    `*/*` (all). That `pods/*` takes in the Pods themselves is the API server's reading (predicates/rules/rules.go).
     """
 
     operations: tuple[str, ...]
@@ -53,7 +54,7 @@ def _listed(value: str, allowed: tuple[str, ...]) -> bool:
 
 def _resource_matches(pattern: str, resource: str, subresource: str) -> bool:
     wanted, _, wanted_subresource = pattern.partition("/")
-    return wanted in ("*", resource) and wanted_subresource in ("*" if subresource else "", subresource)
+    return wanted in ("*", resource) and wanted_subresource in ("*", subresource)
 
 
 class SelectorRequirement(Struct, frozen=True):

@@ -1,9 +1,9 @@
-"""The rules' match conditions: CEL that the API server evaluates itself, so that it asks only where a rule could matter.
+"""The rules' match conditions: CEL that the API server evaluates itself, to ask only where a rule could matter.
 
-A condition must never be narrower than its rule, or a write would slip past; where it is wider, the service is asked for
-nothing. For the label guard it is also what stands between an outage of the service and the cluster: Nodes, Namespaces
-and interruptable Pods carry reserved labels, and their ordinary updates must not depend on the service. So it compares
-`object` with `oldObject` (null on CREATE) place by place, as the rule does, and knows its exceptions.
+A condition must never be narrower than its rule, or a write would slip past; where it is wider, the service is asked
+for nothing. For the label guard it is also what stands between an outage of the service and the cluster: Nodes,
+Namespaces and interruptable Pods carry reserved labels, and their ordinary updates must not depend on the service. So
+it compares `object` with `oldObject` (null on CREATE) place by place, as the rule does, and knows its exceptions.
 `namespaceObject` is of no use here: in a webhook's condition it is always null.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from policies.celtext import by_kind, every, globs, let, pairs, some, text, texts, value
+from policies.celtext import by_kind, every, globs, let, pairs, some, text, texts
 from policies.fieldpath import Pattern, parse
 from policies.labels import KEPT_KINDS, POD, LabelException
 from policies.request import MIRROR_ANNOTATION
@@ -36,11 +36,18 @@ def requester_is_not_exempt(exempt: Exemptions, control_plane_namespaces: Iterab
     control_plane_namespaces: those known when the condition is written, for a condition cannot look up a Namespace.
     """
     accounts = [*exempt.service_accounts, *(f"{namespace}/*" for namespace in control_plane_namespaces)]
-    users = [*exempt.users, *(SERVICE_ACCOUNT_PREFIX + account.replace("/", ":") for account in dict.fromkeys(accounts))]
+    users = [
+        *exempt.users,
+        *(SERVICE_ACCOUNT_PREFIX + account.replace("/", ":") for account in dict.fromkeys(accounts)),
+    ]
     username, groups = "request.userInfo.username", "request.userInfo.groups"
-    own_node = f"request.resource.group == '' && request.resource.resource == 'nodes' && has(request.name) && {username} == {text(NODE_PREFIX)} + request.name"
+    own_node = (
+        "request.resource.group == '' && request.resource.resource == 'nodes' && has(request.name) && "
+        f"{username} == {text(NODE_PREFIX)} + request.name"
+    )
     own_mirror = (
-        f"request.kind.group == '' && request.kind.kind == 'Pod' && object != null && {IS_MIRROR_POD} && has(object.spec.nodeName) && "
+        f"request.kind.group == '' && request.kind.kind == 'Pod' && object != null && {IS_MIRROR_POD} && "
+        "has(object.spec.nodeName) && "
         f"{username} == {text(NODE_PREFIX)} + object.spec.nodeName"
     )
     clauses = [
@@ -56,8 +63,8 @@ def reserved_label_changes(
 ) -> MatchCondition:
     """True where the request adds a reserved label, changes one or, on Nodes and Namespaces, removes one.
 
-    First the places of the kind are gathered, each as a pair of what stands there in the new and in the old object; then
-    one predicate compares the labels of each pair.
+    First the places of the kind are gathered, each as a pair of what stands there in the new and in the old object;
+    then one predicate compares the labels of each pair.
     """
     rows = [row for row in workloads if not (cluster_scope and row.group in NAMESPACED_GROUPS)]
     pod_label = some(_is(exception) for exception in exceptions if POD in exception.kinds)

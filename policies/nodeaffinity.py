@@ -1,7 +1,7 @@
 """Whether a Pod's own wishes, its node selector and required node affinity, allow a Node.
 
-Source: "Assigning Pods to Nodes" in the Kubernetes documentation and its NodeSelectorTerm API reference: terms are ORed,
-the requirements in a term are ANDed, and a term without any matches nothing.
+Source: "Assigning Pods to Nodes" in the Kubernetes documentation and its NodeSelectorTerm API reference: terms are
+ORed, the requirements in a term are ANDed, and a term without any matches nothing.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ def allows(pod_spec: JsonObject, node: Node, *, labels_complete: bool = True) ->
     if not isinstance(required, dict):
         return True
     terms = required.get("nodeSelectorTerms")
-    return isinstance(terms, list) and any(_term_allows(term, node, labels_complete) for term in terms)
+    return isinstance(terms, list) and any(_term_allows(term, node, labels_complete=labels_complete) for term in terms)
 
 
-def _term_allows(term: object, node: Node, labels_complete: bool) -> bool:
+def _term_allows(term: object, node: Node, *, labels_complete: bool) -> bool:
     if not isinstance(term, dict):
         return False
     expressions = term.get("matchExpressions") or []
@@ -39,29 +39,33 @@ def _term_allows(term: object, node: Node, labels_complete: bool) -> bool:
     if not expressions and not fields:
         return False
     named = {"metadata.name": node.name} if node.name else {}
-    return all(_holds(e, node.labels, labels_complete) for e in expressions) and all(
-        _holds(f, named, labels_complete) for f in fields
+    return all(_holds(e, node.labels, complete=labels_complete) for e in expressions) and all(
+        _holds(f, named, complete=labels_complete) for f in fields
     )
 
 
-def _holds(requirement: Any, labels: Mapping[str, str], complete: bool) -> bool:
-    """One requirement: In, NotIn, Exists, DoesNotExist, Gt or Lt (the latter two compare integers)."""
+def _holds(requirement: Any, labels: Mapping[str, str], *, complete: bool) -> bool:
+    """One requirement; `complete` is False where labels that are not known may be there."""
     key, operator = requirement.get("key"), requirement.get("operator")
     values = requirement.get("values") or []
     if key not in labels:
         return not complete or operator in ("NotIn", "DoesNotExist")
     value = labels[key]
     match operator:
-        case "In":
-            return value in values
-        case "NotIn":
-            return value not in values
+        case "In" | "NotIn":
+            return bool((value in values) == (operator == "In"))
         case "Exists" | "DoesNotExist":
             return bool(operator == "Exists")
         case "Gt" | "Lt":
-            try:
-                found, bound = int(value), int(values[0])
-            except (ValueError, IndexError):
-                return False
-            return found > bound if operator == "Gt" else found < bound
-    return False
+            return _compares(operator, value, values)
+        case _:
+            return False
+
+
+def _compares(operator: str, value: str, bounds: Any) -> bool:
+    """Gt and Lt compare integers; a label that is none meets neither."""
+    try:
+        found, bound = int(value), int(bounds[0])
+    except (ValueError, IndexError):
+        return False
+    return found > bound if operator == "Gt" else found < bound

@@ -43,7 +43,8 @@ class Hook(Struct, frozen=True):
     """The requests of one phase that a rule is for, and the group under which the API server asks about them.
 
     Hooks of one phase and group become one entry of the webhook configuration, served at `/<phase>/<group>`; they share
-    conditions and failure policy. cluster_scope: an entry of its own, without namespaceSelector, for cluster-scoped objects.
+    conditions and failure policy. cluster_scope: an entry of its own, without namespaceSelector, for cluster-scoped
+    objects.
     """
 
     phase: Phase

@@ -39,7 +39,15 @@ class RuleSet:
         Matching depends on a handful of short strings only, so its answers are remembered.
         """
         resource = request.resource
-        key = (phase, group or "", request.operation, resource.group, resource.version, resource.resource, request.sub_resource)
+        key = (
+            phase,
+            group or "",
+            request.operation,
+            resource.group,
+            resource.version,
+            resource.resource,
+            request.sub_resource,
+        )
         found = self._selected.get(key)
         if found is None:
             found = tuple(rule for rule in self.rules if _has_hook(rule, phase, request, group))

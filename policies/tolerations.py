@@ -1,6 +1,7 @@
 """The CPU toleration: Pods that request no GPU may run on CPU Nodes.
 
-CPU Nodes carry the taint `is_cpu_compute:NoSchedule`. Source: "CPU taints" in CoreWeave's page "Workload Scheduling on CKS".
+CPU Nodes carry the taint `is_cpu_compute:NoSchedule`. Source: "CPU taints" in CoreWeave's page "Workload Scheduling on
+CKS".
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ REMEDY = f"Add the toleration {{key: {CPU_TAINT}, operator: Exists, effect: NoSc
 def tolerates(toleration: object, *, key: str, value: str = "", effect: str = "") -> bool:
     """Whether a toleration tolerates every taint with this key, value and effect; an empty effect is every effect.
 
-    Source: "Taints and Tolerations" in the Kubernetes documentation: an absent operator is Equal, an empty key with Exists
-    is every key, an empty effect every effect.
+    Source: "Taints and Tolerations" in the Kubernetes documentation: an absent operator is Equal, an empty key with
+    Exists is every key, an empty effect every effect.
     """
     if not isinstance(toleration, dict):
         return False
@@ -49,7 +50,7 @@ class CpuToleration:
         self.daemon_sets = daemon_sets
 
     def mutate(self, request: AdmissionRequest, facts: Facts) -> Mutation:
-        """Add the toleration where it is missing. A list of tolerations that is no list is left alone with a warning."""
+        """Add the toleration where it is missing. Tolerations that are no list are left alone with a warning."""
         keys, pod = self._subject(request)
         if pod is None or (request.kind.kind == "DaemonSet" and self.daemon_sets != "inject"):
             return NO_MUTATION
@@ -67,7 +68,9 @@ class CpuToleration:
         if pod is None or not self._lacks(pod, request.namespace, facts):
             return ()
         path = ".".join((*keys, "spec", "tolerations"))
-        return (Violation(RULE, path, f"none for {CPU_TAINT}:NoSchedule,", "so this stays off CPU Nodes", SUMMARY, REMEDY),)
+        return (
+            Violation(RULE, path, f"none for {CPU_TAINT}:NoSchedule,", "so this stays off CPU Nodes", SUMMARY, REMEDY),
+        )
 
     def _subject(self, request: AdmissionRequest) -> tuple[tuple[str, ...], JsonObject | None]:
         """Where the Pod or template is that the rule is for, and it; None where it is not for this object."""

@@ -69,4 +69,6 @@ def quote(value: object, limit: int = 80) -> str:
     if isinstance(value, str):
         shown = value if len(value) <= limit else value[:limit] + "…"
         return '"' + shown.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
-    return {dict: "a map", list: "a list", bool: "a boolean", type(None): "null"}.get(type(value), f"the number {value}")
+    return {dict: "a map", list: "a list", bool: "a boolean", type(None): "null"}.get(
+        type(value), f"the number {value}"
+    )

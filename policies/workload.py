@@ -1,7 +1,7 @@
 """Where the pod templates of each kind are, and which other metadata a controller copies labels from.
 
 A rule about Pods is a rule about pod templates too, so that a person sees the answer on `kubectl apply` of a Deployment
-and not in a ReplicaSet's events. This table is the only place that knows the kinds; `docs/reference/workloads.md` shows it.
+and not in a ReplicaSet's events. This table is the only place that knows the kinds.
 """
 
 from __future__ import annotations
@@ -87,7 +87,10 @@ BUILT_IN: tuple[Workload, ...] = (
     workload("batch.volcano.sh", "Job", ["spec.tasks[*].template"]),
     workload("compute.coreweave.com", "NodePool", node_labels=["spec.nodeLabels"]),
     workload("jobset.x-k8s.io", "JobSet", [f"{_REPLICATED_JOB}.spec.template"], jobs=[_REPLICATED_JOB]),
-    *(workload("kubeflow.org", f"{name}Job", [f"spec.{key}ReplicaSpecs.*.template"]) for name, key in _KUBEFLOW.items()),
+    *(
+        workload("kubeflow.org", f"{name}Job", [f"spec.{key}ReplicaSpecs.*.template"])
+        for name, key in _KUBEFLOW.items()
+    ),
     workload("kubeflow.org", "Notebook", _POD_TEMPLATE),
     workload("leaderworkerset.x-k8s.io", "LeaderWorkerSet", _LWS_TEMPLATES, claims=_LWS_CLAIMS),
     workload("ray.io", "RayCluster", _ray("spec")),

@@ -1,0 +1,150 @@
+"""The HTTP side: one application that the API server calls over TLS, one for probes and metrics without."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from functools import partial
+
+import structlog
+from aiohttp import hdrs, web
+from multidict import CIMultiDict
+
+from policies.rule import Phase
+from webhook import logs, metrics
+from webhook.decide import decide
+from webhook.metrics import Metrics
+from webhook.review import ReviewError, encode
+from webhook.state import State
+
+# The API server takes writes of up to 3 MiB (k8s.io/apiserver MaxRequestBodyBytes). A review holds the object, the old
+# object and a request of a few KiB around them: 6 MiB, and 2 MiB for what defaults and escapes in JSON add.
+MAX_BODY = 8 * 1024 * 1024
+# A webhook's default in admissionregistration.k8s.io/v1, for callers that name none.
+DEFAULT_TIMEOUT = 10.0
+# Kept back from the caller's time-out, so that an answer is on its way before the caller gives up.
+MARGIN = 0.1
+RETRY_AFTER = "1"
+
+_TIMEOUT = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m)\Z")
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0}
+_JSON_HEADERS = CIMultiDict({hdrs.CONTENT_TYPE: "application/json"})
+
+
+class Service:
+    """The handlers and what they share."""
+
+    def __init__(self, state: State, measures: Metrics, max_in_flight: int) -> None:
+        self.state = state
+        self.metrics = measures
+        self.max_in_flight = max_in_flight
+        self.log = structlog.get_logger()
+        measures.track_in_flight(lambda: state.in_flight)
+
+    def admission_app(self) -> web.Application:
+        """`POST /mutate` and `/validate` with all rules, `/mutate/<group>` and `/validate/<group>` with some."""
+        app = web.Application(client_max_size=MAX_BODY)
+        for phase in ("mutate", "validate"):
+            handler = partial(self.review, phase)
+            app.router.add_post(f"/{phase}", handler)
+            app.router.add_post(f"/{phase}/{{group}}", handler)
+        return app
+
+    def health_app(self) -> web.Application:
+        """`/livez`, `/readyz` with its reasons, `/metrics`."""
+        app = web.Application()
+        app.router.add_get("/livez", self.livez)
+        app.router.add_get("/readyz", self.readyz)
+        app.router.add_get("/metrics", self.expose_metrics)
+        return app
+
+    async def review(self, phase: Phase, http: web.Request) -> web.Response:
+        """Answer one AdmissionReview; a call that is none gets an HTTP error."""
+        state = self.state
+        if state.in_flight >= self.max_in_flight:
+            return self._refuse_call(503, "Too many requests at once; try again.", {hdrs.RETRY_AFTER: RETRY_AFTER})
+        state.in_flight += 1
+        try:
+            response = await self._answer(phase, http)
+        except ReviewError as error:
+            response = self._refuse_call(error.status, str(error))
+        finally:
+            state.in_flight -= 1
+        if state.draining:
+            response.force_close()
+        return response
+
+    async def _answer(self, phase: Phase, http: web.Request) -> web.Response:
+        served = self.state.served
+        group = http.match_info.get("group")
+        if group is not None and group not in served.groups[phase]:
+            known = ", ".join(f"/{phase}/{name}" for name in sorted(served.groups[phase]))
+            raise ReviewError(f"There is no /{phase}/{group} here, only /{phase} and {known}.", 404)
+        deadline = asyncio.get_running_loop().time() + _timeout(http)
+        body = await _read(http, deadline)
+        started = time.perf_counter()
+        request = served.decoder.decode(body)
+        answer = await decide(request, phase, group, served, deadline - MARGIN, self.metrics)
+        reply = encode(request.uid, answer)
+        self.metrics.observe(phase, request, answer, time.perf_counter() - started)
+        logs.log_answer(self.log, phase, request, answer)
+        return web.Response(body=reply, headers=_JSON_HEADERS)
+
+    def _refuse_call(self, status: int, text: str, headers: dict[str, str] | None = None) -> web.Response:
+        self.metrics.rejected_calls.labels(str(status)).inc()
+        self.log.info("call rejected", status=status, reason=text)
+        return web.Response(status=status, text=text + "\n", headers=headers)
+
+    async def livez(self, _http: web.Request) -> web.Response:
+        """The process answers."""
+        return web.Response(text="ok\n")
+
+    async def readyz(self, _http: web.Request) -> web.Response:
+        """Whether reviews may be sent here, and if not, why."""
+        reasons = self.state.unready()
+        if reasons:
+            return web.Response(status=503, text="not ready\n" + "".join(f"- {reason}\n" for reason in reasons))
+        return web.Response(text="ok\n")
+
+    async def expose_metrics(self, _http: web.Request) -> web.Response:
+        """The metrics, for Prometheus."""
+        return web.Response(body=self.metrics.expose(), headers={hdrs.CONTENT_TYPE: metrics.CONTENT_TYPE})
+
+
+def _timeout(http: web.Request) -> float:
+    """Seconds that the caller waits: the API server says so in `?timeout=10s`."""
+    text = http.query.get("timeout")
+    if text is None:
+        return DEFAULT_TIMEOUT
+    found = _TIMEOUT.match(text)
+    if found is None:
+        raise ReviewError(f"The query parameter timeout is {text!r}; write a duration such as 10s.")
+    return float(found[1]) * _UNITS[found[2]]
+
+
+async def _read(http: web.Request, deadline: float) -> bytes:
+    """The body. Raises ReviewError where it is too large, too slow or not said to be JSON."""
+    if http.content_type != "application/json":
+        found = http.headers.get(hdrs.CONTENT_TYPE, "none")
+        raise ReviewError(f"Expected the Content-Type application/json, found {found}.", 415)
+    if http.content_length is not None and http.content_length > MAX_BODY:
+        raise _too_large(f"{http.content_length} bytes, more")
+    try:
+        async with asyncio.timeout_at(deadline):
+            body = await http.read()
+    except web.HTTPRequestEntityTooLarge:
+        raise _too_large("more") from None
+    except TimeoutError:
+        raise ReviewError("The body did not arrive within the time-out.", 408) from None
+    if not body:
+        raise ReviewError("The body is empty; send an AdmissionReview.")
+    return body
+
+
+def _too_large(size: str) -> ReviewError:
+    return ReviewError(
+        f"The body has {size} than {MAX_BODY} bytes: the API server takes objects of up to 3 MiB, "
+        "and a review holds two of them.",
+        413,
+    )

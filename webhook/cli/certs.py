@@ -1,0 +1,108 @@
+"""`cks-admission certs show|issue|verify`."""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+from cryptography.x509 import Certificate
+
+from certs.bundle import Bundle
+from certs.errors import CertificateError
+from certs.pem import load_certificates
+from certs.store import DirectoryStore, ensure
+from certs.verify import describe, verify
+from webhook.cli import exits, options
+from webhook.cli.exits import InputError, ToolError
+from webhook.cli.output import write
+from webhook.settings import Tls
+
+_file = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@click.group("certs")
+def command() -> None:
+    """Show, issue and verify certificates."""
+
+
+@command.command("show")
+@click.argument("files", nargs=-1, required=True, type=_file)
+@options.output
+def show(files: tuple[Path, ...], output: str) -> None:
+    """Put the certificates in PEM files into words.
+
+    \b
+    Example:
+      cks-admission certs show .cks-admission/certs/tls.crt .cks-admission/certs/ca-bundle.crt
+    """
+    now = datetime.now(UTC)
+    found = [{"file": str(file), **describe(certificate, now)} for file in files for certificate in _certificates(file)]
+    if output != "text":
+        write(found, output)
+        return
+    for entry in found:
+        for key, value in entry.items():
+            shown = ", ".join(value) if isinstance(value, list) else value
+            click.echo(f"{key.replace('_', ' ') + ':':<20} {shown}")
+        click.echo()
+
+
+@command.command("issue")
+@click.option(
+    "--directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Tls().directory,
+    show_default=True,
+    help="Where to.",
+)
+@click.option(
+    "--name", "names", multiple=True, help="DNS name or IP address; repeatable. [default: localhost, 127.0.0.1]"
+)
+def issue(directory: Path, names: tuple[str, ...]) -> None:
+    """Make a CA and a certificate in a directory, or renew what is due there; what is good is kept.
+
+    \b
+    Example:
+      cks-admission certs issue --directory certs.d --name cks-admission.cks-admission.svc
+    """
+    try:
+        ensured = ensure(DirectoryStore(directory), names or Tls().names, datetime.now(UTC))
+    except CertificateError as error:
+        raise ToolError(str(error)) from None
+    for reason in ensured.reasons or (f"nothing was due: valid until {ensured.leaf.not_after:%Y-%m-%d %H:%M:%S} UTC",):
+        click.echo(reason)
+
+
+@command.command("verify")
+@click.argument("cert", type=_file)
+@click.option(
+    "--ca", "ca", type=_file, required=True, help="CA bundle, PEM: the caBundle of the webhook configuration."
+)
+@click.option("--name", "names", multiple=True, required=True, help="Name that the API server dials; repeatable.")
+@options.output
+def check(cert: Path, ca: Path, names: tuple[str, ...], output: str) -> None:
+    """Judge a certificate as the API server would: names, chain to the CA bundle, dates, strength.
+
+    \b
+    Example:
+      cks-admission certs verify tls.crt --ca ca-bundle.crt --name cks-admission.cks-admission.svc
+    """
+    try:
+        findings = verify(_certificates(cert), Bundle.from_pem(ca.read_bytes()), names, datetime.now(UTC))
+    except CertificateError as error:
+        raise InputError(str(error)) from None
+    if output == "text":
+        for finding in findings:
+            click.echo(f"{'ok  ' if finding.ok else 'BAD '} {finding.text}")
+    else:
+        write([{"ok": finding.ok, "text": finding.text} for finding in findings], output)
+    sys.exit(exits.OK if all(finding.ok for finding in findings) else exits.REFUSED)
+
+
+def _certificates(file: Path) -> list[Certificate]:
+    try:
+        return list(load_certificates(file.read_bytes()))
+    except (CertificateError, OSError) as error:
+        raise InputError(f"{file}: {error}") from None

@@ -1,0 +1,162 @@
+"""`cks-admission check`."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+from msgspec.structs import replace
+
+from policies import engine, patch
+from policies.engine import Answer
+from policies.facts import NAME_LABEL, StaticFacts
+from policies.request import AdmissionRequest, JsonObject, UserInfo
+from policies.ruleset import RuleSet
+from webhook import manifest, rules
+from webhook.cli import exits, options
+from webhook.cli.exits import InputError
+from webhook.cli.output import to_yaml, write
+from webhook.manifest import Manifest, ManifestError
+from webhook.settings import SettingsError
+from webhook.yamlfile import FileError
+
+
+class Outcome(NamedTuple):
+    """What would happen to one object: what the rules changed, and what they said of the result."""
+
+    manifest: Manifest
+    request: AdmissionRequest
+    changed: JsonObject
+    mutation: Answer
+    validation: Answer
+
+    @property
+    def allowed(self) -> bool:
+        """Whether the object would be let in."""
+        return self.mutation.allowed and self.validation.allowed
+
+
+@click.command("check")
+@click.option(
+    "-f", "--filename", "files", multiple=True, required=True, metavar="FILE|DIR|-", help="Objects; repeatable."
+)
+@click.option("--old", type=click.Path(exists=True, dir_okay=False), help="Objects as they are now, for an update.")
+@click.option("--as", "user", default="user", show_default=True, help="User name of the requester.")
+@click.option("--as-group", "groups", multiple=True, help="Group of the requester; repeatable.")
+@click.option("-n", "--namespace", default="default", show_default=True, help="Namespace of objects that name none.")
+@click.option("--namespace-labels", multiple=True, metavar="KEY=VALUE", help="Label of their Namespaces; repeatable.")
+@click.option("--diff", is_flag=True, help="Show what would change in each object.")
+@options.config
+@options.output
+def command(
+    files: tuple[str, ...], old: str | None, user: str, groups: tuple[str, ...], namespace: str,
+    namespace_labels: tuple[str, ...], diff: bool, config: Path | None, output: str,
+) -> None:  # fmt: skip
+    """Say what would happen to objects on `kubectl apply`: mutate, then validate, without a cluster.
+
+    \b
+    Examples:
+      cks-admission check -f train.yaml
+      cks-admission check -f manifests/ --as alice --as-group dev --diff
+      kubectl get deployment web -o yaml > old.yaml; cks-admission check -f web.yaml --old old.yaml
+    """
+    settings = options.settings(config, {})
+    try:
+        ruleset = rules.build(settings)
+        stdin = sys.stdin.read() if "-" in files else ""
+        before = {_identity(m.object, namespace): m.object for m in (manifest.read([old]) if old else ())}
+        found = list(manifest.read(files, stdin))
+    except (SettingsError, FileError, ManifestError) as error:
+        raise InputError(str(error)) from None
+    except OSError as error:
+        raise InputError(f"{error.filename}: cannot be read: {error.strerror}") from None
+    if not found:
+        raise InputError(f"{', '.join(files)}: no objects found")
+    labels = _labels(namespace_labels)
+    who = UserInfo(user, groups=(*groups, "system:authenticated"))
+    outcomes = [_check(m, before.get(_identity(m.object, namespace)), ruleset, who, namespace, labels) for m in found]
+    if output == "text":
+        for outcome in outcomes:
+            click.echo("\n".join(_text(outcome, diff=diff)))
+    else:
+        write([_json(outcome) for outcome in outcomes], output)
+    sys.exit(exits.OK if all(outcome.allowed for outcome in outcomes) else exits.REFUSED)
+
+
+def _check(
+    found: Manifest, old: JsonObject | None, ruleset: RuleSet, user: UserInfo, namespace: str, labels: dict[str, str]
+) -> Outcome:
+    request = manifest.request(found.object, old, user=user, namespace=namespace)
+    facts = StaticFacts(datetime.now(UTC).date(), {request.namespace: {NAME_LABEL: request.namespace, **labels}})
+    mutation = engine.mutate(request, ruleset, facts)
+    changed = patch.apply(found.object, mutation.operations) if mutation.operations else found.object
+    validation = engine.validate(replace(request, object=changed), ruleset, facts)
+    return Outcome(found, request, changed, mutation, validation)
+
+
+def _text(outcome: Outcome, *, diff: bool) -> Iterator[str]:
+    request = outcome.request
+    name = "/".join(part for part in (request.scope_namespace, request.display_name) if part)
+    verdict = click.style("admitted", fg="green") if outcome.allowed else click.style("refused", fg="red", bold=True)
+    changes = len(outcome.mutation.operations)
+    changed = f", changed by {changes} patch operation{'s' * (changes > 1)}" if changes else ""
+    yield f"{outcome.manifest.where}: {request.kind.kind} {name}: {verdict}{changed}"
+    for answer in (outcome.mutation, outcome.validation):
+        for warning in answer.warnings:
+            yield f"  {click.style('Warning:', fg='yellow')} {warning}"
+        if answer.message:
+            yield from ("  " + line for line in answer.message.splitlines())
+    if diff and changes:
+        yield from _diff(outcome)
+
+
+def _diff(outcome: Outcome) -> Iterator[str]:
+    before, after = to_yaml(outcome.manifest.object).splitlines(), to_yaml(outcome.changed).splitlines()
+    colours = {"+": "green", "-": "red"}
+    for line in difflib.unified_diff(before, after, "as written", "as admitted", lineterm=""):
+        yield "  " + click.style(line, fg=colours.get(line[0]))
+
+
+def _json(outcome: Outcome) -> dict[str, Any]:
+    request = outcome.request
+    answers = (outcome.mutation, outcome.validation)
+    return {
+        "where": outcome.manifest.where,
+        "kind": request.kind.kind,
+        "namespace": request.scope_namespace,
+        "name": request.display_name,
+        "allowed": outcome.allowed,
+        "message": "\n".join(answer.message for answer in answers if answer.message),
+        "warnings": [warning for answer in answers for warning in answer.warnings],
+        "decisions": [
+            {
+                "rule": d.rule,
+                "verdict": d.verdict,
+                "violations": [{"path": v.path, "text": v.line} for v in d.violations],
+            }
+            for answer in answers
+            for d in answer.decisions
+        ],
+        "patch": list(outcome.mutation.operations),
+    }
+
+
+def _identity(obj: JsonObject, namespace: str) -> tuple[str, str, str, str]:
+    metadata = obj.get("metadata") or {}
+    group = obj["apiVersion"].rpartition("/")[0]
+    return group, obj["kind"], str(metadata.get("namespace") or namespace), str(metadata.get("name") or "")
+
+
+def _labels(pairs: tuple[str, ...]) -> dict[str, str]:
+    labels = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            raise InputError(f"--namespace-labels {pair}: write KEY=VALUE")
+        labels[key] = value
+    return labels

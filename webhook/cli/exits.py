@@ -1,0 +1,22 @@
+"""Exit codes, and the errors that lead to them."""
+
+from __future__ import annotations
+
+import click
+
+OK = 0  # admitted, or nothing found
+REFUSED = 1  # refused, or something found
+USAGE = 2  # wrong usage, or input that cannot be read
+FAILURE = 3  # the tool or the cluster failed
+
+
+class InputError(click.ClickException):
+    """Input that cannot be read or used."""
+
+    exit_code = USAGE
+
+
+class ToolError(click.ClickException):
+    """The tool or the cluster failed."""
+
+    exit_code = FAILURE

@@ -1,0 +1,47 @@
+"""`cks-admission`: finds the verb and loads its module only, so that each starts fast."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import click
+
+VERBS = {
+    "serve": "Answer the API server's AdmissionReviews.",
+    "check": "Say what would happen to objects on kubectl apply, offline.",
+    "review": "Answer AdmissionReviews from files or standard input.",
+    "certs": "Show, issue and verify certificates.",
+    "export": "Print webhook configurations or the whole configuration.",
+    "unregister": "Remove the webhook configurations from a cluster.",
+}
+
+
+class Verbs(click.Group):
+    """A group whose commands are modules of this package."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        """The verbs, in the order in which people need them."""
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """The verb's command, its module loaded now."""
+        if cmd_name not in VERBS:
+            return None
+        command: click.Command = import_module(f"webhook.cli.{cmd_name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """The verbs with a line each, without loading them."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(VERBS.items()))
+
+
+@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(package_name="cks-admission")
+def main() -> None:
+    """Admission webhook and policy service for GPU clouds that run Kubernetes the CoreWeave way.
+
+    \b
+    Exit codes: 0 admitted or fine, 1 refused or something found,
+    2 wrong usage or unreadable input, 3 a failure of the tool or of the cluster.
+    """

@@ -1,0 +1,30 @@
+"""Results for machines: JSON or YAML on stdout."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+import yaml
+
+
+class _Dumper(yaml.SafeDumper):
+    """Texts of several lines as blocks, which people can read."""
+
+
+def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def to_yaml(value: Any) -> str:
+    """A value as YAML, keys in their order."""
+    return str(yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120))
+
+
+def write(value: Any, form: str) -> None:
+    """Print a value as `json` or `yaml`."""
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False) if form == "json" else to_yaml(value).rstrip("\n"))

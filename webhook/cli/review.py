@@ -1,0 +1,74 @@
+"""`cks-admission review`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import BinaryIO, cast
+
+import click
+
+from policies import engine
+from policies.facts import StaticFacts
+from policies.rule import Phase
+from webhook import rules
+from webhook.cli import exits, options
+from webhook.cli.exits import InputError
+from webhook.review import ReviewError, encode
+from webhook.settings import SettingsError
+from webhook.state import Served
+
+
+@click.command("review")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...|-")
+@click.option(
+    "--path", default="validate", show_default=True, help="mutate, validate, or a group's path such as mutate/pods."
+)
+@options.config
+def command(files: tuple[str, ...], path: str, config: Path | None) -> None:
+    """Answer AdmissionReviews: one JSON review a file, or one a line on standard input (-).
+
+    Prints the answers, one a line, byte for byte what the server says without a cluster; exits with 1 if one refuses.
+
+    \b
+    Examples:
+      cks-admission review review.json
+      cks-admission review --path mutate/pods - < reviews.jsonl
+    """
+    phase, _, group = path.strip("/").partition("/")
+    settings = options.settings(config, {})
+    today = datetime.now(UTC).date()
+    try:
+        served = Served(rules.build(settings), lambda: StaticFacts(today))
+    except SettingsError as error:
+        raise InputError(str(error)) from None
+    if phase not in served.groups or (group and group not in served.groups[cast("Phase", phase)]):
+        known = [name for p, groups in served.groups.items() for name in (p, *(f"{p}/{g}" for g in sorted(groups)))]
+        raise InputError(f"--path {path}: there is no such path; known are {', '.join(known)}")
+    run = engine.mutate if phase == "mutate" else engine.validate
+    code = exits.OK
+    for name, body in _reviews(files):
+        try:
+            request = served.decoder.decode(body)
+        except ReviewError as error:
+            click.echo(f"{name}: HTTP {error.status}: {error}", err=True)
+            code = exits.USAGE
+            continue
+        answer = run(request, served.ruleset, served.facts(), group or None)
+        code = code or (exits.OK if answer.allowed else exits.REFUSED)
+        sys.stdout.buffer.write(encode(request.uid, answer) + b"\n")
+    sys.exit(code)
+
+
+def _reviews(files: tuple[str, ...]) -> Iterator[tuple[str, bytes]]:
+    for file in files:
+        if file == "-":
+            stream: BinaryIO = sys.stdin.buffer
+            yield from ((f"line {number}", line) for number, line in enumerate(stream, 1) if line.strip())
+            continue
+        try:
+            yield file, Path(file).read_bytes()
+        except OSError as error:
+            raise InputError(f"{file}: cannot be read: {error.strerror}") from None

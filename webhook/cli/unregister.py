@@ -1,0 +1,47 @@
+"""`cks-admission unregister`."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import click
+
+from webhook.cli import options
+from webhook.cli.exits import ToolError
+from webhook.registration import KINDS
+from webhook.settings import Settings
+
+
+@click.command("unregister")
+@options.config
+@options.setting("--kubeconfig", "cluster.kubeconfig", help="Cluster to remove them from.")
+@options.setting("--in-cluster", "cluster.inCluster", is_flag=True, help="Use the Pod's service account.")
+def command(config: Path | None, **changes: Any) -> None:
+    """Remove the webhook configurations from a cluster, whether or not the service runs.
+
+    \b
+    Example:
+      cks-admission unregister --kubeconfig ~/.kube/config
+    """
+    from webhook.cluster.client import ClusterError  # noqa: PLC0415 - loads the client
+
+    settings = options.settings(config, changes)
+    try:
+        removed = asyncio.run(_remove(settings))
+    except ClusterError as error:
+        raise ToolError(str(error)) from None
+    for line in removed or ["nothing to remove"]:
+        click.echo(line)
+
+
+async def _remove(settings: Settings) -> list[str]:
+    from webhook.cluster.client import connect  # noqa: PLC0415
+    from webhook.cluster.registration import remove  # noqa: PLC0415
+
+    api = await connect(settings.cluster.kubeconfig or None, settings.cluster.in_cluster)
+    try:
+        return await remove(api, dict.fromkeys(KINDS.values(), settings.registration.name))
+    finally:
+        await api.close()

@@ -1,0 +1,73 @@
+"""Structured logs on stderr: JSON lines, or aligned text on a terminal. Never an object or a part of one.
+
+A request is logged by its identity: uid, user, operation, resource, namespace, name, and the rules with their paths.
+Admitted requests are logged at debug level only; a refusal, a warning or a failed rule at info.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Any, Literal, TextIO
+
+import msgspec
+import structlog
+
+from policies.engine import Answer
+from policies.request import AdmissionRequest
+from policies.rule import Phase
+
+Level = Literal["debug", "info", "warning", "error"]
+Format = Literal["auto", "json", "text"]
+_NOTABLE = frozenset({"deny", "warn", "error", "excepted"})
+
+
+def configure(level: Level, form: Format, stream: TextIO = sys.stderr) -> None:
+    """Set up the process's logs. `auto` is text on a terminal, JSON elsewhere."""
+    as_text = form == "text" or (form == "auto" and stream.isatty())
+    renderer: Any = structlog.dev.ConsoleRenderer(colors=stream.isatty()) if as_text else _json
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.WriteLoggerFactory(file=stream),
+        cache_logger_on_first_use=True,
+    )
+    # The libraries below log through the standard library; only what goes wrong in them is of interest.
+    logging.basicConfig(stream=stream, level=logging.WARNING, format="%(name)s: %(message)s", force=True)
+
+
+def _json(_logger: Any, _method: str, event: structlog.typing.EventDict) -> str:
+    first = {key: event.pop(key) for key in ("timestamp", "level", "event")}
+    return msgspec.json.encode({**first, **event}, enc_hook=str).decode("utf-8")
+
+
+def log_answer(
+    log: structlog.typing.FilteringBoundLogger, phase: Phase, request: AdmissionRequest, answer: Answer
+) -> None:
+    """One line for a review: what was asked, by whom, and what each rule decided."""
+    notable = any(decision.verdict in _NOTABLE for decision in answer.decisions)
+    write = log.info if notable else log.debug
+    write(
+        "review",
+        phase=phase,
+        uid=request.uid,
+        user=request.user_info.username,
+        operation=request.operation,
+        resource="/".join(
+            part for part in (request.resource.group, request.resource.resource, request.sub_resource) if part
+        ),
+        namespace=request.namespace,
+        name=request.display_name,
+        dry_run=bool(request.dry_run),
+        allowed=answer.allowed,
+        decisions={
+            decision.rule: [decision.verdict, *dict.fromkeys(violation.path for violation in decision.violations)]
+            for decision in answer.decisions
+        },
+        errors=[repr(decision.failure.error) for decision in answer.decisions if decision.failure is not None],
+    )

@@ -1,0 +1,119 @@
+"""The webhook configurations by which the API server knows the service, made from its rules. Pure.
+
+One entry per group of hooks, so that each has its own failure policy, conditions and path. What never comes here:
+objects in the service's own Namespace, so that it can always be repaired, and in kube-node-lease, the heartbeats' one.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from policies.facts import NAME_LABEL
+from policies.labels import RULE as LABELS
+from policies.match import SelectorRequirement
+from policies.request import JsonObject
+from policies.requester import CONTROL_PLANE, CONTROL_PLANE_LABEL
+from policies.rule import Hook, Phase, Rule
+from policies.ruleset import RuleSet
+
+DOMAIN = "cks-admission.dev"
+API_VERSION = "admissionregistration.k8s.io/v1"
+KINDS: dict[Phase, str] = {"mutate": "MutatingWebhookConfiguration", "validate": "ValidatingWebhookConfiguration"}
+NODE_LEASES = "kube-node-lease"
+
+
+class Client(Struct, frozen=True):
+    """How the API server reaches the service: a base URL or a Service. ca_bundle: PEM, empty for the system's roots."""
+
+    ca_bundle: bytes
+    url: str = ""
+    namespace: str = ""
+    service: str = ""
+    port: int = 443
+
+    def to_json(self, path: str) -> JsonObject:
+        """The clientConfig for a path."""
+        bundle = {"caBundle": base64.b64encode(self.ca_bundle).decode("ascii")} if self.ca_bundle else {}
+        if self.url:
+            return {"url": self.url.rstrip("/") + path, **bundle}
+        service = {"name": self.service, "namespace": self.namespace, "path": path, "port": self.port}
+        return {"service": service, **bundle}
+
+
+def configurations(
+    ruleset: RuleSet, client: Client, *, name: str, own_namespace: str, timeout_seconds: int
+) -> list[JsonObject]:
+    """The MutatingWebhookConfiguration and the ValidatingWebhookConfiguration, those that have entries."""
+    found = []
+    for phase, kind in KINDS.items():
+        webhooks = [
+            _webhook(phase, hooks, rules, client, own_namespace, timeout_seconds)
+            for hooks, rules in _entries(ruleset, phase)
+        ]
+        if webhooks:
+            metadata = {"name": name, "labels": {"app.kubernetes.io/name": "cks-admission"}}
+            found.append({"apiVersion": API_VERSION, "kind": kind, "metadata": metadata, "webhooks": webhooks})
+    return found
+
+
+def _entries(ruleset: RuleSet, phase: Phase) -> list[tuple[list[Hook], list[Rule]]]:
+    """Hooks of a phase by group and scope, with the rules that they belong to."""
+    entries: dict[tuple[str, bool], tuple[list[Hook], list[Rule]]] = {}
+    for rule in ruleset.rules:
+        for hook in rule.hooks:
+            if hook.phase == phase:
+                hooks, rules = entries.setdefault((hook.group, hook.cluster_scope), ([], []))
+                hooks.append(hook)
+                rules.append(rule)
+    return list(entries.values())
+
+
+def _webhook(
+    phase: Phase, hooks: Sequence[Hook], rules: Sequence[Rule], client: Client, own_namespace: str, timeout_seconds: int
+) -> JsonObject:
+    group, cluster_scope = hooks[0].group, hooks[0].cluster_scope
+    webhook: dict[str, Any] = {
+        "name": f"cluster-{group}.{DOMAIN}" if cluster_scope else f"{group}.{DOMAIN}",
+        "admissionReviewVersions": ["v1"],
+        "clientConfig": client.to_json(f"/{phase}/{group}"),
+        "failurePolicy": "Fail" if any(hook.failure_policy == "Fail" for hook in hooks) else "Ignore",
+        "matchPolicy": "Equivalent",
+        "rules": _rules(hooks, "Cluster" if cluster_scope else "Namespaced"),
+        "sideEffects": "None",
+        "timeoutSeconds": timeout_seconds,
+    }
+    if not cluster_scope:
+        webhook["namespaceSelector"] = _namespace_selector(rules, own_namespace)
+    if phase == "mutate":
+        # What another webhook adds later, such as a GPU container, may change the answer; the rules are idempotent.
+        webhook["reinvocationPolicy"] = "IfNeeded"
+    if conditions := _conditions(hooks):
+        webhook["matchConditions"] = conditions
+    return webhook
+
+
+def _rules(hooks: Iterable[Hook], scope: str) -> list[JsonObject]:
+    rules = dict.fromkeys(rule for hook in hooks for rule in hook.resources)
+    return [rule.to_json(scope) for rule in rules]
+
+
+def _conditions(hooks: Sequence[Hook]) -> list[JsonObject]:
+    """The conditions, where all hooks have the same: they are ANDed, so one hook's must not hide another's requests."""
+    if any(hook.conditions != hooks[0].conditions for hook in hooks):
+        return []
+    return [{"name": condition.name, "expression": condition.expression} for condition in hooks[0].conditions]
+
+
+def _namespace_selector(rules: Sequence[Rule], own_namespace: str) -> JsonObject:
+    """Namespaces to ask about. A rule's own selector can be said here only where it is alone in its entry."""
+    requirements = [SelectorRequirement(NAME_LABEL, "NotIn", tuple(sorted({own_namespace, NODE_LEASES})))]
+    if rules[0].name == LABELS:
+        # Read off the Namespace as it stands: whoever may write into it cannot change that with the same request.
+        requirements.append(SelectorRequirement(CONTROL_PLANE_LABEL, "NotIn", (CONTROL_PLANE,)))
+    if len({rule.name for rule in rules}) == 1:
+        requirements += rules[0].namespaces.requirements
+    return {"matchExpressions": [requirement.to_json() for requirement in requirements]}

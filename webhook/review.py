@@ -1,0 +1,192 @@
+"""AdmissionReview bytes in, AdmissionReview bytes out. Pure.
+
+Two error channels: a call that is malformed is a `ReviewError`, an HTTP status; an object that a rule refuses is the
+answer's `response.status`. Wire form: https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable
+from typing import Any, TypedDict
+
+import msgspec
+from msgspec import Struct
+
+from policies.engine import Answer, Decision
+from policies.request import AdmissionRequest, JsonObject
+
+API_VERSION = "admission.k8s.io/v1"
+KIND = "AdmissionReview"
+# The parts of ObjectMeta that a rule may read. managedFields, half of a real review, is skipped without being built.
+METADATA = (
+    "name",
+    "generateName",
+    "namespace",
+    "uid",
+    "labels",
+    "annotations",
+    "ownerReferences",
+    "deletionTimestamp",
+    "finalizers",
+)
+# An audit annotation is cut by nobody, so it is kept short here: it names rules and paths, the message has the rest.
+ANNOTATION_LENGTH = 1024
+
+
+class ReviewError(Exception):
+    """A call that is no proper AdmissionReview. The text is the body of the HTTP answer, `status` its code."""
+
+    def __init__(self, message: str, status: int = 400) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class _Envelope(Struct, rename="camel"):
+    api_version: str = ""
+    kind: str = ""
+    request: msgspec.Raw | None = None
+
+
+class Decoder:
+    """Decodes reviews for the rules that are in force: once, strictly, and no more of the objects than they read.
+
+    fields: the fields at the top of an object that rules read, beside `apiVersion`, `kind` and `metadata`.
+    """
+
+    def __init__(self, fields: Iterable[str]) -> None:
+        metadata = _map_type("metadata", dict.fromkeys(METADATA, Any))
+        wanted = {**dict.fromkeys(("apiVersion", "kind", *sorted(fields)), Any), "metadata": metadata}
+        projection = _map_type("projection", wanted)
+        self._projected = msgspec.json.Decoder(_review_type(projection))
+        # For objects whose metadata is no map: rules then see all of it and say what is wrong.
+        self._whole = msgspec.json.Decoder(_review_type(JsonObject))
+
+    def decode(self, body: bytes) -> AdmissionRequest:
+        """The request of a review. Raises ReviewError with status 400."""
+        try:
+            try:
+                review = self._projected.decode(body)
+            except msgspec.ValidationError:
+                review = self._whole.decode(body)
+        except RecursionError:
+            raise ReviewError("The body is nested too deeply to be read.") from None
+        except msgspec.ValidationError as error:
+            raise _wrong_shape(body, error) from None
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise ReviewError(f"The body is not JSON: {error}. Send an AdmissionReview of {API_VERSION}.") from None
+        if review.api_version != API_VERSION or review.kind != KIND:
+            raise _wrong_kind(review.api_version, review.kind)
+        request: AdmissionRequest = review.request
+        _check(request)
+        return request
+
+
+def _map_type(name: str, fields: dict[str, Any]) -> Any:
+    """The type of a plain dict that has these keys at most; other keys are skipped when it is decoded."""
+    return TypedDict(name, fields, total=False)  # type: ignore[misc]
+
+
+def _review_type(object_type: Any) -> Any:
+    optional = object_type | None
+    request = msgspec.defstruct(
+        "Request",
+        [("object", optional, None), ("old_object", optional, None)],
+        bases=(AdmissionRequest,),
+        frozen=True,
+        kw_only=True,
+        rename="camel",
+    )
+    return msgspec.defstruct("Review", [("api_version", str), ("kind", str), ("request", request)], rename="camel")
+
+
+def _check(request: AdmissionRequest) -> None:
+    if not request.uid:
+        raise ReviewError(
+            "request.uid is empty. The API server sends one with every review, and the answer must repeat it."
+        )
+    missing = None
+    if request.operation in ("CREATE", "UPDATE") and request.object is None:
+        missing = "request.object"
+    elif request.operation == "UPDATE" and request.old_object is None:
+        missing = "request.oldObject"
+    if missing:
+        raise ReviewError(f"{missing} is missing from the {request.operation} review with uid {request.uid}.")
+
+
+def _wrong_kind(api_version: str, kind: str) -> ReviewError:
+    return ReviewError(
+        f"Expected apiVersion {API_VERSION} and kind {KIND}, found {api_version or 'none'} and {kind or 'none'}. "
+        f"List v1 in the webhook's admissionReviewVersions."
+    )
+
+
+def _wrong_shape(body: bytes, error: msgspec.ValidationError) -> ReviewError:
+    """JSON, but no review of ours: say first what it is instead, then which field is wrong."""
+    try:
+        envelope = msgspec.json.decode(body, type=_Envelope)
+    except (msgspec.ValidationError, RecursionError):
+        return ReviewError(f"The body is JSON but no {KIND}: {error}.")
+    if envelope.api_version != API_VERSION or envelope.kind != KIND:
+        return _wrong_kind(envelope.api_version, envelope.kind)
+    if envelope.request is None:
+        return ReviewError(f"The {KIND} has no request.")
+    return ReviewError(f"The {KIND} is malformed: {error}.")
+
+
+class _Status(Struct, omit_defaults=True):
+    message: str
+    reason: str
+    code: int
+    status: str = ""
+
+
+class _Response(Struct, omit_defaults=True, rename="camel"):
+    uid: str
+    allowed: bool
+    status: _Status | None = None
+    patch: str = ""
+    patch_type: str = ""
+    audit_annotations: dict[str, str] = {}
+    warnings: tuple[str, ...] = ()
+
+
+class _Review(Struct, rename="camel"):
+    response: _Response
+    api_version: str = API_VERSION
+    kind: str = KIND
+
+
+_encoder = msgspec.json.Encoder()
+
+
+def encode(uid: str, answer: Answer) -> bytes:
+    """The review that answers the request with this uid."""
+    response = _Response(
+        uid,
+        answer.allowed,
+        audit_annotations={decision.rule: _annotation(decision) for decision in answer.decisions},
+        warnings=answer.warnings,
+    )
+    if not response.allowed:
+        response.status = _status(answer)
+    elif answer.operations:
+        # Both fields or neither: the API server takes a patchType without a patch for an error.
+        response.patch = base64.b64encode(_encoder.encode(answer.operations)).decode("ascii")
+        response.patch_type = "JSONPatch"
+    return _encoder.encode(_Review(response))
+
+
+def _status(answer: Answer) -> _Status:
+    refused = any(decision.verdict == "deny" for decision in answer.decisions)
+    if refused:
+        return _Status(answer.message, "Forbidden", 403, "Failure")
+    return _Status(answer.message, "InternalError", 500, "Failure")
+
+
+def _annotation(decision: Decision) -> str:
+    """What the audit log says of a rule: the verdict, then the paths, the reason of an exception, or the failure."""
+    detail = decision.note or ", ".join(dict.fromkeys(violation.path for violation in decision.violations))
+    if decision.failure is not None:
+        detail = type(decision.failure.error).__name__
+    return f"{decision.verdict}: {detail}"[:ANNOTATION_LENGTH] if detail else decision.verdict

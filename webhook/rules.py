@@ -1,0 +1,144 @@
+"""From the settings to the rules in force: which there are, what they are for, what the API server is told of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from policies import labels, matchcondition, sunk, tolerations
+from policies.accelerator import Accelerators
+from policies.exception import PolicyException
+from policies.match import LabelSelector, ResourceRule, SelectorRequirement
+from policies.requester import Exemptions
+from policies.rule import Hook, Rule
+from policies.ruleset import RuleSet
+from policies.workload import BUILT_IN, Workload, table, workload
+from webhook.settings import LabelExceptionSettings, Selector, Settings, SettingsError
+
+_WRITES = ("CREATE", "UPDATE")
+_EVERYTHING = (ResourceRule(_WRITES, ("*",), ("*/*",)),)
+_PODS = (ResourceRule(("CREATE",), ("",), ("pods",), ("v1",)),)
+_DAEMON_SETS = (ResourceRule(_WRITES, ("apps",), ("daemonsets",), ("v1",)),)
+
+
+def build(settings: Settings, control_plane_namespaces: Iterable[str] = ()) -> RuleSet:
+    """The rules that the settings ask for.
+
+    control_plane_namespaces: those found in the cluster, for the match conditions; the rules themselves look them up.
+    Raises SettingsError where settings contradict each other.
+    """
+    try:
+        workloads = table((*BUILT_IN, *_workloads(settings)))
+    except ValueError as error:
+        raise SettingsError(f"workloads: {error}") from None
+    exceptions = [PolicyException(**dict(exception)) for exception in settings.exceptions]
+    rules = (
+        _labels_rule(settings, workloads, control_plane_namespaces),
+        _tolerations_rule(settings),
+        _sunk_rule(settings),
+    )
+    known = [rule.name for rule in rules]
+    for exception in exceptions:
+        for name in exception.rules:
+            if name not in known:
+                raise SettingsError(f"exceptions: there is no rule {name!r}; known are {', '.join(known)}")
+    return RuleSet(rules, exceptions)
+
+
+def _workloads(settings: Settings) -> Iterable[Workload]:
+    for row in settings.workloads:
+        yield workload(
+            row.group, row.kind, row.templates, jobs=row.jobs, claims=row.claims, node_labels=row.node_labels
+        )
+
+
+def _labels_rule(
+    settings: Settings, workloads: Mapping[tuple[str, str], Workload], control_plane_namespaces: Iterable[str]
+) -> Rule:
+    exceptions = [_label_exception(exception) for exception in settings.labels.exceptions]
+    if settings.organization.id:
+        exceptions.append(labels.organization(settings.organization.id))
+    more = settings.labels.exempt
+    built_in = Exemptions()
+    exempt = Exemptions(
+        users=(*built_in.users, *more.users),
+        groups=(*built_in.groups, *more.groups),
+        service_accounts=(*built_in.service_accounts, *more.service_accounts),
+    )
+    guard = labels.LabelGuard(workloads, exceptions, exempt)
+    namespaces = sorted({*control_plane_namespaces, *more.control_plane_namespaces})
+    requester = matchcondition.requester_is_not_exempt(exempt, namespaces)
+    hooks = tuple(
+        Hook(
+            "validate",
+            "labels",
+            _EVERYTHING,
+            "Fail",
+            (
+                requester,
+                matchcondition.reserved_label_changes(workloads.values(), exceptions, cluster_scope=cluster_scope),
+            ),
+            cluster_scope=cluster_scope,
+        )
+        for cluster_scope in (False, True)
+    )
+    reads = frozenset[str]({"metadata"}).union(*(row.reads for row in workloads.values()))
+    return Rule(
+        labels.RULE,
+        hooks,
+        settings.labels.action,
+        reads,
+        _selector(settings.labels.namespace_selector),
+        validate=guard.validate,
+    )
+
+
+def _tolerations_rule(settings: Settings) -> Rule:
+    chosen = settings.tolerations
+    accelerators = Accelerators(chosen.accelerators.resources, chosen.accelerators.device_classes)
+    rule = tolerations.CpuToleration(accelerators, chosen.daemon_sets)
+    pods = (matchcondition.pod_is_no_mirror(), matchcondition.pod_lacks_cpu_toleration())
+    hooks = [
+        Hook("mutate", "pods", _PODS, "Ignore", pods),
+        Hook("validate", "pods", _PODS, "Ignore", pods),
+    ]
+    if chosen.daemon_sets == "inject":
+        hooks.append(Hook("mutate", "daemonsets", _DAEMON_SETS, "Ignore"))
+    if chosen.daemon_sets != "off":
+        hooks.append(Hook("validate", "daemonsets", _DAEMON_SETS, "Ignore"))
+    return Rule(
+        tolerations.RULE,
+        tuple(hooks),
+        chosen.action,
+        frozenset({"metadata", "spec"}),
+        _selector(chosen.namespace_selector),
+        validate=rule.validate,
+        mutate=rule.mutate,
+    )
+
+
+def _sunk_rule(settings: Settings) -> Rule:
+    chosen = settings.sunk
+    rule = sunk.SunkDaemonSets(chosen.daemon_sets, chosen.node_selector, settings.organization.reserved_hash)
+    hooks = [Hook("validate", "daemonsets", _DAEMON_SETS, "Ignore")]
+    if chosen.daemon_sets == "inject":
+        hooks.append(Hook("mutate", "daemonsets", _DAEMON_SETS, "Ignore"))
+    return Rule(
+        sunk.RULE,
+        tuple(hooks),
+        "off" if chosen.daemon_sets == "off" else chosen.action,
+        frozenset({"metadata", "spec"}),
+        _selector(chosen.namespace_selector),
+        validate=rule.validate,
+        mutate=rule.mutate,
+    )
+
+
+def _label_exception(exception: LabelExceptionSettings) -> labels.LabelException:
+    kinds = ((group, kind) for kind, _, group in (name.partition(".") for name in exception.kinds))
+    return labels.LabelException(exception.key, frozenset(kinds), frozenset(exception.values))
+
+
+def _selector(selector: Selector) -> LabelSelector:
+    equal = (SelectorRequirement(key, "In", (value,)) for key, value in selector.match_labels.items())
+    others = (SelectorRequirement(r.key, r.operator, r.values) for r in selector.match_expressions)
+    return LabelSelector((*equal, *others))

@@ -1,0 +1,213 @@
+"""The composition root: settings become rules, facts, a TLS context and two ports; signals take them down again."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import structlog
+from aiohttp import web
+
+from policies.facts import Facts, StaticFacts
+from webhook import rules
+from webhook.app import Service
+from webhook.certificates import Certificates
+from webhook.metrics import Metrics
+from webhook.registration import Client, configurations
+from webhook.settings import Settings
+from webhook.state import Served, State
+from webhook.version import VERSION
+
+if TYPE_CHECKING:
+    from webhook.cluster.facts import ClusterFacts
+
+# The API server keeps idle connections for 90 s and does not repeat a POST on one that was closed meanwhile, so the
+# server must be the one that waits longer (k8s.io/apimachinery net.SetTransportDefaults, IdleConnTimeout).
+KEEP_ALIVE = 120.0
+# How long to wait for the first list of Namespaces before serving without it; look-ups then ask the API server.
+FIRST_SYNC = 10.0
+BACKLOG = 1024
+
+
+class PortError(Exception):
+    """A port that cannot be opened; the text says which and why."""
+
+
+async def serve(settings: Settings) -> None:
+    """Serve until SIGTERM or SIGINT. Raises SettingsError, CertificateError, ClusterError or PortError at start."""
+    log = structlog.get_logger()
+    stopping = _stop_signal()
+    measures = Metrics()
+    certificates = Certificates(settings.tls, measures)
+    certificates.start()
+    async with AsyncExitStack() as stack:
+        facts = await stack.enter_async_context(_facts(settings)) if _has_cluster(settings) else None
+        state = State(_served(settings, facts))
+        state.add_gate("certificate", certificates.unready)
+        if facts is not None:
+            state.add_gate("cluster", facts.unsynced)
+        service = Service(state, measures, settings.listen.max_in_flight)
+        # Last of all, for an open port promises that the rules are in place.
+        health = await _listen(service.health_app(), settings.health.host, settings.health.port)
+        stack.push_async_callback(health.cleanup)
+        admission = await _listen(
+            service.admission_app(),
+            settings.listen.host,
+            settings.listen.port,
+            certificates,
+            settings.listen.grace_seconds,
+        )
+        stack.push_async_callback(admission.cleanup)
+        registrar = Registrar(settings, certificates, facts)
+        keeper = asyncio.create_task(_keep(certificates, registrar, settings.tls.check_seconds))
+        stack.callback(keeper.cancel)
+        log.info(
+            "serving", version=VERSION, admission=_address("https", admission), health=_address("http", health),
+            rules=[rule.name for rule in state.served.ruleset.rules],
+        )  # fmt: skip
+        await _drain(state, stopping, settings.listen.drain_seconds)
+    log.info("stopped")
+
+
+class Registrar:
+    """Writes the webhook configurations, and again when the CA bundle or the control-plane Namespaces change."""
+
+    def __init__(self, settings: Settings, certificates: Certificates, facts: ClusterFacts | None) -> None:
+        self._settings = settings
+        self._certificates = certificates
+        self._facts = facts
+        self._written: list[dict[str, object]] = []
+        self._log = structlog.get_logger()
+
+    async def write(self) -> None:
+        """Write what differs from what was written last; a failure is logged and tried again at the next call."""
+        if self._facts is None or not self._settings.registration.apply:
+            return
+        from webhook.cluster.client import ClusterError  # noqa: PLC0415 - the client costs 16 MB, for clusters only
+        from webhook.cluster.registration import apply  # noqa: PLC0415
+
+        wanted = registered(self._settings, self._certificates.ca_bundle, self._facts.control_plane_namespaces())
+        if wanted == self._written:
+            return
+        try:
+            await apply(self._facts.api, wanted)
+        except ClusterError as error:
+            self._log.error("not registered", reason=str(error))
+            return
+        self._written = wanted
+        self._log.info("registered", configurations=[f"{c['kind']}/{self._settings.registration.name}" for c in wanted])
+
+
+def registered(
+    settings: Settings, ca_bundle: bytes, control_plane_namespaces: tuple[str, ...] = ()
+) -> list[dict[str, object]]:
+    """The webhook configurations for the settings. ca_bundle: PEM of the service's own CA, empty where it has none."""
+    chosen = settings.registration
+    if chosen.ca_file:
+        ca_bundle = Path(chosen.ca_file).read_bytes()
+    client = Client(ca_bundle, chosen.url, settings.cluster.namespace, chosen.service, chosen.service_port)
+    return configurations(
+        rules.build(settings, control_plane_namespaces),
+        client,
+        name=chosen.name,
+        own_namespace=settings.cluster.namespace,
+        timeout_seconds=chosen.timeout_seconds,
+    )
+
+
+def _has_cluster(settings: Settings) -> bool:
+    return bool(settings.cluster.kubeconfig) or settings.cluster.in_cluster
+
+
+@asynccontextmanager
+async def _facts(settings: Settings) -> AsyncIterator[ClusterFacts]:
+    """The cluster's facts, given a while to arrive."""
+    from webhook.cluster.client import connect  # noqa: PLC0415 - as above
+    from webhook.cluster.facts import ClusterFacts  # noqa: PLC0415
+
+    api = await connect(settings.cluster.kubeconfig or None, settings.cluster.in_cluster)
+    facts = ClusterFacts(api, watch_nodes=settings.sunk.daemon_sets != "off" and settings.sunk.action != "off")
+    try:
+        await facts.start()
+        async with asyncio.timeout(FIRST_SYNC):
+            while facts.unsynced():  # noqa: ASYNC110 - a few looks at start, at several caches
+                await asyncio.sleep(0.02)
+    except TimeoutError:
+        structlog.get_logger().warning("serving before the cluster's facts have arrived", reasons=facts.unsynced())
+    try:
+        yield facts
+    finally:
+        await facts.stop()
+        await api.close()
+
+
+def _served(settings: Settings, facts: ClusterFacts | None) -> Served:
+    if facts is None:
+        return Served(rules.build(settings), _no_cluster)
+    current: Callable[[], Facts] = lambda: facts  # noqa: E731
+    return Served(rules.build(settings, facts.control_plane_namespaces()), current, facts)
+
+
+def _no_cluster() -> Facts:
+    return StaticFacts(datetime.now(UTC).date())
+
+
+async def _listen(
+    app: web.Application, host: str, port: int, certificates: Certificates | None = None, grace: float = 1.0
+) -> web.AppRunner:
+    runner = web.AppRunner(app, access_log=None, keepalive_timeout=KEEP_ALIVE, shutdown_timeout=grace)
+    await runner.setup()
+    context = certificates.serving.context if certificates else None
+    try:
+        await web.TCPSite(runner, host, port, ssl_context=context, backlog=BACKLOG).start()
+    except OSError as error:
+        await runner.cleanup()
+        raise PortError(
+            f"cannot listen on {host}:{port}: {error.strerror or error}; is another process using it?"
+        ) from None
+    return runner
+
+
+def _address(scheme: str, runner: web.AppRunner) -> str:
+    host, port = runner.addresses[0][:2]
+    return f"{scheme}://{host}:{port}"
+
+
+async def _keep(certificates: Certificates, registrar: Registrar, seconds: float) -> None:
+    """Everything that must be looked after while the service runs."""
+    while True:
+        await registrar.write()
+        await asyncio.sleep(seconds)
+        certificates.refresh()
+
+
+def _stop_signal() -> asyncio.Future[signal.Signals]:
+    """Resolved by the first SIGTERM or SIGINT; a second one ends the process at once."""
+    loop = asyncio.get_running_loop()
+    received: asyncio.Future[signal.Signals] = loop.create_future()
+
+    def receive(number: signal.Signals) -> None:
+        for known in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(known)
+        received.set_result(number)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, receive, number)
+    return received
+
+
+async def _drain(state: State, stopping: asyncio.Future[signal.Signals], seconds: float) -> None:
+    """Wait for the signal, then let the cluster notice before the port closes.
+
+    From here on readiness says no and every answer closes its connection, so that callers go elsewhere.
+    """
+    received = await stopping
+    state.draining = True
+    structlog.get_logger().info("stopping", signal=received.name, in_flight=state.in_flight)
+    if received is signal.SIGTERM:  # on a terminal nobody waits for endpoints
+        await asyncio.sleep(seconds)

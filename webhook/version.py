@@ -1,0 +1,5 @@
+"""The version of the installed distribution."""
+
+from importlib.metadata import version
+
+VERSION = version("cks-admission")

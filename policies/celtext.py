@@ -58,7 +58,7 @@ def value(base: str, pattern: Pattern) -> str:
 
 
 def pairs(pattern: Pattern, new: str = "object", old: str = "oldObject") -> str:
-    """A list of `[value, old value]`: a pair for each place in `new` that the pattern, with one wildcard at most, names."""
+    """A list of `[value, old value]`, a pair for each place in `new` that a pattern of at most one wildcard names."""
     for position, key in enumerate(pattern):
         if isinstance(key, Wildcard):
             head, tail = pattern[:position], pattern[position + 1 :]

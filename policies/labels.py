@@ -172,7 +172,7 @@ class LabelGuard:
         return Violation(RULE, render(at), found, "", SUMMARY, USE_OWN_PREFIX)
 
     def _judge_copy(self, request: AdmissionRequest, at: Location, key: str, value: Any) -> Violation | None:
-        """A Pod's label on the workload around the Pod: fine where it is copied from the template, else without effect."""
+        """A Pod's label on the workload around the Pod: fine as a copy of the template's, else without effect."""
         if is_owned(request.object):
             return None
         patterns = [p.pattern for p in self._places[request.kind.group_kind] if p.role is Role.POD]

@@ -9,6 +9,7 @@ import structlog
 
 from certs.errors import CertificateError
 from certs.filepair import Changed, Failed, FilePair
+from certs.leaf import Leaf
 from certs.serving import ServingContext
 from certs.store import DirectoryStore, ensure
 from webhook.metrics import Metrics
@@ -30,46 +31,47 @@ class Certificates:
         self._settings = settings
         self._metrics = metrics
         self._log = structlog.get_logger()
+        self._made: Leaf | None = None
         self._files = FilePair(Path(settings.cert_file), Path(settings.key_file)) if settings.cert_file else None
 
     def start(self) -> None:
         """Serve the pair that there is. Files may come later; raises CertificateError where none can be made."""
-        if self._files:
-            self._follow(self._files)
-        else:
-            self._renew()
-        if self.serving.not_after is not None:
-            self._metrics.certificate_expiry.set(self.serving.not_after.timestamp())
+        self._look()
+        self.install()
 
-    def refresh(self) -> None:
-        """Look again, and serve what is new. What cannot be served is logged, and the pair before it goes on."""
+    def look(self) -> None:
+        """Look again for something new, without serving it yet; what is wrong is logged and changes nothing."""
         try:
-            self.start()
+            self._look()
         except CertificateError as error:
             self._log.error("certificate not renewed", reason=str(error))
+
+    def install(self) -> None:
+        """Serve what the last look found; after a new CA only once the API server has been told of it."""
+        if self._made is not None and self._made.fingerprint != self.serving.fingerprint:
+            self.serving.swap(self._made.cert_pem, self._made.key_pem)
+            self._log_served()
+        if self.serving.not_after is not None:
+            self._metrics.certificate_expiry.set(self.serving.not_after.timestamp())
 
     def unready(self) -> list[str]:
         """Why clients cannot connect, if they cannot."""
         reason = self.serving.unready_reason(datetime.now(UTC))
         return [reason] if reason else []
 
-    def _follow(self, files: FilePair) -> None:
-        outcome = self.serving.follow(files)
-        if isinstance(outcome, Failed):
-            self._log.warning("certificate refused", reason=outcome.reason)
-        elif isinstance(outcome, Changed):
-            self._log.info(
-                "certificate served", fingerprint=self.serving.fingerprint, expires=str(self.serving.not_after)
-            )
-
-    def _renew(self) -> None:
-        store = DirectoryStore(Path(self._settings.directory))
-        ensured = ensure(store, self._settings.names, datetime.now(UTC))
-        self.ca_bundle = ensured.bundle.pem
+    def _look(self) -> None:
+        if self._files:
+            outcome = self.serving.follow(self._files)
+            if isinstance(outcome, Failed):
+                self._log.warning("certificate refused", reason=outcome.reason)
+            elif isinstance(outcome, Changed):
+                self._log_served()
+            return
+        ensured = ensure(DirectoryStore(Path(self._settings.directory)), self._settings.names, datetime.now(UTC))
+        self._made, self.ca_bundle = ensured.leaf, ensured.bundle.pem
         for reason in ensured.reasons:
             self._log.info("certificate", reason=reason)
-        if ensured.leaf.fingerprint != self.serving.fingerprint:
-            self.serving.swap(ensured.leaf.cert_pem, ensured.leaf.key_pem)
-            self._log.info(
-                "certificate served", fingerprint=self.serving.fingerprint, expires=str(self.serving.not_after)
-            )
+
+    def _log_served(self) -> None:
+        leaf = self.serving
+        self._log.info("certificate served", fingerprint=leaf.fingerprint, expires=str(leaf.not_after))

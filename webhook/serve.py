@@ -84,23 +84,27 @@ class Registrar:
         self._written: list[dict[str, object]] = []
         self._log = structlog.get_logger()
 
-    async def write(self) -> None:
-        """Write what differs from what was written last; a failure is logged and tried again at the next call."""
+    async def write(self) -> bool:
+        """Write what differs from what was written last, and say whether the API server knows it all now.
+
+        A failure is logged, and tried again at the next call.
+        """
         if self._facts is None or not self._settings.registration.apply:
-            return
+            return True
         from webhook.cluster.client import ClusterError  # noqa: PLC0415 - the client costs 16 MB, for clusters only
         from webhook.cluster.registration import apply  # noqa: PLC0415
 
         wanted = registered(self._settings, self._certificates.ca_bundle, self._facts.control_plane_namespaces())
         if wanted == self._written:
-            return
+            return True
         try:
             await apply(self._facts.api, wanted)
         except ClusterError as error:
             self._log.error("not registered", reason=str(error))
-            return
+            return False
         self._written = wanted
         self._log.info("registered", configurations=[f"{c['kind']}/{self._settings.registration.name}" for c in wanted])
+        return True
 
 
 def registered(
@@ -181,9 +185,10 @@ def _address(scheme: str, runner: web.AppRunner) -> str:
 async def _keep(certificates: Certificates, registrar: Registrar, seconds: float) -> None:
     """Everything that must be looked after while the service runs."""
     while True:
-        await registrar.write()
+        if await registrar.write():
+            certificates.install()
         await asyncio.sleep(seconds)
-        certificates.refresh()
+        certificates.look()
 
 
 def _stop_signal() -> asyncio.Future[signal.Signals]:

@@ -55,7 +55,7 @@ class Outcome(NamedTuple):
 @options.output
 def command(
     files: tuple[str, ...], old: str | None, user: str, groups: tuple[str, ...], namespace: str,
-    namespace_labels: tuple[str, ...], diff: bool, config: Path | None, output: str,
+    namespace_labels: tuple[str, ...], config: Path | None, output: str, *, diff: bool,
 ) -> None:  # fmt: skip
     """Say what would happen to objects on `kubectl apply`: mutate, then validate, without a cluster.
 

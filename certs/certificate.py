@@ -1,0 +1,36 @@
+"""What can be told from one certificate: its fingerprint, whether it may sign, and who signed it."""
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives.hashes import SHA256
+
+__all__ = ["fingerprint", "issued_by", "may_sign", "path_length"]
+
+
+def fingerprint(certificate: x509.Certificate) -> str:
+    """Name a certificate: SHA-256 of its DER form, 64 hexadecimal digits, as `sha256sum` prints them."""
+    return certificate.fingerprint(SHA256()).hex()
+
+
+def may_sign(certificate: x509.Certificate) -> bool:
+    """Whether clients accept certificates that it signed: it is a CA, and its key usage, if stated, allows it."""
+    try:
+        if not certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca:
+            return False
+        return certificate.extensions.get_extension_for_class(x509.KeyUsage).value.key_cert_sign
+    except x509.ExtensionNotFound as absent:
+        return absent.oid == x509.KeyUsage.oid
+
+
+def path_length(authority: x509.Certificate) -> int | None:
+    """How many further CAs may stand between this one (as `may_sign` has it) and a leaf; None when it does not say."""
+    return authority.extensions.get_extension_for_class(x509.BasicConstraints).value.path_length
+
+
+def issued_by(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
+    """Whether `authority` signed `certificate`: the names fit and the signature verifies."""
+    try:
+        certificate.verify_directly_issued_by(authority)
+    except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm):  # Another name, kind of key, or key.
+        return False
+    return True

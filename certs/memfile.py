@@ -1,0 +1,37 @@
+"""Secrets as files for libraries that read nothing else, and never on a disk where that can be had."""
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+__all__ = ["in_memory", "on_disk", "secret_file"]
+
+
+@contextmanager
+def in_memory(content: bytes) -> Iterator[str]:
+    """Give the path of a file without a name that lives in memory and ends with the context (Linux only)."""
+    descriptor = os.memfd_create("pair", os.MFD_CLOEXEC)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+        file.flush()
+        yield f"/proc/self/fd/{descriptor}"
+
+
+@contextmanager
+def on_disk(content: bytes) -> Iterator[str]:
+    """Give the path of a file in a directory that only this user can enter; both are removed with the context."""
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "pair.pem"
+        path.touch(mode=0o600)
+        path.write_bytes(content)
+        yield str(path)
+
+
+def _best() -> Callable[[bytes], AbstractContextManager[str]]:
+    # macOS has no memfd; a container without /proc has no path to one.
+    return in_memory if hasattr(os, "memfd_create") and Path("/proc/self/fd").is_dir() else on_disk
+
+
+secret_file = _best()

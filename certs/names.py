@@ -1,0 +1,108 @@
+"""The names that a certificate is for: DNS names and IP addresses, as strings.
+
+Common names play no part: Go, and so every API server, looks at the subject alternative names alone.
+"""
+
+import ipaddress
+import re
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from cryptography import x509
+
+from certs.errors import InvalidNameError
+
+__all__ = ["covers", "missing_names", "names_of", "subject_names"]
+
+# RFC 1035 section 2.3.4, less the root's byte and a length byte: what still fits into a query.
+_LONGEST: Final = 253
+# RFC 1123 section 2.1: letters, digits and inner hyphens, 63 at most. Go and Kubernetes hold Services to the same.
+_LABEL: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+
+
+def subject_names(names: Iterable[str]) -> tuple[x509.GeneralName, ...]:
+    """Turn strings into subject alternative names, in the order given, duplicates dropped.
+
+    `10.0.0.1` and `::1` become IP addresses, anything else a DNS name in lower case. `*.example.com` is allowed.
+
+    Raises InvalidNameError where there is no name, or some are bad: all of them are listed, each with what is wrong
+    with it.
+    """
+    if isinstance(names, str):  # A string is an iterable of strings: one certificate for each letter's host.
+        message = f"names is the string {names!r}; give a list of names"
+        raise InvalidNameError(message)
+    wanted = dict.fromkeys(_canonical(name) for name in names)
+    if not wanted:
+        message = "no names: a certificate needs at least one DNS name or IP address"
+        raise InvalidNameError(message)
+    bad = [f"{name!r} {problem}" for name in wanted if (problem := next(_problems(name), None))]
+    if bad:
+        message = f"not a DNS name or IP address: {'; '.join(bad)}"
+        raise InvalidNameError(message)
+    return tuple(_general(name) for name in wanted)
+
+
+def names_of(certificate: x509.Certificate) -> tuple[str, ...]:
+    """List the DNS names and IP addresses among the subject alternative names, in their order; empty without any."""
+    try:
+        extension = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    except x509.ExtensionNotFound:
+        return ()
+    return tuple(str(name.value) for name in extension.value if isinstance(name, x509.DNSName | x509.IPAddress))
+
+
+def missing_names(certificate: x509.Certificate, names: Iterable[str]) -> tuple[str, ...]:
+    """List those of `names` for which a client would not accept the certificate, in the order given."""
+    present = names_of(certificate)
+    return tuple(name for name in names if not covers(present, name))
+
+
+def covers(present: Iterable[str], name: str) -> bool:
+    """Whether a certificate for the names `present` is good for `name`.
+
+    A wildcard stands for exactly one label, the first, and never for an IP address (RFC 6125 section 6.4.3).
+    """
+    wanted = _canonical(name)
+    candidates = {_canonical(candidate) for candidate in present}
+    if wanted in candidates:
+        return True
+    first, _, rest = wanted.partition(".")
+    return first != "" and _address(wanted) is None and f"*.{rest}" in candidates
+
+
+def _canonical(name: str) -> str:
+    address = _address(name)
+    return str(address) if address is not None else name.lower()
+
+
+def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(name)
+    except ValueError:
+        return None
+
+
+def _general(name: str) -> x509.GeneralName:
+    address = _address(name)
+    return x509.IPAddress(address) if address is not None else x509.DNSName(name)
+
+
+def _problems(name: str) -> Iterator[str]:
+    if (address := _address(name)) is not None:
+        if isinstance(address, ipaddress.IPv6Address) and address.scope_id is not None:
+            yield "has a zone, which means something on one host only; leave it out"
+        return
+    if not name:
+        yield "is empty"
+    if not name.isascii():
+        yield "is not ASCII; write it as Punycode (xn--...)"
+    if len(name) > _LONGEST:
+        yield f"has {len(name)} characters, {_LONGEST} at most"
+    if ":" in name or "/" in name:
+        yield "has a port, a scheme, a prefix length or brackets; give the bare host"
+    labels = name.removeprefix("*.").split(".")
+    for label in labels:
+        if _LABEL.fullmatch(label) is None:
+            yield f"has the label {label!r}; a label is 1 to 63 letters, digits and inner hyphens"
+    if labels[-1].isdigit():  # No top-level domain is a number: this was meant to be an IPv4 address.
+        yield "ends in a number, but is no IPv4 address"

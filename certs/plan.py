@@ -1,0 +1,146 @@
+"""What to do about stored certificates: keep or renew, and why. Pure: stored bytes in, bytes to store out.
+
+Where the bytes live is the caller's business. A directory under a lock (`store.ensure`) reads, plans and writes once.
+A Secret shared by replicas reads, takes `plan_authority`, replaces at the resourceVersion that it read, and starts
+over after a conflict; each replica then issues its own leaf. Who may overwrite what others put there (a Secret of a
+reserved name) catches ForeignFileError, logs it, and plans with nothing stored.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from certs.authority import AUTHORITY_LIFETIME, LEAF_LIFETIME, Authority, new_authority
+from certs.bundle import Bundle, merge
+from certs.leaf import Leaf
+from certs.renewal import authority_renewal_reason, renewal_reason
+from certs.stored import (
+    BUNDLE,
+    CA_CERT,
+    CA_KEY,
+    LEAF_CERT,
+    LEAF_KEY,
+    NONE,
+    Found,
+    find_authority,
+    find_bundle,
+    find_leaf,
+)
+from certs.wording import moment, titled
+
+__all__ = ["AuthorityPlan", "Ensured", "Plan", "plan", "plan_authority"]
+
+
+@dataclass(frozen=True, slots=True)
+class Ensured:
+    """A leaf that can be served now, the CA that signed it, and the bundle by which clients trust it.
+
+    After a new CA, publish `bundle` to the clients before serving `leaf`: until then they do not know the new CA,
+    while they still trust the leaf that is being served.
+    """
+
+    leaf: Leaf
+    authority: Authority
+    bundle: Bundle
+    reasons: tuple[str, ...] = ()
+    """What was made, renewed or dropped, and why: a sentence for the log each. Empty: nothing changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class AuthorityPlan:
+    """The CA to use and its bundle, the reasons for what changed, and the files to store, in the order of writing."""
+
+    authority: Authority
+    bundle: Bundle
+    reasons: tuple[str, ...]
+    writes: Mapping[str, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The outcome, and the files to store before it is one, in the order of writing."""
+
+    ensured: Ensured
+    writes: Mapping[str, bytes]
+
+
+def plan(
+    stored: Mapping[str, bytes],
+    names: Iterable[str],
+    now: datetime,
+    *,
+    leaf_lifetime: timedelta = LEAF_LIFETIME,
+    authority_lifetime: timedelta = AUTHORITY_LIFETIME,
+) -> Plan:
+    """Decide about CA, bundle and leaf. `stored` maps file names to contents; absent files have no entry.
+
+    Raises ForeignFileError where a file was not made here; InvalidNameError and AuthorityError as `Authority.issue`
+    does.
+    """
+    names = tuple(names)
+    trust = plan_authority(stored, now, lifetime=authority_lifetime, leaf_lifetime=leaf_lifetime)
+    found = find_leaf(stored)
+    reason = found.problem
+    if found.pair is not None:
+        reason = renewal_reason(found.pair, now, names=names, authority=trust.authority) or ""
+        if not reason:
+            return Plan(Ensured(found.pair, trust.authority, trust.bundle, trust.reasons), trust.writes)
+    leaf = trust.authority.issue(names, now, lifetime=leaf_lifetime)
+    reasons = (*trust.reasons, _line(LEAF_CERT, reason))
+    writes = {**trust.writes, LEAF_CERT: leaf.cert_pem, LEAF_KEY: leaf.key_pem}
+    return Plan(Ensured(leaf, trust.authority, trust.bundle, reasons), writes)
+
+
+def plan_authority(
+    stored: Mapping[str, bytes],
+    now: datetime,
+    *,
+    lifetime: timedelta = AUTHORITY_LIFETIME,
+    leaf_lifetime: timedelta = LEAF_LIFETIME,
+) -> AuthorityPlan:
+    """Decide about CA and bundle alone.
+
+    Raises ForeignFileError where a file was not made here.
+    """
+    found = find_authority(stored)
+    authority, reason = _current(found, now, leaf_lifetime)
+    reasons: list[str] = []
+    writes: dict[str, bytes] = {}
+    if authority is None:
+        authority = new_authority(now, lifetime=lifetime)
+        reasons.append(_line(CA_CERT, reason))
+        # The certificate before its key, in both pairs: torn apart by a crash, it still tells whose files they are.
+        writes = {CA_CERT: authority.cert_pem, CA_KEY: authority.key_pem}
+    known, problem = find_bundle(stored)
+    bundle = merge((authority.certificate, *found.certificates, *known), now)
+    if problem or set(bundle) != set(known):
+        # First of all: nothing that a new CA signs should be seen before the bundle that has it.
+        writes = {BUNDLE: bundle.pem, **writes}
+        reasons.extend(_bundle_reasons(known, bundle, problem, renewed=bool(reasons)))
+    return AuthorityPlan(authority, bundle, tuple(reasons), writes)
+
+
+def _current(found: Found, now: datetime, leaf_lifetime: timedelta) -> tuple[Authority | None, str]:
+    """Take the CA that was found if it can go on; otherwise None and the reason."""
+    if found.pair is None:
+        return None, found.problem
+    authority = Authority(found.pair.certificate, found.pair.key)
+    reason = authority_renewal_reason(authority, now, leaf_lifetime=leaf_lifetime)
+    return (authority, "") if reason is None else (None, reason)
+
+
+def _bundle_reasons(known: Bundle, bundle: Bundle, problem: str, *, renewed: bool) -> Iterator[str]:
+    """Say why the bundle changed, as far as a new CA does not say it already."""
+    for certificate in known:
+        if certificate not in bundle:
+            end = moment(certificate.not_valid_after_utc)
+            yield f"{BUNDLE} no longer holds {titled(certificate.subject)}, which expired on {end}"
+    if problem:
+        if not (renewed and problem == NONE):
+            yield _line(BUNDLE, problem)
+    elif not renewed and not set(bundle) <= set(known):
+        yield _line(BUNDLE, "the current CA was missing from it")
+
+
+def _line(name: str, reason: str) -> str:
+    return f"{name} was {'made' if reason == NONE else 'renewed'}: {reason}"

@@ -1,0 +1,358 @@
+"""The plan for stored files: what is kept, what is made anew and why, and whose files are left alone."""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from cryptography import x509
+
+from certs.authority import Authority, new_authority
+from certs.bundle import Bundle
+from certs.errors import AuthorityError, ForeignFileError, InvalidNameError
+from certs.keys import new_key
+from certs.plan import Ensured, Plan, plan, plan_authority
+from certs.renewal import renewal_reason
+from certs.stored import BUNDLE, CA_CERT, CA_KEY, LEAF_CERT, LEAF_KEY
+
+Forge = Callable[..., tuple[x509.Certificate, Any]]
+Pem = Callable[..., bytes]
+_NAMES = ("a.example.com", "10.0.0.1")
+_DAY = timedelta(days=1)
+
+
+@pytest.fixture(scope="module")
+def stored(now: datetime) -> Mapping[str, bytes]:
+    """All five files as a first plan writes them."""
+    return plan({}, _NAMES, now).writes
+
+
+def _without(stored: Mapping[str, bytes], *names: str) -> dict[str, bytes]:
+    return {name: content for name, content in stored.items() if name not in names}
+
+
+def _consistent(decided: Plan, stored: Mapping[str, bytes], now: datetime) -> None:
+    """What is returned is what would be stored, is good now, and needs nothing when it is looked at again."""
+    ensured = decided.ensured
+    after = {**stored, **decided.writes}
+    assert (after[CA_CERT], after[CA_KEY]) == (ensured.authority.cert_pem, ensured.authority.key_pem)
+    assert (after[LEAF_CERT], after[LEAF_KEY]) == (ensured.leaf.cert_pem, ensured.leaf.key_pem)
+    assert set(Bundle.from_pem(after[BUNDLE])) == set(ensured.bundle)
+    assert ensured.authority.certificate in ensured.bundle
+    assert renewal_reason(ensured.leaf, now, names=_NAMES, authority=ensured.authority) is None
+    assert plan(after, _NAMES, now) == Plan(Ensured(ensured.leaf, ensured.authority, ensured.bundle), {})
+
+
+def test_the_first_plan_makes_everything(now: datetime) -> None:
+    """From nothing come a CA, a bundle and a leaf, the bundle first, and each certificate before its key."""
+    decided = plan({}, _NAMES, now)
+
+    assert list(decided.writes) == [BUNDLE, CA_CERT, CA_KEY, LEAF_CERT, LEAF_KEY]
+    assert decided.ensured.reasons == ("ca.crt was made: there was none", "tls.crt was made: there was none")
+    _consistent(decided, {}, now)
+
+
+def test_what_is_good_is_kept(stored: Mapping[str, bytes], now: datetime) -> None:
+    """A second look, days later, changes nothing and says nothing."""
+    decided = plan(stored, _NAMES, now + 4 * _DAY)
+
+    assert (decided.writes, decided.ensured.reasons) == ({}, ())
+
+
+def test_a_leaf_is_renewed_alone(stored: Mapping[str, bytes], now: datetime) -> None:
+    """After two thirds of its life the leaf is made anew; CA and bundle stay as they are."""
+    decided = plan(stored, _NAMES, now + 5 * _DAY)
+
+    assert list(decided.writes) == [LEAF_CERT, LEAF_KEY]
+    (reason,) = decided.ensured.reasons
+    assert reason == (
+        "tls.crt was renewed: two thirds of its life were over on 2026-03-06 03:40:00 UTC;"
+        " it ends on 2026-03-08 12:00:00 UTC"
+    )
+    _consistent(decided, stored, now + 5 * _DAY)
+
+
+def test_an_authority_is_renewed_with_overlap(stored: Mapping[str, bytes], now: datetime) -> None:
+    """A new CA signs a new leaf while clients go on trusting the old CA, and with it the leaf that is still served."""
+    (old,) = Bundle.from_pem(stored[BUNDLE])
+    later = now + 250 * _DAY
+
+    decided = plan(stored, _NAMES, later)
+
+    assert list(decided.writes) == [BUNDLE, CA_CERT, CA_KEY, LEAF_CERT, LEAF_KEY]
+    assert decided.ensured.bundle.certificates == (decided.ensured.authority.certificate, old)
+    assert decided.ensured.reasons[0] == (
+        "ca.crt was renewed: two thirds of its life were over on 2026-10-30 19:40:00 UTC;"
+        " it ends on 2027-03-01 12:00:00 UTC"
+    )
+    _consistent(decided, stored, later)
+
+
+def test_an_expired_authority_leaves_the_bundle(stored: Mapping[str, bytes], now: datetime) -> None:
+    """Once the old CA has expired it is dropped, and the reason says which and when."""
+    rotated = {**stored, **plan(stored, _NAMES, now + 364 * _DAY).writes}
+
+    decided = plan(rotated, _NAMES, now + 366 * _DAY)
+
+    assert list(decided.writes) == [BUNDLE]
+    assert decided.ensured.bundle.certificates == (decided.ensured.authority.certificate,)
+    assert decided.ensured.reasons == (
+        "ca-bundle.crt no longer holds CN=cks-admission CA, which expired on 2027-03-01 12:00:00 UTC",
+    )
+    _consistent(decided, rotated, now + 366 * _DAY)
+
+
+def test_a_whole_life(now: datetime) -> None:
+    """Looked at every day for three years: the leaf always holds, and whoever knows the last bundle trusts it."""
+    stored: dict[str, bytes] = {}
+    published = Bundle()
+    rotations = 0
+    for days in range(3 * 365):
+        when = now + days * _DAY
+        served = stored.get(LEAF_CERT)
+        decided = plan(stored, _NAMES, when)
+        stored.update(decided.writes)
+        ensured = decided.ensured
+        assert ensured.leaf.not_before <= when <= ensured.leaf.not_after
+        if ensured.authority.certificate not in published:
+            # Until the new bundle is published the old leaf has to hold, and the old bundle has to know its CA.
+            rotations += 1
+            assert served is None or x509.load_pem_x509_certificate(served).not_valid_after_utc > when + _DAY
+            assert set(published) <= set(ensured.bundle)
+        published = ensured.bundle
+        assert len(published) <= 2
+
+    assert rotations == 5  # At the start, and every 243 days.
+
+
+@pytest.mark.parametrize("jump", [-3650, -30, 30, 3650], ids="{} days".format)
+def test_a_clock_that_jumps_and_comes_back(jump: int, stored: Mapping[str, bytes], now: datetime) -> None:
+    """Wherever the clock goes, there is a good pair there, and again a good one when it is back."""
+    there = now + jump * _DAY
+    away = plan(stored, _NAMES, there)
+    _consistent(away, stored, there)
+
+    moved = {**stored, **away.writes}
+    back = plan(moved, _NAMES, now)
+
+    _consistent(back, moved, now)
+
+
+@pytest.mark.parametrize(
+    ("damage", "reasons"),
+    [
+        pytest.param({LEAF_CERT: None}, ["tls.crt was renewed: tls.crt is missing"], id="leaf-cert-missing"),
+        pytest.param({LEAF_KEY: None}, ["tls.crt was renewed: tls.key is missing"], id="leaf-key-missing"),
+        pytest.param({LEAF_CERT: None, LEAF_KEY: None}, ["tls.crt was made: there was none"], id="leaf-missing"),
+        pytest.param({LEAF_CERT: 0}, ["tls.crt was renewed: tls.crt is damaged: it is empty"], id="leaf-cert-empty"),
+        pytest.param(
+            {LEAF_KEY: 60},
+            [
+                "tls.crt was renewed: tls.key is damaged: block 1 (line 1) begins a PRIVATE KEY and has no END line",
+            ],
+            id="leaf-key-cut",
+        ),
+        pytest.param(
+            {CA_KEY: None},
+            ["ca.crt was renewed: ca.key is missing", "tls.crt was renewed: it is signed by another CA than"],
+            id="ca-key-missing",
+        ),
+        pytest.param(
+            {CA_CERT: None},
+            ["ca.crt was renewed: ca.crt is missing", "tls.crt was renewed: it is signed by another CA than"],
+            id="ca-cert-missing",
+        ),
+        pytest.param(
+            {CA_CERT: 100},
+            [
+                "ca.crt was renewed: ca.crt is damaged: block 1 (line 1) begins a CERTIFICATE and has no END line",
+                "tls.crt was renewed: it is signed by another CA than",
+            ],
+            id="ca-cert-cut",
+        ),
+        pytest.param({BUNDLE: None}, ["ca-bundle.crt was made: there was none"], id="bundle-missing"),
+        pytest.param(
+            {BUNDLE: 0}, ["ca-bundle.crt was renewed: ca-bundle.crt is damaged: it is empty"], id="bundle-empty"
+        ),
+        pytest.param(
+            {CA_KEY: None, BUNDLE: 0},
+            [
+                "ca.crt was renewed: ca.key is missing",
+                "ca-bundle.crt was renewed: ca-bundle.crt is damaged: it is empty",
+                "tls.crt was renewed: it is signed by another CA than",
+            ],
+            id="ca-key-and-bundle",
+        ),
+    ],
+)
+def test_damage_is_repaired_with_its_reason(
+    damage: Mapping[str, int | None], reasons: list[str], stored: Mapping[str, bytes], now: datetime
+) -> None:
+    """A file of ours that is missing (None) or cut off is made anew, with whatever depends on it, and no more."""
+    broken = _without(stored, *damage)
+    broken.update({name: stored[name][:length] for name, length in damage.items() if length is not None})
+
+    decided = plan(broken, _NAMES, now)
+
+    found = decided.ensured.reasons
+    assert [given[: len(expected)] for given, expected in zip(found, reasons, strict=True)] == reasons
+    _consistent(decided, broken, now)
+
+
+def test_a_lost_key_keeps_the_old_authority_trusted(stored: Mapping[str, bytes], now: datetime) -> None:
+    """Without its key a CA cannot go on, but leaves that it signed are still being served: it stays in the bundle."""
+    decided = plan(_without(stored, CA_KEY, BUNDLE), _NAMES, now)
+
+    (old,) = Bundle.from_pem(stored[BUNDLE])
+    assert set(decided.ensured.bundle) == {decided.ensured.authority.certificate, old}
+
+
+def test_a_torn_write_is_repaired(stored: Mapping[str, bytes], now: datetime) -> None:
+    """A crash between certificate and key leaves a pair that does not match; it is made anew and says so."""
+    newer = plan(_without(stored, LEAF_CERT, LEAF_KEY), _NAMES, now).writes
+
+    decided = plan({**stored, LEAF_CERT: newer[LEAF_CERT]}, _NAMES, now)
+
+    (reason,) = decided.ensured.reasons
+    assert reason.startswith("tls.crt was renewed: the key does not match the certificate CN=a.example.com: SHA-256 of")
+
+
+@pytest.mark.parametrize("count", range(6))
+def test_a_crash_at_any_point_is_repaired(count: int, stored: Mapping[str, bytes], now: datetime) -> None:
+    """Whichever files a rotation had written when it died, the next plan takes them for ours and completes them."""
+    later = now + 250 * _DAY
+    writes = plan(stored, _NAMES, later).writes
+    torn = {**stored, **dict(list(writes.items())[:count])}
+    fresh = dict(list(stored.items())[:count])
+
+    _consistent(plan(torn, _NAMES, later), torn, later)
+    _consistent(plan(fresh, _NAMES, now), fresh, now)
+
+
+def test_an_authority_that_was_dropped_from_the_bundle_comes_back(stored: Mapping[str, bytes], now: datetime) -> None:
+    """A bundle overwritten with somebody else's CA gets ours back and keeps the other."""
+    other = new_authority(now, name="their CA")
+
+    decided = plan({**stored, BUNDLE: other.cert_pem}, _NAMES, now)
+
+    assert list(decided.writes) == [BUNDLE]
+    assert set(decided.ensured.bundle) == {decided.ensured.authority.certificate, other.certificate}
+    assert decided.ensured.reasons == ("ca-bundle.crt was renewed: the current CA was missing from it",)
+
+
+def test_other_names_make_another_leaf(stored: Mapping[str, bytes], now: datetime) -> None:
+    """A name that was added to the configuration is on the next leaf."""
+    decided = plan(stored, [*_NAMES, "b.example.com"], now)
+
+    assert decided.ensured.leaf.names == (*_NAMES, "b.example.com")
+    assert decided.ensured.reasons == (
+        "tls.crt was renewed: it is not for b.example.com, only for a.example.com, 10.0.0.1",
+    )
+
+
+_MISPLACED = "where only CERTIFICATE blocks belong; are certificate and key swapped?"
+_ENCRYPTED = "the private key is encrypted, and nobody can type its password here: openssl pkey -in KEY -out PLAIN_KEY"
+_UNTOUCHED = "; it was not made here, so it is not overwritten"
+
+
+def _foreign_files(forge: Forge, pem: Pem, authority: Authority) -> dict[str, tuple[dict[str, bytes], str]]:
+    certificate, key = forge("their.example")
+    encrypted = pem(key).replace(b"PRIVATE KEY", b"ENCRYPTED PRIVATE KEY")
+    ours = {CA_CERT: authority.cert_pem, CA_KEY: authority.key_pem}
+    return {
+        "their pair": (
+            {LEAF_CERT: pem(certificate), LEAF_KEY: pem(key)},
+            "tls.crt: it holds CN=their.example, issued by CN=their.example",
+        ),
+        "their pair beside our CA": (
+            {**ours, LEAF_CERT: pem(certificate), LEAF_KEY: pem(key)},
+            "tls.crt: it holds CN=their.example, issued by CN=their.example",
+        ),
+        "their CA": (
+            {CA_CERT: pem(certificate), CA_KEY: pem(key)},
+            "ca.crt: it holds CN=their.example, issued by CN=their.example",
+        ),
+        "a lone certificate": (
+            {LEAF_CERT: pem(certificate)},
+            "tls.crt: it holds CN=their.example, issued by CN=their.example",
+        ),
+        "a lone key": ({LEAF_KEY: pem(key)}, "tls.key: it holds a private key and there is no tls.crt to tell whose"),
+        "an encrypted key": (
+            {**ours, CA_KEY: encrypted},
+            f"ca.key: {_ENCRYPTED}",
+        ),
+        "text": (
+            {BUNDLE: b"my notes"},
+            "ca-bundle.crt: it has no PEM block (no line like -----BEGIN CERTIFICATE-----)",
+        ),
+        "a key for a certificate": (
+            {**ours, CA_CERT: pem(key)},
+            f"ca.crt: block 1 (line 1) is a PRIVATE KEY {_MISPLACED}",
+        ),
+        "several leaves": (
+            {
+                **ours,
+                LEAF_CERT: pem(authority.issue(["a.b"], _now(authority)).certificate, certificate),
+                LEAF_KEY: pem(key),
+            },
+            "tls.crt: the key belongs to certificate 2 of 2; the leaf has to be the first of its chain",
+        ),
+    }
+
+
+def _now(authority: Authority) -> datetime:
+    return authority.certificate.not_valid_before_utc + timedelta(hours=1)
+
+
+_CASES = [
+    "their pair",
+    "their pair beside our CA",
+    "their CA",
+    "a lone certificate",
+    "a lone key",
+    "an encrypted key",
+    "text",
+    "a key for a certificate",
+    "several leaves",
+]
+
+
+@pytest.mark.parametrize("case", _CASES)
+def test_files_of_others_are_not_overwritten(
+    case: str, forge: Forge, pem: Pem, authority: Authority, now: datetime
+) -> None:
+    """What was not made here is refused, with the file, what is in it, and that it is left alone."""
+    files, found = _foreign_files(forge, pem, authority)[case]
+
+    with pytest.raises(ForeignFileError) as raised:
+        plan(files, _NAMES, now)
+
+    assert str(raised.value) == found + _UNTOUCHED
+
+
+def test_a_key_among_files_that_tell_nothing_is_not_overwritten(stored: Mapping[str, bytes], now: datetime) -> None:
+    """When no file is left that names our CA, a key may be anybody's; other CAs in the bundle do not tell."""
+    theirs = new_authority(now, name="their CA").cert_pem
+
+    for bundle in (b"", theirs):
+        with pytest.raises(ForeignFileError, match=r"tls\.key: it holds a private key and there is no tls\.crt"):
+            plan({**_without(stored, LEAF_CERT), CA_CERT: b"", BUNDLE: bundle}, _NAMES, now)
+
+
+def test_a_whole_foreign_place_can_be_taken_over_on_purpose(forge: Forge, pem: Pem, now: datetime) -> None:
+    """The CA alone can be planned for, and planning with nothing stored replaces whatever is there."""
+    with pytest.raises(ForeignFileError):
+        plan_authority({CA_CERT: pem(forge("their CA")[0]), CA_KEY: pem(new_key())}, now)
+
+    taken = plan_authority({}, now)
+
+    assert (list(taken.writes), taken.reasons) == ([BUNDLE, CA_CERT, CA_KEY], ("ca.crt was made: there was none",))
+    assert plan_authority(taken.writes, now).writes == {}
+
+
+def test_wrong_requests_are_errors(now: datetime) -> None:
+    """Names that cannot be, and leaves that would outlive any CA, are refused rather than cut down."""
+    with pytest.raises(InvalidNameError):
+        plan({}, ["a_b"], now)
+    with pytest.raises(AuthorityError, match="would outlive the CA"):
+        plan({}, _NAMES, now, leaf_lifetime=2 * _DAY, authority_lifetime=_DAY)

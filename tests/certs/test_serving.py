@@ -1,0 +1,363 @@
+"""The live TLS context, over real connections on the loopback interface."""
+
+import asyncio
+import ssl
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+
+from certs.authority import Authority, new_authority
+from certs.bundle import Bundle, merge
+from certs.certificate import fingerprint
+from certs.errors import KeyMismatchError, ServingError
+from certs.filepair import Changed, Failed, FilePair, Unchanged
+from certs.keys import new_key
+from certs.leaf import Leaf, load_pair
+from certs.memfile import in_memory, on_disk
+from certs.serving import ServingContext
+
+Forge = Callable[..., tuple[x509.Certificate, Any]]
+Pem = Callable[..., bytes]
+_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="files that live in memory are Linux's")
+_VERSIONS = (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3)
+# Clients of the ssl module know no other time than that of the host.
+_TODAY = datetime.now(UTC)
+
+
+@pytest.fixture(scope="module")
+def real_authority() -> Authority:
+    """A CA that is valid today."""
+    return new_authority(_TODAY)
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """An open connection to the echoing server."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+    @property
+    def tls(self) -> ssl.SSLObject:
+        """What the handshake agreed on."""
+        found: ssl.SSLObject = self.writer.get_extra_info("ssl_object")
+        return found
+
+    @property
+    def fingerprint(self) -> str:
+        """The certificate that the server showed."""
+        der = self.tls.getpeercert(binary_form=True)
+        assert der is not None
+        return fingerprint(x509.load_der_x509_certificate(der))
+
+    async def echo(self, line: bytes) -> bytes:
+        """Send a line and read what comes back."""
+        self.writer.write(line)
+        return await self.reader.readline()
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A server on a free port with a serving context, and the connections made to it."""
+
+    serving: ServingContext
+    port: int
+    opened: list[asyncio.StreamWriter]
+
+    async def connect(self, bundle: Bundle | None = None, name: str = "localhost", **settings: Any) -> Connection:
+        """Connect as a client that trusts the bundle, or anybody without one."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        if bundle is None:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        else:
+            # What Python 3.13 made its default: identifiers, critical constraints and key usage as RFC 5280 has them.
+            context.verify_flags |= ssl.VERIFY_X509_STRICT
+            context.load_verify_locations(cadata=bundle.pem.decode())
+        context.set_alpn_protocols(["h2", "http/1.1"])
+        for setting, value in settings.items():
+            setattr(context, setting, value)
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port, ssl=context, server_hostname=name)
+        self.opened.append(writer)
+        return Connection(reader, writer)
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[Server]:
+    """A server that sends each line back, with no pair yet."""
+
+    async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while line := await reader.readline():
+            writer.write(line)
+        writer.close()
+
+    serving = ServingContext()
+    listening = await asyncio.start_server(echo, "127.0.0.1", 0, ssl=serving.context)
+    opened: list[asyncio.StreamWriter] = []
+    yield Server(serving, listening.sockets[0].getsockname()[1], opened)
+    for writer in opened:
+        writer.close()
+        await writer.wait_closed()
+    listening.close()
+    await listening.wait_closed()
+
+
+async def test_a_client_that_trusts_the_bundle_connects(server: Server, real_authority: Authority) -> None:
+    """By name, by address and by wildcard: a strict client verifies what we serve, and speaks HTTP/1.1 over TLS 1.3."""
+    leaf = real_authority.issue(["localhost", "127.0.0.1", "*.example.com"], _TODAY)
+    server.serving.swap(leaf.cert_pem, leaf.key_pem)
+    bundle = Bundle((real_authority.certificate,))
+
+    for name in ("localhost", "127.0.0.1", "a.example.com"):
+        connection = await server.connect(bundle, name)
+
+        agreed = (connection.fingerprint, connection.tls.version(), connection.tls.selected_alpn_protocol())
+        assert agreed == (leaf.fingerprint, "TLSv1.3", "http/1.1")
+        assert await connection.echo(b"hello\n") == b"hello\n"
+
+
+async def test_tls_1_2_is_the_oldest(server: Server, real_authority: Authority) -> None:
+    """A TLS 1.2 client connects, and the context would not go below that for any."""
+    leaf = real_authority.issue(["localhost"], _TODAY)
+    server.serving.swap(leaf.cert_pem, leaf.key_pem)
+
+    connection = await server.connect(Bundle((real_authority.certificate,)), maximum_version=ssl.TLSVersion.TLSv1_2)
+
+    assert connection.tls.version() == "TLSv1.2"
+    assert server.serving.context.minimum_version == ssl.TLSVersion.TLSv1_2
+
+
+@pytest.mark.parametrize("name", ["other.example", "127.0.0.2"])
+async def test_a_client_that_dials_another_name_refuses(server: Server, real_authority: Authority, name: str) -> None:
+    """A name that is not on the leaf is no name of ours."""
+    leaf = real_authority.issue(["localhost", "127.0.0.1"], _TODAY)
+    server.serving.swap(leaf.cert_pem, leaf.key_pem)
+
+    with pytest.raises(ssl.SSLCertVerificationError, match="mismatch, certificate is not valid for"):
+        await server.connect(Bundle((real_authority.certificate,)), name)
+
+
+async def test_a_client_that_trusts_another_authority_refuses(server: Server, real_authority: Authority) -> None:
+    """A CA of the same name is not the same CA."""
+    leaf = real_authority.issue(["localhost"], _TODAY)
+    server.serving.swap(leaf.cert_pem, leaf.key_pem)
+
+    with pytest.raises(ssl.SSLCertVerificationError):
+        await server.connect(Bundle((new_authority(_TODAY).certificate,)))
+
+
+async def test_the_common_name_alone_is_not_enough(server: Server, forge: Forge, pem: Pem) -> None:
+    """A certificate without alternative names is refused by a client that, as Go does, ignores the common name."""
+    life = {"start": _TODAY - timedelta(hours=1), "end": _TODAY + timedelta(days=1)}
+    ca = forge("CA", names=[], extensions=[x509.BasicConstraints(ca=True, path_length=None)], **life)
+    certificate, key = forge("localhost", names=[], issuer=ca, **life)
+    server.serving.swap(pem(certificate), pem(key))
+
+    with pytest.raises(ssl.SSLCertVerificationError, match="not valid for 'localhost'"):
+        await server.connect(
+            Bundle((ca[0],)), verify_flags=ssl.VerifyFlags.VERIFY_DEFAULT, hostname_checks_common_name=False
+        )
+
+
+async def test_an_open_connection_survives_a_swap(server: Server, real_authority: Authority) -> None:
+    """A connection from before the swap goes on; one from after it sees the new leaf."""
+    old, new = (real_authority.issue(["localhost"], _TODAY) for _ in range(2))
+    bundle = Bundle((real_authority.certificate,))
+    server.serving.swap(old.cert_pem, old.key_pem)
+    before = await server.connect(bundle)
+
+    server.serving.swap(new.cert_pem, new.key_pem)
+    after = await server.connect(bundle)
+
+    assert (before.fingerprint, after.fingerprint) == (old.fingerprint, new.fingerprint)
+    assert [await before.echo(b"1\n"), await after.echo(b"2\n"), await before.echo(b"3\n")] == [b"1\n", b"2\n", b"3\n"]
+
+
+async def test_a_pair_that_does_not_match_changes_nothing(server: Server, real_authority: Authority) -> None:
+    """After a refused swap new connections are shown the old leaf, as if nothing had happened."""
+    old, new = (real_authority.issue(["localhost"], _TODAY) for _ in range(2))
+    bundle = Bundle((real_authority.certificate,))
+    server.serving.swap(old.cert_pem, old.key_pem)
+
+    with pytest.raises(KeyMismatchError) as raised:
+        server.serving.swap(new.cert_pem, old.key_pem)
+
+    assert (await server.connect(bundle)).fingerprint == old.fingerprint
+    assert (server.serving.fingerprint, server.serving.not_after) == (old.fingerprint, old.not_after)
+    assert (server.serving.failure, server.serving.unready_reason(_TODAY)) == (str(raised.value), None)
+
+
+async def test_a_pair_that_openssl_refuses_changes_nothing(
+    server: Server, real_authority: Authority, forge: Forge, pem: Pem, weak_key: rsa.RSAPrivateKey
+) -> None:
+    """A key too weak for OpenSSL is refused with its own word for that, and the old leaf is served."""
+    old = real_authority.issue(["localhost"], _TODAY)
+    server.serving.swap(old.cert_pem, old.key_pem)
+    certificate, key = forge(key=weak_key)
+
+    with pytest.raises(ServingError, match="OpenSSL refuses the pair: EE_KEY_TOO_SMALL"):
+        server.serving.swap(pem(certificate), pem(key))
+
+    assert (await server.connect()).fingerprint == old.fingerprint
+
+
+async def test_nothing_of_an_old_kind_of_key_stays(server: Server, forge: Forge, pem: Pem) -> None:
+    """From EC to RSA to Ed25519 and back: each time the new leaf is shown, under both versions of TLS.
+
+    One live context would keep a pair for each kind of key and go on showing the EC one.
+    """
+    keys = [
+        ec.generate_private_key(ec.SECP256R1()),
+        rsa.generate_private_key(65537, 2048),
+        ed25519.Ed25519PrivateKey.generate(),
+        ec.generate_private_key(ec.SECP384R1()),
+        rsa.generate_private_key(65537, 2048),
+    ]
+    for key in keys:
+        certificate, _ = forge(key=key)
+        server.serving.swap(pem(certificate), pem(key))
+
+        shown = [(await server.connect(maximum_version=v)).fingerprint for v in _VERSIONS]
+
+        assert shown == [fingerprint(certificate)] * 2
+
+
+async def test_clients_follow_an_authority_through_its_rotation(server: Server, real_authority: Authority) -> None:
+    """With the overlapping bundle a client accepts the old CA's leaf and the new one's, before and after the swap."""
+    older = new_authority(_TODAY - timedelta(days=250))
+    bundle = merge([older.certificate, real_authority.certificate], _TODAY)
+
+    for authority in (older, real_authority):
+        leaf = authority.issue(["localhost"], _TODAY)
+        server.serving.swap(leaf.cert_pem, leaf.key_pem)
+
+        assert (await server.connect(bundle)).fingerprint == leaf.fingerprint
+
+
+async def test_connections_are_not_resumed(server: Server, real_authority: Authority) -> None:
+    """No client is given a ticket by which it could come back without being shown the current certificate."""
+    leaf = real_authority.issue(["localhost"], _TODAY)
+    server.serving.swap(leaf.cert_pem, leaf.key_pem)
+
+    for version in _VERSIONS:
+        connection = await server.connect(maximum_version=version)
+        await connection.echo(b"hello\n")  # Tickets of TLS 1.3 come after the handshake, with the first data.
+
+        session = connection.tls.session
+        assert session is None or not session.has_ticket
+
+
+async def test_without_a_pair_clients_are_turned_away(server: Server, real_authority: Authority) -> None:
+    """Before the first pair no handshake succeeds, the reason is told, and the first pair ends that."""
+    with pytest.raises((ssl.SSLError, ConnectionError)):
+        await server.connect()
+    serving = server.serving
+    assert (serving.leaf, serving.fingerprint, serving.not_after) == (None, None, None)
+    assert serving.unready_reason(_TODAY) == "no certificate is served yet"
+
+    leaf = real_authority.issue(["localhost"], _TODAY)
+    serving.swap(leaf.cert_pem, leaf.key_pem)
+
+    assert (await server.connect()).fingerprint == leaf.fingerprint
+    assert (serving.leaf, serving.unready_reason(_TODAY)) == (leaf, None)
+
+
+def test_an_attempt_that_failed_is_in_the_reason(leaf: Leaf, pem: Pem) -> None:
+    """Not ready because of a bad pair says which fault the pair has; a good one clears it."""
+    serving = ServingContext()
+    with pytest.raises(KeyMismatchError) as raised:
+        serving.swap(leaf.cert_pem, pem(new_key()))
+
+    assert serving.unready_reason(leaf.not_before) == f"no certificate is served yet: {raised.value}"
+    serving.swap(leaf.cert_pem, leaf.key_pem)
+    assert (serving.failure, serving.unready_reason(leaf.not_before)) == (None, None)
+
+
+def test_a_leaf_out_of_its_time_is_not_ready(leaf: Leaf) -> None:
+    """Clients refuse a leaf that is over or not there yet, so neither is ready."""
+    serving = ServingContext()
+    serving.swap(leaf.cert_pem, leaf.key_pem)
+    second = timedelta(seconds=1)
+
+    moments = (leaf.not_before - second, leaf.not_before, leaf.not_after, leaf.not_after + second)
+
+    assert [serving.unready_reason(moment) for moment in moments] == [
+        "the served certificate is not valid before 2026-03-01 11:00:00 UTC",
+        None,
+        None,
+        "the served certificate expired on 2026-03-08 12:00:00 UTC",
+    ]
+
+
+def test_files_are_followed(
+    tmp_path: Path, real_authority: Authority, forge: Forge, pem: Pem, weak_key: rsa.RSAPrivateKey
+) -> None:
+    """One step looks and swaps; a pair that is refused fails again at each step, and the one before it is kept."""
+    old, new = (real_authority.issue(["localhost"], _TODAY) for _ in range(2))
+    weak, weak_key = forge(key=weak_key)
+    pair = FilePair(tmp_path / "tls.crt", tmp_path / "tls.key")
+    serving = ServingContext()
+
+    def step(cert_pem: bytes, key_pem: bytes) -> tuple[Any, str | None]:
+        pair.cert_path.write_bytes(cert_pem)
+        pair.key_path.write_bytes(key_pem)
+        outcome = serving.follow(pair)
+        return outcome.reason if isinstance(outcome, Failed) else type(outcome), serving.fingerprint
+
+    refused = f"{pair.cert_path} and {pair.key_path}: OpenSSL refuses the pair: EE_KEY_TOO_SMALL"
+    missing = serving.follow(pair)
+    assert (missing, serving.failure) == (
+        Failed(f"{pair.cert_path} does not exist"),
+        f"{pair.cert_path} does not exist",
+    )
+    assert [
+        step(old.cert_pem, old.key_pem),
+        step(old.cert_pem, old.key_pem),
+        step(pem(weak), pem(weak_key)),
+        step(pem(weak), pem(weak_key)),
+        step(new.cert_pem, new.key_pem),
+    ] == [
+        (Changed, old.fingerprint),
+        (Unchanged, old.fingerprint),
+        (refused, old.fingerprint),
+        (refused, old.fingerprint),
+        (Changed, new.fingerprint),
+    ]
+
+
+@pytest.mark.parametrize("as_file", [pytest.param(in_memory, marks=_LINUX), on_disk])
+def test_keys_are_gone_once_they_are_loaded(
+    as_file: Callable[[bytes], AbstractContextManager[str]], leaf: Leaf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """OpenSSL can load the file, nobody else can read it meanwhile, and nothing of it is left afterwards."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    descriptors = set(Path("/proc/self/fd").iterdir()) if Path("/proc/self/fd").is_dir() else set()
+
+    with as_file(leaf.cert_pem + leaf.key_pem) as path:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(path)
+        modes = [entry.stat().st_mode & 0o077 for entry in tmp_path.rglob("*")]
+
+    assert set(modes) <= {0}
+    assert list(tmp_path.iterdir()) == []
+    assert not descriptors or set(Path("/proc/self/fd").iterdir()) == descriptors
+
+
+@_LINUX
+def test_serving_writes_nothing_to_disk(leaf: Leaf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A read-only file system without /tmp can serve TLS."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "missing"))
+
+    ServingContext().swap(leaf.cert_pem, leaf.key_pem)
+
+
+def test_a_swap_returns_what_is_served(leaf: Leaf) -> None:
+    """The leaf that comes back is the one that was given, for the log."""
+    assert ServingContext().swap(leaf.cert_pem, leaf.key_pem) == load_pair(leaf.cert_pem, leaf.key_pem)

@@ -1,0 +1,129 @@
+"""The command lines: what each component of the control plane is told, and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from cluster.authority import Authority
+
+PORTS = ("etcd", "etcd-peer", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
+
+# Who each client component is. None is in system:masters: a proof about exempt requesters could not fail otherwise.
+# (Inside kube-apiserver its own loopback client, system:apiserver, is in it; that is so in every cluster.)
+IDENTITIES: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "kube-controller-manager": ("system:kube-controller-manager", ()),
+    "kube-scheduler": ("system:kube-scheduler", ()),
+    "kwok": ("kwok", ()),
+}
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where the components of one control plane find the programs, their files and each other."""
+
+    tools: Path
+    directory: Path
+    ports: Mapping[str, int]
+    authority: Authority
+    kubeconfigs: Mapping[str, Path]
+
+    @property
+    def server(self) -> str:
+        """The address of the API server."""
+        return f"https://127.0.0.1:{self.ports['kube-apiserver']}"
+
+
+def etcd(layout: Layout) -> list[str]:
+    """Return etcd's command line: one member, and no fsync, because nothing here needs to survive a power cut."""
+    client = f"http://127.0.0.1:{layout.ports['etcd']}"
+    peer = f"http://127.0.0.1:{layout.ports['etcd-peer']}"
+    return [
+        str(layout.tools / "etcd"),
+        "--name=test",
+        f"--data-dir={layout.directory / 'etcd'}",
+        f"--listen-client-urls={client}",
+        f"--advertise-client-urls={client}",
+        f"--listen-peer-urls={peer}",
+        f"--initial-advertise-peer-urls={peer}",
+        f"--initial-cluster=test={peer}",
+        "--unsafe-no-fsync",
+        "--log-level=warn",
+    ]
+
+
+def kube_apiserver(layout: Layout) -> list[str]:
+    """Return the API server's command line: certificates say who asks, Node and RBAC what they may."""
+    private, public = layout.authority.signing_pair("service-account")
+    return [
+        str(layout.tools / "kube-apiserver"),
+        f"--etcd-servers=http://127.0.0.1:{layout.ports['etcd']}",
+        *_serving(layout, "kube-apiserver"),
+        f"--client-ca-file={layout.authority.ca_file}",
+        "--authorization-mode=Node,RBAC",
+        "--enable-admission-plugins=NodeRestriction",
+        "--service-account-issuer=https://kubernetes.default.svc",
+        f"--service-account-signing-key-file={private}",
+        f"--service-account-key-file={public}",
+        "--service-cluster-ip-range=10.96.0.0/24",
+        "--allow-privileged=true",
+        # Without these it looks for an address of this machine to announce, and fails where there is only loopback.
+        "--advertise-address=127.0.0.1",
+        "--endpoint-reconciler-type=none",
+    ]
+
+
+def kube_controller_manager(layout: Layout) -> list[str]:
+    """Return its command line: each controller acts as a service account of its own, as in a real cluster."""
+    name = "kube-controller-manager"
+    return [
+        str(layout.tools / name),
+        f"--kubeconfig={layout.kubeconfigs[name]}",
+        *_serving(layout, name),
+        "--leader-elect=false",
+        "--use-service-account-credentials=true",
+        f"--service-account-private-key-file={layout.directory / 'service-account.key'}",
+        f"--root-ca-file={layout.authority.ca_file}",
+        # Its defaults (20 per second) keep a test waiting that makes a few dozen objects.
+        "--kube-api-qps=200",
+        "--kube-api-burst=400",
+        f"--flex-volume-plugin-dir={layout.directory / 'flexvolume'}",  # it would make one in /usr/libexec
+    ]
+
+
+def kube_scheduler(layout: Layout) -> list[str]:
+    """Return the scheduler's command line."""
+    name = "kube-scheduler"
+    return [
+        str(layout.tools / name),
+        f"--kubeconfig={layout.kubeconfigs[name]}",
+        *_serving(layout, name),
+        "--leader-elect=false",
+    ]
+
+
+def kwok(layout: Layout) -> list[str]:
+    """Return the command line of kwok, which plays the kubelets of all Nodes with its annotation."""
+    return [
+        str(layout.tools / "kwok"),
+        f"--kubeconfig={layout.kubeconfigs['kwok']}",
+        "--manage-all-nodes=false",
+        "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
+        "--node-lease-duration-seconds=40",
+        f"--server-address=127.0.0.1:{layout.ports['kwok']}",
+    ]
+
+
+def _serving(layout: Layout, name: str) -> list[str]:
+    certificate, key = layout.authority.serving(name)
+    return [
+        "--bind-address=127.0.0.1",
+        f"--secure-port={layout.ports[name]}",
+        f"--tls-cert-file={certificate}",
+        f"--tls-private-key-file={key}",
+        f"--cert-dir={layout.directory}",
+    ]

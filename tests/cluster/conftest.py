@@ -1,0 +1,52 @@
+"""One control plane for the whole test run."""
+
+from __future__ import annotations
+
+import secrets
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cluster import toolchain
+from cluster.controlplane import ControlPlane
+from cluster.golang import ToolchainError
+from cluster.process import ComponentError
+from cluster.programs import CONTROL_PLANE
+from cluster.service import Service, registered
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(scope="session")
+def control_plane(pytestconfig: pytest.Config) -> Iterator[ControlPlane]:
+    """Run a control plane; if it cannot be built or started, every test that asks for it fails with the reason."""
+    capture = pytestconfig.pluginmanager.getplugin("capturemanager")
+    failure = ""
+    with ExitStack() as stack:
+        try:
+            with capture.global_and_fixture_disabled():  # a first build takes minutes: its progress has to be seen
+                tools = toolchain.ensure(CONTROL_PLANE)
+            running = stack.enter_context(ControlPlane(tools))
+        except (ToolchainError, ComponentError) as error:
+            failure = str(error)
+        if failure:  # outside of the except clause, or the report shows the text twice
+            pytest.fail(failure, pytrace=False)
+        yield running
+
+
+@pytest.fixture
+def namespace(control_plane: ControlPlane) -> Iterator[str]:
+    """Make a Namespace of the test's own, with its service account; it is deleted afterwards."""
+    name = f"test-{secrets.token_hex(4)}"
+    control_plane.namespace(name)
+    yield name
+    control_plane.kubectl("delete", "namespace", name, "--wait=false", user="admin", check=True)
+
+
+@pytest.fixture(scope="session")
+def service(control_plane: ControlPlane) -> Iterator[Service]:
+    """Run the service, registered with the API server, for all tests that want it."""
+    with registered(control_plane) as running:
+        yield running

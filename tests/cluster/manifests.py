@@ -1,0 +1,78 @@
+"""The objects that a control plane starts with, and the fake Nodes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+Manifest = dict[str, Any]
+
+# A big CPU machine; a test that wants a GPU Node adds {"nvidia.com/gpu": 8}.
+_CAPACITY: Mapping[str, str | int] = {"cpu": 128, "memory": "1Ti", "ephemeral-storage": "1Ti", "pods": 110}
+_ALL_VERBS = ["create", "delete", "get", "list", "patch", "update", "watch"]
+
+
+def users() -> list[Manifest]:
+    """Return what alice and kwok may do: she is a cluster-admin by RBAC alone, it acts for all Nodes."""
+    rules = [
+        {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch", "update"]},
+        {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch"]},
+        {"apiGroups": [""], "resources": ["nodes/status", "pods/status"], "verbs": ["patch", "update"]},
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["delete", "get", "list", "patch", "update", "watch"]},
+        {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": _ALL_VERBS},
+    ]
+    role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "kwok"}}
+    return [
+        {**role, "rules": rules},
+        cluster_role_binding("kwok", "kwok", user_subject("kwok")),
+        cluster_role_binding("alice", "cluster-admin", user_subject("alice")),
+    ]
+
+
+def cluster_role_binding(name: str, role: str, subject: Mapping[str, str]) -> Manifest:
+    """Return a binding that gives one subject a ClusterRole everywhere."""
+    return {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": name},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+        "subjects": [dict(subject)],
+    }
+
+
+def user_subject(name: str) -> dict[str, str]:
+    """Return a user as the subject of a binding."""
+    return {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": name}
+
+
+def service_account_subject(namespace: str, name: str) -> dict[str, str]:
+    """Return a service account as the subject of a binding."""
+    return {"kind": "ServiceAccount", "namespace": namespace, "name": name}
+
+
+def node(
+    name: str,
+    labels: Mapping[str, str] | None = None,
+    taints: Sequence[Mapping[str, str]] = (),
+    capacity: Mapping[str, str | int] | None = None,
+) -> Manifest:
+    """Return a Node that kwok plays."""
+    resources = {key: str(value) for key, value in {**_CAPACITY, **(capacity or {})}.items()}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": name,
+            "annotations": {"kwok.x-k8s.io/node": "fake"},
+            "labels": {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", **(labels or {})},
+        },
+        "spec": {"taints": [dict(taint) for taint in taints]},
+        "status": {"allocatable": resources, "capacity": resources},
+    }
+
+
+def namespace(name: str, labels: Mapping[str, str] | None = None) -> Manifest:
+    """Return a Namespace."""
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": dict(labels or {})}}

@@ -1,0 +1,57 @@
+"""Waiting for something to become true, with an end and with words for what was not."""
+
+from __future__ import annotations
+
+import http.client
+import ssl
+import time
+import urllib.request
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+T = TypeVar("T")
+
+_PAUSE_SECONDS = 0.1
+_ANSWER_SECONDS = 5.0
+
+
+class NotYet(Exception):  # noqa: N818 - no error: a probe says with it what it still misses
+    """Raised by a probe: it is not so yet, and the text says what was seen instead."""
+
+
+class GaveUpError(AssertionError):
+    """What was waited for did not happen in time; an AssertionError, so that a test that waits fails by it."""
+
+
+def wait_for(description: str, probe: Callable[[], T], timeout: float = 30.0) -> T:
+    """Call `probe` until it returns something true, and return that.
+
+    A probe that raises NotYet or returns something false is asked again. Raises GaveUpError, with the description and
+    what the probe saw last, after `timeout` seconds; any other exception of the probe ends the wait at once.
+    """
+    deadline = time.monotonic() + timeout
+    while True:
+        try:
+            value = probe()
+            seen = repr(value)
+        except NotYet as reason:
+            value, seen = None, str(reason)
+        if value:
+            return value
+        if time.monotonic() >= deadline:
+            raise GaveUpError(f"waited {timeout:g} s for {description}; seen last: {seen}")
+        time.sleep(_PAUSE_SECONDS)
+
+
+def answers(url: str, ca_file: Path) -> bool:
+    """Tell whether a URL answers 200, without any proxy. Raises NotYet with what it does instead."""
+    context = ssl.create_default_context(cafile=ca_file)
+    handlers = (urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context))
+    try:
+        with urllib.request.build_opener(*handlers).open(url, timeout=_ANSWER_SECONDS) as answer:
+            return bool(answer.status == http.HTTPStatus.OK)
+    except (OSError, http.client.HTTPException) as error:  # any other status is an HTTPError, which is an OSError
+        raise NotYet(str(error)) from error

@@ -1,0 +1,154 @@
+"""The service under proof: the real command, with an account and rights of its own, registered with the API server."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from cluster.polling import NotYet, answers, wait_for
+from cluster.workspace import free_ports
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cluster.controlplane import ControlPlane
+    from cluster.manifests import Manifest
+
+NAMESPACE = "cks-admission"
+COMMAND = Path(sys.executable).with_name("cks-admission")
+ORGANIZATION = "org-1234"
+_START_SECONDS = 30.0
+_STOP_SECONDS = 30.0
+
+# What the service asks of the API server, and nothing else.
+ROLE: Manifest = {
+    "apiVersion": "rbac.authorization.k8s.io/v1",
+    "kind": "ClusterRole",
+    "metadata": {"name": "cks-admission"},
+    "rules": [
+        {"apiGroups": [""], "resources": ["namespaces", "nodes"], "verbs": ["get", "list", "watch"]},
+        {
+            "apiGroups": ["resource.k8s.io"],
+            "resources": ["deviceclasses", "resourceclaims", "resourceclaimtemplates"],
+            "verbs": ["list", "watch"],
+        },
+        {
+            "apiGroups": ["admissionregistration.k8s.io"],
+            "resources": ["mutatingwebhookconfigurations", "validatingwebhookconfigurations"],
+            "verbs": ["create", "delete", "get", "patch"],
+        },
+    ],
+}
+
+
+class Service:
+    """One `cks-admission serve` process; it can be killed and started again on the same ports."""
+
+    def __init__(self, control_plane: ControlPlane, **settings: Any) -> None:
+        """Prepare one with an account in the control plane; `settings` are sections of the configuration."""
+        self.control_plane = control_plane
+        port, health = free_ports(["admission", "health"]).values()
+        self.url = f"https://127.0.0.1:{port}"
+        self.health = f"http://127.0.0.1:{health}"
+        self.directory = control_plane.directory / f"service-{secrets.token_hex(4)}"
+        self.directory.mkdir()
+        self.config = self.directory / "config.yaml"
+        self.log = self.directory / "log.jsonl"
+        control_plane.apply(ROLE, user="admin", check=True)
+        account = control_plane.service_account(NAMESPACE, "cks-admission", role="cks-admission")
+        defaults: dict[str, Any] = {
+            "listen": {"host": "127.0.0.1", "port": port, "drainSeconds": 0.5},
+            "health": {"host": "127.0.0.1", "port": health},
+            "tls": {"directory": str(self.directory / "certs")},
+            "cluster": {"kubeconfig": str(account), "namespace": NAMESPACE},
+            "registration": {"apply": True, "url": self.url},
+            "organization": {"id": ORGANIZATION},
+            "log": {"format": "json", "level": "debug"},
+        }
+        self.config.write_text(yaml.safe_dump({**defaults, **settings}), encoding="utf-8")
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it and wait until it is ready and registered. Raises GaveUpError with the end of its log."""
+        before = len(self.events("registered"))
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen([COMMAND, "serve", "--config", self.config], stderr=log)
+
+        def up() -> bool:
+            if len(self.events("registered")) == before:
+                raise NotYet(self.log.read_text(encoding="utf-8")[-2000:])
+            return answers(f"{self.health}/readyz", self.control_plane.ca_file)
+
+        wait_for("the service to be ready and registered", up, _START_SECONDS)
+
+    def kill(self) -> None:
+        """End it without any warning, as a lost machine would."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> int:
+        """End it as Kubernetes does and return its exit code."""
+        return self._end(signal.SIGTERM)
+
+    def events(self, name: str) -> list[dict[str, Any]]:
+        """Return the log's events of a name."""
+        if not self.log.exists():
+            return []
+        lines = self.log.read_text(encoding="utf-8").splitlines()
+        parsed = [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
+        return [event for event in parsed if event["event"] == name]
+
+    def _end(self, number: signal.Signals) -> int:
+        if self._process is None:
+            return 0
+        self._process.send_signal(number)
+        code = self._process.wait(_STOP_SECONDS)
+        self._process = None
+        return code
+
+
+@contextmanager
+def registered(control_plane: ControlPlane, **settings: Any) -> Iterator[Service]:
+    """Run a service that the API server asks; at the end it is stopped and its registration removed."""
+    if control_plane.kubectl("get", "namespace", NAMESPACE, user="admin").returncode != 0:
+        control_plane.namespace(NAMESPACE)
+    service = Service(control_plane, **settings)
+    service.start()
+    try:
+        await_registration(control_plane)
+        yield service
+    finally:
+        service.stop()
+        removed = subprocess.run(
+            [COMMAND, "unregister", "--config", service.config], capture_output=True, text=True, timeout=60, check=False
+        )
+        if removed.returncode != 0:
+            raise AssertionError(removed.stderr)
+
+
+def await_registration(control_plane: ControlPlane) -> None:
+    """Wait until the API server has learnt of the webhooks: until each of the three kinds of entry works."""
+    config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "canary", "namespace": "default"}}
+    reserved = {**config_map, "metadata": {**config_map["metadata"], "labels": {"canary.coreweave.cloud/x": "1"}}}  # type: ignore[dict-item]
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "canary", "namespace": "default"},
+        "spec": {"containers": [{"name": "main", "image": "example.test/main:1"}]},
+    }
+
+    def known() -> bool:
+        refusal = control_plane.apply(reserved, "--dry-run=server")
+        changed = control_plane.apply(pod, "--dry-run=server", "-o", "json", check=True)
+        if "are not allowed" not in refusal.stderr or "is_cpu_compute" not in changed.stdout:
+            raise NotYet(refusal.stderr or "no refusal, or no toleration")
+        return True
+
+    wait_for("the API server to call the service", known)

@@ -1,0 +1,226 @@
+"""No way round the guard: whatever a controller copies labels from is judged where a person writes it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cluster import workloads
+from cluster.polling import NotYet
+from policies.fieldpath import Wildcard
+from policies.workload import BUILT_IN, Workload
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cluster.controlplane import ControlPlane
+    from cluster.manifests import Manifest
+
+pytestmark = pytest.mark.usefixtures("service")
+
+KEY = "foo.coreweave.cloud/bar"
+RESERVED = {KEY: "true"}
+CLAIM_SPEC = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+CLAIM = {"metadata": {"name": "data", "labels": RESERVED}, "spec": CLAIM_SPEC}
+EPHEMERAL = {
+    "name": "scratch",
+    "ephemeral": {"volumeClaimTemplate": {"metadata": {"labels": RESERVED}, "spec": CLAIM_SPEC}},
+}
+
+
+def native(namespace: str) -> dict[str, tuple[Manifest, str]]:
+    """Return Kubernetes' own kinds with a reserved label where it would be copied, and the path to it."""
+    reserved = workloads.template(RESERVED)
+    once = workloads.template(RESERVED, restartPolicy="OnFailure")
+    revision = workloads.metadata("main-1", namespace)
+    data = {"spec": {"template": {"$patch": "replace", **reserved}}}
+    cron = {"schedule": "* * * * *", "jobTemplate": {"spec": {"template": once}}}
+    labelled = {"metadata": {"labels": RESERVED}, "spec": {"template": workloads.template(restartPolicy="Never")}}
+    core = {"apiVersion": "v1", "metadata": workloads.metadata("main", namespace)}
+    batch = {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": workloads.metadata("main", namespace)}
+    return {
+        "Deployment": (workloads.apps("Deployment", namespace, template=reserved), "spec.template.metadata.labels"),
+        "ReplicaSet": (workloads.apps("ReplicaSet", namespace, template=reserved), "spec.template.metadata.labels"),
+        "DaemonSet": (workloads.apps("DaemonSet", namespace, template=reserved), "spec.template.metadata.labels"),
+        "StatefulSet": (workloads.apps("StatefulSet", namespace, template=reserved), "spec.template.metadata.labels"),
+        "StatefulSet claim": (
+            workloads.apps("StatefulSet", namespace, volumeClaimTemplates=[CLAIM]),
+            "spec.volumeClaimTemplates[0].metadata.labels",
+        ),
+        "ReplicationController": (
+            {**core, "kind": "ReplicationController", "spec": {"selector": {"app": "main"}, "template": reserved}},
+            "spec.template.metadata.labels",
+        ),
+        "PodTemplate": ({**core, "kind": "PodTemplate", "template": reserved}, "template.metadata.labels"),
+        "Job": (workloads.job(namespace, template=once), "spec.template.metadata.labels"),
+        "CronJob": ({**batch, "spec": cron}, "spec.jobTemplate.spec.template.metadata.labels"),
+        "CronJob's Jobs": (
+            {**batch, "spec": {"schedule": "* * * * *", "jobTemplate": labelled}},
+            "spec.jobTemplate.metadata.labels",
+        ),
+        "ephemeral volume": (
+            workloads.apps("Deployment", namespace, template=workloads.template(volumes=[EPHEMERAL])),
+            "spec.template.spec.volumes[0].ephemeral.volumeClaimTemplate.metadata.labels",
+        ),
+        "Pod's ephemeral volume": (
+            workloads.pod(namespace, volumes=[EPHEMERAL]),
+            "spec.volumes[0].ephemeral.volumeClaimTemplate.metadata.labels",
+        ),
+        "ResourceClaimTemplate": (
+            {
+                "apiVersion": "resource.k8s.io/v1",
+                "kind": "ResourceClaimTemplate",
+                "metadata": workloads.metadata("main", namespace),
+                "spec": {
+                    "metadata": {"labels": RESERVED},
+                    "spec": {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu"}}]}},
+                },
+            },
+            "spec.metadata.labels",
+        ),
+        "ControllerRevision": (
+            {"apiVersion": "apps/v1", "kind": "ControllerRevision", "metadata": revision, "revision": 1, "data": data},
+            "data.spec.template.metadata.labels",
+        ),
+    }
+
+
+@pytest.mark.parametrize("case", list(native("")))
+def test_row_is_refused_and_leaves_nothing(control_plane: ControlPlane, namespace: str, case: str) -> None:
+    """Alice's object is refused with the path, and no object with the label is left behind."""
+    manifest, path = native(namespace)[case]
+
+    answer = control_plane.apply(manifest)
+
+    assert f'\n  {path}: {KEY}="true"' in answer.stderr
+    assert carriers(control_plane, namespace) == []
+
+
+def test_forged_revision_cannot_be_rolled_back_to(control_plane: ControlPlane, namespace: str) -> None:
+    """A ControllerRevision that would bring a reserved label in by a rollback never comes to exist."""
+    control_plane.apply(workloads.apps("DaemonSet", namespace), check=True)
+    owner = control_plane.get("daemonset", "main", "-n", namespace)
+    forged, _ = native(namespace)["ControllerRevision"]
+    reference = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "main", "uid": owner["metadata"]["uid"]}
+    forged["metadata"] |= {"labels": {"app": "main"}, "ownerReferences": [{**reference, "controller": True}]}
+
+    answer = control_plane.apply(forged)
+    undone = control_plane.kubectl("rollout", "undo", "daemonset/main", "-n", namespace)
+
+    assert f'data.spec.template.metadata.labels: {KEY}="true"' in answer.stderr
+    assert undone.returncode == 1
+    assert carriers(control_plane, namespace) == []
+
+
+def test_binding_is_no_way_round(control_plane: ControlPlane, namespace: str) -> None:
+    """The API server copies a Binding's labels to the Pod, so they are judged on pods/binding."""
+    control_plane.apply(workloads.pod(namespace, schedulerName="nobody"), check=True)
+    binding = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": workloads.metadata("main", namespace, RESERVED),
+        "target": {"apiVersion": "v1", "kind": "Node", "name": "nowhere"},
+    }
+    path = f"/api/v1/namespaces/{namespace}/pods/main/binding"
+
+    answer = control_plane.kubectl("create", "--raw", path, "-f", "-", input=json.dumps(binding))
+
+    assert f'metadata.labels: {KEY}="true"' in answer.stderr
+    assert carriers(control_plane, namespace) == []
+
+
+NATIVE_GROUPS = ("", "apps", "batch", "resource.k8s.io")
+CUSTOM = [row for row in BUILT_IN if row.group not in NATIVE_GROUPS]
+
+
+def definition(row: Workload) -> Manifest:
+    """Return a CustomResourceDefinition that takes objects of any shape."""
+    plural = row.kind.lower() + "s"
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    scope = "Cluster" if row.kind in ("ClusterTrainingRuntime", "NodePool") else "Namespaced"
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {
+            "name": f"{plural}.{row.group}",
+            "annotations": {"api-approved.kubernetes.io": "https://example.org/approved"},
+        },
+        "spec": {
+            "group": row.group,
+            "names": {"kind": row.kind, "plural": plural, "singular": row.kind.lower(), "listKind": row.kind + "List"},
+            "scope": scope,
+            "versions": [{"name": "v1", "served": True, "storage": True, "schema": schema}],
+        },
+    }
+
+
+def filled(row: Workload, namespace: str, labels: dict[str, str]) -> tuple[Manifest, list[str]]:
+    """Return an object of the kind with labels at every place, and the paths to them."""
+    holders = [*row.templates, *row.jobs, *row.claims]
+    places = [*((*holder, "metadata", "labels") for holder in holders), *row.node_labels]
+    manifest: Manifest = {
+        "apiVersion": f"{row.group}/v1",
+        "kind": row.kind,
+        "metadata": workloads.metadata("main", namespace),
+    }
+    paths = []
+    for place in places:
+        here: Any = manifest
+        path = ""
+        for position, step in enumerate(place):
+            last = position == len(place) - 1
+            following = None if last else place[position + 1]
+            if isinstance(step, Wildcard):
+                key: Any = 0 if step is Wildcard.ITEMS else "Worker"
+                path += "[0]" if key == 0 else ".Worker"
+                if isinstance(here, list) and not here:
+                    here.append({})
+            else:
+                key, path = step, f"{path}.{step}" if path else step
+            if last:
+                here[key] = dict(labels)
+                break
+            empty: Any = [] if following is Wildcard.ITEMS else {}
+            here = here[key] if isinstance(here, list) else here.setdefault(key, empty)
+        paths.append(path)
+    return manifest, paths
+
+
+@pytest.fixture(scope="module")
+def custom_kinds(control_plane: ControlPlane) -> Iterator[None]:
+    """Install a definition of every custom kind in the table."""
+    names = [definition(row)["metadata"]["name"] for row in CUSTOM]
+    control_plane.apply([definition(row) for row in CUSTOM], user="admin", check=True)
+    control_plane.kubectl("wait", "--for=condition=Established", "crd", *names, user="admin", check=True)
+    yield
+    control_plane.kubectl("delete", "crd", *names, user="admin", check=True)
+
+
+@pytest.mark.usefixtures("custom_kinds")
+@pytest.mark.parametrize("row", CUSTOM, ids=[f"{row.kind}.{row.group}" for row in CUSTOM])
+def test_custom_kind(control_plane: ControlPlane, namespace: str, row: Workload) -> None:
+    """A custom workload is refused with all its places at once, and passes without reserved labels."""
+    manifest, paths = filled(row, namespace, RESERVED)
+    clean, _ = filled(row, namespace, {"example.org/x": "true"})
+
+    def served() -> bool:
+        answer = control_plane.apply(clean, "--dry-run=server")
+        if answer.returncode != 0:
+            raise NotYet(answer.stderr)
+        return True
+
+    control_plane.wait_for("the custom kind to be served", served)
+    answer = control_plane.apply(manifest)
+
+    lines = [line.strip() for line in answer.stderr.splitlines() if line.startswith("  ")]
+    assert lines == sorted(f'{path}: {KEY}="true"' for path in paths)
+
+
+def carriers(control_plane: ControlPlane, namespace: str) -> list[str]:
+    """Return every object of the Namespace that carries the reserved label."""
+    kinds = "pods,replicasets,deployments,statefulsets,daemonsets,jobs,cronjobs,replicationcontrollers,podtemplates,"
+    kinds += "controllerrevisions,persistentvolumeclaims,resourceclaims,resourceclaimtemplates"
+    found = control_plane.get(kinds, "-n", namespace)["items"]
+    return [f"{item['kind']}/{item['metadata']['name']}" for item in found if KEY in json.dumps(item)]

@@ -1,0 +1,125 @@
+"""The service is killed: the cluster goes on, and nobody slips by."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cluster import workloads
+from cluster.polling import NotYet
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cluster.controlplane import ControlPlane
+    from cluster.service import Service
+
+NODE = "outage-1"
+LABEL = "foo.coreweave.cloud/bar"
+INTERRUPTABLE = {"qos.coreweave.cloud/interruptable": "true"}
+CONTROL_PLANE_ACCOUNT = ("node-problem-detector", "detector")
+
+
+@pytest.fixture(scope="module")
+def outage(control_plane: ControlPlane, service: Service) -> Iterator[str]:
+    """Make a labelled Node and Namespace, then kill the service for the length of this module."""
+    control_plane.node(NODE, labels={"node.coreweave.cloud/state": "production"})
+    name = "outage"
+    control_plane.namespace(name, {"ns.coreweave.cloud/org": "org-1234"})
+    service.kill()
+    yield name
+    service.start()
+    control_plane.kubectl("delete", "node", NODE, user="admin", check=True)
+    control_plane.kubectl("delete", "namespace", name, "--wait=false", user="admin", check=True)
+
+
+def test_kubelet_writes_node_and_pod_status(control_plane: ControlPlane, outage: str) -> None:
+    """A kubelet's Node status, Lease and Pod status go on, on a Node that carries reserved labels."""
+    kubelet = control_plane.kubelet(NODE)
+    control_plane.apply(workloads.pod(outage, "status", INTERRUPTABLE, nodeName=NODE), check=True)
+    condition = '{"status": {"conditions": [{"type": "Outage", "status": "True"}]}}'
+    lease = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": NODE, "namespace": "kube-node-lease"},
+        "spec": {"holderIdentity": NODE, "leaseDurationSeconds": 40},
+    }
+
+    answers = [
+        control_plane.kubectl("patch", "node", NODE, "--subresource=status", "-p", condition, user=kubelet),
+        control_plane.kubectl(
+            "patch", "pod", "status", "-n", outage, "--subresource=status", "-p", condition, user=kubelet
+        ),
+        control_plane.apply(lease, "--server-side", "--force-conflicts", user=kubelet),
+    ]
+
+    assert [(answer.returncode, answer.stderr) for answer in answers] == [(0, "")] * 3
+
+
+def test_labelled_namespace_is_updated(control_plane: ControlPlane, outage: str) -> None:
+    """Alice goes on labelling her Namespace with keys of her own."""
+    answer = control_plane.kubectl("label", "namespace", outage, "--overwrite", "example.org/team=b")
+
+    assert (answer.returncode, answer.stderr) == (0, "")
+
+
+def test_pods_are_created(control_plane: ControlPlane, outage: str) -> None:
+    """Ordinary and interruptable Pods are created, and a Deployment's controllers create theirs."""
+    deployment = workloads.apps("Deployment", outage, template=workloads.template(INTERRUPTABLE))
+    job = workloads.job(outage, template=workloads.template(INTERRUPTABLE, restartPolicy="Never"))
+
+    answer = control_plane.apply(
+        [workloads.pod(outage, "ordinary"), workloads.pod(outage, "interruptable", INTERRUPTABLE), deployment, job]
+    )
+
+    assert (answer.returncode, answer.stderr) == (0, "")
+
+    def created() -> set[str]:
+        pods = control_plane.get("pods", "-n", outage, "-l", "app=main")["items"]
+        owners = {owner["kind"] for pod in pods for owner in pod["metadata"]["ownerReferences"]}
+        if owners != {"ReplicaSet", "Job"}:
+            raise NotYet(f"{owners}")
+        return owners
+
+    control_plane.wait_for("the controllers' Pods", created)
+
+
+def test_exempt_requesters_change_labels(control_plane: ControlPlane, outage: str) -> None:
+    """Reserved labels are still written by those who may: administrators, kubelets at home, kube-system's accounts."""
+    system = control_plane.service_account("kube-system", "labeller", role="cluster-admin")
+    answers = [
+        control_plane.kubectl("label", "--overwrite", "namespace", outage, f"{LABEL}=admin", user="admin"),
+        control_plane.kubectl(
+            "label", "--overwrite", "node", NODE, f"{LABEL}=kubelet", user=control_plane.kubelet(NODE)
+        ),
+        control_plane.kubectl("label", "--overwrite", "node", NODE, f"{LABEL}=system", user=system),
+    ]
+
+    assert [(answer.returncode, answer.stderr) for answer in answers] == [(0, "")] * 3
+
+
+@pytest.mark.parametrize("kind", ["node", "configmap", "template"])
+def test_new_reserved_label_is_refused(control_plane: ControlPlane, outage: str, kind: str) -> None:
+    """Alice's new reserved label is refused by the API server itself, whose failure policy is Fail."""
+    if kind == "node":
+        answer = control_plane.kubectl("label", "node", NODE, "new.coreweave.cloud/x=1")
+    elif kind == "configmap":
+        answer = control_plane.apply(workloads.config_map(outage, labels={LABEL: "1"}))
+    else:
+        template = workloads.template({LABEL: "1"})
+        answer = control_plane.apply(workloads.apps("StatefulSet", outage, template=template))
+
+    entry = "cluster-labels" if kind == "node" else "labels"
+    assert answer.returncode == 1
+    assert f'failed calling webhook "{entry}.cks-admission.dev"' in answer.stderr
+
+
+def test_service_comes_back(control_plane: ControlPlane, service: Service, outage: str) -> None:
+    """Started again on its port, it answers without anybody's help."""
+    service.start()
+
+    answer = control_plane.apply(workloads.config_map(outage, labels={LABEL: "1"}))
+
+    assert "Namespaces `*.coreweave.cloud` or `*.coreweave.com` are not allowed." in answer.stderr
+    service.kill()

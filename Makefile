@@ -18,7 +18,7 @@ $(READY): requirements/dev.txt pyproject.toml
 	@touch $(READY)
 
 run: venv ## serve on https://127.0.0.1:9443 with certificates of its own, no cluster needed
-	$(BIN)/cks-admission serve
+	$(BIN)/cks-admission serve --host 127.0.0.1 --health-host 127.0.0.1
 
 test: check unit cluster-test ## everything: checks, unit tests, and the proofs on a real control plane
 

@@ -1,0 +1,88 @@
+"""`make cluster`: a real control plane with the service registered and fake Nodes, left running to play with."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+from cluster import toolchain
+from cluster.controlplane import ControlPlane
+from cluster.golang import ToolchainError
+from cluster.process import ComponentError
+from cluster.programs import CONTROL_PLANE
+from cluster.service import Service, registered
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+CPU_TAINT = {"key": "is_cpu_compute", "effect": "NoSchedule"}
+GPU_TAINT = {"key": "is_gpu", "value": "true", "effect": "PreferNoSchedule"}
+
+GUIDE = """
+A Kubernetes {version} control plane is running, and kube-apiserver asks cks-admission about every write.
+You are alice, a cluster-admin. In another terminal:
+
+  export KUBECONFIG={kubeconfig}
+  export PATH={tools}:$PATH
+
+  kubectl get nodes -L node.coreweave.cloud/state
+  kubectl label node gpu-1 foo.coreweave.cloud/bar=true      # refused, and why
+  kubectl run cpu --image=example.test/cpu:1
+  kubectl get pod cpu -o wide                                # on a CPU Node: it got the toleration
+  kubectl get pod cpu -o jsonpath='{{.spec.tolerations[0]}}'
+  kubectl create configmap notes --from-literal=a=b
+  kubectl label configmap notes notcoreweave.cloud/x=true    # fine: another domain
+  curl -s {health}/metrics | grep decisions
+
+The service logs to {log}
+Ctrl-C ends everything."""
+
+
+def main() -> int:
+    """Run until a signal. Returns the exit code."""
+    try:
+        tools = toolchain.ensure(CONTROL_PLANE)
+        with ControlPlane(tools) as cluster, registered(cluster) as service:
+            _populate(cluster)
+            print(_guide(cluster, service, str(tools)), flush=True)
+            _wait()
+            print("ending ...", flush=True)
+    except (ToolchainError, ComponentError) as error:
+        print(error, file=sys.stderr)
+        return 3
+    return 0
+
+
+def _populate(cluster: ControlPlane) -> None:
+    production = {"node.coreweave.cloud/state": "production"}
+    for number in (1, 2):
+        rack = {"node.coreweave.cloud/rack": str(number), "backend.coreweave.cloud/fabric": "f1"}
+        cluster.node(f"gpu-{number}", {**production, **rack}, [GPU_TAINT], {"nvidia.com/gpu": 8})
+    cluster.node("cpu-1", production, [CPU_TAINT])
+
+
+def _guide(cluster: ControlPlane, service: Service, tools: str) -> str:
+    answer = cluster.kubectl("version", "-o", "json", check=True)
+    version = answer.stdout.rsplit('"gitVersion": "', 1)[1].split('"', 1)[0]
+    return GUIDE.format(
+        version=version, kubeconfig=cluster.kubeconfig("alice"), tools=tools, health=service.health, log=service.log
+    )
+
+
+def _wait() -> None:
+    """Wait for Ctrl-C or SIGTERM. Python would die of the latter and leave the folder of the run behind."""
+    ended = threading.Event()
+
+    def end(_number: int, _frame: FrameType | None) -> None:
+        ended.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, end)
+    while not ended.wait(1.0):
+        pass
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from fnmatch import fnmatchcase
 from typing import Any
 
 from msgspec import Struct
 
 from policies.facts import Facts
+from policies.glob import matches
 from policies.request import JsonObject
 
 # Extended resource name under which any device class can be asked for (on by default from Kubernetes 1.36).
@@ -51,7 +51,7 @@ class Accelerators(Struct, frozen=True):
             return False
         if resource.startswith(DEVICE_CLASS_PREFIX):
             return resource.removeprefix(DEVICE_CLASS_PREFIX) in self.device_classes
-        if any(fnmatchcase(resource, glob) for glob in self.resources):
+        if matches(resource, self.resources):
             return True
         names = facts.extended_resources()
         return any(names.get(device_class) == resource for device_class in self.device_classes)

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable
 
 from policies.fieldpath import Pattern, Wildcard
+from policies.glob import expression
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 # Reserved by https://github.com/google/cel-spec/blob/master/doc/langdef.md#syntax: no field selection by these names.
@@ -102,5 +103,4 @@ def texts(literals: Iterable[str]) -> str:
 
 def globs(patterns: Iterable[str]) -> str:
     """A regular expression, as a string literal, that matches what one of the globs (with `*` and `?`) matches."""
-    expressions = ("".join({"*": ".*", "?": "."}.get(c) or re.escape(c) for c in pattern) for pattern in patterns)
-    return text("^(" + "|".join(expressions) + ")$")
+    return text("^(" + "|".join(expression(pattern) for pattern in patterns) + ")$")

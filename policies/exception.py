@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import date
-from fnmatch import fnmatchcase
 
 from msgspec import Struct
 
+from policies.glob import matches
 from policies.request import AdmissionRequest
 
 
@@ -32,14 +31,13 @@ class PolicyException(Struct, frozen=True):
         return (
             rule in self.rules
             and today <= self.until
-            and glob_matches(request.scope_namespace, self.namespaces)
-            and glob_matches(kind, self.kinds)
-            and glob_matches(request.name, self.names)
-            and glob_matches(request.user_info.username, self.users)
+            and _fits(request.scope_namespace, self.namespaces)
+            and _fits(kind, self.kinds)
+            and _fits(request.name, self.names)
+            and _fits(request.user_info.username, self.users)
         )
 
 
-def glob_matches(value: str, globs: Iterable[str]) -> bool:
+def _fits(value: str, globs: tuple[str, ...]) -> bool:
     """Whether one of the globs matches, or there are none."""
-    globs = tuple(globs)
-    return not globs or any(fnmatchcase(value, glob) for glob in globs)
+    return not globs or matches(value, globs)

@@ -17,7 +17,7 @@ from policies.facts import Facts
 from policies.fieldpath import Location, Pattern, locate, lookup, parse, render
 from policies.request import AdmissionRequest, JsonObject, is_owned
 from policies.requester import CONTROL_PLANE_LABEL, Exemptions, is_control_plane
-from policies.violation import Violation, quote
+from policies.violation import Violation, printable, quote
 from policies.workload import Workload
 
 RESERVED_DOMAINS = ("coreweave.cloud", "coreweave.com")
@@ -61,7 +61,7 @@ class LabelException(Struct, frozen=True):
 
     def allows(self, key: str, value: Any) -> bool:
         """Whether it is about this key and the value is one that it names."""
-        return key == self.key and (not self.values or value in self.values)
+        return key == self.key and (not self.values or (isinstance(value, str) and value in self.values))
 
 
 POD = ("", "Pod")
@@ -136,7 +136,8 @@ class LabelGuard:
                 if labels is None:
                     continue
                 if not isinstance(labels, dict):
-                    yield Violation(RULE, render(location), quote(labels), "", MALFORMED, WRITE_MAP)
+                    if lookup(request.old_object, location) != labels:
+                        yield Violation(RULE, render(location), quote(labels), "", MALFORMED, WRITE_MAP)
                     continue
                 for key, value in labels.items():
                     # The substring test is here for speed: it is false for nearly every label there is.
@@ -147,7 +148,6 @@ class LabelGuard:
 
     def _judge(self, request: AdmissionRequest, place: Place, at: Location, key: str, value: Any) -> Violation | None:
         """The violation that a new or changed label is, None where an exception covers it."""
-        found = f"{key}={quote(value)}"
         kind = request.kind.group_kind
         for exception in self.exceptions:
             if not exception.allows(key, value):
@@ -169,7 +169,7 @@ class LabelGuard:
                 return None
             if place.role in (Role.OWN, Role.JOB) and kind in self.workloads and self.workloads[kind].templates:
                 return self._judge_copy(request, at, key, value)
-        return Violation(RULE, render(at), found, "", SUMMARY, USE_OWN_PREFIX)
+        return Violation(RULE, render(at), _shown(key, value), "", SUMMARY, USE_OWN_PREFIX)
 
     def _judge_copy(self, request: AdmissionRequest, at: Location, key: str, value: Any) -> Violation | None:
         """A Pod's label on the workload around the Pod: fine as a copy of the template's, else without effect."""
@@ -182,7 +182,13 @@ class LabelGuard:
                     return None
         where = " or ".join(render(pattern) for pattern in patterns)
         problem = "has no effect on any Pod here"
-        return Violation(RULE, render(at), f"{key}={quote(value)}", problem, SUMMARY, f"Put {key} at {where}.")
+        return Violation(
+            RULE, render(at), f"{printable(key)}={quote(value)}", problem, SUMMARY, f"Put {key} at {where}."
+        )
+
+
+def _shown(key: str, value: Any) -> str:
+    return f"{printable(key)}={quote(value)}"
 
 
 def _was_there(request: AdmissionRequest, at: Location, key: str, value: Any) -> bool:
@@ -196,4 +202,6 @@ def _removed(request: AdmissionRequest, obj: JsonObject) -> Iterator[Violation]:
     after = lookup(obj, _METADATA_LABELS)
     for key, value in before.items() if isinstance(before, dict) else ():
         if is_reserved(key) and not (isinstance(after, dict) and key in after):
-            yield Violation(RULE, "metadata.labels", f"{key}={quote(value)}", "must not be removed", SUMMARY, KEEP)
+            yield Violation(
+                RULE, "metadata.labels", f"{printable(key)}={quote(value)}", "must not be removed", SUMMARY, KEEP
+            )

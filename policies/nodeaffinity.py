@@ -34,9 +34,8 @@ def allows(pod_spec: JsonObject, node: Node, *, labels_complete: bool = True) ->
 def _term_allows(term: object, node: Node, *, labels_complete: bool) -> bool:
     if not isinstance(term, dict):
         return False
-    expressions = term.get("matchExpressions") or []
-    fields = term.get("matchFields") or []
-    if not expressions and not fields:
+    expressions, fields = term.get("matchExpressions") or [], term.get("matchFields") or []
+    if not isinstance(expressions, list) or not isinstance(fields, list) or not (expressions or fields):
         return False
     named = {"metadata.name": node.name} if node.name else {}
     return all(_holds(e, node.labels, complete=labels_complete) for e in expressions) and all(
@@ -44,28 +43,24 @@ def _term_allows(term: object, node: Node, *, labels_complete: bool) -> bool:
     )
 
 
-def _holds(requirement: Any, labels: Mapping[str, str], *, complete: bool) -> bool:
-    """One requirement; `complete` is False where labels that are not known may be there."""
-    key, operator = requirement.get("key"), requirement.get("operator")
-    values = requirement.get("values") or []
+def _holds(requirement: object, labels: Mapping[str, str], *, complete: bool) -> bool:
+    """One requirement, which never holds if malformed. complete: whether there are no labels but the known ones."""
+    fields = requirement if isinstance(requirement, dict) else {}
+    key, operator, values = fields.get("key"), fields.get("operator"), fields.get("values") or []
+    if not isinstance(key, str) or not isinstance(values, list):
+        return False
     if key not in labels:
         return not complete or operator in ("NotIn", "DoesNotExist")
     value = labels[key]
-    match operator:
-        case "In" | "NotIn":
-            return bool((value in values) == (operator == "In"))
-        case "Exists" | "DoesNotExist":
-            return bool(operator == "Exists")
-        case "Gt" | "Lt":
-            return _compares(operator, value, values)
-        case _:
-            return False
+    if operator in ("In", "NotIn"):
+        return bool((value in values) == (operator == "In"))
+    return operator == "Exists" or (operator in ("Gt", "Lt") and _compares(operator, value, values))
 
 
-def _compares(operator: str, value: str, bounds: Any) -> bool:
+def _compares(operator: str, value: str, bounds: list[Any]) -> bool:
     """Gt and Lt compare integers; a label that is none meets neither."""
     try:
         found, bound = int(value), int(bounds[0])
-    except (ValueError, IndexError):
+    except (ValueError, TypeError, IndexError):
         return False
     return found > bound if operator == "Gt" else found < bound

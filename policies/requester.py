@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
-
 from msgspec import Struct
 
 from policies.facts import Facts
+from policies.glob import matches
 from policies.request import AdmissionRequest, is_mirror_pod, mapping
 
 CONTROL_PLANE_LABEL = "ns.coreweave.cloud/org"
@@ -33,18 +32,14 @@ class Exemptions(Struct, frozen=True):
         Raises UnknownFact or FactUnavailable where that depends on a Namespace.
         """
         user = request.user_info
-        if any(fnmatchcase(user.username, glob) for glob in self.users):
-            return True
-        if any(fnmatchcase(group, glob) for group in user.groups for glob in self.groups):
+        if matches(user.username, self.users) or any(matches(group, self.groups) for group in user.groups):
             return True
         if is_kubelet_at_home(request):
             return True
         namespace, name = service_account(user.username)
         if not namespace:
             return False
-        if any(fnmatchcase(f"{namespace}/{name}", glob) for glob in self.service_accounts):
-            return True
-        return is_control_plane(namespace, facts)
+        return matches(f"{namespace}/{name}", self.service_accounts) or is_control_plane(namespace, facts)
 
 
 def service_account(username: str) -> tuple[str, str]:
@@ -66,7 +61,8 @@ def is_kubelet_at_home(request: AdmissionRequest) -> bool:
     node = user.username.removeprefix(NODE_PREFIX)
     if request.resource.group == "" and request.resource.resource == "nodes":
         return request.name == node
-    return is_mirror_pod(request.object) and mapping(request.object, "spec").get("nodeName") == node
+    is_pod = request.kind.group_kind == ("", "Pod")
+    return is_pod and is_mirror_pod(request.object) and mapping(request.object, "spec").get("nodeName") == node
 
 
 def is_control_plane(namespace: str, facts: Facts) -> bool:

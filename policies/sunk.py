@@ -10,12 +10,11 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from policies import patch
 from policies.facts import Facts, Node
 from policies.nodeaffinity import allows
 from policies.request import AdmissionRequest, JsonObject, is_being_deleted, is_owned, mapping
 from policies.rule import NO_MUTATION, Mutation
-from policies.tolerations import CPU_TAINT, tolerates
+from policies.tolerations import CPU_TAINT, add, tolerates
 from policies.violation import Violation
 
 RULE = "sunk"
@@ -67,7 +66,7 @@ class SunkDaemonSets:
         if self.mode != "inject":
             return NO_MUTATION
         missing = [requirement.to_toleration() for requirement in self._missing(request, facts)]
-        return Mutation(patch.append(request.object or {}, TOLERATIONS, missing)) if missing else NO_MUTATION
+        return add(request.object, TOLERATIONS, missing) if missing else NO_MUTATION
 
     def validate(self, request: AdmissionRequest, facts: Facts) -> Sequence[Violation]:
         """A violation per toleration that is missing."""

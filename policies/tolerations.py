@@ -12,6 +12,7 @@ from typing import Any, Literal
 from policies import patch
 from policies.accelerator import Accelerators
 from policies.facts import Facts
+from policies.fieldpath import lookup
 from policies.request import AdmissionRequest, JsonObject, is_being_deleted, is_mirror_pod, is_owned, mapping
 from policies.rule import NO_MUTATION, Mutation
 from policies.violation import Violation, quote
@@ -42,6 +43,14 @@ def tolerates(toleration: object, *, key: str, value: str = "", effect: str = ""
     return exists or (toleration.get("operator") in (None, "", "Equal") and (toleration.get("value") or "") == value)
 
 
+def add(obj: JsonObject | None, keys: tuple[str, ...], missing: list[dict[str, str]]) -> Mutation:
+    """Add tolerations at the end of the list at `keys`; what is no list is left alone with a warning."""
+    found = lookup(obj, keys)
+    if found is None or isinstance(found, list):
+        return Mutation(patch.append(obj or {}, keys, missing))
+    return Mutation(warnings=(f"{'.'.join(keys)}: must be a list, found {quote(found)}; left as it is",))
+
+
 class CpuToleration:
     """The rule for Pods and for the templates of DaemonSets, whose controller chooses Nodes by the template."""
 
@@ -54,13 +63,9 @@ class CpuToleration:
         keys, pod = self._subject(request)
         if pod is None or (request.kind.kind == "DaemonSet" and self.daemon_sets != "inject"):
             return NO_MUTATION
-        tolerations = mapping(pod, "spec").get("tolerations")
-        if tolerations is not None and not isinstance(tolerations, list):
-            path = ".".join((*keys, "spec", "tolerations"))
-            return Mutation(warnings=(f"{path}: must be a list, found {quote(tolerations)}; left as it is",))
         if not self._lacks(pod, request.namespace, facts):
             return NO_MUTATION
-        return Mutation(patch.append(request.object or {}, (*keys, "spec", "tolerations"), [CPU_TOLERATION]))
+        return add(request.object, (*keys, "spec", "tolerations"), [CPU_TOLERATION])
 
     def validate(self, request: AdmissionRequest, facts: Facts) -> Sequence[Violation]:
         """A missing toleration: the API server did not ask `/mutate`, or something took it away again."""

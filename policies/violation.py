@@ -60,15 +60,20 @@ def warnings(violations: Sequence[Violation]) -> list[str]:
 
 def one_line(text: str) -> str:
     """The text as one line of printable characters, shortened to what a warning may hold."""
-    text = " ".join("".join(character if character.isprintable() else " " for character in text).split())
+    text = " ".join(printable(text).split())
     return text if len(text) <= WARNING_LENGTH else text[: WARNING_LENGTH - 1] + "…"
+
+
+def printable(text: str) -> str:
+    """The text with a space for each character that would move the cursor or show nothing: it stays on its line."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
 
 
 def quote(value: object, limit: int = 80) -> str:
     """A found value for a message: strings in double quotes, others by their JSON type, shortened."""
     if isinstance(value, str):
         shown = value if len(value) <= limit else value[:limit] + "…"
-        return '"' + shown.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
+        return '"' + printable(shown.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")) + '"'
     return {dict: "a map", list: "a list", bool: "a boolean", type(None): "null"}.get(
         type(value), f"the number {value}"
     )

@@ -24,6 +24,7 @@ class NamespacesToAsk(StaticFacts, frozen=True):
     """Facts of which no Namespace is at hand yet."""
 
     def namespace_labels(self, name: str) -> Mapping[str, str]:
+        """Ask for it."""
         raise UnknownFact(name)
 
 
@@ -31,10 +32,11 @@ class NamespacesLost(StaticFacts, frozen=True):
     """Facts of which no Namespace could be had."""
 
     def namespace_labels(self, name: str) -> Mapping[str, str]:
+        """Say that it is lost."""
         raise FactUnavailable(f"namespace {name} could not be read")
 
 
-def request(  # noqa: PLR0913 - every part of a request has a default
+def request(
     obj: Json | None = None,
     *,
     old: Json | None = None,
@@ -72,7 +74,7 @@ def request(  # noqa: PLR0913 - every part of a request has a default
 
 
 def at(path: str, value: Any) -> Any:
-    """Maps and lists around a value, so that it stands at a path such as `spec.tasks[0].template`; others stay empty."""
+    """Maps and lists around a value, so that it stands at a path such as `spec.tasks[0].template`."""
     for step in reversed(_STEP.findall(path)):
         value = [{} for _ in range(int(step[1:-1]))] + [value] if step.startswith("[") else {step: value}
     return value
@@ -88,7 +90,9 @@ def merged(*objects: Json) -> Json:
     return result
 
 
-def resource(api_version: str, kind: str, *parts: Json, labels: Any = None, name: str = "trainer", **metadata: Any) -> Json:
+def resource(
+    api_version: str, kind: str, *parts: Json, labels: Any = None, name: str = "trainer", **metadata: Any
+) -> Json:
     """An object of any kind, made of parts such as those of `at`."""
     own = {"name": name, **({} if labels is None else {"labels": labels}), **metadata}
     return merged({"apiVersion": api_version, "kind": kind, "metadata": own}, *parts)
@@ -96,13 +100,20 @@ def resource(api_version: str, kind: str, *parts: Json, labels: Any = None, name
 
 def pod_spec(limits: Mapping[str, Any] | None = None, **fields: Any) -> Json:
     """A Pod's spec with one container, and whatever else is given."""
-    container = {"name": "main", "image": "example.org/train:1", **({"resources": {"limits": limits}} if limits else {})}
+    container = {
+        "name": "main",
+        "image": "example.org/train:1",
+        **({"resources": {"limits": limits}} if limits else {}),
+    }
     return {"containers": [container], **fields}
 
 
 def template(limits: Mapping[str, Any] | None = None, *, labels: Any = None, **fields: Any) -> Json:
     """A pod template; the fields are those of its spec."""
-    return {"metadata": {"labels": {"app": "trainer"} if labels is None else labels}, "spec": pod_spec(limits, **fields)}
+    return {
+        "metadata": {"labels": {"app": "trainer"} if labels is None else labels},
+        "spec": pod_spec(limits, **fields),
+    }
 
 
 def pod(

@@ -32,8 +32,6 @@ class _Model(BaseModel):
 def _glob(text: str) -> str:
     if not text:
         raise ValueError("an empty glob matches nothing")
-    if set(text) & set("[]"):
-        raise ValueError("only * and ? are special in a glob; [ and ] are not supported")
     return text
 
 

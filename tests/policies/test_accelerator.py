@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from builders import FACTS, TODAY, pod, pod_spec
+
 from policies.accelerator import Accelerators
 from policies.facts import StaticFacts
 
@@ -15,7 +16,10 @@ _CLAIMS = StaticFacts(
         ("default", "nic"): frozenset({"nic.example.org"}),
         ("elsewhere", "theirs"): frozenset({"gpu.nvidia.com"}),
     },
-    claim_templates={("default", "gpus"): frozenset({"gpu.nvidia.com"}), ("default", "nics"): frozenset({"nic.example.org"})},
+    claim_templates={
+        ("default", "gpus"): frozenset({"gpu.nvidia.com"}),
+        ("default", "nics"): frozenset({"nic.example.org"}),
+    },
     extended={"gpu.nvidia.com": "example.org/accelerated", "nic.example.org": "example.org/nic"},
 )
 
@@ -106,7 +110,9 @@ def test_containers(containers: str, side: str) -> None:
         pytest.param({"resourceClaimTemplateName": "nics"}, False, id="template-of-another-class"),
         pytest.param({"resourceClaimTemplateName": "one-gpu"}, False, id="template-called-like-a-claim"),
         pytest.param({"resourceClaimName": "gpus"}, False, id="claim-called-like-a-template"),
-        pytest.param({"resourceClaimName": None, "resourceClaimTemplateName": "gpus"}, True, id="null-beside-a-template"),
+        pytest.param(
+            {"resourceClaimName": None, "resourceClaimTemplateName": "gpus"}, True, id="null-beside-a-template"
+        ),
         pytest.param({"resourceClaimName": 1}, False, id="name-is-a-number"),
         pytest.param({"name": "gpu"}, False, id="neither"),
         pytest.param("one-gpu", False, id="text"),
@@ -154,7 +160,9 @@ def test_configured_accelerators(name: str, requested: bool) -> None:  # noqa: F
         pytest.param({"spec": {"containers": None, "initContainers": None, "resourceClaims": None}}, id="null-lists"),
         pytest.param({"spec": {"containers": {"nvidia.com/gpu": 1}, "resourceClaims": {"a": 1}}}, id="maps-for-lists"),
         pytest.param({"spec": {"containers": [None, "x", 1]}}, id="odd-containers"),
-        pytest.param({"spec": {"containers": [{"resources": None}, {"resources": ["nvidia.com/gpu"]}]}}, id="odd-resources"),
+        pytest.param(
+            {"spec": {"containers": [{"resources": None}, {"resources": ["nvidia.com/gpu"]}]}}, id="odd-resources"
+        ),
         pytest.param({"spec": {"containers": [{"resources": {"limits": ["nvidia.com/gpu"]}}]}}, id="limits-are-a-list"),
         pytest.param({"spec": {"resources": {"limits": {"nvidia.com/gpu": 1}}}}, id="resources-of-the-pod"),
     ],

@@ -2,6 +2,7 @@
 
 import pytest
 from builders import FACTS, WORKLOADS, Json, at, merged, request, resource
+
 from policies.labels import GRACEFUL, INTERRUPTABLE, LabelGuard
 from policies.requester import Exemptions
 from policies.violation import Violation
@@ -110,7 +111,7 @@ def _refused(path: str, value: str, problem: str = "", remedy: str = "") -> tupl
 
 @pytest.mark.parametrize(("version", "kind", "path"), _PLACES)
 def test_a_place_is_guarded(version: str, kind: str, path: str) -> None:
-    """At every place a reserved label is refused with its path when it is new or changed, and passes when it was there."""
+    """A reserved label is refused with its path wherever it is new or changed, and passes where it was there."""
     bare = resource(version, kind, at(path, {"app": "trainer"}))
     labelled = resource(version, kind, at(path, {"app": "trainer", _KEY: "1"}))
     changed = resource(version, kind, at(path, {_KEY: "2"}))

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from builders import EVERYBODY, TODAY, WORKLOADS, Json, NamespacesLost, NamespacesToAsk, at, pod, request, resource
+
 from policies.facts import FactUnavailable, StaticFacts, UnknownFact
 from policies.labels import INTERRUPTABLE, LabelGuard
 from policies.requester import Exemptions
@@ -59,24 +60,34 @@ _REFUSED = (
         pytest.param("system:node:n1", _KUBELET, _LONGHORN_NODE, _REFUSED, id="kubelet-at-a-node-of-another-group"),
         pytest.param("system:node:n1", EVERYBODY, _NODE, _REFUSED, id="kubelet-without-its-group"),
         pytest.param("n1", _KUBELET, _NODE, _REFUSED, id="group-without-a-kubelet"),
-        pytest.param("system:node:trainer", _KUBELET, _CONFIG_MAP, _REFUSED, id="kubelet-at-a-namesake-of-another-kind"),
+        pytest.param(
+            "system:node:trainer", _KUBELET, _CONFIG_MAP, _REFUSED, id="kubelet-at-a-namesake-of-another-kind"
+        ),
         pytest.param("system:node:n1", _KUBELET, _MIRROR, (), id="mirror-pod-of-the-node"),
         pytest.param("system:node:n2", _KUBELET, _MIRROR, _REFUSED, id="mirror-pod-of-another-node"),
         pytest.param("alice", EVERYBODY, _MIRROR, _REFUSED, id="mirror-pod-of-anybody"),
         pytest.param(
-            "system:node:n1", _KUBELET, pod(labels={_KEY: "1"}, nodeName="n1"), _REFUSED, id="kubelet-at-an-ordinary-pod"
+            "system:node:n1",
+            _KUBELET,
+            pod(labels={_KEY: "1"}, nodeName="n1"),
+            _REFUSED,
+            id="kubelet-at-an-ordinary-pod",
         ),
         pytest.param("system:node:n1", _KUBELET, _WIDGET, _REFUSED, id="mirror-annotation-on-what-is-no-pod"),
         pytest.param("system:serviceaccount:kube-system:any", EVERYBODY, _NODE, (), id="account-of-kube-system"),
         pytest.param("system:serviceaccount:cp:operator", EVERYBODY, _NODE, (), id="account-of-the-control-plane"),
-        pytest.param("system:serviceaccount:ours:operator", EVERYBODY, _NODE, _REFUSED, id="account-of-the-organization"),
-        pytest.param("system:serviceaccount:lookalike:operator", EVERYBODY, _NODE, _REFUSED, id="account-of-a-lookalike"),
+        pytest.param(
+            "system:serviceaccount:ours:operator", EVERYBODY, _NODE, _REFUSED, id="account-of-the-organization"
+        ),
+        pytest.param(
+            "system:serviceaccount:lookalike:operator", EVERYBODY, _NODE, _REFUSED, id="account-of-a-lookalike"
+        ),
         pytest.param("system:serviceaccount:kube-system2:any", EVERYBODY, _NODE, _REFUSED, id="account-of-a-namesake"),
         pytest.param("cp:operator", EVERYBODY, _NODE, _REFUSED, id="user-called-like-an-account"),
     ],
 )
 def test_requesters(user: str, groups: Sequence[str], obj: Json, expected: tuple[Violation, ...]) -> None:
-    """The cluster's own components, kubelets at home and control-plane accounts write reserved labels; nobody else does."""
+    """The cluster's own components, kubelets at home and control-plane accounts write reserved labels, others do not."""
     assert tuple(_GUARD.validate(request(obj, user=user, groups=groups), _FACTS)) == expected
 
 
@@ -107,7 +118,9 @@ def test_objects_in_control_plane_namespaces(namespace: str, expected: tuple[Vio
 
 
 @pytest.mark.parametrize("sub_resource", ["", "status", "finalize"])
-@pytest.mark.parametrize("old", [None, {}, {"ns.coreweave.cloud/org": "control-plane"}], ids=["create", "update", "promoted"])
+@pytest.mark.parametrize(
+    "old", [None, {}, {"ns.coreweave.cloud/org": "control-plane"}], ids=["create", "update", "promoted"]
+)
 def test_a_namespace_does_not_exempt_itself(old: Any, sub_resource: str) -> None:
     """A Namespace is no object in itself: being of the control plane, or becoming so, opens it to nobody."""
     new = resource("v1", "Namespace", name="cp", labels={"ns.coreweave.cloud/org": "control-plane", _KEY: "1"})

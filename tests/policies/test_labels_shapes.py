@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from builders import FACTS, WORKLOADS, Json, at, deployment, merged, pod, request, resource
+
 from policies.labels import GRACEFUL, INTERRUPTABLE, LabelGuard, organization
 from policies.requester import Exemptions
 from policies.violation import Violation, describe
@@ -38,7 +39,9 @@ def _malformed(path: str, found: str) -> Violation:
         pytest.param({"metadata": [], "spec": "x"}, id="parents-of-other-types"),
         pytest.param({"metadata": {}, "spec": {"template": "x"}}, id="template-is-text"),
         pytest.param({"metadata": {}, "spec": {"template": None}}, id="template-is-null"),
-        pytest.param({"metadata": {}, "spec": {"template": [{"metadata": {"labels": {_KEY: "1"}}}]}}, id="template-is-list"),
+        pytest.param(
+            {"metadata": {}, "spec": {"template": [{"metadata": {"labels": {_KEY: "1"}}}]}}, id="template-is-list"
+        ),
         pytest.param({"spec": {"template": {"metadata": None, "spec": None}}}, id="null-in-template"),
         pytest.param({"spec": {"template": {"spec": {"volumes": None}}}}, id="volumes-null"),
         pytest.param({"spec": {"template": {"spec": {"volumes": {"ephemeral": {}}}}}}, id="volumes-are-a-map"),
@@ -79,7 +82,7 @@ def test_an_odd_old_object_excuses_nothing(old: Json) -> None:
         pytest.param([_KEY], "a list", id="list"),
         pytest.param(f"{_KEY}=1", f'"{_KEY}=1"', id="text"),
         pytest.param(7, "the number 7", id="number"),
-        pytest.param(True, "a boolean", id="boolean"),  # noqa: FBT003
+        pytest.param(True, "a boolean", id="boolean"),
     ],
 )
 def test_labels_that_are_no_map(labels: Any, found: str) -> None:
@@ -100,7 +103,7 @@ def test_labels_that_are_no_map_and_were_none_before() -> None:
     [
         pytest.param(None, "null", id="null"),
         pytest.param(1, "the number 1", id="number"),
-        pytest.param(False, "a boolean", id="boolean"),  # noqa: FBT003
+        pytest.param(False, "a boolean", id="boolean"),
         pytest.param([], "a list", id="list"),
         pytest.param({}, "a map", id="map"),
         pytest.param('a"b\\c\nd', r'"a\"b\\c\nd"', id="quotes-and-line-break"),

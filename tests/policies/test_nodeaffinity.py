@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+
 from policies.facts import Node
 from policies.nodeaffinity import allows
 
@@ -12,7 +13,9 @@ _UNNAMED = Node("", _LABELS)
 
 
 def _affinity(terms: Any) -> dict[str, Any]:
-    return {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}}
+    return {
+        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+    }
 
 
 def _need(key: str, operator: str, *values: str) -> dict[str, Any]:
@@ -56,10 +59,16 @@ def _fields(*needs: Any) -> dict[str, Any]:
         pytest.param(_fields(_need("metadata.name", "In", "n2")), False, True, id="another-name"),
         pytest.param(_fields(_need("metadata.name", "NotIn", "n1")), False, True, id="not-this-name"),
         pytest.param(
-            _labels(_need("zone", "Exists")) | _fields(_need("metadata.name", "In", "n2")), False, True, id="not-the-name"
+            _labels(_need("zone", "Exists")) | _fields(_need("metadata.name", "In", "n2")),
+            False,
+            True,
+            id="not-the-name",
         ),
         pytest.param(
-            _labels(_need("zone", "In", "b")) | _fields(_need("metadata.name", "In", "n1")), False, False, id="only-the-name"
+            _labels(_need("zone", "In", "b")) | _fields(_need("metadata.name", "In", "n1")),
+            False,
+            False,
+            id="only-the-name",
         ),
         pytest.param({}, False, False, id="empty-term"),
         pytest.param({"matchExpressions": [], "matchFields": None}, False, False, id="term-with-empty-lists"),
@@ -125,11 +134,14 @@ def test_selector_and_affinity_must_both_allow() -> None:
         pytest.param({}, id="nothing"),
         pytest.param({"affinity": None}, id="null-affinity"),
         pytest.param({"affinity": {"nodeAffinity": None}}, id="null-node-affinity"),
-        pytest.param({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": None}}}, id="null-required"),
+        pytest.param(
+            {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": None}}}, id="null-required"
+        ),
         pytest.param({"affinity": ["x"]}, id="list"),
         pytest.param({"affinity": {"podAffinity": {}}}, id="another-affinity"),
         pytest.param(
-            {"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1}]}}}, id="preferred"
+            {"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1}]}}},
+            id="preferred",
         ),
     ],
 )
@@ -146,7 +158,10 @@ def test_nothing_required_allows_every_node(spec: dict[str, Any]) -> None:
         pytest.param({"matchExpressions": 1}, id="requirements-are-a-number"),
         pytest.param({"matchExpressions": {"key": "zone"}}, id="requirements-are-a-map"),
         pytest.param(_labels({"key": "zone", "operator": "In", "values": 1}), id="values-are-a-number"),
+        pytest.param(_labels({"key": "zone", "operator": "In", "values": "abc"}), id="values-are-text"),
+        pytest.param(_labels({"key": "zone", "operator": "In", "values": {"a": 1}}), id="values-are-a-map"),
         pytest.param(_labels({"key": "rack", "operator": "Gt", "values": [None]}), id="bound-is-null"),
+        pytest.param(_labels({"key": "rack", "operator": "Gt", "values": "1"}), id="bounds-are-text"),
         pytest.param(_labels({"key": "rack", "operator": "Gt", "values": {"a": 1}}), id="bounds-are-a-map"),
         pytest.param(_labels({"key": ["zone"], "operator": "In", "values": ["a"]}), id="key-is-a-list"),
         pytest.param(_labels({}), id="empty-requirement"),

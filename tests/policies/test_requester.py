@@ -2,6 +2,7 @@
 
 import pytest
 from builders import FACTS, TODAY, NamespacesToAsk, pod, request, resource
+
 from policies.facts import StaticFacts, UnknownFact
 from policies.requester import Exemptions, is_control_plane, is_kubelet_at_home, service_account
 
@@ -24,12 +25,22 @@ _NOBODY = Exemptions(users=(), groups=(), service_accounts=())
             Exemptions(service_accounts=("ci/deployer",)), "system:serviceaccount:ci:deployer", (), True, id="account"
         ),
         pytest.param(
-            Exemptions(service_accounts=("ci/deployer",)), "system:serviceaccount:ci:other", (), False, id="another-account"
+            Exemptions(service_accounts=("ci/deployer",)),
+            "system:serviceaccount:ci:other",
+            (),
+            False,
+            id="another-account",
         ),
         pytest.param(
-            Exemptions(service_accounts=("*/deployer",)), "system:serviceaccount:x:deployer", (), True, id="account-anywhere"
+            Exemptions(service_accounts=("*/deployer",)),
+            "system:serviceaccount:x:deployer",
+            (),
+            True,
+            id="account-anywhere",
         ),
-        pytest.param(Exemptions(service_accounts=("ci/*",)), "ci/deployer", (), False, id="user-called-like-an-account"),
+        pytest.param(
+            Exemptions(service_accounts=("ci/*",)), "ci/deployer", (), False, id="user-called-like-an-account"
+        ),
         pytest.param(_NOBODY, "system:apiserver", ("system:masters",), False, id="nobody"),
         pytest.param(_NOBODY, "", (), False, id="nobody-without-a-name"),
     ],
@@ -69,7 +80,7 @@ def test_a_namespace_is_asked_for_last() -> None:
 
     assert Exemptions().cover(named, NamespacesToAsk(TODAY)) is True
     assert Exemptions().cover(request(pod()), NamespacesToAsk(TODAY)) is False
-    with pytest.raises(UnknownFact, match="^the labels of namespace 'team' are not known yet$"):
+    with pytest.raises(UnknownFact, match=r"^the labels of namespace 'team' are not known yet$"):
         Exemptions().cover(other, NamespacesToAsk(TODAY))
 
 

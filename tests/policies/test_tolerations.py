@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from builders import FACTS, TODAY, Json, daemon_set, merged, owner, pod, request
+
 from policies import patch
 from policies.accelerator import Accelerators
 from policies.facts import StaticFacts
@@ -39,7 +40,9 @@ def _missing(path: str) -> tuple[Violation, ...]:
 @pytest.mark.parametrize(
     ("toleration", "covers"),
     [
-        pytest.param({"key": "is_cpu_compute", "operator": "Exists", "effect": "NoSchedule"}, True, id="the-one-we-add"),
+        pytest.param(
+            {"key": "is_cpu_compute", "operator": "Exists", "effect": "NoSchedule"}, True, id="the-one-we-add"
+        ),
         pytest.param({"key": "is_cpu_compute", "operator": "Exists"}, True, id="exists-any-effect"),
         pytest.param({"key": "is_cpu_compute", "operator": "Exists", "effect": ""}, True, id="exists-empty-effect"),
         pytest.param({"key": "is_cpu_compute", "operator": "Equal", "value": ""}, True, id="equal-empty-value"),
@@ -50,8 +53,12 @@ def _missing(path: str) -> tuple[Violation, ...]:
         pytest.param({"key": "", "operator": "Exists"}, True, id="empty-key"),
         pytest.param({"operator": "Exists", "effect": "NoSchedule"}, True, id="keyless-with-the-effect"),
         pytest.param({"operator": "Exists", "effect": "NoExecute"}, False, id="keyless-with-another-effect"),
-        pytest.param({"key": "is_cpu_compute", "operator": "Exists", "effect": "NoExecute"}, False, id="another-effect"),
-        pytest.param({"key": "is_cpu_compute", "operator": "Exists", "effect": "PreferNoSchedule"}, False, id="softer-effect"),
+        pytest.param(
+            {"key": "is_cpu_compute", "operator": "Exists", "effect": "NoExecute"}, False, id="another-effect"
+        ),
+        pytest.param(
+            {"key": "is_cpu_compute", "operator": "Exists", "effect": "PreferNoSchedule"}, False, id="softer-effect"
+        ),
         pytest.param({"key": "is_cpu_compute", "operator": "Equal", "value": "true"}, False, id="equal-another-value"),
         pytest.param({"key": "is_gpu", "operator": "Exists"}, False, id="another-key"),
         pytest.param({"key": "is_cpu", "operator": "Exists"}, False, id="shorter-key"),
@@ -99,7 +106,7 @@ def test_a_taint_of_unknown_effect(toleration: Any, covers: bool) -> None:  # no
     ],
 )
 def test_the_list_of_tolerations(spec: Json, mutation: Mutation) -> None:
-    """The toleration ends at the end of the list, which is made where it is missing or null; a second time adds nothing."""
+    """The toleration goes to the end of the list, which is made where it is missing or null, and is added once."""
     obj = pod(**spec)
     changed = patch.apply(obj, mutation.operations)
 
@@ -130,7 +137,9 @@ def test_tolerations_that_are_no_list(obj: Json, path: str) -> None:
     [
         pytest.param(pod(), _ADD_LIST, id="cpu"),
         pytest.param(pod({"cpu": "4", "nvidia.com/gpu": "0"}), _ADD_LIST, id="zero-gpus"),
-        pytest.param(pod(resourceClaims=[{"name": "a", "resourceClaimName": "unknown"}]), _ADD_LIST, id="unknown-claim"),
+        pytest.param(
+            pod(resourceClaims=[{"name": "a", "resourceClaimName": "unknown"}]), _ADD_LIST, id="unknown-claim"
+        ),
         pytest.param(pod(metadata=owner()), _ADD_LIST, id="owned-pod"),
         pytest.param(pod(_GPU), _NOTHING, id="gpu"),
         pytest.param(pod({"deviceclass.resource.kubernetes.io/gpu.nvidia.com": 1}), _NOTHING, id="gpu-by-device-class"),
@@ -201,7 +210,7 @@ def test_daemon_sets(obj: Json, operations: tuple[Json, ...]) -> None:
     ],
 )
 def test_modes(mode: DaemonSetMode, mutation: Mutation, violations: tuple[Violation, ...]) -> None:
-    """Inject changes DaemonSets, warn only finds what they lack, off leaves them alone; Pods are changed in any mode."""
+    """Inject changes DaemonSets, warn only finds what they lack, off leaves them alone; Pods change in any mode."""
     rule = _rule(mode)
 
     assert rule.mutate(request(daemon_set()), FACTS) == mutation

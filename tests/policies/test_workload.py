@@ -1,6 +1,7 @@
 """The table of workloads, whole: it is what every rule about templates relies on."""
 
 import pytest
+
 from policies.fieldpath import Pattern, render
 from policies.workload import BUILT_IN, Workload, table, workload
 
@@ -129,7 +130,7 @@ def test_a_kind_that_stands_twice_is_an_error(group: str, message: str) -> None:
 def test_a_path_that_does_not_parse_is_an_error(places: str) -> None:
     """A mistyped path is told with the position of the mistake, whichever column it stands in."""
     with pytest.raises(ValueError, match="no field path") as raised:
-        workload("example.org", "Train", **{places: ["spec.workers[0]"]})  # type: ignore[arg-type]
+        workload("example.org", "Train", **{places: ["spec.workers[0]"]})
 
     assert str(raised.value) == (
         "'spec.workers[0]' is no field path from position 12 on; write it like spec.items[*].template"

@@ -1,0 +1,22 @@
+"""Globs in which only `*` and `?` are special, so that names with brackets are names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+
+
+def expression(glob: str) -> str:
+    """The regular expression, for Python's `re` and for RE2 alike, that matches what the glob matches."""
+    return "".join({"*": ".*", "?": "."}.get(character) or re.escape(character) for character in glob)
+
+
+def matches(value: str, globs: Iterable[str]) -> bool:
+    """Whether one of the globs matches the whole value."""
+    return any(_compiled(glob).fullmatch(value) is not None for glob in globs)
+
+
+@lru_cache(maxsize=1024)
+def _compiled(glob: str) -> re.Pattern[str]:
+    return re.compile(expression(glob))

@@ -1,0 +1,55 @@
+"""What is known of the objects of one kind, by key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Generic, Literal, TypeVar
+
+T = TypeVar("T")
+K = TypeVar("K")
+V = TypeVar("V")
+
+Change = Literal["ADDED", "MODIFIED", "DELETED"]
+
+
+class Cache(Generic[T, K, V]):
+    """The part of each object that is of interest; objects without one are not kept.
+
+    key: where an object is found. value: what is kept of it, None for nothing.
+    """
+
+    def __init__(self, key: Callable[[T], K], value: Callable[[T], V | None]) -> None:
+        self._key = key
+        self._value = value
+        self._values: dict[K, V] = {}
+        self._sequence: tuple[V, ...] | None = None
+
+    @property
+    def by_key(self) -> Mapping[K, V]:
+        """All that is known now; a later change shows in it or in its successor."""
+        return self._values
+
+    @property
+    def values(self) -> Sequence[V]:
+        """All that is known now, and stays as it is; the same one until something changes."""
+        if self._sequence is None:
+            self._sequence = tuple(self._values.values())
+        return self._sequence
+
+    def replace(self, objects: Sequence[T]) -> None:
+        """Take a whole list."""
+        found = ((self._key(item), self._value(item)) for item in objects)
+        self._values = {key: value for key, value in found if value is not None}
+        self._sequence = None
+
+    def changed(self, change: Change, item: T) -> None:
+        """Take one event. Most of them change nothing here: a Node writes its status every few minutes."""
+        key = self._key(item)
+        value = None if change == "DELETED" else self._value(item)
+        if self._values.get(key) == value:
+            return
+        if value is None:
+            del self._values[key]
+        else:
+            self._values[key] = value
+        self._sequence = None

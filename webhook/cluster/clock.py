@@ -1,0 +1,50 @@
+"""Time and chance as arguments, and the pauses between attempts."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+
+from msgspec import Struct
+
+# As client-go's reflector: quick at first, for an API server that restarts, then no burden to one that is in trouble.
+FIRST_PAUSE = 0.8
+LONGEST_PAUSE = 30.0
+
+
+def _utc() -> datetime:
+    return datetime.now(UTC)
+
+
+class Clock(Struct, frozen=True):
+    """The date, a clock that never jumps, a way to wait, and a number from 0 to 1."""
+
+    now: Callable[[], datetime] = _utc
+    monotonic: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
+    random: Callable[[], float] = random.random
+
+
+class Backoff:
+    """Pauses that double up to a limit, each shortened by up to a half so that replicas do not come all at once.
+
+    Made here since what the client brings gives up: aiohttp-retry after a number of attempts of one request, and
+    `kubernetes.aio.utils.retry` when the longest pause is reached.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._pause = FIRST_PAUSE
+
+    def reset(self) -> None:
+        """Begin anew, since something went well."""
+        self._pause = FIRST_PAUSE
+
+    async def wait(self, at_least: float = 0.0) -> None:
+        """Wait for the next pause, or for as long as the other side asked to."""
+        pause = self._pause * (1 + self._clock.random()) / 2
+        self._pause = min(2 * self._pause, LONGEST_PAUSE)
+        await self._clock.sleep(max(pause, at_least))

@@ -1,0 +1,30 @@
+"""What can go wrong between the service and the API server.
+
+    ClusterError            the one to catch
+    ├── UnreachableError    no answer: no connection, no valid certificate, or nothing in time
+    └── ApiError            an answer that refuses: an HTTP status and the API server's own words
+
+Messages are for people: what was tried, where, what came of it, and what to do about it where that is known.
+"""
+
+from __future__ import annotations
+
+
+class ClusterError(Exception):
+    """The cluster cannot be reached, or does not do what it was asked."""
+
+
+class UnreachableError(ClusterError):
+    """The API server did not answer, or not to the end."""
+
+
+class ApiError(ClusterError):
+    """The API server answered with an error.
+
+    status: the HTTP status. retry_after: seconds that the API server asks to wait, 0 where it does not.
+    """
+
+    def __init__(self, message: str, status: int, retry_after: float = 0.0) -> None:
+        super().__init__(message)
+        self.status = status
+        self.retry_after = retry_after

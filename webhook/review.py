@@ -84,7 +84,7 @@ class Decoder:
 
 def _map_type(name: str, fields: dict[str, Any]) -> Any:
     """The type of a plain dict that has these keys at most; other keys are skipped when it is decoded."""
-    return TypedDict(name, fields, total=False)  # type: ignore[misc]
+    return TypedDict(name, fields, total=False)  # type: ignore[operator]
 
 
 def _review_type(object_type: Any) -> Any:

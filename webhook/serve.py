@@ -91,7 +91,7 @@ class Registrar:
         """
         if self._facts is None or not self._settings.registration.apply:
             return True
-        from webhook.cluster.client import ClusterError  # noqa: PLC0415 - the client costs 16 MB, for clusters only
+        from webhook.cluster.errors import ClusterError  # noqa: PLC0415 - the client costs 16 MB, for clusters only
         from webhook.cluster.registration import apply  # noqa: PLC0415
 
         wanted = registered(self._settings, self._certificates.ca_bundle, self._facts.control_plane_namespaces())

@@ -120,12 +120,12 @@ def registered(control_plane: ControlPlane, **settings: Any) -> Iterator[Service
     if control_plane.kubectl("get", "namespace", NAMESPACE, user="admin").returncode != 0:
         control_plane.namespace(NAMESPACE)
     service = Service(control_plane, **settings)
-    service.start()
     try:
+        service.start()
         await_registration(control_plane)
         yield service
     finally:
-        service.stop()
+        service.kill()
         removed = subprocess.run(
             [COMMAND, "unregister", "--config", service.config], capture_output=True, text=True, timeout=60, check=False
         )

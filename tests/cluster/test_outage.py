@@ -38,7 +38,9 @@ def test_kubelet_writes_node_and_pod_status(control_plane: ControlPlane, outage:
     """A kubelet's Node status, Lease and Pod status go on, on a Node that carries reserved labels."""
     kubelet = control_plane.kubelet(NODE)
     control_plane.apply(workloads.pod(outage, "status", INTERRUPTABLE, nodeName=NODE), check=True)
-    condition = '{"status": {"conditions": [{"type": "Outage", "status": "True"}]}}'
+    condition = {"status": {"conditions": [{"type": "Outage", "status": "True"}]}}
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": workloads.metadata(NODE), **condition}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": workloads.metadata("status", outage), **condition}
     lease = {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
@@ -46,12 +48,12 @@ def test_kubelet_writes_node_and_pod_status(control_plane: ControlPlane, outage:
         "spec": {"holderIdentity": NODE, "leaseDurationSeconds": 40},
     }
 
+    # By direct writes: `kubectl patch` reads the subresource first, which a kubelet may not.
+    direct = ("--server-side", "--force-conflicts")
     answers = [
-        control_plane.kubectl("patch", "node", NODE, "--subresource=status", "-p", condition, user=kubelet),
-        control_plane.kubectl(
-            "patch", "pod", "status", "-n", outage, "--subresource=status", "-p", condition, user=kubelet
-        ),
-        control_plane.apply(lease, "--server-side", "--force-conflicts", user=kubelet),
+        control_plane.apply(node, *direct, "--subresource=status", user=kubelet),
+        control_plane.apply(pod, *direct, "--subresource=status", user=kubelet),
+        control_plane.apply(lease, *direct, user=kubelet),
     ]
 
     assert [(answer.returncode, answer.stderr) for answer in answers] == [(0, "")] * 3

@@ -87,7 +87,7 @@ _REFUSED = (
     ],
 )
 def test_requesters(user: str, groups: Sequence[str], obj: Json, expected: tuple[Violation, ...]) -> None:
-    """The cluster's own components, kubelets at home and control-plane accounts write reserved labels, others do not."""
+    """The cluster's own components, kubelets at home and control-plane accounts write reserved labels, no others."""
     assert tuple(_GUARD.validate(request(obj, user=user, groups=groups), _FACTS)) == expected
 
 

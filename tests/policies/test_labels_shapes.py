@@ -136,9 +136,23 @@ def test_a_node_loses_a_label_in_any_way(labels: Any) -> None:
     )
 
 
-def test_a_key_cannot_forge_lines_of_the_message() -> None:
-    """A key with a line break, which no API server has checked yet, stays on the line of its violation."""
-    obj = deployment(template_labels={f"{_KEY}\nNothing is wrong here.\n": "1"})
+@pytest.mark.parametrize(
+    "obj",
+    [
+        pytest.param(deployment(template_labels={f"{_KEY}\nNothing is wrong here.\n": "1"}), id="in-a-label-key"),
+        pytest.param(
+            resource(
+                "kubeflow.org/v1",
+                "MPIJob",
+                {"spec": {"mpiReplicaSpecs": {"a\nNothing is wrong here.\n": {"template": pod(labels={_KEY: "1"})}}}},
+            ),
+            id="in-the-path",
+        ),
+        pytest.param(resource("v1", "ConfigMap", labels={_KEY: "1\r\x1b[2K"}), id="in-a-value"),
+    ],
+)
+def test_nothing_forges_lines_of_the_message(obj: Json) -> None:
+    """Line breaks and control characters, which no API server has checked yet, stay on the line of their violation."""
     lines = describe(_judge(obj)).split("\n")
 
-    assert (lines[0], lines[2:]) == (_SUMMARY, [_OWN_PREFIX])
+    assert (lines[0], lines[2:], lines[1].isprintable()) == (_SUMMARY, [_OWN_PREFIX], True)

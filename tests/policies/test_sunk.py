@@ -105,7 +105,7 @@ def _missing(*keys: str) -> list[Violation]:
     ],
 )
 def test_what_is_known_of_sunk_nodes(rule: SunkDaemonSets, nodes: list[Node], added: list[Json]) -> None:
-    """The tolerations follow from the Nodes or the configuration; where neither knows of SUNK Nodes the rule is silent."""
+    """The tolerations follow from the Nodes or the configuration; where neither knows SUNK Nodes the rule is silent."""
     mutation = rule.mutate(request(daemon_set()), _facts(*nodes))
 
     assert mutation == (_list(*added) if added else Mutation())
@@ -216,7 +216,7 @@ def _required(*needs: Json) -> Json:
     ],
 )
 def test_daemon_sets_that_cannot_land(spec: Json, on_nodes: bool, on_configured_nodes: bool) -> None:  # noqa: FBT001
-    """DaemonSets that rule the Nodes out are left alone; without Nodes the configured labels decide as far as they go."""
+    """DaemonSets that rule the Nodes out are left alone; without Nodes the configured labels decide what they can."""
     asked = request(daemon_set(**spec))
 
     assert _rule().mutate(asked, _facts(_LOCKED)) == (_list(*_THREE) if on_nodes else Mutation())

@@ -25,7 +25,7 @@ def command(config: Path | None, **changes: Any) -> None:
     Example:
       cks-admission unregister --kubeconfig ~/.kube/config
     """
-    from webhook.cluster.client import ClusterError  # noqa: PLC0415 - loads the client
+    from webhook.cluster.errors import ClusterError  # noqa: PLC0415 - loads the client
 
     settings = options.settings(config, changes)
     try:

@@ -44,7 +44,7 @@ class _Details(msgspec.Struct, rename="camel"):
 
 
 class Status(msgspec.Struct):
-    """The API server's answer when it refuses. https://kubernetes.io/docs/reference/kubernetes-api/definitions/"""
+    """What the API server answers when it refuses."""
 
     code: int | None = None
     reason: str | None = None
@@ -77,7 +77,9 @@ async def opened(api: ApiClient, call: Call) -> AsyncIterator[ClientResponse]:
     except TimeoutError as error:
         raise UnreachableError(f"the API server did not answer {where} in time") from error
     except (ClientError, OSError) as error:
-        raise UnreachableError(f"the API server did not answer {where}: {error or type(error).__name__}") from error
+        raise UnreachableError(
+            f"the API server did not answer {where}: {str(error) or type(error).__name__}"
+        ) from error
 
 
 def refused(where: str, status: int, body: bytes, retry_after: str = "") -> ApiError:

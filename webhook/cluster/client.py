@@ -1,113 +1,105 @@
-"""Requests to the API server, through the client library's configuration, credentials and connections.
-
-Answers are read as raw bytes: the library's models would cost more memory than the objects, and of those little is kept.
-"""
+"""Connects to a cluster: as a Pod in it, or by a kubeconfig."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+import os
+from pathlib import Path
 from typing import Any
 
-import aiohttp
-import msgspec
-import yaml
-from kubernetes.aio import client, config
-from kubernetes.aio.config.config_exception import ConfigException
-from msgspec import Struct
+from kubernetes.aio import config as kubernetes_config
+from kubernetes.aio.client import ApiClient, Configuration
 
-JSON = "application/json"
-# Objects reduced to their metadata, by the API server itself.
-METADATA_ONLY = "application/json;as=PartialObjectMetadata{};g=meta.k8s.io;v=v1,application/json"
+from webhook.cluster.errors import ApiError, ClusterError, UnreachableError
+
+__all__ = ["ApiError", "ClusterError", "Connection", "UnreachableError", "connect"]
+
+_DEFAULT = "~/.kube/config"
 
 
-class ClusterError(Exception):
-    """A request that the API server did not grant, or that did not reach it. status: the HTTP status, 0 where none came."""
-
-    def __init__(self, message: str, status: int = 0) -> None:
-        super().__init__(message)
-        self.status = status
-
-
-class _Status(Struct):
-    message: str = ""
-
-
-class Api:
-    """A connection to one API server."""
-
-    def __init__(self, api_client: client.ApiClient) -> None:
-        self._client = api_client
-
-    @asynccontextmanager
-    async def request(
-        self,
-        method: str,
-        path: str,
-        query: Mapping[str, str] | None = None,
-        *,
-        body: Any = None,
-        accept: str = JSON,
-        content_type: str = JSON,
-        seconds: float = 30.0,
-    ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """An answer whose body is still to be read. Raises ClusterError for anything but success."""
-        what = f"{method} {path}"
-        headers = {"Accept": accept, "Content-Type": content_type}
-        try:
-            _, url, headers, body, _ = await self._client.param_serialize(
-                method, path, query_params=list((query or {}).items()), header_params=headers, body=body,
-                auth_settings=["BearerToken"],
-            )  # fmt: skip
-            answer = await self._client.call_api(method, url, headers, body, _request_timeout=seconds)
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise ClusterError(f"{what}: the API server did not answer: {_words(error)}") from error
-        try:
-            if answer.response.status >= 400:
-                raise ClusterError(f"{what}: {await _reason(answer.response)}", answer.response.status)
-            try:
-                yield answer.response
-            except (aiohttp.ClientError, TimeoutError) as error:
-                raise ClusterError(f"{what}: the connection broke: {_words(error)}") from error
-        finally:
-            answer.response.close()
-
-    async def read(self, path: str, query: Mapping[str, str] | None = None, **options: Any) -> bytes:
-        """The body of a GET. Raises ClusterError."""
-        async with self.request("GET", path, query, **options) as answer:
-            return await answer.read()
+class Connection(ApiClient):
+    """The client's connection, with what is used of it outside of this package declared."""
 
     async def close(self) -> None:
-        """Close the connections."""
-        await self._client.close()
+        """Close the connections to the API server."""
+        closing: Any = super().close
+        await closing()
 
 
-async def connect(kubeconfig: str | None, in_cluster: bool) -> Api:  # noqa: FBT001 - two settings, as configured
-    """The API server of a kubeconfig's current context, or of the cluster in which the process runs.
+async def connect(kubeconfig: str | None, in_cluster: bool) -> Connection:  # noqa: FBT001 - two settings, as they are
+    """A connection by a kubeconfig (None: $KUBECONFIG or ~/.kube/config), or as the Pod that this process runs in.
 
-    Nothing is sent yet. Raises ClusterError where there is no such configuration.
+    Nothing is sent yet. Raises ClusterError where the credentials cannot be read.
     """
-    configuration = client.Configuration()
+    settings: Any = Configuration()
+    if in_cluster:
+        _use_service_account(settings)
+    else:
+        await _use_kubeconfig(settings, kubeconfig)
     try:
-        if in_cluster:
-            config.load_incluster_config(client_configuration=configuration)
-        else:
-            await config.load_kube_config(kubeconfig, client_configuration=configuration, persist_config=False)
-    except (ConfigException, OSError, yaml.YAMLError, ValueError) as error:
-        where = "the Pod's service account" if in_cluster else f"kubeconfig {kubeconfig or 'at its usual place'}"
-        raise ClusterError(f"{where} cannot be used: {_words(error)}") from error
-    return Api(client.ApiClient(configuration))
+        api = Connection(settings)
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+        raise ClusterError(
+            f"the certificates for {settings.host} cannot be used: {error}; they are named or held by "
+            f"{'the service account' if in_cluster else _where(kubeconfig)}"
+        ) from error
+    api.user_agent = "cks-admission"
+    return api
 
 
-async def _reason(answer: aiohttp.ClientResponse) -> str:
-    """The API server's own words, which name the verb and resource where a right is missing."""
-    body = await answer.read()
+def _use_service_account(settings: Any) -> None:
+    loader: Any = kubernetes_config.load_incluster_config
     try:
-        message = msgspec.json.decode(body, type=_Status).message
-    except msgspec.MsgspecError:
-        message = ""
-    return f"{answer.status} {message or answer.reason}"
+        loader(client_configuration=settings)
+    except (kubernetes_config.ConfigException, OSError) as error:
+        raise ClusterError(
+            f"this process does not seem to run in a Pod with a service account: {str(error).rstrip('.')}; "
+            "name a kubeconfig, or let the Pod mount its service account's token"
+        ) from error
 
 
-def _words(error: BaseException) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
+async def _use_kubeconfig(settings: Any, kubeconfig: str | None) -> None:
+    where = _where(kubeconfig)
+    if not _exists(where):
+        raise ClusterError(f"there is no kubeconfig at {where}; name another one, or set up access with kubectl first")
+    loader: Any = kubernetes_config.load_kube_config
+    try:
+        # Not persisted: what an identity provider renews is of no concern to the user's file.
+        loaded = await loader(config_file=where, client_configuration=settings, persist_config=False)
+    except Exception as error:
+        # Whatever is wrong with the text ends in some error or other of the client's (YAML, TypeError, KeyError ...).
+        reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
+        raise ClusterError(
+            f"the kubeconfig {where} cannot be used: {reason}; `kubectl --kubeconfig {where} version` should work first"
+        ) from error
+    _check(settings, loaded, where)
+
+
+def _check(settings: Any, loaded: Any, where: str) -> None:
+    """Find out what the client passes over in silence. Raises ClusterError."""
+    context = loaded.current_context["name"]
+    if "host" not in vars(loaded):
+        raise ClusterError(f"context {context} of the kubeconfig {where} names a cluster without a server")
+    user = loaded._user  # noqa: SLF001 - as the client's own refresh_token does
+    if user is None or "exec" not in user:
+        return
+    if not settings.api_key and not settings.cert_file:
+        raise ClusterError(
+            f"context {context} of the kubeconfig {where} gets its credentials from {user['exec']['command']}, which "
+            "gave none; that command has to work here, or take a kubeconfig with a token or a certificate"
+        )
+    if hasattr(loaded, "exec_plugin_expiry"):
+
+        async def renew(current: Any) -> None:
+            await loaded.load_from_exec_plugin()  # does nothing before the token expires
+            current.api_key["BearerToken"] = loaded.token
+
+        settings.refresh_api_key_hook = renew
+
+
+def _exists(where: str) -> bool:
+    """Whether there is one at least: like $PATH, several may be named."""
+    return any(Path(part).expanduser().exists() for part in where.split(os.pathsep) if part)
+
+
+def _where(kubeconfig: str | None) -> str:
+    return kubeconfig or os.environ.get("KUBECONFIG") or str(Path(_DEFAULT).expanduser())

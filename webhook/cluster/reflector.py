@@ -6,10 +6,10 @@ retry from the same version instead of a list, and stops at a line of 4 MiB.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Generic, Literal, NoReturn, Protocol, TypeVar
 
-import asyncio
 import msgspec
 import structlog
 
@@ -30,6 +30,8 @@ T_contra = TypeVar("T_contra", contravariant=True)
 WATCH_SECONDS = 300
 # Bookmarks come about once a minute. Two and a half without a byte: the connection is taken for dead.
 SILENCE_SECONDS = 150.0
+# A watch that ends sooner than this without any event does not work; the next one waits. As client-go.
+SHORT_SECONDS = 1.0
 # The version to watch from has expired, is unknown, or lies in the future (the cluster was restored from a backup).
 _LIST_AGAIN = frozenset({400, 410, 504})
 # Not an error of decoding alone: bytes that are no UTF-8 are a ValueError, nesting without end a RecursionError.
@@ -108,7 +110,7 @@ class Reflector(Generic[T]):
         return [f"{self.resource.name}: first list not done: {self.problem or 'waiting for the API server'}"]
 
     async def _follow(self) -> None:
-        """Watch for as long as that works, after a list if need be. Returns where a watch ends without any event."""
+        """Watch for as long as that works, after a list if need be. Returns where a watch ends at once."""
         if not self._version:
             await self._list()
         while await self._watch():
@@ -135,7 +137,7 @@ class Reflector(Generic[T]):
         self.synced.set()
 
     async def _watch(self) -> bool:
-        """Take events until the API server ends the watch; whether there were any."""
+        """Take events until the API server ends the watch; whether that worked."""
         seconds = int(WATCH_SECONDS * (1 + self._clock.random()))
         query = {
             "watch": "true",
@@ -147,16 +149,17 @@ class Reflector(Generic[T]):
             "GET", self.path, tuple(query.items()), accept=self._accept(METADATA), seconds=None, silence=SILENCE_SECONDS
         )
         lines = Lines()
-        moved = False
+        began = self._clock.monotonic()
+        worked = False
         async with opened(self._api, call) as response:
             self._recovered()
             try:
                 async for part in response.content.iter_any():
                     for line in lines.feed(part):
-                        moved = self._take(line) or moved
+                        worked = self._take(line) or worked
             except TimeoutError:
                 self._log.debug("watch was silent", resource=self.resource.name)
-        return moved
+        return worked or self._clock.monotonic() - began >= SHORT_SECONDS
 
     def _take(self, line: bytes) -> bool:
         """Take the event of one line; whether it was one. Raises ApiError for an event that ends the watch."""
@@ -194,7 +197,7 @@ class Reflector(Generic[T]):
             self._version = ""
         self.problem = str(error)
         # Versions expire in the ordinary course of things.
-        (self._log.info if status == 410 else self._log.warning)(  # noqa: PLR2004
+        (self._log.info if status == 410 else self._log.warning)(
             "watch failed", resource=self.resource.name, reason=self.problem, status=status
         )
         return error.retry_after if isinstance(error, ApiError) else 0.0

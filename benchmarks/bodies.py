@@ -1,0 +1,37 @@
+"""The reviews that are sent: one Pod as a person wrote it, and as the API server really sends it, for both paths."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+DATA = Path(__file__).parent / "data"
+POD = DATA / "pod.yaml"
+SMALL = DATA / "review-small.json"
+REAL = DATA / "review-real.json"
+REVIEWS = {"small": SMALL, "real": REAL}
+
+# What /mutate adds to the Pod. The API server asks /validate about the Pod that has it already.
+TOLERATION = {"key": "is_cpu_compute", "operator": "Exists", "effect": "NoSchedule"}
+
+
+def body(path: str, review: Path) -> bytes:
+    """The review for /mutate as it is in the file, for /validate as it is after /mutate."""
+    sent = review.read_bytes()
+    return sent if path == "/mutate" else tolerated(sent)
+
+
+def tolerated(sent: bytes) -> bytes:
+    """A review whose Pod has been through /mutate."""
+    decoded: dict[str, Any] = msgspec.json.decode(sent)
+    decoded["request"]["object"]["spec"]["tolerations"].append(TOLERATION)
+    return msgspec.json.encode(decoded)
+
+
+def with_uid(sent: bytes, uid: str) -> bytes:
+    """The review under another uid of the same length: an answer that was mixed up is noticed."""
+    own: str = msgspec.json.decode(sent)["request"]["uid"]
+    assert len(own) == len(uid)
+    return sent.replace(own.encode(), uid.encode(), 1)

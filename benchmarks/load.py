@@ -1,0 +1,144 @@
+"""The load: a few keep-alive TLS connections, each asking its next question when it has its answer."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import ssl
+import time
+from typing import NamedTuple, cast
+
+import uvloop
+
+from benchmarks.bodies import with_uid
+from benchmarks.process import CpuClock
+
+CONNECTIONS = 8
+WARM_UP = 0.4
+# What kube-apiserver 1.36 sends, as `python -m benchmarks.record` saw it.
+HEAD = (
+    "POST {path}?timeout=10s HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nUser-Agent: kube-apiserver-admission\r\n"
+    "Content-Length: {length}\r\nAccept: application/json, */*\r\nContent-Type: application/json\r\n"
+    "Accept-Encoding: gzip\r\n\r\n"
+)
+
+
+class LoadError(Exception):
+    """An answer that was not the one asked for, or none."""
+
+
+class Sample(NamedTuple):
+    """What one run of the load saw. Latencies in seconds, CPU in seconds per request, shares of one core."""
+
+    rate: float
+    p50: float
+    p99: float
+    cpu: float
+    server_busy: float
+    load_busy: float
+    requests: int
+
+
+class Connection(asyncio.Protocol):
+    """One keep-alive connection; notes how long each answer took."""
+
+    def __init__(self, request: bytes, uid: bytes, latencies: list[float], failed: asyncio.Future[None]) -> None:
+        self._request = request
+        self._uid = uid
+        self._latencies = latencies
+        self._failed = failed
+        self._received = b""
+        self._sent = 0.0
+        self._open = True
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Ask the first question."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._sent = time.perf_counter()
+        transport.write(self._request)
+
+    def data_received(self, data: bytes) -> None:
+        """Take an answer, or a part of it, and ask again."""
+        data = self._received + data
+        head = data.find(b"\r\n\r\n")
+        at = data.find(b"Content-Length: ", 0, head)
+        if head < 0 or len(data) < head + 4 + int(data[at + 16 : data.find(b"\r\n", at)]):
+            self._received = data
+            return
+        now = time.perf_counter()
+        self._latencies.append(now - self._sent)
+        self._received = b""
+        if not data.startswith(b"HTTP/1.1 200 ") or self._uid not in data or b'"allowed":true' not in data:
+            self._fail(f"a wrong answer: {data[:400]!r}")
+        elif self._open:
+            self._sent = now
+            self._transport.write(self._request)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Whether this was wanted."""
+        if self._open:
+            self._fail(f"the server closed a connection: {error}")
+
+    def close(self) -> None:
+        """Ask no more."""
+        self._open = False
+        self._transport.close()
+
+    def _fail(self, text: str) -> None:
+        if not self._failed.done():
+            self._failed.set_exception(LoadError(text))
+
+
+def drive(port: int, path: str, sent: bytes, server: CpuClock, seconds: float) -> Sample:
+    """Load one path of the server on a port of 127.0.0.1 for some seconds. Raises LoadError."""
+    gc.collect()
+    gc.disable()  # a pause here would be counted as the server's latency
+    try:
+        return uvloop.run(_drive(port, path, sent, server, seconds))
+    finally:
+        gc.enable()
+
+
+async def _drive(port: int, path: str, sent: bytes, server: CpuClock, seconds: float) -> Sample:
+    loop = asyncio.get_running_loop()
+    latencies: list[float] = []
+    failed: asyncio.Future[None] = loop.create_future()
+    connections = []
+    for number in range(CONNECTIONS):
+        uid = f"00000000-0000-4000-8000-{number:012}"
+        content = with_uid(sent, uid)
+        request = HEAD.format(path=path, port=port, length=len(content)).encode() + content
+        connection = Connection(request, f'"uid":"{uid}"'.encode(), latencies, failed)
+        await loop.create_connection(lambda c=connection: c, "127.0.0.1", port, ssl=_context())  # type: ignore[misc]
+        connections.append(connection)
+    await asyncio.wait([failed], timeout=WARM_UP)
+    latencies.clear()
+    server_before, load_before, before = server.seconds(), time.process_time(), time.perf_counter()
+    await asyncio.wait([failed], timeout=seconds)
+    elapsed = time.perf_counter() - before
+    server_cpu, load_cpu, measured = server.seconds() - server_before, time.process_time() - load_before, len(latencies)
+    for connection in connections:
+        connection.close()
+    if failed.done():
+        failed.result()
+    if not measured:
+        raise LoadError(f"no answer from port {port} within {seconds} s")
+    ordered = sorted(latencies[:measured])
+    return Sample(
+        rate=measured / elapsed,
+        p50=ordered[measured // 2],
+        p99=ordered[measured * 99 // 100],
+        cpu=server_cpu / measured,
+        server_busy=server_cpu / elapsed,
+        load_busy=load_cpu / elapsed,
+        requests=measured,
+    )
+
+
+def _context() -> ssl.SSLContext:
+    """TLS 1.3, whatever the certificate."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context

@@ -1,0 +1,49 @@
+"""How the service and the echo are started, with one certificate for both."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.process import Server, answers, free_port, listens, program, running, wait_until
+
+
+class Listening(NamedTuple):
+    """A server, and the port on which it answers reviews."""
+
+    server: Server
+    port: int
+
+
+def issue_certificate(directory: Path) -> None:
+    """Make an EC P-256 pair, `tls.crt` and `tls.key`, in a directory."""
+    command = [program("cks-admission"), "certs", "issue", "--directory", str(directory), "--name", "127.0.0.1"]
+    subprocess.run(command, check=True, capture_output=True)
+
+
+@contextmanager
+def service(directory: Path, *options: str, cores: set[int] | None = None) -> Iterator[Listening]:
+    """The service, as ready as /readyz says, with the certificate in a directory."""
+    port, health = free_port(), free_port()
+    command = [
+        program("cks-admission"), "serve", "--host", "127.0.0.1", "--port", str(port),
+        "--health-host", "127.0.0.1", "--health-port", str(health), "--log-format", "json",
+        "--tls-cert", str(directory / "tls.crt"), "--tls-key", str(directory / "tls.key"), *options,
+    ]  # fmt: skip
+    with running(command, directory / "service.log", cores) as server:
+        wait_until(server, lambda: answers(health))
+        yield Listening(server, port)
+
+
+@contextmanager
+def echo(directory: Path, cores: set[int] | None = None) -> Iterator[Listening]:
+    """The echo, with the same certificate."""
+    port = free_port()
+    command = [sys.executable, "-m", "benchmarks.echo", str(directory / "tls.crt"), str(directory / "tls.key"), str(port)]
+    with running(command, directory / "echo.log", cores) as server:
+        wait_until(server, lambda: listens(port))
+        yield Listening(server, port)

@@ -1,0 +1,71 @@
+"""Exceptions from rules: data that lets some requests pass, for a while and for a reason."""
+
+from datetime import date
+
+import pytest
+from builders import TODAY, pod, request, resource
+
+from policies.exception import PolicyException
+
+_ALWAYS = {"rules": ("labels",), "reason": "migration", "until": TODAY}
+_DEPLOYMENT = request(resource("apps/v1", "Deployment", name="web-1"), namespace="team-a", user="carol")
+_POD = request(pod(), namespace="team-a", user="carol", name="")
+_NODE = request(resource("v1", "Node", name="n1"), user="carol")
+_NAMESPACE = request(resource("v1", "Namespace", name="team-a"), user="carol")
+
+
+@pytest.mark.parametrize(
+    ("limits", "deployment", "unnamed_pod", "node"),
+    [
+        pytest.param({}, True, True, True, id="no-limits"),
+        pytest.param({"namespaces": ("team-*",)}, True, True, False, id="namespace"),
+        pytest.param({"namespaces": ("team-b", "team-a")}, True, True, False, id="one-of-several"),
+        pytest.param({"namespaces": ("*",)}, True, True, True, id="any-namespace-and-none"),
+        pytest.param({"kinds": ("Deployment.apps",)}, True, False, False, id="kind"),
+        pytest.param({"kinds": ("Deployment",)}, False, False, False, id="kind-without-its-group"),
+        pytest.param({"kinds": ("*.apps", "Node")}, True, False, True, id="kinds-of-a-group"),
+        pytest.param({"names": ("web-?",)}, True, False, False, id="name"),
+        pytest.param({"names": ("*",)}, True, True, True, id="any-name-and-none"),
+        pytest.param({"users": ("carol",)}, True, True, True, id="user"),
+        pytest.param({"users": ("Carol",)}, False, False, False, id="user-is-case-sensitive"),
+        pytest.param({"namespaces": ("team-a",), "users": ("dave",)}, False, False, False, id="all-limits-must-hold"),
+        pytest.param({"rules": ("tolerations",)}, False, False, False, id="another-rule"),
+        pytest.param({"rules": ("tolerations", "labels")}, True, True, True, id="several-rules"),
+        pytest.param({"rules": ("*",)}, False, False, False, id="rules-are-no-globs"),
+    ],
+)
+def test_what_an_exception_covers(
+    limits: dict[str, tuple[str, ...]],
+    deployment: bool,  # noqa: FBT001
+    unnamed_pod: bool,  # noqa: FBT001
+    node: bool,  # noqa: FBT001
+) -> None:
+    """Every limit that is given must hold, each by one of its globs; one that is empty holds for everything."""
+    exception = PolicyException(**{**_ALWAYS, **limits})  # type: ignore[arg-type]
+
+    assert tuple(exception.covers("labels", asked, TODAY) for asked in (_DEPLOYMENT, _POD, _NODE)) == (
+        deployment,
+        unnamed_pod,
+        node,
+    )
+
+
+def test_a_namespace_is_in_no_namespace() -> None:
+    """An exception for a Namespace's objects says nothing about the Namespace itself, which goes by its name."""
+    inside = PolicyException(("labels",), "migration", TODAY, namespaces=("team-a",))
+    itself = PolicyException(("labels",), "migration", TODAY, kinds=("Namespace",), names=("team-a",))
+
+    assert (inside.covers("labels", _NAMESPACE, TODAY), itself.covers("labels", _NAMESPACE, TODAY)) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("today", "covered"),
+    [
+        pytest.param(date(2026, 2, 28), True, id="before"),
+        pytest.param(date(2026, 3, 1), True, id="last-day"),
+        pytest.param(date(2026, 3, 2), False, id="day-after"),
+    ],
+)
+def test_an_exception_ends(today: date, covered: bool) -> None:  # noqa: FBT001
+    """An exception holds through its last day and no longer."""
+    assert PolicyException(("labels",), "migration", date(2026, 3, 1)).covers("labels", _POD, today) is covered

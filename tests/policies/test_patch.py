@@ -1,0 +1,153 @@
+"""JSON patches: they apply to the object as it was sent, whatever is missing in it."""
+
+from copy import deepcopy
+from typing import Any
+
+import pytest
+from builders import Json
+
+from policies.patch import PatchError, append, apply, pointer
+from policies.rule import PatchOperation
+
+_KEYS = ("spec", "template", "list")
+
+
+@pytest.mark.parametrize(
+    ("keys", "text"),
+    [
+        pytest.param([], "", id="the-object"),
+        pytest.param(["spec", "tolerations"], "/spec/tolerations", id="keys"),
+        pytest.param(
+            ["metadata", "labels", "example.org/a~b"], "/metadata/labels/example.org~1a~0b", id="slash-and-tilde"
+        ),
+        pytest.param(["~1"], "/~01", id="what-looks-escaped"),
+        pytest.param([""], "/", id="empty-key"),
+    ],
+)
+def test_pointers(keys: list[str], text: str) -> None:
+    """Keys are escaped as RFC 6901 says, in the order that keeps `~1` apart from a slash."""
+    assert pointer(keys) == text
+
+
+@pytest.mark.parametrize(
+    ("obj", "operations", "result"),
+    [
+        pytest.param(
+            {},
+            [{"op": "add", "path": "/spec", "value": {"template": {"list": [1, 2]}}}],
+            {"spec": {"template": {"list": [1, 2]}}},
+            id="no-parents",
+        ),
+        pytest.param(
+            {"spec": None, "a": 1},
+            [{"op": "add", "path": "/spec", "value": {"template": {"list": [1, 2]}}}],
+            {"spec": {"template": {"list": [1, 2]}}, "a": 1},
+            id="null-parent",
+        ),
+        pytest.param(
+            {"spec": {"a": 1}},
+            [{"op": "add", "path": "/spec/template", "value": {"list": [1, 2]}}],
+            {"spec": {"a": 1, "template": {"list": [1, 2]}}},
+            id="one-parent",
+        ),
+        pytest.param(
+            {"spec": {"template": {}}},
+            [{"op": "add", "path": "/spec/template/list", "value": [1, 2]}],
+            {"spec": {"template": {"list": [1, 2]}}},
+            id="no-list",
+        ),
+        pytest.param(
+            {"spec": {"template": {"list": None}}},
+            [{"op": "add", "path": "/spec/template/list", "value": [1, 2]}],
+            {"spec": {"template": {"list": [1, 2]}}},
+            id="null-list",
+        ),
+        pytest.param(
+            {"spec": {"template": {"list": []}}},
+            [
+                {"op": "add", "path": "/spec/template/list/-", "value": 1},
+                {"op": "add", "path": "/spec/template/list/-", "value": 2},
+            ],
+            {"spec": {"template": {"list": [1, 2]}}},
+            id="empty-list",
+        ),
+        pytest.param(
+            {"spec": {"template": {"list": [0]}}},
+            [
+                {"op": "add", "path": "/spec/template/list/-", "value": 1},
+                {"op": "add", "path": "/spec/template/list/-", "value": 2},
+            ],
+            {"spec": {"template": {"list": [0, 1, 2]}}},
+            id="list",
+        ),
+    ],
+)
+def test_appending(obj: Json, operations: list[PatchOperation], result: Json) -> None:
+    """Items go to the end of a list, in order; what is missing or null on the way is made with one operation."""
+    sent = deepcopy(obj)
+
+    assert list(append(obj, _KEYS, [1, 2])) == operations
+    assert apply(obj, operations) == result
+    assert obj == sent
+
+
+def test_appending_nothing() -> None:
+    """Without items there is no operation, whatever the object looks like."""
+    assert (append({}, _KEYS, []), append({"spec": "x"}, _KEYS, [])) == ((), ())
+
+
+@pytest.mark.parametrize(
+    ("obj", "message"),
+    [
+        pytest.param({"spec": "x"}, "spec is no map", id="text"),
+        pytest.param({"spec": []}, "spec is no map", id="list"),
+        pytest.param({"spec": {"template": 0}}, "spec.template is no map", id="number"),
+        pytest.param({"spec": {"template": {"list": {}}}}, "spec.template.list is no list", id="map-for-a-list"),
+        pytest.param({"spec": {"template": {"list": "x"}}}, "spec.template.list is no list", id="text-for-a-list"),
+    ],
+)
+def test_places_that_cannot_be_appended_to(obj: Json, message: str) -> None:
+    """A parent that is no map, or a place that is no list, is named rather than overwritten."""
+    with pytest.raises(PatchError) as raised:
+        append(obj, _KEYS, [1])
+
+    assert str(raised.value) == message
+
+
+@pytest.mark.parametrize(
+    ("obj", "operation"),
+    [
+        pytest.param({}, {"op": "add", "path": "/spec/a", "value": 1}, id="missing-parent"),
+        pytest.param({"spec": None}, {"op": "add", "path": "/spec/a", "value": 1}, id="null-parent"),
+        pytest.param({"spec": "x"}, {"op": "add", "path": "/spec/a", "value": 1}, id="text-parent"),
+        pytest.param({"spec": None}, {"op": "add", "path": "/spec/-", "value": 1}, id="end-of-null"),
+        pytest.param({"list": []}, {"op": "add", "path": "/list/7", "value": 1}, id="past-the-end"),
+        pytest.param({"list": []}, {"op": "add", "path": "/list/a", "value": 1}, id="no-index"),
+        pytest.param({}, {"op": "remove", "path": "/a"}, id="remove-what-is-not-there"),
+        pytest.param({"a": 1}, {"op": "test", "path": "/a", "value": 2}, id="failed-test"),
+        pytest.param({}, {"op": "add", "path": "spec", "value": 1}, id="no-pointer"),
+        pytest.param({}, {"op": "add", "path": "/spec"}, id="no-value"),
+        pytest.param({}, {"op": "grow", "path": "/spec"}, id="unknown-operation"),
+        pytest.param({}, {"path": "/spec"}, id="no-operation"),
+    ],
+)
+def test_patches_that_do_not_apply(obj: Any, operation: PatchOperation) -> None:
+    """Whatever is wrong with a patch is one error, and the object stays as it was."""
+    sent = deepcopy(obj)
+
+    with pytest.raises(PatchError, match=r"^the patch does not apply: ."):
+        apply(obj, [operation])
+
+    assert obj == sent
+
+
+def test_operations_stay_as_they_are() -> None:
+    """A list that one operation adds and the next appends to does not grow in the operations, which are answered."""
+    operations: list[PatchOperation] = [
+        {"op": "add", "path": "/list", "value": [1]},
+        {"op": "add", "path": "/list/-", "value": 2},
+    ]
+    sent = deepcopy(operations)
+
+    assert (apply({}, operations), apply({}, operations)) == ({"list": [1, 2]}, {"list": [1, 2]})
+    assert operations == sent

@@ -1,0 +1,195 @@
+"""Facts that are not at hand: fetched while the call waits, and what follows where they cannot be had."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from builders import pod
+
+from policies.match import LabelSelector, SelectorRequirement
+from policies.ruleset import RuleSet
+from webhook.state import Served
+
+from .reviews import REFUSAL, NeedsNamespaces, answer_of, body, refused_body, rule, served
+from .servers import Directory, Serve, Unreachable, default_rules
+
+_CONTROL_PLANE = {"ns.coreweave.cloud/org": "control-plane"}
+_DIRECTORY: dict[str, dict[str, str]] = {"default": {}, "team": {}, "cloud": _CONTROL_PLANE}
+
+
+def _lookups(outcome: str) -> str:
+    return f'cks_admission_lookups_total{{outcome="{outcome}"}}'
+
+
+@pytest.mark.parametrize(
+    ("namespace", "user", "asked", "allowed"),
+    [
+        pytest.param("default", "alice", ["default"], False, id="an-ordinary-namespace"),
+        pytest.param("cloud", "alice", ["cloud"], True, id="a-control-plane-namespace"),
+        pytest.param("default", "system:serviceaccount:cloud:op", ["cloud"], True, id="a-control-plane-account"),
+        pytest.param("default", "system:serviceaccount:team:op", ["team", "default"], False, id="two-namespaces"),
+    ],
+)
+async def test_a_namespace_is_read_once(
+    serve: Serve, namespace: str, user: str, asked: list[str], *, allowed: bool
+) -> None:
+    """The labels of a Namespace on which a refusal depends are read when first needed, and not again."""
+    directory = Directory(_DIRECTORY)
+    running = await serve(Served(default_rules(), directory.facts, directory))
+    sent = refused_body(namespace=namespace, userInfo={"username": user, "groups": ["dev"]})
+
+    replies = [await running.post(sent, "/validate/labels") for _ in range(3)]
+
+    assert [answer_of(reply.body)["allowed"] for reply in replies] == [allowed] * 3
+    assert [name for name, _ in directory.asked] == asked
+    assert _lookups("found") + f" {len(asked)}.0\n" in (await running.get("/metrics")).text
+
+
+async def test_what_no_rule_needs_is_not_read(serve: Serve) -> None:
+    """A review with nothing to refuse asks the cluster for nothing."""
+    directory = Directory(_DIRECTORY)
+    running = await serve(Served(default_rules(), directory.facts, directory))
+
+    reply = await running.post(body(pod(labels={"app": "a"})))
+
+    assert answer_of(reply.body)["allowed"] is True
+    assert directory.asked == []
+
+
+def _refusal(reply: Any) -> tuple[int, str, str]:
+    """HTTP status, reason and message of a refusal."""
+    status = answer_of(reply.body)["status"]
+    return reply.status, status["reason"], status["message"]
+
+
+def _could_not(cause: str) -> str:
+    return (
+        f"Rule 'labels' could not be evaluated (FactUnavailable: {cause}).\n"
+        "It is set to refuse what it cannot judge. Try again; if it persists, tell the cluster's operators."
+    )
+
+
+async def test_a_namespace_that_cannot_be_read_refuses_where_the_rule_fails_closed(serve: Serve) -> None:
+    """The guard refuses what it cannot judge, and its text names the cause; other reviews are none the worse."""
+    directory, cluster = Directory(), Unreachable("connection refused")
+    running = await serve(Served(default_rules(), directory.facts, cluster))
+
+    reply = await running.post(refused_body())
+    other = await running.post(body(pod()))
+
+    cause = "namespace default could not be read: connection refused"
+    assert _refusal(reply) == (200, "InternalError", _could_not(cause))
+    assert answer_of(other.body)["allowed"] is True
+    assert cluster.asked == ["default"]
+    assert _lookups("failed") + " 1.0\n" in (await running.get("/metrics")).text
+
+
+@pytest.mark.parametrize("path", ["/mutate", "/validate"])
+async def test_a_namespace_that_cannot_be_read_warns_where_the_rule_fails_open(serve: Serve, path: str) -> None:
+    """A rule with failure policy Ignore that needs the lost fact is skipped with a warning."""
+    asking = rule(NeedsNamespaces("team"), policy="Ignore")
+    running = await serve(Served(RuleSet([asking]), Directory().facts, Unreachable("no route")))
+
+    answer = answer_of((await running.post(body(pod()), path)).body)
+
+    assert (answer["allowed"], answer["auditAnnotations"]) == (True, {"tidy": "error: FactUnavailable"})
+    (warning,) = answer["warnings"]
+    assert warning.startswith(
+        "rule 'tidy' was skipped, it could not be evaluated: FactUnavailable: namespace team could"
+    )
+
+
+async def test_a_namespace_that_a_selector_needs_is_read(serve: Serve) -> None:
+    """A rule's own namespace selector is judged by the labels as the cluster has them."""
+    selector = LabelSelector((SelectorRequirement("tier", "In", ("gold",)),))
+    directory = Directory({"gold": {"tier": "gold"}, "lead": {"tier": "lead"}})
+    ruleset = default_rules(labels={"namespaceSelector": {"matchLabels": {"tier": "gold"}}})
+    running = await serve(Served(ruleset, directory.facts, directory))
+
+    replies = [await running.post(refused_body(namespace=name), "/validate/labels") for name in ("gold", "lead")]
+
+    assert ruleset.rules[0].namespaces == selector
+    assert [answer_of(reply.body)["allowed"] for reply in replies] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("names", "given", "cause"),
+    [
+        pytest.param(
+            ["ghost"], "", "namespace ghost is still not known after 1 look-ups", id="a-read-that-brings-nothing"
+        ),
+        pytest.param(
+            ["a", "b", "c", "d", "e"],
+            "",
+            "namespace e is still not known after 4 look-ups",
+            id="more-than-any-rule-needs",
+        ),
+        pytest.param(["a"], "?timeout=50ms", "no time was left to read namespace a", id="no-time-left"),
+    ],
+)
+async def test_look_ups_are_bounded(serve: Serve, names: list[str], given: str, cause: str) -> None:
+    """A rule that asks for more than can be had in number or in time fails, and says for want of what."""
+    directory = Directory({name: {} for name in "abcde"})
+    running = await serve(Served(RuleSet([rule(NeedsNamespaces(*names), name="labels")]), directory.facts, directory))
+
+    reply = await running.post(body(pod()), f"/validate{given}")
+
+    assert _refusal(reply) == (200, "InternalError", _could_not(cause))
+
+
+async def test_without_a_cluster_a_missing_fact_has_its_cause(serve: Serve) -> None:
+    """Where there is nobody to ask, the refusal says so."""
+    running = await serve(Served(default_rules(), Directory().facts))
+
+    reply = await running.post(refused_body())
+
+    cause = "the labels of namespace default are not known and there is no cluster to ask"
+    assert _refusal(reply) == (200, "InternalError", _could_not(cause))
+
+
+class _Broken:
+    """A resolver with a defect."""
+
+    async def read_namespace(self, name: str, timeout: float) -> None:  # noqa: ASYNC109
+        raise RuntimeError(f"{name} {timeout}")
+
+
+async def test_a_defect_in_a_look_up_fails_the_rule_and_not_the_call(serve: Serve) -> None:
+    """An exception that nobody foresaw while a fact is fetched follows the rule's failure policy like any other."""
+    running = await serve(Served(default_rules(), Directory().facts, _Broken()))
+
+    reply = await running.post(refused_body())
+
+    assert reply.status == 200
+    assert answer_of(reply.body)["allowed"] is False
+
+
+async def test_a_review_is_judged_by_one_set_of_rules(serve: Serve) -> None:
+    """Rules that are swapped while a review waits for a fact count from the next review on."""
+    directory = Directory({"default": {}}, asyncio.Event())
+    running = await serve(Served(default_rules(), directory.facts, directory))
+    assert directory.hold
+
+    waiting = asyncio.create_task(running.post(refused_body()))
+    await directory.reading.wait()
+    running.state.served = served(rule(name="other"))
+    directory.hold.set()
+
+    assert answer_of((await waiting).body)["status"]["message"] == REFUSAL
+    assert list(answer_of((await running.post(refused_body())).body)["auditAnnotations"]) == ["other"]
+
+
+async def test_reviews_are_answered_while_one_waits(serve: Serve) -> None:
+    """A look-up that takes its time holds up its own review only."""
+    directory = Directory({"default": {}}, asyncio.Event())
+    running = await serve(Served(default_rules(), directory.facts, directory))
+    assert directory.hold
+
+    waiting = asyncio.create_task(running.post(refused_body()))
+    await directory.reading.wait()
+    others = [await running.post(body(pod(labels={"app": "a"}))) for _ in range(3)]
+    assert not waiting.done()
+    directory.hold.set()
+
+    assert [answer_of(reply.body)["allowed"] for reply in others] == [True] * 3
+    assert answer_of((await waiting).body)["auditAnnotations"]["labels"] == "deny: metadata.labels"

@@ -186,7 +186,9 @@ class TestExemptRequesters:
         """Somebody in system:nodes by another name is nobody's kubelet."""
         stranger = control_plane.identity("alice", ["system:nodes"])
 
-        answer = control_plane.kubectl("label", "--overwrite", "node", NODE, "node.coreweave.cloud/rack=13", user=stranger)
+        answer = control_plane.kubectl(
+            "label", "--overwrite", "node", NODE, "node.coreweave.cloud/rack=13", user=stranger
+        )
 
         assert denied("cluster-labels", 'metadata.labels: node.coreweave.cloud/rack="13"') in answer.stderr
 

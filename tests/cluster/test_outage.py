@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -99,6 +100,62 @@ def test_exempt_requesters_change_labels(control_plane: ControlPlane, outage: st
     ]
 
     assert [(answer.returncode, answer.stderr) for answer in answers] == [(0, "")] * 3
+
+
+def test_labelled_objects_are_deleted(control_plane: ControlPlane, outage: str) -> None:
+    """What carries a reserved label can be deleted."""
+    control_plane.apply(workloads.config_map(outage, "labelled", {LABEL: "1"}), user="admin", check=True)
+
+    answer = control_plane.kubectl("delete", "configmap", "labelled", "-n", outage)
+
+    assert (answer.returncode, answer.stderr) == (0, "")
+
+
+def test_connecting_and_evicting_go_on(control_plane: ControlPlane, outage: str) -> None:
+    """Neither exec nor eviction, nor a scale, waits for the service."""
+    control_plane.apply(workloads.pod(outage, "evicted", INTERRUPTABLE), check=True)
+    control_plane.apply(workloads.apps("StatefulSet", outage, template=workloads.template(INTERRUPTABLE)), check=True)
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": workloads.metadata("evicted", outage)}
+    path = f"/api/v1/namespaces/{outage}/pods/evicted/eviction"
+
+    connected = control_plane.kubectl("exec", "evicted", "-n", outage, "--", "true")
+    scaled = control_plane.kubectl("scale", "statefulset/main", "-n", outage, "--replicas=2")
+    evicted = control_plane.kubectl("create", "--raw", path, "-f", "-", input=json.dumps(eviction))
+
+    assert "webhook" not in connected.stderr  # no kubelet answers on a fake Node
+    assert (scaled.returncode, scaled.stderr, evicted.returncode, evicted.stderr) == (0, "", 0, "")
+
+
+def test_odd_custom_resource_is_written(control_plane: ControlPlane, outage: str) -> None:
+    """A custom resource of a shape that no condition expects is created and updated."""
+    names = {"kind": "Odd", "plural": "odds", "singular": "odd", "listKind": "OddList"}
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    definition = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "odds.example.org"},
+        "spec": {
+            "group": "example.org",
+            "names": names,
+            "scope": "Namespaced",
+            "versions": [{"name": "v1", "served": True, "storage": True, "schema": schema}],
+        },
+    }
+    control_plane.apply(definition, check=True)
+    control_plane.kubectl("wait", "--for=condition=Established", "crd/odds.example.org", check=True)
+    odd = {"apiVersion": "example.org/v1", "kind": "Odd", "metadata": workloads.metadata("odd", outage), "spec": "text"}
+
+    def written() -> bool:
+        answer = control_plane.apply(odd)
+        if answer.returncode != 0:
+            raise NotYet(answer.stderr)
+        return True
+
+    control_plane.wait_for("the custom resource to be served and written", written)
+    answer = control_plane.apply({**odd, "spec": [{"template": 1}], "template": None})
+    control_plane.kubectl("delete", "crd", "odds.example.org", check=True)
+
+    assert (answer.returncode, answer.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("kind", ["node", "configmap", "template"])

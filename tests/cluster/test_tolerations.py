@@ -124,3 +124,20 @@ def test_dry_run_leaves_no_trace(control_plane: ControlPlane, namespace: str) ->
 
     assert own(json.loads(answer.stdout)["spec"]["tolerations"]) == [CPU_TOLERATION]
     assert control_plane.get("pods,events", "-n", namespace)["items"] == []
+
+
+def test_device_claim_counts_as_a_gpu(control_plane: ControlPlane, namespace: str) -> None:
+    """A Pod that claims a device of a GPU class is a GPU Pod, once the watch has brought the claim."""
+    devices = {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com"}}]}}
+    kind = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate"}
+    claim = {**kind, "metadata": workloads.metadata("gpu", namespace), "spec": {"spec": devices}}
+    control_plane.apply(claim, check=True)
+    pod = workloads.pod(namespace, resourceClaims=[{"name": "gpu", "resourceClaimTemplateName": "gpu"}])
+
+    def left_alone() -> bool:
+        answer = control_plane.apply(pod, "--dry-run=server", "-o", "json", check=True)
+        if found := own(json.loads(answer.stdout)["spec"]["tolerations"]):
+            raise NotYet(f"{found}")
+        return True
+
+    control_plane.wait_for("the service to know the claim template", left_alone)

@@ -11,13 +11,13 @@ from webhook.app import Service
 from webhook.metrics import Metrics
 from webhook.state import Served, State
 
-from .servers import Running, Serve
+from .servers import Client, Running, Serve
 
 
 class _Server(TestServer):
     """A server that lets handlers finish when their caller has gone, as those that are not for tests do."""
 
-    async def _make_runner(self, **kwargs: Any) -> BaseRunner[Any]:
+    async def _make_runner(self, **kwargs: Any) -> BaseRunner:
         return AppRunner(self.app, **{**kwargs, "handler_cancellation": False})
 
 
@@ -28,8 +28,8 @@ def serve(aiohttp_client: AiohttpClient) -> Serve:
     async def start(served: Served, max_in_flight: int = 64) -> Running:
         state = State(served)
         service = Service(state, Metrics(), max_in_flight)
-        admission = await aiohttp_client(_Server(service.admission_app()))
-        health = await aiohttp_client(_Server(service.health_app()))
+        admission: Client = await aiohttp_client(_Server(service.admission_app()))
+        health: Client = await aiohttp_client(_Server(service.health_app()))
         return Running(state, service.metrics, admission, health)
 
     return start

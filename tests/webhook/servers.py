@@ -17,7 +17,7 @@ from webhook.state import Served, State
 from .reviews import TODAY
 from .wire import Reply
 
-Client = TestClient[web.Request, web.Application]
+Client = TestClient[web.Request, Any]
 
 
 class Running:

@@ -1,0 +1,73 @@
+"""DaemonSets on SUNK Nodes, warned about where they are applied."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cluster import workloads
+from cluster.polling import NotYet
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cluster.controlplane import ControlPlane
+
+pytestmark = pytest.mark.usefixtures("service")
+
+HASH = "5f3a"
+PATH = "spec.template.spec.tolerations"
+TOLERATIONS = [
+    {"key": "sunk.coreweave.com/lock", "value": "true", "operator": "Equal"},
+    {"key": "is_cpu_compute", "operator": "Exists"},
+    {"key": "is_gpu", "operator": "Exists"},
+    {"key": "node.coreweave.cloud/reserved", "value": HASH, "operator": "Equal"},
+]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def sunk_node(control_plane: ControlPlane) -> Iterator[None]:
+    """Make a Node that SUNK has locked, and wait until the service has seen it."""
+    taints = [
+        {"key": "sunk.coreweave.com/lock", "value": "true", "effect": "NoExecute"},
+        {"key": "node.coreweave.cloud/reserved", "value": HASH, "effect": "NoSchedule"},
+    ]
+    control_plane.node("sunk-1", {"pool": "sunk"}, taints, {"nvidia.com/gpu": 8})
+
+    def seen() -> bool:
+        answer = control_plane.apply(workloads.apps("DaemonSet", "default"), "--dry-run=server", check=True)
+        if "a taint of SUNK Nodes" not in answer.stderr:
+            raise NotYet(answer.stderr)
+        return True
+
+    control_plane.wait_for("the service to know the SUNK Node", seen)
+    yield
+    control_plane.kubectl("delete", "node", "sunk-1", user="admin", check=True)
+
+
+def test_missing_tolerations_are_warned_of(control_plane: ControlPlane, namespace: str) -> None:
+    """A plain DaemonSet is admitted, with a warning for each taint; the hash is read off the Nodes."""
+    answer = control_plane.apply(workloads.apps("DaemonSet", namespace))
+
+    missing = ("is_gpu", "node.coreweave.cloud/reserved", "sunk.coreweave.com/lock")
+    expected = "".join(f"Warning: {PATH}: none for {key}, a taint of SUNK Nodes\n" for key in missing)
+    assert (answer.returncode, answer.stderr) == (0, expected)
+
+
+def test_complete_one_is_not(control_plane: ControlPlane, namespace: str) -> None:
+    """The documented four tolerations are enough."""
+    template = workloads.template(tolerations=TOLERATIONS)
+
+    answer = control_plane.apply(workloads.apps("DaemonSet", namespace, template=template))
+
+    assert (answer.returncode, answer.stderr) == (0, "")
+
+
+def test_one_that_cannot_land_there_is_not(control_plane: ControlPlane, namespace: str) -> None:
+    """A node selector that rules SUNK's Nodes out is respected."""
+    template = workloads.template(nodeSelector={"pool": "other"})
+
+    answer = control_plane.apply(workloads.apps("DaemonSet", namespace, template=template))
+
+    assert (answer.returncode, answer.stderr) == (0, "")

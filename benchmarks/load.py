@@ -38,6 +38,10 @@ class Sample(NamedTuple):
     load_busy: float
     requests: int
 
+    def figure(self, name: str) -> float:
+        """One of them, by its name."""
+        return float(getattr(self, name))
+
 
 class Connection(asyncio.Protocol):
     """One keep-alive connection; notes how long each answer took."""
@@ -48,6 +52,7 @@ class Connection(asyncio.Protocol):
         self._latencies = latencies
         self._failed = failed
         self._received = b""
+        self._transport: asyncio.Transport
         self._sent = 0.0
         self._open = True
 
@@ -55,7 +60,7 @@ class Connection(asyncio.Protocol):
         """Ask the first question."""
         self._transport = cast("asyncio.Transport", transport)
         self._sent = time.perf_counter()
-        transport.write(self._request)
+        self._transport.write(self._request)
 
     def data_received(self, data: bytes) -> None:
         """Take an answer, or a part of it, and ask again."""

@@ -56,7 +56,7 @@ class Server(CpuClock):
     def error(self, what: str) -> ProcessError:
         """An error that says what of this server."""
         tail = "\n".join(self._log.read_text(errors="replace").splitlines()[-15:])
-        return ProcessError(f"{Path(self.child.args[0]).name} {what}.\n{tail}")  # type: ignore[index]
+        return ProcessError(f"The server of {self._log.name} {what}.\n{tail}")
 
 
 @contextmanager

@@ -43,7 +43,14 @@ def service(directory: Path, *options: str, cores: set[int] | None = None) -> It
 def echo(directory: Path, cores: set[int] | None = None) -> Iterator[Listening]:
     """The echo, with the same certificate."""
     port = free_port()
-    command = [sys.executable, "-m", "benchmarks.echo", str(directory / "tls.crt"), str(directory / "tls.key"), str(port)]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.echo",
+        str(directory / "tls.crt"),
+        str(directory / "tls.key"),
+        str(port),
+    ]
     with running(command, directory / "echo.log", cores) as server:
         wait_until(server, lambda: listens(port))
         yield Listening(server, port)

@@ -20,6 +20,10 @@ DEVICE_CLASS_PREFIX = "deviceclass.resource.kubernetes.io/"
 _ABOVE_ZERO = re.compile(r"\s*\+?[0-9.]*[1-9]")
 
 
+# What is looked at in a Pod spec.
+READS = ("containers[*].resources", "initContainers[*].resources", "resourceClaims")
+
+
 class Accelerators(Struct, frozen=True):
     """Which extended resources (globs) and which device classes are accelerators."""
 
@@ -47,7 +51,7 @@ class Accelerators(Struct, frozen=True):
         )
 
     def _is_accelerator(self, resource: str, facts: Facts) -> bool:
-        if resource in ("cpu", "memory"):  # nearly every entry there is
+        if "/" not in resource:  # nearly every entry: those of Kubernetes itself have no prefix, all others do
             return False
         if resource.startswith(DEVICE_CLASS_PREFIX):
             return resource.removeprefix(DEVICE_CLASS_PREFIX) in self.device_classes

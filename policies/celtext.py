@@ -41,6 +41,10 @@ _KEYWORDS = frozenset(
 )
 
 
+# The backslash first, since the others bring more of them.
+_ESCAPES = {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r"}
+
+
 def step(base: str, key: str) -> str:
     """The optional value of a key."""
     return f"{base}.?{key}" if _IDENTIFIER.match(key) and key not in _KEYWORDS else f"{base}[?{text(key)}]"
@@ -59,14 +63,23 @@ def value(base: str, pattern: Pattern) -> str:
 
 
 def pairs(pattern: Pattern, new: str = "object", old: str = "oldObject") -> str:
-    """A list of `[value, old value]`, a pair for each place in `new` that a pattern of at most one wildcard names."""
+    """A list of `[value, old value]`, a pair for each place in `new` that the pattern names.
+
+    Several wildcards in one pattern take `flatten`, which kube-apiserver has from 1.34 on.
+    """
     for position, key in enumerate(pattern):
         if isinstance(key, Wildcard):
             head, tail = pattern[:position], pattern[position + 1 :]
             kind, empty = ("list", "[]") if key is Wildcard.ITEMS else ("map", "{}")
             children = f"(type({value(new, head)}) == {kind} ? {steps(new, head)}.orValue({empty}) : {empty})"
-            before = steps(f"{steps(old, head)}[?i]", tail)
-            return f"{children}.transformList(i, c, [{value('c', tail)}, {before}.orValue(dyn(null))])"
+            deeper = sum(isinstance(step, Wildcard) for step in tail)
+            index, child = f"i{deeper or ''}", f"c{deeper or ''}"  # an inner variable must not hide an outer one
+            before = f"{steps(old, head)}[?{index}]"
+            if deeper:
+                inner = pairs(tail, child, f"{before}.orValue(dyn(null))")
+                return f"{children}.transformList({index}, {child}, {inner}).flatten()"
+            pair = f"[{value(child, tail)}, {steps(before, tail)}.orValue(dyn(null))]"
+            return f"{children}.transformList({index}, {child}, {pair})"
     return f"[[{value(new, pattern)}, {value(old, pattern)}]]"
 
 
@@ -93,7 +106,9 @@ def some(clauses: Iterable[str], between: str = " || ") -> str:
 
 def text(literal: str) -> str:
     """A string literal."""
-    return "'" + literal.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    for character, escape in _ESCAPES.items():
+        literal = literal.replace(character, escape)
+    return f"'{literal}'"
 
 
 def texts(literals: Iterable[str]) -> str:

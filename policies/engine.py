@@ -12,11 +12,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from policies import patch
+from policies.exception import PolicyException
 from policies.facts import Facts, UnknownFact
 from policies.request import AdmissionRequest
 from policies.rule import NO_MUTATION, FailurePolicy, Mutation, PatchOperation, Phase, Rule
 from policies.ruleset import RuleSet
-from policies.violation import Violation, describe, one_line, warnings
+from policies.violation import Violation, describe, limited, one_line
 
 Verdict = Literal["admit", "deny", "warn", "audit", "excepted", "patch", "error"]
 
@@ -76,17 +77,20 @@ def validate(request: AdmissionRequest, ruleset: RuleSet, facts: Facts, group: s
         decision = _decide(rule, outcome, request, ruleset, facts)
         decisions.append(decision)
         if decision.verdict == "warn":
-            lines += warnings(decision.violations)
+            lines += [one_line(violation.line) for violation in sorted(decision.violations)]
         elif decision.failure is not None and not decision.denies:
             lines.append(one_line(_failure_text(rule.name, decision.failure.error, "Ignore")))
-    return Answer(tuple(decisions), (), tuple(lines)) if decisions else ADMITTED
+    return Answer(tuple(decisions), (), limited(lines)) if decisions else ADMITTED
 
 
 def mutate(request: AdmissionRequest, ruleset: RuleSet, facts: Facts, group: str | None = None) -> Answer:
     """Run every mutating rule that is for the request, each on the object that the one before it left.
 
-    The operations of all, in order, are the patch from the object as sent to the last one. Raises UnknownFact only.
+    The operations of all, in order, are the patch from the object as sent to the last one. A rule whose operations do
+    not apply has failed, for the API server would fail the request. Raises UnknownFact only.
     """
+    if request.object is None:  # a patch on a DELETE fails it
+        return ADMITTED
     decisions = []
     operations: list[PatchOperation] = []
     lines: list[str] = []
@@ -94,26 +98,40 @@ def mutate(request: AdmissionRequest, ruleset: RuleSet, facts: Facts, group: str
     rules = ruleset.select("mutate", request, group)
     for position, rule in enumerate(rules, 1):
         try:
-            mutation = _mutation(rule, current, facts)
-            if mutation.operations and position < len(rules) and current.object is not None:
-                current = replace(current, object=patch.apply(current.object, mutation.operations))
+            decision, mutation = _mutation(rule, current, ruleset, facts)
+            if mutation.operations:
+                current = _applied(current, mutation, last=position == len(rules))
         except UnknownFact:
             raise
         except Exception as error:  # noqa: BLE001 - one guard for all rules: a failure becomes a decision, never a 500
-            decision = Decision(rule.name, "error", failure=Failure(error, _policy(rule, "mutate")))
-            decisions.append(decision)
-            lines += [] if decision.denies else [one_line(_failure_text(decision.rule, error, "Ignore"))]
-            continue
+            decision, mutation = _failed(rule, "mutate", error), NO_MUTATION
+            if not decision.denies:
+                lines.append(one_line(_failure_text(rule.name, error, "Ignore")))
+        decisions.append(decision)
         operations += mutation.operations
-        lines += mutation.warnings
-        decisions.append(Decision(rule.name, "patch" if mutation.operations else "admit"))
-    return Answer(tuple(decisions), tuple(operations), tuple(lines)) if decisions else ADMITTED
+        lines += map(one_line, mutation.warnings)
+    return Answer(tuple(decisions), tuple(operations), limited(lines)) if decisions else ADMITTED
 
 
-def _mutation(rule: Rule, request: AdmissionRequest, facts: Facts) -> Mutation:
+def _mutation(rule: Rule, request: AdmissionRequest, ruleset: RuleSet, facts: Facts) -> tuple[Decision, Mutation]:
+    """What a rule wants changed, nothing where an exception covers the request."""
     if rule.mutate is None or not _in_scope(rule, request, facts):
-        return NO_MUTATION
-    return rule.mutate(request, facts)
+        return Decision(rule.name, "admit"), NO_MUTATION
+    mutation = rule.mutate(request, facts)
+    if not mutation.operations:
+        return Decision(rule.name, "admit"), mutation
+    exception = _exception(rule, request, ruleset, facts)
+    if exception is not None:
+        return Decision(rule.name, "excepted", note=exception.reason), NO_MUTATION
+    return Decision(rule.name, "patch"), mutation
+
+
+def _applied(request: AdmissionRequest, mutation: Mutation, *, last: bool) -> AdmissionRequest:
+    """The request with the object that the next rule sees; after the last rule it is enough that the patch applies."""
+    obj = request.object or {}
+    if last and patch.adds_in_place(obj, mutation.operations):
+        return request
+    return replace(request, object=patch.apply(obj, mutation.operations))
 
 
 def _observe(rule: Rule, request: AdmissionRequest, facts: Facts) -> tuple[Violation, ...] | Failure:
@@ -136,10 +154,19 @@ def _decide(
         return Decision(rule.name, "error", failure=outcome)
     if not outcome:
         return Decision(rule.name, "admit")
-    for exception in ruleset.exceptions:
-        if exception.covers(rule.name, request, facts.today()):
-            return Decision(rule.name, "excepted", outcome, note=exception.reason)
+    exception = _exception(rule, request, ruleset, facts)
+    if exception is not None:
+        return Decision(rule.name, "excepted", outcome, note=exception.reason)
     return Decision(rule.name, "admit" if rule.action == "off" else rule.action, outcome)
+
+
+def _exception(rule: Rule, request: AdmissionRequest, ruleset: RuleSet, facts: Facts) -> PolicyException | None:
+    """The first exception that lets the request pass the rule."""
+    return next((e for e in ruleset.exceptions if e.covers(rule.name, request, facts.today())), None)
+
+
+def _failed(rule: Rule, phase: Phase, error: Exception) -> Decision:
+    return Decision(rule.name, "error", failure=Failure(error, _policy(rule, phase)))
 
 
 def _in_scope(rule: Rule, request: AdmissionRequest, facts: Facts) -> bool:

@@ -113,6 +113,13 @@ class LabelGuard:
         self.exempt = exempt
         self._places = {kind: places_of(kind, row) for kind, row in workloads.items()}
 
+    @property
+    def reads(self) -> frozenset[str]:
+        """The paths of all places, and what tells a kubelet's own Pods."""
+        return frozenset(render(place.pattern) for places in self._places.values() for place in places) | {
+            "spec.nodeName"
+        }
+
     def validate(self, request: AdmissionRequest, facts: Facts) -> Sequence[Violation]:
         """Every reserved label that the request adds, changes or, on Nodes and Namespaces, removes.
 

@@ -47,8 +47,8 @@ class UserInfo(Struct, frozen=True):
 class AdmissionRequest(Struct, frozen=True, kw_only=True, rename="camel"):
     """One write that the API server asks about.
 
-    `object` is None on DELETE, `old_object` on CREATE and CONNECT. Both hold the fields that the rules in force read
-    (`RuleSet.reads`); `metadata.managedFields` is never among them. `namespace` counts, not the one in the object's
+    `object` is None on DELETE, `old_object` on CREATE and CONNECT. Both hold what the rules in force read
+    (`RuleSet.reads`); `metadata.managedFields` is never among it. `namespace` counts, not the one in the object's
     body, which may be empty. A Namespace's own `namespace` is its name.
     """
 

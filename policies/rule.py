@@ -58,7 +58,8 @@ class Hook(Struct, frozen=True):
 class Rule(Struct, frozen=True):
     """One decision. A rule in Python and a policy in YAML are the same thing.
 
-    action: what a violation leads to. reads: the fields at the top of an object that the rule looks at.
+    action: what a violation leads to. reads: the paths, as `spec.containers[*].resources`, of all that the rule looks
+    at in an object beside apiVersion, kind and metadata; the rest may be missing.
     namespaces: the Namespaces whose objects it is for; cluster-scoped objects are always among them.
     validate, mutate: the decision, None where the rule has none in that phase. They must not change the request.
     """

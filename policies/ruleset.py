@@ -26,7 +26,7 @@ class RuleSet:
 
     @property
     def reads(self) -> frozenset[str]:
-        """The fields at the top of an object that any rule looks at: the rest need not be decoded."""
+        """The paths in an object that any rule looks at: the rest need not be decoded."""
         return frozenset().union(*(rule.reads for rule in self.rules))
 
     def groups(self, phase: Phase) -> frozenset[str]:

@@ -11,8 +11,9 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from policies.facts import Facts, Node
+from policies.fieldpath import lookup
 from policies.nodeaffinity import allows
-from policies.request import AdmissionRequest, JsonObject, is_being_deleted, is_owned, mapping
+from policies.request import AdmissionRequest, JsonObject, is_being_deleted, is_owned
 from policies.rule import NO_MUTATION, Mutation
 from policies.tolerations import CPU_TAINT, add, tolerates
 from policies.violation import Violation
@@ -23,6 +24,7 @@ SUNK_PREFIX = "sunk.coreweave.com/"
 LOCK_TAINT = "sunk.coreweave.com/lock"
 RESERVED_TAINT = "node.coreweave.cloud/reserved"
 TOLERATIONS = ("spec", "template", "spec", "tolerations")
+READS = frozenset(f"spec.template.spec.{field}" for field in ("affinity", "nodeSelector", "tolerations"))
 SUMMARY = "A DaemonSet that can land on SUNK Nodes must tolerate their taints."
 
 
@@ -82,9 +84,9 @@ class SunkDaemonSets:
         obj = request.object
         if self.mode == "off" or obj is None or is_being_deleted(obj) or is_owned(obj):
             return []
-        spec = mapping(mapping(mapping(obj, "spec"), "template"), "spec")
+        spec = lookup(obj, TOLERATIONS[:-1])
         nodes = self._nodes(facts)
-        if not spec or not self._can_land(spec, nodes):
+        if not isinstance(spec, dict) or not self._can_land(spec, nodes):
             return []
         found: Any = spec.get("tolerations")
         tolerations = found if isinstance(found, list) else []

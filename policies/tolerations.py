@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from policies import patch
+from policies.accelerator import READS as ACCELERATOR_READS
 from policies.accelerator import Accelerators
 from policies.facts import Facts
 from policies.fieldpath import lookup
@@ -21,6 +22,7 @@ RULE = "tolerations"
 DaemonSetMode = Literal["inject", "warn", "off"]
 CPU_TAINT = "is_cpu_compute"
 CPU_TOLERATION = {"key": CPU_TAINT, "operator": "Exists", "effect": "NoSchedule"}
+READS = frozenset(f"{pod}spec.{path}" for pod in ("", "spec.template.") for path in ("tolerations", *ACCELERATOR_READS))
 SUMMARY = "A Pod that requests no GPU should tolerate the taint of CPU Nodes."
 REMEDY = f"Add the toleration {{key: {CPU_TAINT}, operator: Exists, effect: NoSchedule}}."
 

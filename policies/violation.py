@@ -34,7 +34,7 @@ class Violation(Struct, frozen=True, order=True):
     @property
     def line(self) -> str:
         """`path: found problem`, the violation on one line."""
-        return f"{self.path}: {self.found} {self.problem}".rstrip()
+        return printable(f"{self.path}: {self.found} {self.problem}".rstrip())
 
 
 def describe(violations: Iterable[Violation]) -> str:
@@ -49,13 +49,11 @@ def describe(violations: Iterable[Violation]) -> str:
     return "\n".join(paragraphs)
 
 
-def warnings(violations: Sequence[Violation]) -> list[str]:
-    """A warning line for each violation, in order; those past the limit become one line that counts them."""
-    ordered = sorted(violations)
-    lines = [one_line(violation.line) for violation in ordered[:WARNING_COUNT]]
-    if len(ordered) > WARNING_COUNT:
-        lines.append(f"and {len(ordered) - WARNING_COUNT} more")
-    return lines
+def limited(lines: Sequence[str]) -> tuple[str, ...]:
+    """The lines of an answer's warnings; those past the limit become one line that counts them."""
+    if len(lines) <= WARNING_COUNT:
+        return tuple(lines)
+    return (*lines[:WARNING_COUNT], f"and {len(lines) - WARNING_COUNT} more")
 
 
 def one_line(text: str) -> str:

@@ -29,12 +29,6 @@ class Workload(Struct, frozen=True):
     claims: tuple[Pattern, ...] = ()
     node_labels: tuple[Pattern, ...] = ()
 
-    @property
-    def reads(self) -> frozenset[str]:
-        """The fields at the top of the object that these places lie in."""
-        patterns = (*self.templates, *self.jobs, *self.claims, *self.node_labels)
-        return frozenset(str(pattern[0]) for pattern in patterns if pattern) | {"spec"}
-
 
 def workload(
     group: str,

@@ -51,8 +51,9 @@ def log_answer(
 ) -> None:
     """One line for a review: what was asked, by whom, and what each rule decided."""
     notable = any(decision.verdict in _NOTABLE for decision in answer.decisions)
-    write = log.info if notable else log.debug
-    write(
+    if not notable and not log.is_enabled_for(logging.DEBUG):
+        return  # nearly every review; what follows costs more than the rules
+    (log.info if notable else log.debug)(
         "review",
         phase=phase,
         uid=request.uid,

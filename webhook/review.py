@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from policies.engine import Answer, Decision
+from policies.fieldpath import Pattern, Step, Wildcard, parse
 from policies.request import AdmissionRequest, JsonObject
 
 API_VERSION = "admission.k8s.io/v1"
@@ -51,15 +52,14 @@ class _Envelope(Struct, rename="camel"):
 class Decoder:
     """Decodes reviews for the rules that are in force: once, strictly, and no more of the objects than they read.
 
-    fields: the fields at the top of an object that rules read, beside `apiVersion`, `kind` and `metadata`.
+    paths: what rules read in an object, as `spec.containers[*].resources`, beside `apiVersion`, `kind` and `metadata`.
     """
 
-    def __init__(self, fields: Iterable[str]) -> None:
-        metadata = _map_type("metadata", dict.fromkeys(METADATA, Any))
-        wanted = {**dict.fromkeys(("apiVersion", "kind", *sorted(fields)), Any), "metadata": metadata}
-        projection = _map_type("projection", wanted)
-        self._projected = msgspec.json.Decoder(_review_type(projection))
-        # For objects whose metadata is no map: rules then see all of it and say what is wrong.
+    def __init__(self, paths: Iterable[str]) -> None:
+        always = [("apiVersion",), ("kind",), *(("metadata", field) for field in METADATA)]
+        read = [pattern for pattern in map(parse, paths) if pattern[0] != "metadata"]
+        self._projected = msgspec.json.Decoder(_review_type(_projection([*always, *read])))
+        # For objects of another shape, such as a metadata that is no map: rules then see all and say what is wrong.
         self._whole = msgspec.json.Decoder(_review_type(JsonObject))
 
     def decode(self, body: bytes) -> AdmissionRequest:
@@ -82,9 +82,21 @@ class Decoder:
         return request
 
 
-def _map_type(name: str, fields: dict[str, Any]) -> Any:
-    """The type of a plain dict that has these keys at most; other keys are skipped when it is decoded."""
-    return TypedDict(name, fields, total=False)  # type: ignore[operator]
+def _projection(patterns: Iterable[Pattern]) -> Any:
+    """The type of plain decoded JSON that holds what the patterns name; the decoder skips all other keys."""
+    inner: dict[Step, list[Pattern]] = {}
+    for pattern in patterns:
+        if not pattern:
+            return Any
+        inner.setdefault(pattern[0], []).append(pattern[1:])
+    types: dict[Any, Any] = {step: _projection(rest) for step, rest in inner.items()}
+    if types.keys() == {Wildcard.ITEMS}:
+        return list.__class_getitem__(types[Wildcard.ITEMS])
+    if types.keys() == {Wildcard.VALUES}:
+        return dict.__class_getitem__((str, types[Wildcard.VALUES]))
+    if not all(isinstance(step, str) for step in types):
+        return Any  # two tables disagree about the shape
+    return TypedDict("projection", types, total=False)  # type: ignore[operator]
 
 
 def _review_type(object_type: Any) -> Any:

@@ -81,12 +81,11 @@ def _labels_rule(
         )
         for cluster_scope in (False, True)
     )
-    reads = frozenset[str]({"metadata"}).union(*(row.reads for row in workloads.values()))
     return Rule(
         labels.RULE,
         hooks,
         settings.labels.action,
-        reads,
+        guard.reads,
         _selector(settings.labels.namespace_selector),
         validate=guard.validate,
     )
@@ -109,7 +108,7 @@ def _tolerations_rule(settings: Settings) -> Rule:
         tolerations.RULE,
         tuple(hooks),
         chosen.action,
-        frozenset({"metadata", "spec"}),
+        tolerations.READS,
         _selector(chosen.namespace_selector),
         validate=rule.validate,
         mutate=rule.mutate,
@@ -126,7 +125,7 @@ def _sunk_rule(settings: Settings) -> Rule:
         sunk.RULE,
         tuple(hooks),
         "off" if chosen.daemon_sets == "off" else chosen.action,
-        frozenset({"metadata", "spec"}),
+        sunk.READS,
         _selector(chosen.namespace_selector),
         validate=rule.validate,
         mutate=rule.mutate,

@@ -19,8 +19,9 @@ KINDS = ("mutatingwebhookconfiguration", "validatingwebhookconfiguration")
 
 def exported(service: Service) -> str:
     """Return what `export webhook-configuration` prints with the service's settings."""
-    command = [COMMAND, "export", "webhook-configuration", "--config", service.config]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+    command = [str(COMMAND), "export", "webhook-configuration", "--config", str(service.config)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    return done.stdout
 
 
 def test_export_is_what_is_registered(control_plane: ControlPlane, service: Service) -> None:

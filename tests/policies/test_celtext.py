@@ -1,5 +1,7 @@
 """Writing CEL: literals that hold what they were given, and steps that no odd object makes fail."""
 
+import re
+
 import pytest
 
 from policies.celtext import by_kind, every, globs, let, pairs, some, step, steps, text, texts, value
@@ -90,9 +92,12 @@ def test_pairs(path: str, written: str) -> None:
     assert pairs(parse(path)) == written
 
 
-def test_a_pattern_with_two_wildcards() -> None:
-    """A configured path may have several wildcards: none of them becomes the name of a field that nobody has."""
-    assert "Wildcard" not in pairs(parse("spec.groups[*].workers.*.template"))
+def test_several_wildcards() -> None:
+    """Each comprehension in another has an index of its own, since an old value is looked up by all of them."""
+    written = pairs(parse("spec.groups[*].workers.*.tasks[*].template"))
+    indexes = re.findall(r"transformList\((\w+),", written)
+
+    assert (len(indexes), len(set(indexes)), "Wildcard" in written) == (3, 3, False)
 
 
 def test_connectives() -> None:

@@ -171,7 +171,10 @@ def test_exceptions() -> None:
     rules = [_rule("a", _appends("x")), _rule("b", _appends("y"))]
     answer = _answer(pod(), *rules, exceptions=[PolicyException(("a",), "why", TODAY)])
 
-    assert answer.operations == ({"op": "add", "path": "/spec/list", "value": ["y"]},)
+    assert answer == Answer(
+        (Decision("a", "excepted", note="why"), Decision("b", "patch")),
+        ({"op": "add", "path": "/spec/list", "value": ["y"]},),
+    )
 
 
 def test_warnings() -> None:

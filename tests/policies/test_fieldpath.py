@@ -62,7 +62,7 @@ def test_what_is_no_pattern(text: str, position: int) -> None:
         pytest.param("spec.absent", [], id="absent-key"),
         pytest.param("metadata.labels", [], id="absent-parent"),
         pytest.param("spec.tasks.template", [], id="key-of-a-list"),
-        pytest.param("spec[*].template", [], id="items-of-a-map"),
+        pytest.param("spec.replicas[*].template", [], id="items-of-a-map"),
         pytest.param("spec.tasks.*", [], id="values-of-a-list"),
         pytest.param(
             "spec.tasks[*].template",

@@ -31,7 +31,7 @@ def _judge(
 
 def _answer(obj: Json, old: Json | None = None) -> Answer:
     hook = Hook("validate", "labels", (ResourceRule(("*",), ("*",), ("*/*",)),), "Fail")
-    rule = Rule("labels", (hook,), "deny", frozenset({"metadata", "spec"}), validate=_GUARD.validate)
+    rule = Rule("labels", (hook,), "deny", _GUARD.reads, validate=_GUARD.validate)
     return validate(request(obj, old=old), RuleSet([rule]), FACTS)
 
 

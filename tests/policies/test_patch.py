@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from builders import Json
 
-from policies.patch import PatchError, append, apply, pointer
+from policies.patch import PatchError, adds_in_place, append, apply, pointer
 from policies.rule import PatchOperation
 
 _KEYS = ("spec", "template", "list")
@@ -151,3 +151,33 @@ def test_operations_stay_as_they_are() -> None:
 
     assert (apply({}, operations), apply({}, operations)) == ({"list": [1, 2]}, {"list": [1, 2]})
     assert operations == sent
+
+
+@pytest.mark.parametrize(
+    ("operations", "in_place"),
+    [
+        pytest.param([], True, id="nothing"),
+        pytest.param([{"op": "add", "path": "/new", "value": 1}], True, id="key"),
+        pytest.param([{"op": "add", "path": "/map/new", "value": 1}], True, id="deeper-key"),
+        pytest.param([{"op": "add", "path": "/list/-", "value": 1}] * 2, True, id="end-of-a-list"),
+        pytest.param([{"op": "add", "path": "/absent/new", "value": 1}], False, id="missing-parent"),
+        pytest.param([{"op": "add", "path": "/null/new", "value": 1}], False, id="null-parent"),
+        pytest.param([{"op": "add", "path": "/list/0", "value": 1}], False, id="in-a-list"),
+        pytest.param([{"op": "add", "path": "/list/x", "value": 1}], False, id="key-of-a-list"),
+        pytest.param([{"op": "add", "path": "/map/a~1b", "value": 1}], False, id="escaped-key"),
+        pytest.param([{"op": "remove", "path": "/map"}], False, id="another-operation"),
+        pytest.param(
+            [{"op": "add", "path": "/map/new", "value": 1}, {"op": "add", "path": "/absent/new", "value": 1}],
+            False,
+            id="one-of-two",
+        ),
+        pytest.param(
+            [{"op": "add", "path": "/map", "value": 1}, {"op": "add", "path": "/map/new", "value": 1}],
+            False,
+            id="parent-replaced-before",
+        ),
+    ],
+)
+def test_operations_that_surely_apply(operations: list[PatchOperation], in_place: bool) -> None:  # noqa: FBT001
+    """Only additions to a map or to the end of a list that is there are taken to apply without a trial."""
+    assert adds_in_place({"map": {}, "list": [], "null": None}, operations) is in_place

@@ -255,6 +255,13 @@ def test_what_is_left_alone(obj: Json | None) -> None:
     assert list(_rule().validate(asked, _facts(_LOCKED))) == []
 
 
+def test_an_empty_pod_spec() -> None:
+    """A Pod spec in which nothing stands yet lacks the tolerations as any other does."""
+    asked = request({"kind": "DaemonSet", "spec": {"template": {"spec": {}}}})
+
+    assert _rule().mutate(asked, _facts(_LOCKED)) == _list(*_THREE)
+
+
 @pytest.mark.parametrize(
     "tolerations", [pytest.param("all", id="text"), pytest.param({}, id="map"), pytest.param(1, id="number")]
 )

@@ -3,7 +3,7 @@
 import pytest
 
 from policies.fieldpath import Pattern, render
-from policies.workload import BUILT_IN, Workload, table, workload
+from policies.workload import BUILT_IN, table, workload
 
 _EMPTY: tuple[str, ...] = ()
 _POD_TEMPLATE = ("spec.template",)
@@ -135,20 +135,3 @@ def test_a_path_that_does_not_parse_is_an_error(places: str) -> None:
     assert str(raised.value) == (
         "'spec.workers[0]' is no field path from position 12 on; write it like spec.items[*].template"
     )
-
-
-@pytest.mark.parametrize(
-    ("row", "reads"),
-    [
-        pytest.param(workload("", "Pod", [""]), {"spec"}, id="the-object-itself"),
-        pytest.param(workload("", "PodTemplate", ["template"]), {"spec", "template"}, id="outside-of-spec"),
-        pytest.param(
-            workload("e.org", "A", ["a.x"], jobs=["b.x"], claims=["c.x"], node_labels=["d.x"]),
-            {"a", "b", "c", "d", "spec"},
-            id="every-column",
-        ),
-    ],
-)
-def test_what_has_to_be_decoded(row: Workload, reads: set[str]) -> None:
-    """The fields that a row reads are those that its paths begin with, and the spec."""
-    assert row.reads == reads

@@ -1,5 +1,6 @@
 """Objects as nobody should send them: parents missing, nulls, empty lists, other types, at any place."""
 
+from copy import deepcopy
 from typing import Any
 
 from hypothesis import settings
@@ -21,7 +22,9 @@ json_values = st.recursive(
     lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=4), inner, max_size=3)),
     max_leaves=6,
 )
-_JUNK = st.sampled_from([None, {}, [], "", "x", 0, 1, True, 1.5, [None], ["x"], {"x": None}, [[]], [{}]])
+_JUNK: SearchStrategy[Any] = st.sampled_from(
+    [None, {}, [], "", "x", 0, 1, True, 1.5, [None], ["x"], {"x": None}, [[]], [{}]]
+).map(deepcopy)  # no two places of an object share a value, as in decoded JSON
 
 
 def odd(usual: SearchStrategy[Any]) -> SearchStrategy[Any]:

@@ -4,6 +4,7 @@ from copy import deepcopy
 from typing import Any
 
 import jsonpatch
+import pytest
 from builders import TODAY, Json, request
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +13,7 @@ from policies import engine, patch
 from policies.accelerator import Accelerators
 from policies.facts import Facts, Node, StaticFacts, Taint
 from policies.match import ResourceRule
-from policies.rule import Hook, Mutator, Rule, Validator
+from policies.rule import Hook, Mutator, PatchOperation, Rule, Validator
 from policies.ruleset import RuleSet
 from policies.sunk import SunkDaemonSets
 from policies.tolerations import CpuToleration
@@ -53,7 +54,7 @@ def _tolerations(obj: Any, path: tuple[str, ...]) -> Any:
 
 
 def _without(obj: Any, path: tuple[str, ...]) -> Any:
-    """The object without what stands at the path; parents that are then empty maps go as well, since they may be new."""
+    """The object without what stands at the path, and without parents that are empty then, since they may be new."""
     if not path or not isinstance(obj, dict) or path[0] not in obj:
         return obj
     rest = _without(obj[path[0]], path[1:]) if len(path) > 1 else None
@@ -99,7 +100,7 @@ def test_daemon_sets(obj: Json, rules: RuleSet, facts: Facts) -> None:
 @bounded
 @given(st.one_of(pods, daemon_sets), _FACTS)
 def test_what_was_patched_is_found_complete(obj: Json, facts: Facts) -> None:
-    """After its patch an object lacks nothing, unless its tolerations are no list and were left alone with a warning."""
+    """After its patch an object lacks nothing, unless its tolerations are no list and left alone with a warning."""
     rules = _PODS if obj["kind"] == "Pod" else _DAEMON_SETS[0]
 
     answer = engine.mutate(request(obj, namespace="default"), rules, facts)
@@ -131,3 +132,29 @@ def test_appending(obj: Json, keys: list[str], items: list[Any]) -> None:
         assert _tolerations(changed, tuple(keys)) == ([*(before or []), *items] if items else before)
         assert _without(changed, tuple(keys)) == _without(obj, tuple(keys))
     assert obj == sent
+
+
+_POINTERS = st.lists(st.sampled_from(["a", "b", "0", "-", "a~1b", ""]), min_size=1, max_size=3).map(
+    lambda keys: "/" + "/".join(keys)
+)
+_OPERATIONS = st.lists(
+    st.fixed_dictionaries(
+        {"op": st.sampled_from(["add", "add", "add", "remove"]), "path": _POINTERS, "value": json_values}
+    ),
+    max_size=3,
+)
+
+
+@bounded
+@given(st.dictionaries(st.sampled_from(["a", "b", ""]), json_values, max_size=3), _OPERATIONS)
+def test_what_surely_applies_applies(obj: Json, operations: list[PatchOperation]) -> None:
+    """Operations that are sent without a trial do apply, and a trial never fails but in its own way."""
+    surely = patch.adds_in_place(obj, operations)
+    try:
+        jsonpatch.apply_patch(obj, deepcopy(operations))
+    except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException):
+        assert not surely
+        with pytest.raises(patch.PatchError):
+            patch.apply(obj, operations)
+    else:
+        assert patch.apply(obj, operations) == jsonpatch.apply_patch(obj, deepcopy(operations))

@@ -23,7 +23,7 @@ _LABEL_KEYS = st.one_of(
     st.tuples(_PREFIXES, st.sampled_from(["/", "", "//"]), st.one_of(_PREFIXES, st.text(max_size=5))).map("".join),
     st.text(max_size=20),
 )
-_PLAIN_KEYS = st.from_regex(r"[A-Za-z_][A-Za-z0-9_-]{0,5}\Z")
+_PLAIN_KEYS = st.from_regex(r"[A-Za-z_][A-Za-z0-9_-]{0,5}", fullmatch=True)
 _STEPS = st.one_of(st.sampled_from("abc"), st.sampled_from(list(Wildcard)))
 
 
@@ -103,9 +103,10 @@ def test_looking_up_never_fails(value: Any, location: Location) -> None:
     assert lookup(value, location) == (there[0] if there else None)
 
 
-_NUMBERS = st.from_regex(r"[+-]?([0-9]{1,4}(\.[0-9]{0,4})?|\.[0-9]{1,4})\Z")
+_NUMBERS = st.from_regex(r"[+-]?([0-9]{1,4}(\.[0-9]{0,4})?|\.[0-9]{1,4})", fullmatch=True, alphabet="0123456789+-.")
 _SUFFIXES = st.one_of(
-    st.sampled_from(["", *"numkMGTPE", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"]), st.from_regex(r"[eE][+-]?[0-9]{1,2}\Z")
+    st.sampled_from(["", *"numkMGTPE", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"]),
+    st.from_regex(r"[eE][+-]?[0-9]{1,2}", fullmatch=True),
 )
 
 

@@ -153,45 +153,6 @@ def test_of_duplicate_keys_the_last_wins(written: str, twice: str) -> None:
     assert _decode(sent.replace(written, twice).encode()) == _DECODED
 
 
-def test_only_what_rules_read_is_decoded() -> None:
-    """Fields that no rule reads are left out, managedFields first of all: they are half of a real review."""
-    metadata = {
-        "name": "trainer",
-        "generateName": "t-",
-        "namespace": "default",
-        "uid": "1",
-        "labels": {"a": "b"},
-        "annotations": {"c": "d"},
-        "ownerReferences": [{"kind": "ReplicaSet", "controller": True}],
-        "deletionTimestamp": "2026-03-01T00:00:00Z",
-        "finalizers": ["x"],
-    }
-    skipped = {
-        "managedFields": [{"manager": "kubectl"}],
-        "resourceVersion": "7",
-        "creationTimestamp": None,
-        "generation": 1,
-    }
-    obj = {"apiVersion": "v1", "kind": "Pod", "spec": {"containers": []}}
-    sent = body(
-        {**obj, "status": {"phase": "Pending"}, "metadata": {**skipped, **metadata}}, {**obj, "metadata": skipped}
-    )
-
-    decoded = _decode(sent)
-
-    assert decoded["object"] == {**obj, "metadata": metadata}
-    assert decoded["old_object"] == {**obj, "metadata": {}}
-
-
-def test_the_fields_that_are_decoded_are_those_that_were_asked_for() -> None:
-    """A decoder made for rules that read `data` hands them `data`, and not the `spec` that they do not read."""
-    sent = body({"metadata": {"name": "trainer"}, "data": {"a": "b"}, "spec": {"c": "d"}})
-
-    decoded = Decoder({"data"}).decode(sent)
-
-    assert decoded.object == {"metadata": {"name": "trainer"}, "data": {"a": "b"}}
-
-
 @pytest.mark.parametrize(
     "odd",
     [

@@ -73,5 +73,5 @@ def _path(kind: str, name: str) -> str:
 def _failure(what: str, error: ClusterError, kind: str, verbs: str) -> ClusterError:
     remedy = ""
     if isinstance(error, ApiError) and error.status == 403:
-        remedy = f". Its account needs the verbs {verbs} on {PLURALS[kind]}.{GROUP}, by a ClusterRole"
+        remedy = f"; a ClusterRole must allow its account to {verbs} {PLURALS[kind]} in {GROUP}"
     return ClusterError(f"{what}: {error}{remedy}")

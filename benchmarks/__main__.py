@@ -1,0 +1,74 @@
+"""`python -m benchmarks`: everything in one run, some five minutes."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks import footprint, report, servers, speed
+from benchmarks.report import Figure
+
+RESULT = Path(__file__).parent / "results" / "latest.json"
+PARTS = ("speed", "memory", "start", "cluster")
+START_RUNS = 9
+
+
+def main() -> None:
+    """Run the parts asked for, print the tables, write the JSON."""
+    options = _options()
+    comparisons: list[speed.Comparison] = []
+    figures: list[Figure] = []
+    with tempfile.TemporaryDirectory(prefix="cks-admission-bench-") as name:
+        directory = Path(name)
+        servers.issue_certificate(directory)
+        if "speed" in options.parts:
+            comparisons = speed.compare(directory, options.rounds, options.seconds, _say)
+            figures += report.speed_figures(comparisons)
+        for part in options.parts:
+            if part != "speed":
+                _say(part)
+                figures += _footprint(part, directory)
+    print("\n".join(f"{key}: {value}" for key, value in report.machine().items()))
+    if comparisons:
+        print(f"\nSpeed: medians of {options.rounds} rounds of {options.seconds:g} s")
+        print("\n".join([*report.speed_table(comparisons), report.bottleneck(comparisons)]))
+    print("\n" + "\n".join(figure.line for figure in figures))
+    RESULT.write_text(json.dumps(report.as_json(comparisons, figures), indent=1) + "\n", encoding="utf-8")
+
+
+def _footprint(part: str, directory: Path) -> Iterator[Figure]:
+    """The figures of one part."""
+    if part == "memory":
+        yield Figure("memory of an idle worker", footprint.memory(directory), 80, unit=" MB")
+    elif part == "cluster":
+        name = f"memory with a cluster of {footprint.NAMESPACES} Namespaces"
+        yield Figure(name, footprint.memory_with_cluster(directory), 130, unit=" MB")
+    else:
+        times = {"ready after": (footprint.start(directory, START_RUNS), 1.0)}
+        times |= {verb: (found, 0.5) for verb, found in footprint.verbs(START_RUNS).items()}
+        for name, (found, target) in times.items():
+            yield Figure(name, found.median, target, unit=" s", note=f"(best {found.best:.2f} s of {START_RUNS})")
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}; all if none is named")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds of the comparison (default: 5)")
+    parser.add_argument("--seconds", type=float, default=2.5, help="length of each run in a round (default: 2.5)")
+    options = parser.parse_args()
+    if unknown := sorted(set(options.parts) - set(PARTS)):
+        parser.error(f"there is no part {', '.join(unknown)}; there are {', '.join(PARTS)}")
+    options.parts = options.parts or PARTS
+    return options
+
+
+def _say(line: str) -> None:
+    print(f"benchmarks: {line}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()

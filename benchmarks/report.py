@@ -1,0 +1,116 @@
+"""The figures against their targets: as text for people, as JSON for whoever compares runs."""
+
+from __future__ import annotations
+
+import os
+import platform
+import ssl
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from benchmarks.speed import Comparison, middle
+
+THROUGHPUT = {"small": 0.85, "real": 1.1}
+P99 = 1.5
+BUSY = 0.95
+LIBRARIES = ("aiohttp", "msgspec", "uvloop")
+
+
+class Figure(NamedTuple):
+    """A measured value and its target."""
+
+    name: str
+    value: float
+    target: float
+    at_least: bool = False
+    unit: str = ""
+    note: str = ""
+
+    @property
+    def met(self) -> bool:
+        """Whether the target is reached."""
+        return self.value >= self.target if self.at_least else self.value <= self.target
+
+    @property
+    def line(self) -> str:
+        """The figure as a line of the table."""
+        target = f"{'>=' if self.at_least else '<='} {self.target:g}{self.unit}"
+        value = f"{self.value:.{1 if self.value >= 10 else 2}f}{self.unit}"
+        return f"  {self.name:<52}{value:>10}  {target:>10}  {'met' if self.met else 'missed':<8}{self.note}".rstrip()
+
+
+def speed_figures(comparisons: Sequence[Comparison]) -> Iterator[Figure]:
+    """Throughput and p99 of each comparison, as ratios."""
+    for found in comparisons:
+        name = f"{found.path} {found.review}"
+        yield Figure(f"throughput of {name}, to echo", found.ratio("rate"), THROUGHPUT[found.review], at_least=True)
+        yield Figure(f"p99 of {name}, to echo", found.ratio("p99"), P99)
+
+
+def speed_table(comparisons: Sequence[Comparison]) -> Iterator[str]:
+    """The medians behind the ratios, service and echo side by side."""
+    yield f"{'':30}{'requests/s':>12}{'p50 ms':>9}{'p99 ms':>9}{'CPU us':>9}{'server':>9}{'load':>7}"
+    for found in comparisons:
+        for who, samples in (("echo", found.echo), ("service", found.service)):
+            rate, p50, p99, cpu, server, load = (
+                middle(samples, field) for field in ("rate", "p50", "p99", "cpu", "server_busy", "load_busy")
+            )
+            yield (
+                f"  {found.path + ' ' + found.review:<16}{found.size:>6} B {who:<8}"
+                f"{rate:>9.0f}{p50 * 1e3:>9.2f}{p99 * 1e3:>9.2f}{cpu * 1e6:>9.0f}{server:>9.0%}{load:>7.0%}"
+            )
+        yield (
+            f"  {'ratio':<32}{found.ratio('rate'):>9.2f}{found.ratio('p50'):>9.2f}{found.ratio('p99'):>9.2f}"
+            f"{found.ratio('cpu'):>9.2f}"
+        )
+
+
+def bottleneck(comparisons: Sequence[Comparison]) -> str:
+    """Whether the servers were what was measured."""
+    samples = [sample for found in comparisons for sample in (*found.echo, *found.service)]
+    server, load = min(s.server_busy for s in samples), max(s.load_busy for s in samples)
+    text = f"The server used {server:.0%} of its core or more in every run, the load {load:.0%} of the other at most: "
+    if server >= BUSY:
+        return text + "the server was the bottleneck."
+    return text + "other processes took their share, so believe the CPU per request before the requests per second."
+
+
+def machine() -> dict[str, Any]:
+    """What the figures depend on."""
+    models = [line.partition(":")[2].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")]
+    return {
+        "date": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+        "processor": f"{os.cpu_count()} x {models[0] if models else platform.machine()}",
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+        "openssl": ssl.OPENSSL_VERSION,
+        "load average": [round(value, 2) for value in os.getloadavg()],
+        **{name: version(name) for name in LIBRARIES},
+    }
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        return Path(path).read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return []
+
+
+def as_json(comparisons: Sequence[Comparison], figures: Sequence[Figure]) -> dict[str, Any]:
+    """Everything, each round included."""
+    return {
+        "machine": machine(),
+        "figures": [{**figure._asdict(), "met": figure.met} for figure in figures],
+        "comparisons": [
+            {
+                **found._asdict(),
+                "echo": [sample._asdict() for sample in found.echo],
+                "service": [sample._asdict() for sample in found.service],
+                "ratios": {field: found.ratio(field) for field in ("rate", "p50", "p99", "cpu")},
+            }
+            for found in comparisons
+        ],
+    }

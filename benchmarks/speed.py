@@ -1,0 +1,78 @@
+"""The service against the echo: interleaved rounds on one core each, so that what disturbs one disturbs the other."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
+
+from benchmarks import servers
+from benchmarks.bodies import REVIEWS, body
+from benchmarks.load import Sample, drive
+
+PATHS = ("/mutate", "/validate")
+
+
+class NoCoresError(Exception):
+    """Server and load need a core each."""
+
+
+class Comparison(NamedTuple):
+    """The samples of one path with one review, a pair from each round."""
+
+    review: str
+    size: int
+    path: str
+    echo: list[Sample]
+    service: list[Sample]
+
+    def ratio(self, field: str) -> float:
+        """Service to echo, the median of the rounds' ratios."""
+        return median(s.figure(field) / e.figure(field) for s, e in zip(self.service, self.echo, strict=True))
+
+
+def middle(samples: list[Sample], field: str) -> float:
+    """The median of the rounds."""
+    return median(sample.figure(field) for sample in samples)
+
+
+def cores() -> tuple[int, int]:
+    """The cores for the server and for the load. Raises NoCoresError where there is one only."""
+    usable = sorted(os.sched_getaffinity(0))
+    if len(usable) < 2:
+        raise NoCoresError("The server and the load need a core each, and this process may use one only.")
+    return usable[0], usable[1]
+
+
+@contextmanager
+def pinned(core: int) -> Iterator[None]:
+    """Keep this process to one core."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {core})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def compare(directory: Path, rounds: int, seconds: float, say: Callable[[str], None]) -> list[Comparison]:
+    """Run the rounds. directory: where the certificate is. Raises LoadError, ProcessError or NoCoresError."""
+    server_core, load_core = cores()
+    bodies = {(review, path): body(path, file) for review, file in REVIEWS.items() for path in PATHS}
+    found = [Comparison(review, len(sent), path, [], []) for (review, path), sent in bodies.items()]
+    with (
+        pinned(load_core),
+        servers.echo(directory, cores={server_core}) as echo,
+        servers.service(directory, cores={server_core}) as service,
+    ):
+        for number in range(rounds):
+            say(f"round {number + 1} of {rounds}")
+            for comparison in found:
+                sent = bodies[comparison.review, comparison.path]
+                pair = [(echo, comparison.echo), (service, comparison.service)]
+                for target, samples in pair if number % 2 == 0 else reversed(pair):
+                    samples.append(drive(target.port, comparison.path, sent, target.server, seconds))
+    return found

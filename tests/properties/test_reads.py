@@ -1,0 +1,77 @@
+"""What a rule says that it reads is enough for it: the rest of an object need not be decoded."""
+
+from typing import Any
+
+from builders import TODAY, WORKLOADS, Json, request
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policies import sunk, tolerations
+from policies.accelerator import Accelerators
+from policies.facts import Node, StaticFacts, Taint
+from policies.fieldpath import Pattern, Wildcard, parse
+from policies.labels import GRACEFUL, INTERRUPTABLE, LabelGuard, organization
+from policies.requester import Exemptions
+from properties.labelled import kinds, labelled_objects
+from properties.shapes import bounded, daemon_sets, pods
+
+_FACTS = StaticFacts(
+    TODAY,
+    cluster_nodes=(Node("n1", {"zone": "a"}, (Taint("sunk.coreweave.com/lock", "NoExecute", "true"),)),),
+    claims={("default", "a"): frozenset({"gpu.nvidia.com"})},
+)
+_CPU = tolerations.CpuToleration(Accelerators(), "inject")
+_SUNK = sunk.SunkDaemonSets("inject", {}, "a1b2")
+_GUARD = LabelGuard(WORKLOADS, (INTERRUPTABLE, GRACEFUL, organization("1")), Exemptions())
+_ALWAYS = ("apiVersion", "kind", "metadata")
+
+
+def _pruned(value: Any, patterns: list[Pattern]) -> Any:
+    """The value without what no pattern leads to; parents stay, and so does what is of a type that is not expected."""
+    if () in patterns:
+        return value
+    if isinstance(value, dict) and not any(pattern[0] is Wildcard.ITEMS for pattern in patterns):
+        rests = {key: [p[1:] for p in patterns if p[0] in (key, Wildcard.VALUES)] for key in value}
+        return {key: _pruned(child, rests[key]) for key, child in value.items() if rests[key]}
+    if isinstance(value, list) and any(pattern[0] is Wildcard.ITEMS for pattern in patterns):
+        return [_pruned(child, [p[1:] for p in patterns if p[0] is Wildcard.ITEMS]) for child in value]
+    return value
+
+
+def _read(obj: Json, reads: frozenset[str]) -> Json:
+    pruned: Json = _pruned(obj, [parse(path) for path in (*_ALWAYS, *reads)])
+    return pruned
+
+
+@bounded
+@given(st.one_of(pods, daemon_sets))
+def test_the_cpu_toleration(obj: Json) -> None:
+    """The decision is the same on what the rule reads as on the whole object."""
+    whole, read = request(obj, namespace="default"), request(_read(obj, tolerations.READS), namespace="default")
+
+    assert _CPU.mutate(read, _FACTS) == _CPU.mutate(whole, _FACTS)
+    assert _CPU.validate(read, _FACTS) == _CPU.validate(whole, _FACTS)
+
+
+@bounded
+@given(daemon_sets)
+def test_daemon_sets_on_sunk_nodes(obj: Json) -> None:
+    """The decision is the same on what the rule reads as on the whole object."""
+    whole, read = request(obj, namespace="default"), request(_read(obj, sunk.READS), namespace="default")
+
+    assert _SUNK.mutate(read, _FACTS) == _SUNK.mutate(whole, _FACTS)
+    assert _SUNK.validate(read, _FACTS) == _SUNK.validate(whole, _FACTS)
+
+
+@bounded
+@given(kinds, labelled_objects, st.one_of(st.none(), labelled_objects))
+def test_reserved_labels(kind: str, new: Json, old: Json | None) -> None:
+    """The decision is the same on what the rule reads as on the whole objects."""
+    version, name = kind.split(" ")
+    after = {**new, "apiVersion": version, "kind": name}
+    before = None if old is None else {**old, "apiVersion": version, "kind": name}
+
+    whole = request(after, old=before)
+    read = request(_read(after, _GUARD.reads), old=None if before is None else _read(before, _GUARD.reads))
+
+    assert _GUARD.validate(read, _FACTS) == _GUARD.validate(whole, _FACTS)

@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from policies.facts import FactUnavailable
+from webhook.cluster.client import Connection
+from webhook.cluster.namespaces import KEPT_SECONDS, NamespaceReads
+from webhook.cluster.objects import METADATA
+
+from .fakeapi import NAMESPACES, FakeApi, named, status
+from .times import Times, until
+
+SECONDS = 5.0
+
+
+@pytest.fixture
+async def reads(api: Connection, times: Times) -> AsyncIterator[NamespaceReads]:
+    """Reads from the small API server."""
+    made = NamespaceReads(api, times.clock)
+    yield made
+    await made.stop()
+
+
+async def test_reads_the_labels(server: FakeApi, reads: NamespaceReads) -> None:
+    """The labels of a Namespace are there after a read, for which its metadata is enough."""
+    server.put(NAMESPACES, named("team", {"a": "b"}))
+
+    assert reads.get("team") is None
+    await reads.read("team", SECONDS)
+
+    assert reads.get("team") == {"a": "b"}
+    assert [(seen.path, seen.headers["Accept"]) for seen in server.seen] == [(f"{NAMESPACES}/team", METADATA)]
+
+
+async def test_one_that_does_not_exist(server: FakeApi, reads: NamespaceReads, times: Times) -> None:
+    """A Namespace that does not exist has its name label for some seconds, and is seen when it is made later."""
+    await reads.read("team", SECONDS)
+    assert reads.get("team") == {"kubernetes.io/metadata.name": "team"}
+
+    server.put(NAMESPACES, named("team", {"a": "b"}))
+    times.pass_by(KEPT_SECONDS - 0.1)
+    assert reads.get("team") == {"kubernetes.io/metadata.name": "team"}
+    times.pass_by(0.1)
+    assert reads.get("team") is None
+
+    await reads.read("team", SECONDS)
+    assert reads.get("team") == {"a": "b"}
+
+
+async def test_labels_expire_too(server: FakeApi, reads: NamespaceReads, times: Times) -> None:
+    """Labels that were read are not taken for granted longer than that they are missing."""
+    server.put(NAMESPACES, named("team", {"ns.coreweave.cloud/org": "control-plane"}))
+    await reads.read("team", SECONDS)
+    times.pass_by(KEPT_SECONDS)
+
+    assert reads.get("team") is None
+
+
+async def test_old_answers_are_forgotten(reads: NamespaceReads, times: Times) -> None:
+    """Asking for many Namespaces does not fill the memory: what has expired goes with the next read."""
+    for number in range(10):
+        await reads.read(f"none-{number}", SECONDS)
+        times.pass_by(1)
+
+    assert list(reads._answers) == [f"none-{number}" for number in range(5, 10)]
+
+
+async def test_reads_at_the_same_time_are_one(server: FakeApi, reads: NamespaceReads) -> None:
+    """However many requests wait for a Namespace, the API server is asked once."""
+    server.put(NAMESPACES, named("team", {"a": "b"}))
+
+    await asyncio.gather(*(reads.read("team", SECONDS) for _ in range(20)))
+
+    assert len(server.seen) == 1
+
+
+async def test_one_deadline_is_not_another_s(server: FakeApi, reads: NamespaceReads) -> None:
+    """A caller whose time is up, or who is gone, does not take the answer from the others."""
+    server.put(NAMESPACES, named("team", {"a": "b"}))
+    server.held = asyncio.Event()
+    gone, patient = (asyncio.create_task(reads.read("team", SECONDS)) for _ in range(2))
+    await until(lambda: server.seen)
+
+    gone.cancel()
+    with pytest.raises(FactUnavailable) as caught:
+        await reads.read("team", 0.01)
+    server.held.set()
+    await patient
+
+    assert str(caught.value) == (
+        f"the labels of namespace team could not be read: the API server at {server.url} took over 0.0 s"
+    )
+    assert (reads.get("team"), len(server.seen)) == ({"a": "b"}, 1)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", ".", "..", "../nodes", "a/b", "A", "a?x=1", "a" * 64, "team\n", "-a", "ä"],
+)
+async def test_names_that_are_none(server: FakeApi, reads: NamespaceReads, name: str) -> None:
+    """What cannot be a Namespace's name does not exist, and the API server is not asked for another path."""
+    await reads.read(name, SECONDS)
+
+    assert (reads.get(name), server.seen) == ({"kubernetes.io/metadata.name": name}, [])
+
+
+@pytest.mark.parametrize(
+    ("code", "body", "reason"),
+    [
+        pytest.param(403, status(403, "you may not"), "refused GET {where} (403: you may not)", id="refused"),
+        pytest.param(500, "oops", "refused GET {where} (500: oops)", id="broken"),
+        pytest.param(200, "<html>", "answer to GET {path} is not a Namespace: JSON is malformed", id="not JSON"),
+    ],
+)
+async def test_a_failure_is_a_fact_unavailable(
+    server: FakeApi, reads: NamespaceReads, code: int, body: Any, reason: str
+) -> None:
+    """Where the API server fails, the text says which fact is missing and why, and the next read asks again."""
+    path = f"{NAMESPACES}/team"
+    server.put(NAMESPACES, named("team", {"a": "b"}))
+    server.fail(path, code, body)
+
+    with pytest.raises(FactUnavailable) as caught:
+        await reads.read("team", SECONDS)
+
+    assert str(caught.value).startswith("the labels of namespace team could not be read: the ")
+    assert reason.format(path=path, where=f"{path} at {server.url}") in str(caught.value)
+    await reads.read("team", SECONDS)
+    assert reads.get("team") == {"a": "b"}
+
+
+async def test_nobody_answers(server: FakeApi, reads: NamespaceReads) -> None:
+    """An API server that is down makes the fact unavailable, not the process fail."""
+    await server.__aexit__()
+
+    with pytest.raises(FactUnavailable, match="namespace team could not be read: the API server did not answer"):
+        await reads.read("team", SECONDS)
+
+
+async def test_stopping_ends_reads(server: FakeApi, reads: NamespaceReads) -> None:
+    """Reads that are under way when the service stops fail in words; their callers are not cancelled."""
+    server.put(NAMESPACES, named("team"))
+    server.held = asyncio.Event()
+    waiting = asyncio.create_task(reads.read("team", SECONDS))
+    await until(lambda: server.seen)
+
+    await reads.stop()
+
+    with pytest.raises(FactUnavailable, match="the service is shutting down"):
+        await waiting
+    server.held.set()

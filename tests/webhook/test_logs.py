@@ -1,0 +1,226 @@
+"""Logs: what a line holds, in which form, and that no part of an object ever gets into one."""
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+from builders import Json, deployment, pod, request
+from structlog.testing import capture_logs
+
+from policies.engine import Answer, Decision, Failure, mutate, validate
+from policies.facts import StaticFacts
+from webhook import logs
+from webhook.logs import Level
+
+from .reviews import TODAY, violation
+from .servers import default_rules
+
+_SECRET = "tell-nobody"
+_REFUSED = deployment(
+    labels={"foo.coreweave.cloud/bar": _SECRET},
+    template_labels={"x.coreweave.com/y": _SECRET, "z.coreweave.com/y": _SECRET},
+    metadata={"namespace": "team", "annotations": {"note": _SECRET}},
+    env=[{"name": "PASSWORD", "value": _SECRET}],
+)
+
+
+@pytest.fixture(autouse=True)
+def _as_before() -> Iterator[None]:
+    """Leaves both ways of logging as they were."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    structlog.reset_defaults()
+    root.handlers[:], root.level = handlers, level
+
+
+def _logged(answer: Answer, asked: Any = None, phase: Any = "validate") -> Json:
+    """The one event of an answered review."""
+    with capture_logs() as found:
+        logs.log_answer(structlog.get_logger(), phase, asked or request(pod()), answer)
+    (event,) = found
+    return dict(event)
+
+
+def test_a_refusal_is_logged_by_what_it_is_about() -> None:
+    """A refusal's line names who asked for what, and each rule's verdict with the paths, and nothing of the object."""
+    asked = request(_REFUSED, dry_run=True)
+    event = _logged(validate(asked, default_rules(), StaticFacts(TODAY)), asked)
+
+    assert event == {
+        "event": "review",
+        "log_level": "info",
+        "phase": "validate",
+        "uid": "7f6e1a5c-0b7e-4b0e-9a53-0d6c4f6f2a11",
+        "user": "alice",
+        "operation": "CREATE",
+        "resource": "apps/deployments",
+        "namespace": "team",
+        "name": "trainer",
+        "dry_run": True,
+        "allowed": False,
+        "decisions": {"labels": ["deny", "metadata.labels", "spec.template.metadata.labels"]},
+        "errors": [],
+    }
+    assert _SECRET not in str(event)
+
+
+def test_a_patch_is_logged_without_its_values() -> None:
+    """A mutation's line has the verdict; what was patched in stays out."""
+    asked = request(pod(labels={"a": _SECRET}))
+    event = _logged(mutate(asked, default_rules(), StaticFacts(TODAY)), asked, "mutate")
+
+    assert (event["log_level"], event["phase"], event["decisions"]) == ("debug", "mutate", {"tolerations": ["patch"]})
+    assert _SECRET not in str(event)
+    assert "is_cpu_compute" not in str(event)
+
+
+@pytest.mark.parametrize(
+    ("decisions", "level"),
+    [
+        ([], "debug"),
+        ([Decision("tidy", "admit")], "debug"),
+        ([Decision("tidy", "patch")], "debug"),
+        ([Decision("tidy", "audit", (violation(),))], "debug"),
+        ([Decision("tidy", "deny", (violation(),))], "info"),
+        ([Decision("tidy", "warn", (violation(),))], "info"),
+        ([Decision("tidy", "excepted", (violation(),))], "info"),
+        ([Decision("tidy", "error", failure=Failure(ValueError("x"), "Ignore"))], "info"),
+        ([Decision("labels", "admit"), Decision("tidy", "deny", (violation(),))], "info"),
+    ],
+    ids=["no-rule", "admit", "patch", "audit", "deny", "warn", "excepted", "error", "one-of-two"],
+)
+def test_what_is_admitted_is_logged_at_debug_only(decisions: list[Decision], level: str) -> None:
+    """Ordinary admissions are for debugging; a refusal, a warning, an exception or a failure is news."""
+    assert _logged(Answer(tuple(decisions)))["log_level"] == level
+
+
+def test_a_failure_is_logged_with_its_error() -> None:
+    """A rule that failed leaves its error's type and words in the line."""
+    event = _logged(Answer((Decision("tidy", "error", failure=Failure(ValueError("no gauge"), "Ignore")),)))
+
+    assert (event["allowed"], event["decisions"], event["errors"]) == (
+        True,
+        {"tidy": ["error"]},
+        ["ValueError('no gauge')"],
+    )
+
+
+@pytest.mark.parametrize(
+    ("asked", "resource", "name"),
+    [
+        pytest.param(request(pod()), "pods", "trainer", id="core"),
+        pytest.param(request(pod(), sub_resource="status"), "pods/status", "trainer", id="subresource"),
+        pytest.param(request(deployment(), sub_resource="scale"), "apps/deployments/scale", "trainer", id="group"),
+        pytest.param(
+            request({"apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "train-"}}),
+            "pods",
+            "train-…",
+            id="generated",
+        ),
+        pytest.param(request(None, old=pod(), name="trainer"), "pods", "trainer", id="delete"),
+    ],
+)
+def test_a_resource_is_named(asked: Any, resource: str, name: str) -> None:
+    """Group, resource and subresource are one word, and a name that is still to be made shows its beginning."""
+    event = _logged(Answer(), asked)
+
+    assert (event["resource"], event["name"]) == (resource, name)
+
+
+class _Terminal(io.StringIO):
+    """A stream that says that it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_line_is_one_json_object() -> None:
+    """JSON lines have time, level and event first; values that JSON does not know become text."""
+    stream = io.StringIO()
+    logs.configure("info", "auto", stream)
+
+    structlog.get_logger().warning("of note", where=Path("a/b"), text="two\nlines", error=ValueError("x"), number=1)
+
+    (line,) = stream.getvalue().splitlines()
+    event = json.loads(line)
+    assert list(event)[:3] == ["timestamp", "level", "event"]
+    assert event.pop("timestamp").endswith("Z")
+    assert event == {
+        "level": "warning",
+        "event": "of note",
+        "where": "a/b",
+        "text": "two\nlines",
+        "error": "x",
+        "number": 1,
+    }
+
+
+def test_a_text_that_is_no_unicode_is_logged_all_the_same() -> None:
+    """Half a surrogate pair, which an HTTP header may hold, does not make the logger raise."""
+    stream = io.StringIO()
+    logs.configure("info", "json", stream)
+
+    structlog.get_logger().info("call rejected", reason="found application/\udcff")
+
+    assert json.loads(stream.getvalue())["event"] == "call rejected"
+
+
+@pytest.mark.parametrize(
+    ("form", "stream", "as_json"),
+    [
+        pytest.param("auto", io.StringIO, True, id="auto-elsewhere"),
+        pytest.param("auto", _Terminal, False, id="auto-on-a-terminal"),
+        pytest.param("json", _Terminal, True, id="json-on-a-terminal"),
+        pytest.param("text", io.StringIO, False, id="text-elsewhere"),
+    ],
+)
+def test_the_form_follows_the_setting(form: Any, stream: type[io.StringIO], *, as_json: bool) -> None:
+    """Text is for terminals and JSON for machines, unless the setting says which."""
+    out = stream()
+    logs.configure("info", form, out)
+    structlog.get_logger().info("of note", number=7)
+
+    assert out.getvalue().startswith("{") is as_json
+    assert ("\x1b[" in out.getvalue()) == (stream is _Terminal and not as_json)
+    assert "of note" in out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("level", "shown"),
+    [
+        ("debug", ["debug", "info", "warning", "error"]),
+        ("info", ["info", "warning", "error"]),
+        ("warning", ["warning", "error"]),
+        ("error", ["error"]),
+    ],
+)
+def test_the_level_is_the_least_that_is_shown(level: Level, shown: list[str]) -> None:
+    """Lines below the level of the setting are left out."""
+    stream = io.StringIO()
+    logs.configure(level, "json", stream)
+    log = structlog.get_logger()
+    for name in ("debug", "info", "warning", "error"):
+        getattr(log, name)("x")
+
+    assert [json.loads(line)["level"] for line in stream.getvalue().splitlines()] == shown
+
+
+def test_what_libraries_log_is_json_too() -> None:
+    """A warning of a library is one JSON object on one line like all the rest, its traceback within."""
+    stream = io.StringIO()
+    logs.configure("info", "json", stream)
+
+    try:
+        raise ValueError("deep down")  # noqa: TRY301
+    except ValueError:
+        logging.getLogger("aiohttp.server").exception("Error handling request")
+
+    (line,) = stream.getvalue().splitlines()
+    assert "Error handling request" in json.loads(line)["event"]
+    assert "deep down" in line

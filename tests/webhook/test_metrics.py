@@ -1,0 +1,179 @@
+"""The metrics: what is counted under which name, and that the reference lists each of them."""
+
+import platform
+import re
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+from typing import NamedTuple
+
+from builders import daemon_set, pod, request
+from prometheus_client.parser import text_string_to_metric_families
+
+from policies.engine import Answer, Decision, Failure
+from webhook.metrics import Metrics
+
+from .reviews import RESERVED, body, refused_body, served, violation
+from .servers import Serve, default_rules
+
+_REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
+
+
+class _Metric(NamedTuple):
+    name: str
+    kind: str
+    labels: tuple[str, ...]
+
+
+def _in_the_code() -> Iterator[_Metric]:
+    for collector in Metrics().registry._collector_to_names:
+        name, kind, labels = (getattr(collector, field) for field in ("_name", "_type", "_labelnames"))
+        yield _Metric(f"{name}_total" if kind == "counter" else name, kind, labels)
+
+
+def _in_the_reference() -> Iterator[_Metric]:
+    """The rows of the table Metric | Type | Labels | Meaning; names of metrics and labels stand in backticks."""
+    for line in _REFERENCE.read_text(encoding="utf-8").splitlines():
+        cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+        if len(cells) == 4 and (name := re.fullmatch(r"`(cks_admission_\w+)`", cells[0])):
+            assert cells[3], f"{name[1]} has no meaning"
+            yield _Metric(name[1], cells[1].strip("`").lower(), tuple(re.findall(r"`(\w+)`", cells[2])))
+
+
+def test_the_reference_lists_every_metric() -> None:
+    """docs/reference/metrics.md has a row for each metric, with its type and labels, and none for any other."""
+    assert sorted(_in_the_reference()) == sorted(_in_the_code())
+
+
+def test_every_metric_has_our_prefix_and_a_help_text() -> None:
+    """All names start with cks_admission_, and each says what it is."""
+    families = list(Metrics().registry.collect())
+
+    assert families
+    assert [family.name for family in families if not family.name.startswith("cks_admission_")] == []
+    assert [family.name for family in families if not family.documentation] == []
+
+
+def _key(name: str, **labels: str) -> str:
+    return f"{name}{{{','.join(f'{key}={labels[key]}' for key in sorted(labels))}}}"
+
+
+def _request(phase: str, operation: str, allowed: str, dry_run: str) -> str:
+    labels = {"phase": phase, "operation": operation, "allowed": allowed, "dry_run": dry_run}
+    return _key("cks_admission_requests_total", **labels)
+
+
+def _decision(phase: str, rule: str, operation: str, verdict: str) -> str:
+    labels = {"phase": phase, "rule": rule, "operation": operation, "verdict": verdict}
+    return _key("cks_admission_decisions_total", **labels)
+
+
+def _duration(kind: str, phase: str) -> str:
+    return _key(f"cks_admission_request_duration_seconds_{kind}", phase=phase)
+
+
+def _samples(metrics: Metrics) -> dict[str, float]:
+    """Every sample above zero, but for buckets, times of creation and the build."""
+    families = text_string_to_metric_families(metrics.expose().decode())
+    return {
+        _key(sample.name, **sample.labels): sample.value
+        for family in families
+        for sample in family.samples
+        if sample.value and not sample.name.endswith(("_created", "_bucket", "_build_info"))
+    }
+
+
+def test_an_answer_is_counted() -> None:
+    """Each answer counts once, each rule's decision once, each patch operation and each second."""
+    metrics = Metrics()
+    patch = {"op": "add", "path": "/x", "value": 1}
+    refused = Answer((Decision("labels", "deny", (violation(),)), Decision("sunk", "warn", (violation(),))))
+    failed = Answer((Decision("labels", "error", failure=Failure(ValueError("x"), "Fail")),))
+    patched = Answer((Decision("tolerations", "patch"),), (patch, patch))
+
+    metrics.observe("validate", request(pod()), refused, 0.5)
+    metrics.observe("validate", request(pod(), old=pod(), dry_run=True), failed, 0.25)
+    metrics.observe("mutate", request(pod()), patched, 1.0)
+    metrics.observe("mutate", request(pod()), patched, 1.0)
+    metrics.observe("mutate", request(None, old=pod()), Answer(), 0.125)
+
+    assert _samples(metrics) == {
+        _request("validate", "CREATE", "false", "false"): 1,
+        _request("validate", "UPDATE", "false", "true"): 1,
+        _request("mutate", "CREATE", "true", "false"): 2,
+        _request("mutate", "DELETE", "true", "false"): 1,
+        _decision("validate", "labels", "CREATE", "deny"): 1,
+        _decision("validate", "sunk", "CREATE", "warn"): 1,
+        _decision("validate", "labels", "UPDATE", "error"): 1,
+        _decision("mutate", "tolerations", "CREATE", "patch"): 2,
+        _key("cks_admission_patch_operations_total"): 4,
+        _duration("count", "mutate"): 3,
+        _duration("sum", "mutate"): 2.125,
+        _duration("count", "validate"): 2,
+        _duration("sum", "validate"): 0.75,
+    }
+
+
+def test_a_rule_with_the_name_of_an_operation_is_counted_as_a_rule() -> None:
+    """Counts of requests and counts of decisions stay apart, whatever rules are called."""
+    metrics = Metrics()
+    metrics.observe("mutate", request(pod()), Answer((Decision("CREATE", "admit"),)), 0.0)
+
+    assert _samples(metrics) == {
+        _request("mutate", "CREATE", "true", "false"): 1,
+        _decision("mutate", "CREATE", "CREATE", "admit"): 1,
+        _duration("count", "mutate"): 1,
+    }
+
+
+def test_two_services_count_apart() -> None:
+    """Metrics of one service are none of another's, in one process too."""
+    one, other = Metrics(), Metrics()
+    one.observe("mutate", request(pod()), Answer(), 1.0)
+
+    assert _samples(other) == {}
+
+
+def test_the_build_is_told() -> None:
+    """The version of the distribution and of Python are labels of a metric that is always 1."""
+    build = f'cks_admission_build_info{{python="{platform.python_version()}",version="{version("cks-admission")}"}} 1.0'
+
+    assert build in Metrics().expose().decode().splitlines()
+
+
+async def test_the_metrics_are_served(serve: Serve) -> None:
+    """/metrics tells in Prometheus' form what has been answered, rejected and is under way."""
+    running = await serve(served(*default_rules().rules))
+
+    await running.post(refused_body())
+    await running.post(body(pod(), dryRun=True), "/mutate")
+    await running.post(body(daemon_set(labels=RESERVED)), "/mutate/daemonsets")
+    await running.post(b"[]")
+    await running.post(b"[]", content_type="text/plain")
+    reply = await running.get("/metrics")
+
+    assert reply.status == 200
+    assert reply.headers["content-type"].startswith("text/plain; version=")
+    assert {name: value for name, value in _samples(running.metrics).items() if "duration" not in name} == {
+        _request("validate", "CREATE", "false", "false"): 1,
+        _request("mutate", "CREATE", "true", "true"): 1,
+        _request("mutate", "CREATE", "true", "false"): 1,
+        _decision("validate", "labels", "CREATE", "deny"): 1,
+        _decision("validate", "tolerations", "CREATE", "warn"): 1,
+        _decision("mutate", "tolerations", "CREATE", "patch"): 2,
+        _key("cks_admission_patch_operations_total"): 2,
+        _key("cks_admission_rejected_calls_total", status="400"): 1,
+        _key("cks_admission_rejected_calls_total", status="415"): 1,
+    }
+    assert "\ncks_admission_requests_in_flight 0.0\n" in reply.text
+
+
+def test_requests_in_flight_are_read_from_their_owner() -> None:
+    """The gauge shows the number as it is when somebody looks."""
+    metrics = Metrics()
+    in_flight = [3]
+    metrics.track_in_flight(lambda: in_flight[0])
+
+    assert "\ncks_admission_requests_in_flight 3.0\n" in metrics.expose().decode()
+    in_flight[0] = 1
+    assert "\ncks_admission_requests_in_flight 1.0\n" in metrics.expose().decode()

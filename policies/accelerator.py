@@ -67,9 +67,10 @@ def _quantities(spec: JsonObject) -> Iterator[Mapping[str, Any]]:
         for container in containers if isinstance(containers, list) else ():
             resources = container.get("resources") if isinstance(container, dict) else None
             if isinstance(resources, dict):
-                yield from (
-                    side for side in (resources.get("limits"), resources.get("requests")) if isinstance(side, dict)
-                )
+                for side in ("limits", "requests"):
+                    quantities = resources.get(side)
+                    if isinstance(quantities, dict):
+                        yield quantities
 
 
 def _claims(spec: JsonObject) -> Iterator[tuple[str, str]]:

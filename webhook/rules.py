@@ -62,11 +62,14 @@ def _labels_rule(
     exempt = Exemptions(
         users=(*built_in.users, *more.users),
         groups=(*built_in.groups, *more.groups),
-        service_accounts=(*built_in.service_accounts, *more.service_accounts),
+        service_accounts=(
+            *built_in.service_accounts,
+            *more.service_accounts,
+            *(f"{namespace}/*" for namespace in more.control_plane_namespaces),
+        ),
     )
     guard = labels.LabelGuard(workloads, exceptions, exempt)
-    namespaces = sorted({*control_plane_namespaces, *more.control_plane_namespaces})
-    requester = matchcondition.requester_is_not_exempt(exempt, namespaces)
+    requester = matchcondition.requester_is_not_exempt(exempt, sorted(control_plane_namespaces))
     hooks = tuple(
         Hook(
             "validate",

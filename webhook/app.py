@@ -29,6 +29,7 @@ RETRY_AFTER = "1"
 
 _TIMEOUT = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m)\Z")
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0}
+_TEXT_HEADERS = {hdrs.CONTENT_TYPE: "text/plain; charset=utf-8"}
 _JSON_HEADERS = CIMultiDict({hdrs.CONTENT_TYPE: "application/json"})
 
 
@@ -63,14 +64,15 @@ class Service:
         """Answer one AdmissionReview; a call that is none gets an HTTP error."""
         state = self.state
         if state.in_flight >= self.max_in_flight:
-            return self._refuse_call(503, "Too many requests at once; try again.", {hdrs.RETRY_AFTER: RETRY_AFTER})
-        state.in_flight += 1
-        try:
-            response = await self._answer(phase, http)
-        except ReviewError as error:
-            response = self._refuse_call(error.status, str(error))
-        finally:
-            state.in_flight -= 1
+            response = self._refuse_call(503, "Too many requests at once; try again.", {hdrs.RETRY_AFTER: RETRY_AFTER})
+        else:
+            state.in_flight += 1
+            try:
+                response = await self._answer(phase, http)
+            except ReviewError as error:
+                response = self._refuse_call(error.status, str(error))
+            finally:
+                state.in_flight -= 1
         if state.draining:
             response.force_close()
         return response
@@ -94,7 +96,10 @@ class Service:
     def _refuse_call(self, status: int, text: str, headers: dict[str, str] | None = None) -> web.Response:
         self.metrics.rejected_calls.labels(str(status)).inc()
         self.log.info("call rejected", status=status, reason=text)
-        return web.Response(status=status, text=text + "\n", headers=headers)
+        # A header may hold bytes that are no text, and the refusal quotes it.
+        return web.Response(
+            status=status, body=f"{text}\n".encode(errors="replace"), headers={**_TEXT_HEADERS, **(headers or {})}
+        )
 
     async def livez(self, _http: web.Request) -> web.Response:
         """The process answers."""
@@ -137,6 +142,8 @@ async def _read(http: web.Request, deadline: float) -> bytes:
         raise _too_large("more") from None
     except TimeoutError:
         raise ReviewError("The body did not arrive within the time-out.", 408) from None
+    except Exception as error:  # noqa: BLE001 - a lost connection, or a body that is not encoded as its headers say
+        raise ReviewError(f"The body could not be read: {type(error).__name__}.") from None
     if not body:
         raise ReviewError("The body is empty; send an AdmissionReview.")
     return body

@@ -68,4 +68,9 @@ async def _fetch(namespace: str, asked: set[str], served: Served, deadline: floa
         raise FactUnavailable(f"the labels of namespace {namespace} are not known and there is no cluster to ask")
     if remaining <= 0:
         raise FactUnavailable(f"no time was left to read namespace {namespace}")
-    await served.resolver.read_namespace(namespace, remaining)
+    try:
+        await served.resolver.read_namespace(namespace, remaining)
+    except FactUnavailable:
+        raise
+    except Exception as error:
+        raise FactUnavailable(f"namespace {namespace} could not be read: {type(error).__name__}: {error}") from error

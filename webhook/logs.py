@@ -6,6 +6,7 @@ Admitted requests are logged at debug level only; a refusal, a warning or a fail
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
 from typing import Any, Literal, TextIO
@@ -38,12 +39,23 @@ def configure(level: Level, form: Format, stream: TextIO = sys.stderr) -> None:
         cache_logger_on_first_use=True,
     )
     # The libraries below log through the standard library; only what goes wrong in them is of interest.
-    logging.basicConfig(stream=stream, level=logging.WARNING, format="%(name)s: %(message)s", force=True)
+    logging.basicConfig(handlers=[_Forward()], level=logging.WARNING, force=True)
+
+
+class _Forward(logging.Handler):
+    """Gives the standard library's records to structlog, so that all logs have one form."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        structlog.get_logger().log(record.levelno, record.getMessage(), logger=record.name, exc_info=record.exc_info)
 
 
 def _json(_logger: Any, _method: str, event: structlog.typing.EventDict) -> str:
     first = {key: event.pop(key) for key in ("timestamp", "level", "event")}
-    return msgspec.json.encode({**first, **event}, enc_hook=str).decode("utf-8")
+    ordered = {**first, **event}
+    try:
+        return msgspec.json.encode(ordered, enc_hook=str).decode("utf-8")
+    except UnicodeEncodeError:  # half a surrogate pair, as a header may hold
+        return json.dumps(ordered, default=str)
 
 
 def log_answer(

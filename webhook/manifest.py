@@ -13,29 +13,25 @@ SUFFIXES = (".yaml", ".yml", ".json")
 # Resource names that are not the lower-case kind with an s or es.
 _IRREGULAR = {"Endpoints": "endpoints"}
 # Kinds without a namespace; a kind that is not known is taken for a namespaced one, as nearly all custom resources are.
-CLUSTER_SCOPED = frozenset(
-    [
-        "APIService",
-        "CSIDriver",
-        "CSINode",
-        "CertificateSigningRequest",
-        "ClusterRole",
-        "ClusterRoleBinding",
-        "ClusterTrainingRuntime",
-        "CustomResourceDefinition",
-        "DeviceClass",
-        "IngressClass",
-        "Namespace",
-        "Node",
-        "NodePool",
-        "PersistentVolume",
-        "PriorityClass",
-        "ResourceSlice",
-        "RuntimeClass",
-        "StorageClass",
-        "VolumeAttachment",
-    ]
-)
+CLUSTER_SCOPED = {
+    "": ("Namespace", "Node", "PersistentVolume"),
+    "admissionregistration.k8s.io": (
+        "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding", "MutatingWebhookConfiguration",
+        "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ValidatingWebhookConfiguration",
+    ),
+    "apiextensions.k8s.io": ("CustomResourceDefinition",),
+    "apiregistration.k8s.io": ("APIService",),
+    "certificates.k8s.io": ("CertificateSigningRequest", "ClusterTrustBundle"),
+    "compute.coreweave.com": ("NodePool",),
+    "flowcontrol.apiserver.k8s.io": ("FlowSchema", "PriorityLevelConfiguration"),
+    "networking.k8s.io": ("IngressClass", "IPAddress", "ServiceCIDR"),
+    "node.k8s.io": ("RuntimeClass",),
+    "rbac.authorization.k8s.io": ("ClusterRole", "ClusterRoleBinding"),
+    "resource.k8s.io": ("DeviceClass", "ResourceSlice"),
+    "scheduling.k8s.io": ("PriorityClass",),
+    "storage.k8s.io": ("CSIDriver", "CSINode", "StorageClass", "VolumeAttachment"),
+    "trainer.kubeflow.org": ("ClusterTrainingRuntime",),
+}  # fmt: skip
 
 
 class ManifestError(Exception):
@@ -97,9 +93,9 @@ def request(
     metadata = obj.get("metadata") or {}
     operation: Operation = "CREATE" if old is None else "UPDATE"
     name = str(metadata.get("name") or "")
-    if kind == "Namespace":
+    if (group, kind) == ("", "Namespace"):
         scope = name
-    elif kind in CLUSTER_SCOPED:
+    elif kind in CLUSTER_SCOPED.get(group, ()):
         scope = ""
     else:
         scope = str(metadata.get("namespace") or namespace)

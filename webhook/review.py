@@ -46,7 +46,7 @@ class ReviewError(Exception):
 class _Envelope(Struct, rename="camel"):
     api_version: str = ""
     kind: str = ""
-    request: msgspec.Raw | None = None
+    request: msgspec.Raw = msgspec.Raw(b"null")
 
 
 class Decoder:
@@ -59,8 +59,7 @@ class Decoder:
         always = [("apiVersion",), ("kind",), *(("metadata", field) for field in METADATA)]
         read = [pattern for pattern in map(parse, paths) if pattern[0] != "metadata"]
         self._projected = msgspec.json.Decoder(_review_type(_projection([*always, *read])))
-        # For objects of another shape, such as a metadata that is no map: rules then see all and say what is wrong.
-        self._whole = msgspec.json.Decoder(_review_type(JsonObject))
+        self._whole = _review_type(JsonObject)
 
     def decode(self, body: bytes) -> AdmissionRequest:
         """The request of a review. Raises ReviewError with status 400."""
@@ -68,18 +67,29 @@ class Decoder:
             try:
                 review = self._projected.decode(body)
             except msgspec.ValidationError:
-                review = self._whole.decode(body)
+                review = self._decode_whole(body)
         except RecursionError:
             raise ReviewError("The body is nested too deeply to be read.") from None
         except msgspec.ValidationError as error:
             raise _wrong_shape(body, error) from None
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeError) as error:
             raise ReviewError(f"The body is not JSON: {error}. Send an AdmissionReview of {API_VERSION}.") from None
         if review.api_version != API_VERSION or review.kind != KIND:
             raise _wrong_kind(review.api_version, review.kind)
         request: AdmissionRequest = review.request
         _check(request)
         return request
+
+    def _decode_whole(self, body: bytes) -> Any:
+        """Decode a review whose optional fields are null, or whose objects have another shape than rules expect.
+
+        The rules then see all of the objects, and say what is wrong in them.
+        """
+        found = msgspec.json.decode(body)
+        request = found.get("request") if isinstance(found, dict) else None
+        if isinstance(request, dict):
+            found["request"] = {key: value for key, value in request.items() if value is not None}
+        return msgspec.convert(found, self._whole)
 
 
 def _projection(patterns: Iterable[Pattern]) -> Any:
@@ -141,7 +151,7 @@ def _wrong_shape(body: bytes, error: msgspec.ValidationError) -> ReviewError:
         return ReviewError(f"The body is JSON but no {KIND}: {error}.")
     if envelope.api_version != API_VERSION or envelope.kind != KIND:
         return _wrong_kind(envelope.api_version, envelope.kind)
-    if envelope.request is None:
+    if bytes(envelope.request) == b"null":
         return ReviewError(f"The {KIND} has no request.")
     return ReviewError(f"The {KIND} is malformed: {error}.")
 

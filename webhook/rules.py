@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from msgspec.structs import replace
+
 from policies import labels, matchcondition, sunk, tolerations
 from policies.accelerator import Accelerators
 from policies.exception import PolicyException
@@ -62,14 +64,13 @@ def _labels_rule(
     exempt = Exemptions(
         users=(*built_in.users, *more.users),
         groups=(*built_in.groups, *more.groups),
-        service_accounts=(
-            *built_in.service_accounts,
-            *more.service_accounts,
-            *(f"{namespace}/*" for namespace in more.control_plane_namespaces),
-        ),
+        service_accounts=(*built_in.service_accounts, *more.service_accounts),
     )
-    guard = labels.LabelGuard(workloads, exceptions, exempt)
-    requester = matchcondition.requester_is_not_exempt(exempt, sorted(control_plane_namespaces))
+    configured = tuple(f"{namespace}/*" for namespace in more.control_plane_namespaces)
+    with_configured = replace(exempt, service_accounts=(*exempt.service_accounts, *configured))
+    guard = labels.LabelGuard(workloads, exceptions, with_configured)
+    namespaces = sorted({*control_plane_namespaces, *more.control_plane_namespaces})
+    requester = matchcondition.requester_is_not_exempt(exempt, namespaces)
     hooks = tuple(
         Hook(
             "validate",

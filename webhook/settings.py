@@ -9,9 +9,9 @@ import difflib
 from collections.abc import Iterable, Sequence
 from datetime import date
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
 
 from policies.accelerator import Accelerators
@@ -26,7 +26,7 @@ class SettingsError(Exception):
 
 
 class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, strict=True)
 
 
 def _glob(text: str) -> str:
@@ -109,6 +109,12 @@ class Requirement(_Model):
     key: str = Field(min_length=1, description="Label key.")
     operator: Literal["In", "NotIn", "Exists", "DoesNotExist"] = Field(description="In, NotIn, Exists or DoesNotExist.")
     values: Strings = Field((), description="Values for In and NotIn.")
+
+    @model_validator(mode="after")
+    def _values_fit_the_operator(self) -> Self:
+        if bool(self.values) != (self.operator in ("In", "NotIn")):
+            raise ValueError(f"{self.operator} {'takes no' if self.values else 'needs'} values")
+        return self
 
 
 class Selector(_Model):
@@ -215,7 +221,7 @@ class ExceptionSettings(_Model):
 
     rules: Annotated[Strings, Field(min_length=1)] = Field(description="Names of rules: labels, tolerations, sunk.")
     reason: str = Field(min_length=1, description="Why; shown in the audit log.")
-    until: date = Field(description="Last day (UTC) on which it holds.")
+    until: Annotated[date, Field(strict=False)] = Field(description="Last day (UTC) on which it holds.")
     namespaces: Globs = Field((), description="Namespaces.")
     kinds: Globs = Field((), description="Kinds, as Pod or Deployment.apps.")
     names: Globs = Field((), description="Names.")
@@ -257,7 +263,7 @@ def read(path: Path) -> Settings:
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path}: cannot be read: {error}") from None
     try:
-        documents = list(load(str(path), text))
+        documents = load(str(path), text)
     except FileError as error:
         raise SettingsError(str(error)) from None
     if not documents:

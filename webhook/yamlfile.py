@@ -1,31 +1,67 @@
-"""YAML and JSON files whose values remember the line that they came from."""
+"""YAML and JSON files, read as kubectl reads them, whose values remember the line that they came from.
+
+As in kubectl, keys are text, and so is what YAML takes for a date; `12:30` is no number of base 60.
+"""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import yaml
 
 # libyaml is ten times faster; it is in every wheel of PyYAML but not in every build.
-_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+# Deeper than any object of Kubernetes; libyaml's composer is recursive and ends the process at some ten thousand.
+DEPTH = 100
+# What aliases may unfold a file to, in values: far more than an object of 3 MiB holds.
+VALUES = 1_000_000
+_INT = re.compile(r"[-+]?(?:0b[01_]+|0x[0-9a-fA-F_]+|0[0-7_]*|[1-9][0-9_]*)\Z")
+_FLOAT = re.compile(
+    r"[-+]?(?:[0-9][0-9_]*\.[0-9_]*|\.[0-9][0-9_]*|[0-9]+)(?:[eE][-+]?[0-9]+)?\Z|[-+]?\.(?:inf|nan)\Z", re.IGNORECASE
+)
+_TAG = "tag:yaml.org,2002:"
 
 
 class FileError(Exception):
     """A file that is no YAML: the text says file, line, column and what is wrong there."""
 
 
+class _Loader(_Base):  # type: ignore[misc]
+    """Kubernetes' reading of YAML."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012 - the library's own form
+        first: [
+            (tag, regexp) for tag, regexp in resolvers if tag.removeprefix(_TAG) not in ("int", "float", "timestamp")
+        ]
+        for first, resolvers in _Base.yaml_implicit_resolvers.items()
+    }
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[str, Any]:  # noqa: FBT001, FBT002
+        """Make a map with text for keys."""
+        found = super().construct_mapping(node, deep)
+        return {key if isinstance(key, str) else json.dumps(key): value for key, value in found.items()}
+
+
+_Loader.add_implicit_resolver(f"{_TAG}int", _INT, list("-+0123456789"))
+_Loader.add_implicit_resolver(f"{_TAG}float", _FLOAT, list("-+0123456789."))
+
+
 class Document:
     """One document: its value, and where in the file each part of it stands."""
 
-    def __init__(self, name: str, value: Any, node: yaml.Node) -> None:
+    def __init__(self, name: str, value: Any, node: yaml.Node | None) -> None:
         self.name = name
         self.value = value
         self._node = node
 
     def line(self, path: Sequence[str | int] = ()) -> int:
         """The line, from 1, of the value at a path of keys and indexes, or of its nearest parent that is there."""
-        node: yaml.Node = self._node
+        node = self._node
+        if node is None:
+            return 1
         line = node.start_mark.line
         for step in path:
             key, child = _child(node, step)
@@ -35,24 +71,67 @@ class Document:
         return int(line) + 1
 
 
-def load(name: str, text: str) -> Iterator[Document]:
-    """The documents of a file, empty ones left out; JSON is YAML. Raises FileError."""
-    loader = _Loader(text)
+def load(name: str, text: str) -> list[Document]:
+    """The documents of a file, empty ones left out. Raises FileError."""
     try:
+        return _documents(name, text)
+    except FileError:
+        # JSON is nearly YAML: tabs and escaped surrogate pairs are not.
+        try:
+            return [Document(name, json.loads(text), None)]
+        except (ValueError, RecursionError):
+            pass
+        raise
+
+
+def _documents(name: str, text: str) -> list[Document]:
+    found = []
+    loader: Any = None
+    try:
+        _refuse_bombs(name, text)
+        loader = _Loader(text)
         while loader.check_node():
             node = loader.get_node()
             _refuse_duplicates(name, node)
             value = loader.construct_document(node)
             if value is not None:
-                yield Document(name, value, node)
+                found.append(Document(name, value, node))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"{name}:{mark.line + 1}:{mark.column + 1}" if mark else name
         raise FileError(f"{where}: not valid YAML: {error.problem or error.context}") from None
-    except (yaml.YAMLError, RecursionError) as error:
+    except FileError:
+        raise
+    except Exception as error:  # noqa: BLE001 - the library's constructors raise whatever Python's types do
         raise FileError(f"{name}: not valid YAML: {' '.join(str(error).split())}") from None
     finally:
-        loader.dispose()
+        if loader is not None:
+            loader.dispose()
+    return found
+
+
+def _refuse_bombs(name: str, text: str) -> None:
+    """Refuse what nests too deeply, or unfolds to too much, before anything recursive sees it."""
+    open_counts: list[tuple[str | None, int]] = []
+    sizes: dict[str, int] = {}
+    total = 0
+    for event in yaml.parse(text, Loader=_Base):
+        size = 1
+        if isinstance(event, yaml.CollectionStartEvent):
+            open_counts.append((event.anchor, total))
+            if len(open_counts) > DEPTH:
+                raise FileError(f"{name}:{event.start_mark.line + 1}: nested more than {DEPTH} deep")
+        elif isinstance(event, yaml.CollectionEndEvent):
+            anchor, before = open_counts.pop()
+            if anchor is not None:
+                sizes[anchor] = total - before
+        elif isinstance(event, yaml.AliasEvent):
+            if any(anchor == event.anchor for anchor, _ in open_counts):
+                raise FileError(f"{name}:{event.start_mark.line + 1}: *{event.anchor} stands inside of itself")
+            size = sizes.get(event.anchor, 1)
+        total += size
+        if total > VALUES:
+            raise FileError(f"{name}:{event.start_mark.line + 1}: its aliases unfold to more than {VALUES} values")
 
 
 def _child(node: yaml.Node, step: str | int) -> tuple[yaml.Node | None, yaml.Node | None]:
@@ -65,19 +144,27 @@ def _child(node: yaml.Node, step: str | int) -> tuple[yaml.Node | None, yaml.Nod
     return None, None
 
 
-def _refuse_duplicates(name: str, node: yaml.Node) -> None:
+def _refuse_duplicates(name: str, root: yaml.Node) -> None:
     """A key that stands twice is a mistake in a file that people write; YAML forbids it and PyYAML keeps the last."""
-    if isinstance(node, yaml.MappingNode):
+    for node in _collections(root, set()):
         seen: dict[str, int] = {}
-        for key, value in node.value:
-            if isinstance(key, yaml.ScalarNode):
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.value != "<<":
+                line = key.start_mark.line + 1
                 if key.value in seen:
-                    line = key.start_mark.line + 1
                     raise FileError(
                         f"{name}:{line}: the key {key.value!r} is there twice, first on line {seen[key.value]}"
                     )
-                seen[key.value] = key.start_mark.line + 1
-            _refuse_duplicates(name, value)
-    elif isinstance(node, yaml.SequenceNode):
-        for value in node.value:
-            _refuse_duplicates(name, value)
+                seen[key.value] = line
+
+
+def _collections(node: yaml.Node, visited: set[int]) -> Iterator[yaml.MappingNode]:
+    """All maps below a node, each once however often an alias names it."""
+    if id(node) in visited or not isinstance(node, yaml.CollectionNode):
+        return
+    visited.add(id(node))
+    if isinstance(node, yaml.MappingNode):
+        yield node
+    for child in node.value:
+        for part in child if isinstance(child, tuple) else (child,):
+            yield from _collections(part, visited)

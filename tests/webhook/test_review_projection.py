@@ -3,17 +3,19 @@
 from typing import Any
 
 import pytest
-from builders import Json, owner
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from builders import Json, at, daemon_set, owner, pod, resource
 from msgspec.structs import asdict, replace
 
+from policies.accelerator import READS as ACCELERATOR_READS
 from policies.engine import mutate, validate
-from policies.facts import Node, StaticFacts, Taint
-from policies.ruleset import RuleSet
+from policies.facts import Node, StaticFacts
+from policies.fieldpath import render
+from policies.labels import places_of
+from policies.request import MIRROR_ANNOTATION, AdmissionRequest
+from policies.workload import BUILT_IN, table, workload
 from webhook.review import Decoder
 
-from .reviews import TODAY, body
+from .reviews import RESERVED, TODAY, body
 from .servers import default_rules
 
 
@@ -117,96 +119,113 @@ def test_a_path_through_something_else_hands_over_all_of_it(odd: Json) -> None:
     assert (decoded.object, decoded.old_object) == (whole, _OBJECT)
 
 
-# Shipped kinds, a kind of the configuration, and one that no table knows.
-_KINDS = [
-    ("v1", "Pod"), ("v1", "Node"), ("v1", "PodTemplate"), ("apps/v1", "Deployment"), ("apps/v1", "DaemonSet"),
-    ("apps/v1", "StatefulSet"), ("apps/v1", "ControllerRevision"), ("batch/v1", "CronJob"), ("ray.io/v1", "RayCluster"),
-    ("kubeflow.org/v2beta1", "MPIJob"), ("jobset.x-k8s.io/v1alpha2", "JobSet"), ("example.org/v1", "Train"),
-    ("compute.coreweave.com/v1", "NodePool"), ("resource.k8s.io/v1", "ResourceClaimTemplate"), ("x.org/v1", "Y"),
-]  # fmt: skip
-_WORKLOAD = {"group": "example.org", "kind": "Train", "templates": ["pods.*.template"], "nodeLabels": ["labels"]}
-_RULES: RuleSet = default_rules(sunk={"daemonSets": "inject"}, workloads=[_WORKLOAD], organization={"id": "a1"})
+_TRAIN = {"group": "example.org", "kind": "Train", "templates": ["pods.*.template"], "nodeLabels": ["labels"]}
+_RULES = default_rules(sunk={"daemonSets": "inject"}, workloads=[_TRAIN])
+_TABLE = table((*BUILT_IN, workload("example.org", "Train", ["pods.*.template"], node_labels=["labels"])))
 _FACTS = StaticFacts(
     TODAY,
-    cluster_nodes=(Node("n", {"pool": "a"}, (Taint("sunk.coreweave.com/lock", "NoExecute", "true"),)),),
+    cluster_nodes=(Node("n", {"pool": "sunk", "sunk.coreweave.com/x": "y"}),),
     claims={("default", "gpu"): frozenset({"gpu.nvidia.com"})},
 )
 
-_KEYS = st.sampled_from(
-    ["app", "foo.coreweave.cloud/bar", "qos.coreweave.cloud/interruptable", "ns.coreweave.cloud/org"]
-)
-_LABELS = st.dictionaries(_KEYS, st.sampled_from(["true", "a1", 1, None])) | st.sampled_from([None, ["x"], "x"])
-_OWNED = st.sampled_from(
-    [{}, owner(), {"annotations": {"kubernetes.io/config.mirror": "x"}}, {"deletionTimestamp": "x"}]
-)
-_METADATA = st.builds(lambda labels, rest: {**rest, "labels": labels}, _LABELS, _OWNED) | st.sampled_from(
-    [None, {}, []]
-)
-_RESOURCES = st.sampled_from([{}, None, {"limits": {"nvidia.com/gpu": 1}}, {"requests": {"amd.com/gpu": "0"}}])
-_CONTAINERS = st.lists(st.builds(lambda found: {"name": "a", "resources": found}, _RESOURCES) | st.none(), max_size=2)
-_CLAIM = st.builds(lambda metadata: {"metadata": metadata, "spec": {}}, _METADATA)
-_POD_SPEC = st.fixed_dictionaries(
-    {},
-    optional={
-        "containers": _CONTAINERS | st.none(),
-        "initContainers": _CONTAINERS,
-        "tolerations": st.sampled_from(
-            [None, [], "x", [{"operator": "Exists"}], [{"key": "is_gpu", "operator": "Exists"}]]
+
+def _decoded(obj: Json, **fields: Any) -> tuple[AdmissionRequest, AdmissionRequest]:
+    """The request as it is decoded for the rules, and the same one with the whole object."""
+    whole = {**obj, "status": {"phase": "x"}}
+    part = Decoder(_RULES.reads).decode(body(whole, **fields))
+    assert part.object
+    assert "status" not in part.object
+    return part, replace(part, object=whole)
+
+
+_PLACES = [
+    pytest.param(row.group, row.kind, render(place.pattern), id=f"{row.kind}.{row.group}-{render(place.pattern)}")
+    for row in _TABLE.values()
+    for place in places_of((row.group, row.kind), row)
+]
+
+
+@pytest.mark.parametrize(("group", "kind", "path"), _PLACES)
+def test_a_label_at_any_place_is_decoded(group: str, kind: str, path: str) -> None:
+    """A reserved label is refused from what is decoded, at every place that a controller copies labels from."""
+    place = path.replace("[*]", "[0]").replace(".*", ".any")
+    part, whole = _decoded(resource(f"{group}/v1" if group else "v1", kind, at(place, RESERVED)))
+
+    answer = validate(part, _RULES, _FACTS, "labels")
+
+    assert [violation.path for decision in answer.decisions for violation in decision.violations] == [place]
+    assert asdict(answer) == asdict(validate(whole, _RULES, _FACTS, "labels"))
+
+
+_GPU = {"limits": {"nvidia.com/gpu": 1}}
+_EXISTS = [{"operator": "Exists"}]
+_ELSEWHERE = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "pool", "operator": "In", "values": ["other"]}]}]}
+_AFFINITY = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": _ELSEWHERE}}
+_LEFT, _PATCHED = {"tolerations": "admit"}, {"tolerations": "patch"}
+
+
+@pytest.mark.parametrize(
+    ("obj", "verdicts"),
+    [
+        pytest.param(pod(), _PATCHED, id="cpu-pod"),
+        pytest.param(pod({"nvidia.com/gpu": 1}), _LEFT, id="gpu-pod"),
+        pytest.param(pod(initContainers=[{"name": "a", "resources": _GPU}]), _LEFT, id="gpu-init-container"),
+        pytest.param(pod(resourceClaims=[{"name": "a", "resourceClaimName": "gpu"}]), _LEFT, id="gpu-claim"),
+        pytest.param(pod(tolerations=_EXISTS), _LEFT, id="tolerating-pod"),
+        pytest.param(pod(metadata={"annotations": {MIRROR_ANNOTATION: "x"}}), _LEFT, id="mirror-pod"),
+        pytest.param(pod(metadata={"deletionTimestamp": "2026-03-01T00:00:00Z"}), _LEFT, id="pod-being-deleted"),
+        pytest.param(daemon_set(), {"tolerations": "patch", "sunk": "patch"}, id="cpu-daemonset"),
+        pytest.param(daemon_set({"amd.com/gpu": "1"}), {"tolerations": "admit", "sunk": "patch"}, id="gpu-daemonset"),
+        pytest.param(
+            daemon_set(initContainers=[{"name": "a", "resources": _GPU}]),
+            {"tolerations": "admit", "sunk": "patch"},
+            id="gpu-init-container-in-a-daemonset",
         ),
-        "resourceClaims": st.sampled_from([None, [{"name": "g", "resourceClaimName": "gpu"}]]),
-        "volumes": st.lists(st.builds(lambda claim: {"ephemeral": {"volumeClaimTemplate": claim}}, _CLAIM), max_size=1),
-        "nodeName": st.just("n"),
-        "nodeSelector": st.sampled_from([{"pool": "a"}, {"pool": "b"}, None]),
-        "affinity": st.sampled_from([{}, None, "x"]),
-    },
+        pytest.param(
+            daemon_set(resourceClaims=[{"name": "a", "resourceClaimName": "gpu"}]),
+            {"tolerations": "admit", "sunk": "patch"},
+            id="gpu-claim-in-a-daemonset",
+        ),
+        pytest.param(
+            daemon_set(tolerations=_EXISTS), {"tolerations": "admit", "sunk": "admit"}, id="tolerating-daemonset"
+        ),
+        pytest.param(
+            daemon_set(nodeSelector={"pool": "other"}),
+            {"tolerations": "patch", "sunk": "admit"},
+            id="daemonset-elsewhere",
+        ),
+        pytest.param(
+            daemon_set(affinity=_AFFINITY),
+            {"tolerations": "patch", "sunk": "admit"},
+            id="daemonset-elsewhere-by-affinity",
+        ),
+        pytest.param(daemon_set(metadata=owner()), {"tolerations": "admit", "sunk": "admit"}, id="owned-daemonset"),
+    ],
 )
-_TEMPLATE = (
-    st.builds(lambda metadata, spec: {"metadata": metadata, "spec": spec, "x": 1}, _METADATA, _POD_SPEC) | st.none()
-)
-_JOB = st.builds(lambda metadata, pod: {"metadata": metadata, "spec": {"template": pod}}, _METADATA, _TEMPLATE)
-_OBJECTS = st.fixed_dictionaries(
-    {"metadata": _METADATA, "status": st.just({"x": 1})},
-    optional={
-        "spec": _POD_SPEC
-        | st.fixed_dictionaries(
-            {"metadata": _METADATA},
-            optional={
-                "template": _TEMPLATE,
-                "jobTemplate": _JOB,
-                "replicatedJobs": st.lists(st.builds(lambda job: {"name": "a", "template": job}, _JOB), max_size=2),
-                "mpiReplicaSpecs": st.dictionaries(
-                    st.just("Worker"), st.builds(lambda pod: {"template": pod}, _TEMPLATE)
-                ),
-                "headGroupSpec": st.builds(lambda pod: {"template": pod}, _TEMPLATE),
-                "volumeClaimTemplates": st.lists(_CLAIM, max_size=2) | st.none(),
-                "nodeLabels": _LABELS,
-            },
-        )
-        | st.none(),
-        "template": _TEMPLATE,
-        "data": st.builds(lambda pod: {"spec": {"template": pod}}, _TEMPLATE),
-        "pods": st.dictionaries(st.just("a"), st.builds(lambda pod: {"template": pod}, _TEMPLATE)),
-        "labels": _LABELS,
-    },
-)
+def test_what_a_mutation_depends_on_is_decoded(obj: Json, verdicts: dict[str, str]) -> None:
+    """Every field that decides about tolerations is there, so that the patch is the one for the whole object."""
+    part, whole = _decoded(obj)
+
+    answer = mutate(part, _RULES, _FACTS)
+
+    assert {decision.rule: decision.verdict for decision in answer.decisions} == verdicts
+    assert asdict(answer) == asdict(mutate(whole, _RULES, _FACTS))
+    assert asdict(validate(part, _RULES, _FACTS)) == asdict(validate(whole, _RULES, _FACTS))
 
 
-@settings(max_examples=400, deadline=None)
-@given(
-    kind=st.sampled_from(_KINDS),
-    obj=_OBJECTS,
-    old=_OBJECTS | st.none(),
-    user=st.sampled_from(["alice", "system:node:n"]),
-)
-def test_what_is_left_out_changes_no_decision(kind: tuple[str, str], obj: Json, old: Json | None, user: str) -> None:
-    """Every rule decides about the part that is decoded just as it decides about the whole object."""
-    named = dict(zip(("apiVersion", "kind"), kind, strict=True))
-    whole: Any = {**named, **obj}
-    before: Any = None if old is None else {**named, **old}
-    who = {"username": user, "groups": ["system:nodes"] if user != "alice" else []}
+@pytest.mark.parametrize(("node", "allowed"), [("n", True), ("other", False)])
+def test_what_tells_a_kubelets_own_pod_is_decoded(node: str, *, allowed: bool) -> None:
+    """A kubelet may mirror a static Pod that runs on its own Node, which the Pod's nodeName says."""
+    mirror = pod(labels=RESERVED, metadata={"annotations": {MIRROR_ANNOTATION: "x"}}, nodeName=node)
+    part, _ = _decoded(mirror, userInfo={"username": "system:node:n", "groups": ["system:nodes"]})
 
-    part = Decoder(_RULES.reads).decode(body(whole, before, userInfo=who))
-    full = replace(part, object=whole, old_object=before)
+    assert validate(part, _RULES, _FACTS, "labels").allowed is allowed
 
-    assert asdict(mutate(part, _RULES, _FACTS)) == asdict(mutate(full, _RULES, _FACTS))
-    assert asdict(validate(part, _RULES, _FACTS)) == asdict(validate(full, _RULES, _FACTS))
+
+def test_every_path_that_rules_read_is_tried() -> None:
+    """The tables above leave out no path that a rule says it reads."""
+    tried = {str(param.values[2]) for param in _PLACES}
+    pods = {f"{pod_}spec.{path}" for pod_ in ("", "spec.template.") for path in ("tolerations", *ACCELERATOR_READS)}
+    daemon_sets = {"spec.template.spec.affinity", "spec.template.spec.nodeSelector"}
+
+    assert _RULES.reads <= tried | pods | daemon_sets | {"spec.nodeName"}

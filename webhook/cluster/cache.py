@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Generic, Literal, TypeVar
+from typing import Generic, Literal, Protocol, TypeVar
 
 T = TypeVar("T")
 K = TypeVar("K")
 V = TypeVar("V")
+T_contra = TypeVar("T_contra", contravariant=True)
 
 Change = Literal["ADDED", "MODIFIED", "DELETED"]
+
+
+class Sink(Protocol[T_contra]):
+    """Where the objects go."""
+
+    def replace(self, objects: Sequence[T_contra]) -> None:
+        """These are all there are."""
+        ...
+
+    def changed(self, change: Change, item: T_contra) -> None:
+        """One was added, modified or deleted."""
+        ...
 
 
 class Cache(Generic[T, K, V]):

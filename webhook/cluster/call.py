@@ -10,9 +10,10 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from aiohttp import ClientError, ClientResponse, ClientTimeout
+from aiohttp import ClientError, ClientPayloadError, ClientResponse, ClientTimeout
 
 from webhook.cluster.errors import ApiError, ClusterError, UnreachableError
+from webhook.cluster.wire import UNREADABLE
 
 if TYPE_CHECKING:
     from kubernetes.aio.client import ApiClient
@@ -76,6 +77,8 @@ async def opened(api: ApiClient, call: Call) -> AsyncIterator[ClientResponse]:
             response.close()
     except TimeoutError as error:
         raise UnreachableError(f"the API server did not answer {where} in time") from error
+    except ClientPayloadError as error:
+        raise UnreachableError(f"the API server's answer to {where} broke off") from error
     except (ClientError, OSError) as error:
         raise UnreachableError(
             f"the API server did not answer {where}: {str(error) or type(error).__name__}"
@@ -86,7 +89,7 @@ def refused(where: str, status: int, body: bytes, retry_after: str = "") -> ApiE
     """The error for an answer, in the words of its body where that is a Status."""
     try:
         answer = _STATUS.decode(body)
-    except (msgspec.MsgspecError, ValueError):
+    except UNREADABLE:
         answer = Status(message=body.decode("utf-8", "replace"))
     status = status or answer.code or 0
     words = " ".join((answer.message or answer.reason or "").split())[:_LONGEST_MESSAGE]
@@ -117,25 +120,3 @@ async def _send(api: ApiClient, call: Call) -> ClientResponse:
     answer = await client.call_api(method, url, headers, body, form, _request_timeout=timeout)
     response: ClientResponse = answer.response
     return response
-
-
-class Lines:
-    """Cuts a body that arrives in parts into lines.
-
-    The response's own readline stops at a limit (4 MiB with the client's buffers), after which a watch would meet the
-    same line again for ever; and it adds part to part, in quadratic time.
-    """
-
-    def __init__(self) -> None:
-        self._rest: list[bytes] = []
-
-    def feed(self, part: bytes) -> list[bytes]:
-        """The lines that this part completes."""
-        *complete, rest = part.split(b"\n")
-        lines = []
-        for end in complete:
-            lines.append(b"".join([*self._rest, end]))
-            self._rest.clear()
-        if rest:
-            self._rest.append(rest)
-        return lines

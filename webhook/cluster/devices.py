@@ -24,6 +24,7 @@ from webhook.cluster.objects import (
     name_of,
 )
 from webhook.cluster.reflector import Reflector
+from webhook.cluster.wire import UNREADABLE
 
 if TYPE_CHECKING:
     from kubernetes.aio.client import ApiClient
@@ -122,7 +123,7 @@ class Devices:
         while True:
             try:
                 version = _GROUP.decode(await fetch(self._api, Call("GET", f"/apis/{GROUP}"))).choose()
-            except (ClusterError, msgspec.MsgspecError, ValueError) as error:
+            except (ClusterError, *UNREADABLE) as error:
                 if isinstance(error, ApiError) and error.status == 404:
                     version = None
                 else:

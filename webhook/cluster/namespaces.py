@@ -14,6 +14,7 @@ from webhook.cluster.call import Call, fetch
 from webhook.cluster.clock import Clock
 from webhook.cluster.errors import ApiError, ClusterError
 from webhook.cluster.objects import METADATA, Object, labels_of
+from webhook.cluster.wire import UNREADABLE
 
 if TYPE_CHECKING:
     from kubernetes.aio.client import ApiClient
@@ -82,7 +83,7 @@ class NamespaceReads:
             if error.status == 404:
                 return None
             raise
-        except (msgspec.MsgspecError, ValueError) as error:
+        except UNREADABLE as error:
             raise ClusterError(f"the answer to GET {call.path} is not a Namespace: {error}") from error
 
     def _ended(self, name: str, task: asyncio.Task[None]) -> None:

@@ -7,75 +7,52 @@ retry from the same version instead of a list, and stops at a line of 4 MiB.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Generic, Literal, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, NoReturn, TypeVar
 
 import msgspec
 import structlog
 
-from webhook.cluster.cache import Change
-from webhook.cluster.call import Call, Lines, fetch, opened, refused
+from webhook.cluster.cache import Sink
+from webhook.cluster.call import Call, fetch, opened, refused
 from webhook.cluster.clock import Backoff, Clock
 from webhook.cluster.errors import ApiError, ClusterError
-from webhook.cluster.objects import METADATA, METADATA_LIST, Metadata, Object, Resource
+from webhook.cluster.objects import METADATA, METADATA_LIST, Object, Resource
+from webhook.cluster.wire import EVENT, PAGE, UNREADABLE, Lines
 
 if TYPE_CHECKING:
     from kubernetes.aio.client import ApiClient
 
 T = TypeVar("T", bound=Object)
-T_contra = TypeVar("T_contra", contravariant=True)
 
 # A watch is ended by the API server after 5 to 10 minutes, each at its own time, so that a fleet does not come back at
 # once and new API servers get their share. As client-go.
 WATCH_SECONDS = 300
-# Bookmarks come about once a minute. Two and a half without a byte: the connection is taken for dead.
-SILENCE_SECONDS = 150.0
+# Bookmarks come about once a minute, the first one after up to two. Three without a byte: the connection is taken for
+# dead, and a new one costs little if it was not.
+SILENCE_SECONDS = 180.0
 # A watch that ends sooner than this without any event does not work; the next one waits. As client-go.
 SHORT_SECONDS = 1.0
-# The version to watch from has expired, is unknown, or lies in the future (the cluster was restored from a backup).
-_LIST_AGAIN = frozenset({400, 410, 504})
-# Not an error of decoding alone: bytes that are no UTF-8 are a ValueError, nesting without end a RecursionError.
-_UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
-
-
-class Sink(Protocol[T_contra]):
-    """Where the objects go."""
-
-    def replace(self, objects: Sequence[T_contra]) -> None:
-        """These are all there are."""
-        ...
-
-    def changed(self, change: Change, item: T_contra) -> None:
-        """One was added, modified or deleted."""
-        ...
-
-
-class _ListMetadata(Metadata, rename="camel"):
-    continue_: str = msgspec.field(name="continue", default="")
-
-
-class _Page(msgspec.Struct):
-    metadata: _ListMetadata
-    items: list[msgspec.Raw] | None = None
-
-
-class _Event(msgspec.Struct):
-    type: Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"]
-    object: msgspec.Raw
-
-
-_PAGE = msgspec.json.Decoder(_Page)
-_EVENT = msgspec.json.Decoder(_Event)
+# The version to watch from has expired, or is none that this server can read.
+_LIST_AGAIN = frozenset({400, 410})
 
 
 class Reflector(Generic[T]):
     """Keeps a sink up to date with the objects of one kind.
 
-    path: where they are listed. synced: set once the first list has arrived. problem: why the sink is not up to date,
-    None when it is.
+    path: where they are listed. silence: the longest wait for the next byte of a watch.
+    synced: set once the first list has arrived. problem: why the sink is not up to date, None when it is.
     """
 
-    def __init__(self, api: ApiClient, resource: Resource[T], path: str, sink: Sink[T], clock: Clock) -> None:
+    def __init__(
+        self,
+        api: ApiClient,
+        resource: Resource[T],
+        path: str,
+        sink: Sink[T],
+        clock: Clock,
+        *,
+        silence: float = SILENCE_SECONDS,
+    ) -> None:
         self.resource = resource
         self.path = path
         self.synced = asyncio.Event()
@@ -83,6 +60,7 @@ class Reflector(Generic[T]):
         self._api = api
         self._sink = sink
         self._clock = clock
+        self._silence = silence
         self._backoff = Backoff(clock)
         self._decoder = msgspec.json.Decoder(resource.type)
         self._version = ""  # empty: a list is needed
@@ -123,8 +101,8 @@ class Reflector(Generic[T]):
             query = (("limit", str(self.resource.page)), *((("continue", more),) if more else ()))
             body = await fetch(self._api, Call("GET", self.path, query, accept=self._accept(METADATA_LIST)))
             try:
-                page = _PAGE.decode(body)
-            except _UNREADABLE as error:
+                page = PAGE.decode(body)
+            except UNREADABLE as error:
                 raise ClusterError(f"the answer to GET {self.path} is not a list: {error}") from error
             objects += [item for raw in page.items or () if (item := self._read(raw)) is not None]
             more = page.metadata.continue_
@@ -146,7 +124,7 @@ class Reflector(Generic[T]):
             "timeoutSeconds": str(seconds),
         }
         call = Call(
-            "GET", self.path, tuple(query.items()), accept=self._accept(METADATA), seconds=None, silence=SILENCE_SECONDS
+            "GET", self.path, tuple(query.items()), accept=self._accept(METADATA), seconds=None, silence=self._silence
         )
         lines = Lines()
         began = self._clock.monotonic()
@@ -164,8 +142,8 @@ class Reflector(Generic[T]):
     def _take(self, line: bytes) -> bool:
         """Take the event of one line; whether it was one. Raises ApiError for an event that ends the watch."""
         try:
-            event = _EVENT.decode(line)
-        except _UNREADABLE as error:
+            event = EVENT.decode(line)
+        except UNREADABLE as error:
             self._skipped(error, len(line))
             return False
         if event.type == "ERROR":
@@ -183,7 +161,7 @@ class Reflector(Generic[T]):
         """An object, or None for one that cannot be read: what is known of the others must not depend on it."""
         try:
             return self._decoder.decode(raw)
-        except _UNREADABLE as error:
+        except UNREADABLE as error:
             self._skipped(error, len(bytes(raw)))
             return None
 

@@ -14,9 +14,10 @@ def test_a_list_replaces_everything() -> None:
     """After a list nothing is known that is not in it; objects without a value of interest are left out."""
     known = cache()
     known.replace([("a", 1), ("b", 2)])
+    before = known.values
     known.replace([("b", 3), ("c", 0)])
 
-    assert known.by_key == {"b": 3}
+    assert (known.by_key, known.values, before) == ({"b": 3}, (3,), (1, 2))
 
 
 def test_events_change_one_object() -> None:

@@ -168,6 +168,7 @@ async def test_an_upgrade_is_noticed(server: FakeApi, devices: Devices, times: T
         times.wake()
         await until(lambda: devices.claims.by_key == {("team", "claim"): {"mig"}})
         assert devices.unsynced() == []
+        assert sorted(task.get_name() for task in asyncio.all_tasks() if task.get_name() in KINDS) == sorted(KINDS)
 
         del server.groups[RESOURCE_GROUP]
         await until(lambda: len(times.pauses) == 3)

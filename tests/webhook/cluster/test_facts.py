@@ -7,7 +7,7 @@ from datetime import date, datetime, timedelta, timezone
 
 import pytest
 
-from policies.facts import Facts, Node, Taint, UnknownFact
+from policies.facts import Facts, FactUnavailable, Node, Taint, UnknownFact
 from webhook.cluster.client import Connection
 from webhook.cluster.facts import ClusterFacts
 from webhook.state import Resolver
@@ -180,18 +180,20 @@ async def test_reasons_until_everything_is_there(server: FakeApi, api: Connectio
 async def test_stopping_leaves_nothing(server: FakeApi, api: Connection, times: Times) -> None:
     """After the end no task runs on, also where the API server does not answer."""
     server.put(NAMESPACES, named("team"))
-    before = asyncio.all_tasks()
+    server.groups[RESOURCE_GROUP] = {"versions": [{"version": "v1"}]}
+    devices = ("resourceclaims", "resourceclaimtemplates", "deviceclasses")
+    for kind in devices:
+        server.put(f"{RESOURCE_GROUP}/v1/{kind}", named("x", namespace="team"))
+    names = {"namespaces", "devices", "read namespace slow", *devices}
     async with following(api, times) as facts:
-        await server.watched(NAMESPACES)
         server.held = asyncio.Event()
         reading = asyncio.create_task(facts.read_namespace("slow", 5))
-        await until(lambda: server.seen[-1].path.endswith("/slow"))
-    await asyncio.wait([reading])
-    server.held.set()
-    server.end(NAMESPACES)
+        await until(lambda: {task.get_name() for task in asyncio.all_tasks()} >= names)
 
-    assert reading.exception() is not None
-    assert {task.get_name() for task in asyncio.all_tasks() - before} & {"namespaces", "nodes", "devices"} == set()
+    assert {task.get_name() for task in asyncio.all_tasks()}.isdisjoint(names)
+    with pytest.raises(FactUnavailable, match="shutting down"):
+        await reading
+    server.held.set()
 
 
 async def test_stopping_twice_or_without_a_start(api: Connection) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -139,6 +140,20 @@ async def test_nobody_answers(server: FakeApi, reads: NamespaceReads) -> None:
 
     with pytest.raises(FactUnavailable, match="namespace team could not be read: the API server did not answer"):
         await reads.read("team", SECONDS)
+
+
+async def test_a_failure_that_nobody_waits_for(server: FakeApi, reads: NamespaceReads) -> None:
+    """A read that fails after its callers have gone is not reported as an error of the program."""
+    reports: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: reports.append(context))
+    server.fail(f"{NAMESPACES}/team", 500, "oops")
+
+    with pytest.raises(FactUnavailable, match="took over"):
+        await reads.read("team", 0)
+    await until(lambda: not reads._running)
+    gc.collect()
+
+    assert (len(server.seen), reports) == (1, [])
 
 
 async def test_stopping_ends_reads(server: FakeApi, reads: NamespaceReads) -> None:

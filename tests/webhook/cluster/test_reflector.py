@@ -166,21 +166,71 @@ async def test_an_expired_version_means_a_new_list(
         assert reflector.problem is None
 
 
+async def test_an_error_in_a_watch_means_a_new_list(
+    server: FakeApi, reflector: Reflector[Object], recorder: Recorder
+) -> None:
+    """A watch that the API server ends with an error of any kind may have missed something, so it lists again."""
+    server.put(NAMESPACES, named("one"))
+
+    with capture_logs() as logs:
+        async with running(reflector):
+            await recorder.next()
+            await server.watched(NAMESPACES)
+            server.send(NAMESPACES, {"type": "ERROR", "object": status(500, "lost my way")})
+            assert await recorder.next() == ("LIST", ["one"])
+
+    assert [entry["reason"] for entry in logs if entry["event"] == "watch failed"] == [
+        f"the API server refused to go on with the watch of {NAMESPACES} (500: lost my way)"
+    ]
+
+
+async def test_a_silent_watch_is_replaced(server: FakeApi, api: Connection, recorder: Recorder, times: Times) -> None:
+    """A connection without a byte for too long is taken for dead: the next watch goes on, and it is no problem."""
+    server.put(NAMESPACES, named("one"))
+    reflector = Reflector(api, NAMESPACE_RESOURCE, NAMESPACES, recorder, times.clock, silence=0.05)
+
+    async with running(reflector):
+        await recorder.next()
+        await until(lambda: len(server.watches(NAMESPACES)) > 1)
+
+        assert (len(server.lists(NAMESPACES)), reflector.problem) == (1, None)
+
+
+async def test_running_again_starts_from_a_list(
+    server: FakeApi, reflector: Reflector[Object], recorder: Recorder
+) -> None:
+    """After it was cancelled it may run again, at another path: what it knew of versions is of no use there."""
+    server.put(NAMESPACES, named("one"))
+    async with running(reflector):
+        await server.watched(NAMESPACES)
+
+    server.put("/new", named("two"))
+    reflector.path = "/new"
+    async with running(reflector):
+        await server.watched("/new")
+
+    assert [await recorder.next() for _ in range(2)] == [("LIST", ["one"]), ("LIST", ["two"])]
+
+
 async def test_a_dropped_connection_costs_nothing(
     server: FakeApi, reflector: Reflector[Object], recorder: Recorder, times: Times
 ) -> None:
     """When the connection breaks, the watch goes on from the last event after a pause, without a new list."""
     server.put(NAMESPACES, named("one"))
 
-    async with running(reflector):
-        await recorder.next()
-        await server.watched(NAMESPACES)
-        server.put(NAMESPACES, named("two"))
-        assert await recorder.next() == ("ADDED", ["two"])
-        server.cut(NAMESPACES)
-        server.put(NAMESPACES, named("three"))
-        assert await recorder.next() == ("ADDED", ["three"])
+    with capture_logs() as logs:
+        async with running(reflector):
+            await recorder.next()
+            await server.watched(NAMESPACES)
+            server.put(NAMESPACES, named("two"))
+            assert await recorder.next() == ("ADDED", ["two"])
+            server.cut(NAMESPACES)
+            server.put(NAMESPACES, named("three"))
+            assert await recorder.next() == ("ADDED", ["three"])
 
+    assert [entry["reason"] for entry in logs if entry["event"] == "watch failed"] == [
+        f"the API server's answer to GET {NAMESPACES} at {server.url} broke off"
+    ]
     assert [query["resourceVersion"] for query in server.watches(NAMESPACES)] == ["101", "102"]
     assert len(server.lists(NAMESPACES)) == 1
     assert times.pauses == [0.8]

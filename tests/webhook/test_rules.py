@@ -1,0 +1,315 @@
+"""From the settings to the rules in force."""
+
+from datetime import date
+from typing import Any
+
+import pytest
+from builders import Json, daemon_set, deployment, pod, request, resource
+
+from policies.engine import mutate, validate
+from policies.exception import PolicyException
+from policies.facts import Node, StaticFacts, Taint
+from policies.match import LabelSelector, SelectorRequirement
+from policies.request import AdmissionRequest
+from policies.rule import Hook, Rule
+from policies.ruleset import RuleSet
+from webhook import rules
+from webhook.settings import Settings, SettingsError
+
+from .reviews import RESERVED, TODAY
+
+_FACTS = StaticFacts(TODAY, {"gold": {"tier": "gold"}, "lead": {"tier": "lead"}})
+
+
+def _rules(**settings: Any) -> RuleSet:
+    return rules.build(Settings.model_validate(settings))
+
+
+def _rule(name: str, **settings: Any) -> Rule:
+    (found,) = (rule for rule in _rules(**settings).rules if rule.name == name)
+    return found
+
+
+def _verdicts(asked: AdmissionRequest, **settings: Any) -> Json:
+    """Each rule's verdict at /validate."""
+    return {decision.rule: decision.verdict for decision in validate(asked, _rules(**settings), _FACTS).decisions}
+
+
+def _hook(hook: Hook) -> tuple[Any, ...]:
+    """A hook without its expressions."""
+    resources = [(rule.operations, rule.groups, rule.resources, rule.versions) for rule in hook.resources]
+    conditions = [condition.name for condition in hook.conditions]
+    return hook.phase, hook.group, resources, hook.failure_policy, conditions, hook.cluster_scope
+
+
+_WRITES = ("CREATE", "UPDATE")
+_EVERYTHING = [(_WRITES, ("*",), ("*/*",), ("*",))]
+_PODS = [(("CREATE",), ("",), ("pods",), ("v1",))]
+_DAEMON_SETS = [(_WRITES, ("apps",), ("daemonsets",), ("v1",))]
+_GUARD = ["requester-is-not-exempt", "reserved-label-changes"]
+_LACKING = ["no-mirror-pod", "lacks-cpu-toleration"]
+
+
+def test_the_default_rules() -> None:
+    """Three rules, in this order, each with its hooks: the guard fails closed, all else fails open."""
+    found = {rule.name: (rule.action, [_hook(hook) for hook in rule.hooks]) for rule in _rules().rules}
+
+    assert list(found) == ["labels", "tolerations", "sunk"]
+    assert found == {
+        "labels": (
+            "deny",
+            [
+                ("validate", "labels", _EVERYTHING, "Fail", _GUARD, False),
+                ("validate", "labels", _EVERYTHING, "Fail", _GUARD, True),
+            ],
+        ),
+        "tolerations": (
+            "warn",
+            [
+                ("mutate", "pods", _PODS, "Ignore", _LACKING, False),
+                ("validate", "pods", _PODS, "Ignore", _LACKING, False),
+                ("mutate", "daemonsets", _DAEMON_SETS, "Ignore", [], False),
+                ("validate", "daemonsets", _DAEMON_SETS, "Ignore", [], False),
+            ],
+        ),
+        "sunk": ("warn", [("validate", "daemonsets", _DAEMON_SETS, "Ignore", [], False)]),
+    }
+
+
+@pytest.mark.parametrize(
+    ("settings", "left"),
+    [
+        pytest.param({}, ["labels", "tolerations", "sunk"], id="none"),
+        pytest.param({"labels": {"action": "off"}}, ["tolerations", "sunk"], id="labels"),
+        pytest.param({"tolerations": {"action": "off"}}, ["labels", "sunk"], id="tolerations"),
+        pytest.param({"sunk": {"action": "off"}}, ["labels", "tolerations"], id="sunk"),
+        pytest.param({"sunk": {"daemonSets": "off"}}, ["labels", "tolerations"], id="sunk-by-its-mode"),
+        pytest.param({name: {"action": "off"} for name in ("labels", "tolerations", "sunk")}, [], id="all"),
+    ],
+)
+def test_a_rule_that_is_off_is_not_there(settings: Json, left: list[str]) -> None:
+    """An action of off takes a rule out, and out of every path with it."""
+    found = _rules(**settings)
+
+    assert [rule.name for rule in found.rules] == left
+    assert found.groups("validate") == {
+        group
+        for group, owners in {
+            "labels": {"labels"},
+            "pods": {"tolerations"},
+            "daemonsets": {"tolerations", "sunk"},
+        }.items()
+        if owners & set(left)
+    }
+
+
+@pytest.mark.parametrize(
+    ("settings", "phases"),
+    [
+        pytest.param({"tolerations": {"daemonSets": "inject"}}, {"mutate", "validate"}, id="inject"),
+        pytest.param({"tolerations": {"daemonSets": "warn"}}, {"validate"}, id="warn"),
+        pytest.param({"tolerations": {"daemonSets": "off"}}, set(), id="off"),
+    ],
+)
+def test_the_mode_for_daemonsets_decides_where_they_are_asked_about(settings: Json, phases: set[str]) -> None:
+    """DaemonSets are asked about only in the phases in which their mode does something."""
+    hooks = _rule("tolerations", **settings).hooks
+
+    assert {hook.phase for hook in hooks if hook.group == "daemonsets"} == phases
+
+
+@pytest.mark.parametrize(("mode", "phases"), [("inject", {"mutate", "validate"}), ("warn", {"validate"})])
+def test_the_mode_for_sunk_decides_where_it_is_asked(mode: str, phases: set[str]) -> None:
+    """The rule for SUNK changes objects only where it is set to."""
+    assert {hook.phase for hook in _rule("sunk", sunk={"daemonSets": mode}).hooks} == phases
+
+
+@pytest.mark.parametrize("action", ["deny", "warn", "audit"])
+def test_an_action_decides_what_a_violation_leads_to(action: str) -> None:
+    """The same violation is refused, warned of or only written down."""
+    assert _verdicts(request(pod(labels=RESERVED)), labels={"action": action})["labels"] == action
+
+
+def test_a_namespace_selector_limits_a_rule() -> None:
+    """A rule is for the Namespaces that its selector names, and for cluster-scoped objects in any case."""
+    selector = {
+        "matchLabels": {"tier": "gold"},
+        "matchExpressions": [
+            {"key": "old", "operator": "DoesNotExist"},
+            {"key": "tier", "operator": "NotIn", "values": ["x"]},
+        ],
+    }
+    settings = {"labels": {"namespaceSelector": selector}}
+
+    assert _rule("labels", **settings).namespaces == LabelSelector(
+        (
+            SelectorRequirement("tier", "In", ("gold",)),
+            SelectorRequirement("old", "DoesNotExist"),
+            SelectorRequirement("tier", "NotIn", ("x",)),
+        )
+    )
+    for namespace, verdict in (("gold", "deny"), ("lead", "admit")):
+        assert _verdicts(request(pod(labels=RESERVED), namespace=namespace), **settings)["labels"] == verdict
+    assert _verdicts(request(resource("v1", "Node", labels=RESERVED)), **settings) == {"labels": "deny"}
+
+
+def test_label_exceptions_come_from_the_settings() -> None:
+    """A list of exceptions replaces the shipped one, with kinds of groups and values as given."""
+    free = {"key": "x.coreweave.com/y", "kinds": ["NodePool.compute.coreweave.com", "Pod"], "values": ["a"]}
+    settings = {"labels": {"exceptions": [free]}}
+    nodes = "compute.coreweave.com/v1"
+
+    assert _verdicts(request(pod(labels={"x.coreweave.com/y": "a"})), **settings)["labels"] == "admit"
+    assert _verdicts(request(pod(labels={"x.coreweave.com/y": "b"})), **settings)["labels"] == "deny"
+    assert (
+        _verdicts(request(resource(nodes, "NodePool", labels={"x.coreweave.com/y": "a"})), **settings)["labels"]
+        == "admit"
+    )
+    assert (
+        _verdicts(request(resource("v1", "ConfigMap", labels={"x.coreweave.com/y": "a"})), **settings)["labels"]
+        == "deny"
+    )
+    shipped = request(pod(labels={"qos.coreweave.cloud/interruptable": "true"}))
+    assert (_verdicts(shipped)["labels"], _verdicts(shipped, **settings)["labels"]) == ("admit", "deny")
+
+
+@pytest.mark.parametrize(("value", "verdict"), [("a1b2c3", "admit"), ("control-plane", "deny"), ("other", "deny")])
+def test_the_organization_may_mark_its_namespaces(value: str, verdict: str) -> None:
+    """With the organization's id configured, users may set ns.coreweave.cloud/org to it, and to nothing else."""
+    namespace = resource("v1", "Namespace", labels={"ns.coreweave.cloud/org": value})
+
+    assert _verdicts(request(namespace), organization={"id": "a1b2c3"}) == {"labels": verdict}
+    assert _verdicts(request(namespace)) == {"labels": "deny"}
+
+
+@pytest.mark.parametrize(
+    ("user", "groups", "verdict"),
+    [
+        ("op-1", (), "admit"),
+        ("alice", ("ops",), "admit"),
+        ("system:serviceaccount:tools:deployer", (), "admit"),
+        ("system:kube-scheduler", (), "admit"),
+        ("alice", ("system:masters",), "admit"),
+        ("system:serviceaccount:kube-system:job-controller", (), "admit"),
+        ("alice", ("dev",), "deny"),
+        ("system:serviceaccount:tools:other", (), "deny"),
+    ],
+)
+def test_exempt_requesters_are_added_to_the_cluster_s_own(user: str, groups: tuple[str, ...], verdict: str) -> None:
+    """Those of the configuration are left alone beside the built-in ones."""
+    exempt = {"users": ["op-*"], "groups": ["ops"], "serviceAccounts": ["tools/deploy*"]}
+    asked = request(pod(labels=RESERVED), user=user, groups=groups)
+
+    assert _verdicts(asked, labels={"exempt": exempt})["labels"] == verdict
+
+
+def test_control_plane_namespaces_are_told_to_the_api_server() -> None:
+    """Those of the configuration and of the cluster are in the conditions, once each, in one order."""
+    settings = Settings.model_validate({"labels": {"exempt": {"controlPlaneNamespaces": ["b", "a"]}}})
+    hooks = rules.build(settings, ("d", "c", "a")).rules[0].hooks
+
+    for hook in hooks:
+        for name in "abcd":
+            assert hook.conditions[0].expression.count(f"system:serviceaccount:{name}:.*") == 1
+    assert rules.build(settings, ("a", "c", "d")).rules[0].hooks == hooks
+
+
+def test_accelerators_come_from_the_settings() -> None:
+    """What makes a Pod a GPU Pod is configurable."""
+    settings = {"tolerations": {"accelerators": {"resources": ["example.org/npu-*"], "deviceClasses": []}}}
+
+    for limits, patched in (({"example.org/npu-2": 1}, False), ({"nvidia.com/gpu": 1}, True)):
+        answer = mutate(request(pod(limits)), _rules(**settings), _FACTS)
+        assert bool(answer.operations) is patched
+
+
+def test_sunk_takes_its_nodes_and_hash_from_the_settings() -> None:
+    """Node selector and reserved hash of the configuration decide which tolerations a DaemonSet lacks."""
+    settings = {
+        "sunk": {"daemonSets": "inject", "nodeSelector": {"pool": "s"}},
+        "organization": {"reservedHash": "h4sh"},
+    }
+    facts = StaticFacts(TODAY, cluster_nodes=(Node("n", {"pool": "s"}, (Taint("x", "NoSchedule"),)),))
+
+    answer = mutate(request(daemon_set(tolerations=[])), _rules(tolerations={"action": "off"}, **settings), facts)
+
+    assert [operation["value"] for operation in answer.operations] == [
+        {"key": "sunk.coreweave.com/lock", "operator": "Equal", "value": "true"},
+        {"key": "is_cpu_compute", "operator": "Exists"},
+        {"key": "is_gpu", "operator": "Exists"},
+        {"key": "node.coreweave.cloud/reserved", "operator": "Equal", "value": "h4sh"},
+    ]
+
+
+def test_workloads_of_the_configuration_are_guarded() -> None:
+    """Kinds that the configuration adds are looked into at the paths that it gives."""
+    row = {
+        "group": "example.org",
+        "kind": "Train",
+        "templates": ["spec.pods[*].template"],
+        "nodeLabels": ["spec.labels"],
+    }
+    train = resource(
+        "example.org/v1", "Train", {"spec": {"pods": [{}, {"template": {"metadata": {"labels": RESERVED}}}]}}
+    )
+
+    answer = validate(request(train), _rules(workloads=[row]), _FACTS)
+
+    assert [violation.path for violation in answer.decisions[0].violations] == ["spec.pods[1].template.metadata.labels"]
+    assert _verdicts(request(train)) == {"labels": "admit"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "error"),
+    [
+        pytest.param(
+            {"workloads": [{"group": "apps", "kind": "Deployment"}]},
+            "workloads: Deployment of group 'apps' is in the table of workloads twice",
+            id="a-built-in-kind",
+        ),
+        pytest.param(
+            {"workloads": [{"group": "", "kind": "X"}, {"group": "", "kind": "X"}]},
+            "workloads: X of group 'core' is in the table of workloads twice",
+            id="a-kind-twice",
+        ),
+        pytest.param(
+            {"exceptions": [{"rules": ["labels", "label"], "reason": "x", "until": date(2026, 1, 1)}]},
+            "exceptions: there is no rule 'label'; known are labels, tolerations, sunk",
+            id="an-unknown-rule",
+        ),
+    ],
+)
+def test_settings_that_contradict_the_rules_are_refused(settings: Json, error: str) -> None:
+    """A workload that is there already and an exception from no rule are mistakes of the configuration."""
+    with pytest.raises(SettingsError) as caught:
+        _rules(**settings)
+
+    assert str(caught.value) == error
+
+
+def test_an_exception_from_a_rule_that_is_off_is_none_the_worse() -> None:
+    """Turning a rule off does not make the exceptions from it mistakes."""
+    exception = {"rules": ["sunk"], "reason": "x", "until": date(2026, 1, 1)}
+
+    assert [rule.name for rule in _rules(sunk={"action": "off"}, exceptions=[exception]).rules] == [
+        "labels",
+        "tolerations",
+    ]
+
+
+def test_exceptions_are_handed_over_whole() -> None:
+    """Every field of an exception reaches the rules, and it holds to the end of its last day."""
+    fields: Json = {
+        "rules": ("labels",),
+        "reason": "moving house",
+        "until": TODAY,
+        "namespaces": ("default",),
+        "kinds": ("Deployment.apps",),
+        "names": ("train*",),
+        "users": ("alice",),
+    }
+    asked = request(deployment(labels=RESERVED))
+
+    assert _rules(exceptions=[fields]).exceptions == (PolicyException(**fields),)
+    assert _verdicts(asked, exceptions=[fields]) == {"labels": "excepted"}
+    assert _verdicts(asked, exceptions=[{**fields, "until": date(2026, 2, 28)}]) == {"labels": "deny"}

@@ -23,13 +23,15 @@ from webhook.state import State
 MAX_BODY = 8 * 1024 * 1024
 # A webhook's default in admissionregistration.k8s.io/v1, for callers that name none.
 DEFAULT_TIMEOUT = 10.0
+# The most that the API server lets a webhook take; whoever asks for more would only hold a place.
+LONGEST_TIMEOUT = 30.0
 # Kept back from the caller's time-out, so that an answer is on its way before the caller gives up.
 MARGIN = 0.1
 RETRY_AFTER = "1"
 
 _TIMEOUT = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m)\Z")
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0}
-_TEXT_HEADERS = {hdrs.CONTENT_TYPE: "text/plain; charset=utf-8"}
+_TEXT_HEADERS: dict[str, str] = {hdrs.CONTENT_TYPE: "text/plain; charset=utf-8"}
 _JSON_HEADERS = CIMultiDict({hdrs.CONTENT_TYPE: "application/json"})
 
 
@@ -97,9 +99,8 @@ class Service:
         self.metrics.rejected_calls.labels(str(status)).inc()
         self.log.info("call rejected", status=status, reason=text)
         # A header may hold bytes that are no text, and the refusal quotes it.
-        return web.Response(
-            status=status, body=f"{text}\n".encode(errors="replace"), headers={**_TEXT_HEADERS, **(headers or {})}
-        )
+        body = f"{text}\n".encode(errors="replace")
+        return web.Response(status=status, body=body, headers={**_TEXT_HEADERS, **(headers or {})})
 
     async def livez(self, _http: web.Request) -> web.Response:
         """The process answers."""
@@ -125,7 +126,7 @@ def _timeout(http: web.Request) -> float:
     found = _TIMEOUT.match(text)
     if found is None:
         raise ReviewError(f"The query parameter timeout is {text!r}; write a duration such as 10s.")
-    return float(found[1]) * _UNITS[found[2]]
+    return min(float(found[1]) * _UNITS[found[2]], LONGEST_TIMEOUT)
 
 
 async def _read(http: web.Request, deadline: float) -> bytes:

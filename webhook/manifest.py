@@ -45,7 +45,7 @@ class Manifest(NamedTuple):
     object: JsonObject
 
 
-def read(paths: Iterable[str], stdin: str = "") -> Iterator[Manifest]:
+def read(paths: Iterable[str], stdin: bytes = b"") -> Iterator[Manifest]:
     """The objects in files, in directories (by name, with all below) and, for `-`, in the text of standard input.
 
     Raises ManifestError, FileError and OSError.
@@ -55,12 +55,12 @@ def read(paths: Iterable[str], stdin: str = "") -> Iterator[Manifest]:
             yield from _objects("stdin", stdin)
         elif Path(path).is_dir():
             for file in sorted(p for p in Path(path).rglob("*") if p.suffix in SUFFIXES and p.is_file()):
-                yield from _objects(str(file), file.read_text(encoding="utf-8"))
+                yield from _objects(str(file), file.read_bytes())
         else:
-            yield from _objects(path, Path(path).read_text(encoding="utf-8"))
+            yield from _objects(path, Path(path).read_bytes())
 
 
-def _objects(name: str, text: str) -> Iterator[Manifest]:
+def _objects(name: str, text: str | bytes) -> Iterator[Manifest]:
     for document in load(name, text):
         items = document.value.get("items") if isinstance(document.value, dict) else None
         if isinstance(items, list) and str(document.value.get("kind", "")).endswith("List"):

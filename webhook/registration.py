@@ -1,7 +1,7 @@
 """The webhook configurations by which the API server knows the service, made from its rules. Pure.
 
 One entry per group of hooks, so that each has its own failure policy, conditions and path. What never comes here:
-objects in the service's own Namespace, so that it can always be repaired, and in kube-node-lease, the heartbeats' one.
+objects in the service's own Namespace, so that it can always be repaired.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from policies.ruleset import RuleSet
 DOMAIN = "cks-admission.dev"
 API_VERSION = "admissionregistration.k8s.io/v1"
 KINDS: dict[Phase, str] = {"mutate": "MutatingWebhookConfiguration", "validate": "ValidatingWebhookConfiguration"}
-NODE_LEASES = "kube-node-lease"
 
 
 class Client(Struct, frozen=True):
@@ -110,7 +109,7 @@ def _conditions(hooks: Sequence[Hook]) -> list[JsonObject]:
 
 def _namespace_selector(rules: Sequence[Rule], own_namespace: str) -> JsonObject:
     """Namespaces to ask about. A rule's own selector can be said here only where it is alone in its entry."""
-    requirements = [SelectorRequirement(NAME_LABEL, "NotIn", tuple(sorted({own_namespace, NODE_LEASES})))]
+    requirements = [SelectorRequirement(NAME_LABEL, "NotIn", (own_namespace,))]
     if rules[0].name == LABELS:
         # Read off the Namespace as it stands: whoever may write into it cannot change that with the same request.
         requirements.append(SelectorRequirement(CONTROL_PLANE_LABEL, "NotIn", (CONTROL_PLANE,)))

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from policies.engine import Answer, Decision
 from policies.fieldpath import Pattern, Step, Wildcard, parse
-from policies.request import AdmissionRequest, JsonObject
+from policies.request import AdmissionRequest, JsonObject, mapping
 
 API_VERSION = "admission.k8s.io/v1"
 KIND = "AdmissionReview"
@@ -64,14 +64,11 @@ class Decoder:
     def decode(self, body: bytes) -> AdmissionRequest:
         """The request of a review. Raises ReviewError with status 400."""
         try:
-            try:
-                review = self._projected.decode(body)
-            except msgspec.ValidationError:
-                review = self._decode_whole(body)
+            review = self._projected.decode(body)
+        except msgspec.ValidationError as error:
+            review = self._decode_whole(body, error)
         except RecursionError:
             raise ReviewError("The body is nested too deeply to be read.") from None
-        except msgspec.ValidationError as error:
-            raise _wrong_shape(body, error) from None
         except (msgspec.DecodeError, UnicodeError) as error:
             raise ReviewError(f"The body is not JSON: {error}. Send an AdmissionReview of {API_VERSION}.") from None
         if review.api_version != API_VERSION or review.kind != KIND:
@@ -80,16 +77,21 @@ class Decoder:
         _check(request)
         return request
 
-    def _decode_whole(self, body: bytes) -> Any:
+    def _decode_whole(self, body: bytes, problem: msgspec.ValidationError) -> Any:
         """Decode a review whose optional fields are null, or whose objects have another shape than rules expect.
 
-        The rules then see all of the objects, and say what is wrong in them.
+        The rules then see all of the objects, and say what is wrong in them. Raises ReviewError with the problem where
+        that does not do either.
         """
-        found = msgspec.json.decode(body)
-        request = found.get("request") if isinstance(found, dict) else None
-        if isinstance(request, dict):
-            found["request"] = {key: value for key, value in request.items() if value is not None}
-        return msgspec.convert(found, self._whole)
+        try:
+            found = msgspec.json.decode(body)
+            request = mapping(found, "request")
+            for fields in (request, mapping(request, "userInfo")):
+                for key in [key for key, value in fields.items() if value is None]:
+                    del fields[key]
+            return msgspec.convert(found, self._whole)
+        except (msgspec.MsgspecError, UnicodeError, RecursionError):
+            raise _wrong_shape(body, problem) from None
 
 
 def _projection(patterns: Iterable[Pattern]) -> Any:
@@ -147,8 +149,12 @@ def _wrong_shape(body: bytes, error: msgspec.ValidationError) -> ReviewError:
     """JSON, but no review of ours: say first what it is instead, then which field is wrong."""
     try:
         envelope = msgspec.json.decode(body, type=_Envelope)
-    except (msgspec.ValidationError, RecursionError):
+    except msgspec.ValidationError:
         return ReviewError(f"The body is JSON but no {KIND}: {error}.")
+    except RecursionError:
+        return ReviewError("The body is nested too deeply to be read.")
+    except (msgspec.DecodeError, UnicodeError) as broken:
+        return ReviewError(f"The body is not JSON: {broken}. Send an AdmissionReview of {API_VERSION}.")
     if envelope.api_version != API_VERSION or envelope.kind != KIND:
         return _wrong_kind(envelope.api_version, envelope.kind)
     if bytes(envelope.request) == b"null":

@@ -11,7 +11,7 @@ from policies.accelerator import Accelerators
 from policies.exception import PolicyException
 from policies.match import LabelSelector, ResourceRule, SelectorRequirement
 from policies.requester import Exemptions
-from policies.rule import Hook, Rule
+from policies.rule import Action, FailurePolicy, Hook, Rule
 from policies.ruleset import RuleSet
 from policies.workload import BUILT_IN, Workload, table, workload
 from webhook.settings import LabelExceptionSettings, Selector, Settings, SettingsError
@@ -76,7 +76,7 @@ def _labels_rule(
             "validate",
             "labels",
             _EVERYTHING,
-            "Fail",
+            _failure_policy(settings.labels.action),
             (
                 requester,
                 matchcondition.reserved_label_changes(workloads.values(), exceptions, cluster_scope=cluster_scope),
@@ -99,15 +99,16 @@ def _tolerations_rule(settings: Settings) -> Rule:
     chosen = settings.tolerations
     accelerators = Accelerators(chosen.accelerators.resources, chosen.accelerators.device_classes)
     rule = tolerations.CpuToleration(accelerators, chosen.daemon_sets)
+    failing = _failure_policy(chosen.action)
     pods = (matchcondition.pod_is_no_mirror(), matchcondition.pod_lacks_cpu_toleration())
     hooks = [
         Hook("mutate", "pods", _PODS, "Ignore", pods),
-        Hook("validate", "pods", _PODS, "Ignore", pods),
+        Hook("validate", "pods", _PODS, failing, pods),
     ]
     if chosen.daemon_sets == "inject":
         hooks.append(Hook("mutate", "daemonsets", _DAEMON_SETS, "Ignore"))
     if chosen.daemon_sets != "off":
-        hooks.append(Hook("validate", "daemonsets", _DAEMON_SETS, "Ignore"))
+        hooks.append(Hook("validate", "daemonsets", _DAEMON_SETS, failing))
     return Rule(
         tolerations.RULE,
         tuple(hooks),
@@ -122,7 +123,7 @@ def _tolerations_rule(settings: Settings) -> Rule:
 def _sunk_rule(settings: Settings) -> Rule:
     chosen = settings.sunk
     rule = sunk.SunkDaemonSets(chosen.daemon_sets, chosen.node_selector, settings.organization.reserved_hash)
-    hooks = [Hook("validate", "daemonsets", _DAEMON_SETS, "Ignore")]
+    hooks = [Hook("validate", "daemonsets", _DAEMON_SETS, _failure_policy(chosen.action))]
     if chosen.daemon_sets == "inject":
         hooks.append(Hook("mutate", "daemonsets", _DAEMON_SETS, "Ignore"))
     return Rule(
@@ -134,6 +135,11 @@ def _sunk_rule(settings: Settings) -> Rule:
         validate=rule.validate,
         mutate=rule.mutate,
     )
+
+
+def _failure_policy(action: Action) -> FailurePolicy:
+    """What follows where a rule cannot be asked: one that refuses fails closed, one that only tells fails open."""
+    return "Fail" if action == "deny" else "Ignore"
 
 
 def _label_exception(exception: LabelExceptionSettings) -> labels.LabelException:

@@ -18,8 +18,8 @@ from webhook import rules
 from webhook.app import Service
 from webhook.certificates import Certificates
 from webhook.metrics import Metrics
-from webhook.registration import Client, configurations
-from webhook.settings import Settings
+from webhook.registration import KINDS, Client, configurations
+from webhook.settings import Settings, SettingsError
 from webhook.state import Served, State
 from webhook.version import VERSION
 
@@ -41,6 +41,8 @@ class PortError(Exception):
 async def serve(settings: Settings) -> None:
     """Serve until SIGTERM or SIGINT. Raises SettingsError, CertificateError, ClusterError or PortError at start."""
     log = structlog.get_logger()
+    if settings.registration.apply and not _has_cluster(settings):
+        raise SettingsError("registration.apply needs a cluster: set cluster.kubeconfig or cluster.inCluster")
     stopping = _stop_signal()
     measures = Metrics()
     certificates = Certificates(settings.tls, measures)
@@ -81,7 +83,7 @@ class Registrar:
         self._settings = settings
         self._certificates = certificates
         self._facts = facts
-        self._written: list[dict[str, object]] = []
+        self._written: list[dict[str, object]] | None = None
         self._log = structlog.get_logger()
 
     async def write(self) -> bool:
@@ -92,13 +94,16 @@ class Registrar:
         if self._facts is None or not self._settings.registration.apply:
             return True
         from webhook.cluster.errors import ClusterError  # noqa: PLC0415 - the client costs 16 MB, for clusters only
-        from webhook.cluster.registration import apply  # noqa: PLC0415
+        from webhook.cluster.registration import apply, remove  # noqa: PLC0415
 
         wanted = registered(self._settings, self._certificates.ca_bundle, self._facts.control_plane_namespaces())
         if wanted == self._written:
             return True
         try:
             await apply(self._facts.api, wanted)
+            # Where every rule of a phase is off, an old configuration would go on asking for nothing.
+            missing = set(KINDS.values()) - {str(configuration["kind"]) for configuration in wanted}
+            await remove(self._facts.api, dict.fromkeys(missing, self._settings.registration.name))
         except ClusterError as error:
             self._log.error("not registered", reason=str(error))
             return False

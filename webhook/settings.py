@@ -11,7 +11,7 @@ from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
 
 from policies.accelerator import Accelerators
@@ -40,12 +40,27 @@ def _path(text: str) -> str:
     return text
 
 
+def _inner_path(text: str) -> str:
+    if not text:
+        raise ValueError("an empty path is the object itself, which is no such place")
+    return _path(text)
+
+
+def _off(value: object) -> object:
+    """Take the word off as people write it: without quotes YAML makes a boolean of it."""
+    return "off" if value is False else value
+
+
 Glob = Annotated[str, AfterValidator(_glob)]
 FieldPath = Annotated[str, AfterValidator(_path)]
+InnerPath = Annotated[str, AfterValidator(_inner_path)]
+RuleAction = Annotated[Action, BeforeValidator(_off)]
+DaemonSets = Annotated[Literal["inject", "warn", "off"], BeforeValidator(_off)]
 Port = Annotated[int, Field(ge=0, le=65535)]
 Strings = Annotated[tuple[str, ...], Field(strict=False)]
 Globs = Annotated[tuple[Glob, ...], Field(strict=False)]
 FieldPaths = Annotated[tuple[FieldPath, ...], Field(strict=False)]
+InnerPaths = Annotated[tuple[InnerPath, ...], Field(strict=False)]
 
 
 class Listen(_Model):
@@ -149,7 +164,7 @@ class Exempt(_Model):
 class LabelsSettings(_Model):
     """The guard of the reserved label namespaces."""
 
-    action: Action = Field("deny", description="What a violation leads to: deny, warn, audit or off.")
+    action: RuleAction = Field("deny", description="What a violation leads to: deny, warn, audit or off.")
     namespace_selector: Selector = Field(Selector(), description="Namespaces whose objects are judged.")
     exceptions: Annotated[tuple[LabelExceptionSettings, ...], Field(strict=False)] = Field(
         (
@@ -173,24 +188,22 @@ class AcceleratorSettings(_Model):
 class TolerationsSettings(_Model):
     """The CPU toleration."""
 
-    action: Action = Field(
+    action: RuleAction = Field(
         "warn", description="What a toleration found missing at /validate leads to; off ends the rule."
     )
     namespace_selector: Selector = Field(Selector(), description="Namespaces whose Pods and DaemonSets are changed.")
-    daemon_sets: Literal["inject", "warn", "off"] = Field(
-        "inject", description="DaemonSet templates: inject, warn or off."
-    )
+    daemon_sets: DaemonSets = Field("inject", description="DaemonSet templates: inject, warn or off.")
     accelerators: AcceleratorSettings = Field(AcceleratorSettings(), description="What makes a Pod a GPU Pod.")
 
 
 class SunkSettings(_Model):
     """DaemonSets on SUNK Nodes."""
 
-    action: Action = Field(
+    action: RuleAction = Field(
         "warn", description="What a missing toleration leads to where it is not injected; off ends the rule."
     )
     namespace_selector: Selector = Field(Selector(), description="Namespaces whose DaemonSets are looked at.")
-    daemon_sets: Literal["inject", "warn", "off"] = Field("warn", description="inject, warn or off.")
+    daemon_sets: DaemonSets = Field("warn", description="inject, warn or off.")
     node_selector: dict[str, str] = Field(
         {}, description="Labels of SUNK Nodes; empty: those with a sunk.coreweave.com/ taint or label."
     )
@@ -211,9 +224,9 @@ class WorkloadSettings(_Model):
     group: str = Field(description="API group; empty for the core group.")
     kind: str = Field(min_length=1, description="Kind.")
     templates: FieldPaths = Field((), description="Paths of pod templates.")
-    jobs: FieldPaths = Field((), description="Paths of templates of objects between it and its Pods.")
-    claims: FieldPaths = Field((), description="Paths of claim templates.")
-    node_labels: FieldPaths = Field((), description="Paths of maps of labels that end on Nodes.")
+    jobs: InnerPaths = Field((), description="Paths of templates of objects between it and its Pods.")
+    claims: InnerPaths = Field((), description="Paths of claim templates.")
+    node_labels: InnerPaths = Field((), description="Paths of maps of labels that end on Nodes.")
 
 
 class ExceptionSettings(_Model):
@@ -259,8 +272,8 @@ class Settings(_Model):
 def read(path: Path) -> Settings:
     """The settings in a file. Raises SettingsError."""
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        text = path.read_bytes()
+    except OSError as error:
         raise SettingsError(f"{path}: cannot be read: {error}") from None
     try:
         documents = load(str(path), text)

@@ -29,6 +29,10 @@ class FileError(Exception):
     """A file that is no YAML: the text says file, line, column and what is wrong there."""
 
 
+class _BombError(FileError):
+    """A file that is meant to, or would, exhaust whoever reads it."""
+
+
 class _Loader(_Base):  # type: ignore[misc]
     """Kubernetes' reading of YAML."""
 
@@ -41,8 +45,14 @@ class _Loader(_Base):  # type: ignore[misc]
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[str, Any]:  # noqa: FBT001, FBT002
         """Make a map with text for keys."""
-        found = super().construct_mapping(node, deep)
-        return {key if isinstance(key, str) else json.dumps(key): value for key, value in found.items()}
+        self.flatten_mapping(node)
+        return {self._key(key): self.construct_object(value, deep) for key, value in node.value}
+
+    def _key(self, node: yaml.Node) -> str:
+        if not isinstance(node, yaml.ScalarNode):
+            raise yaml.constructor.ConstructorError(None, None, "found unhashable key", node.start_mark)
+        key = self.construct_object(node)
+        return key if isinstance(key, str) else json.dumps(key)
 
 
 _Loader.add_implicit_resolver(f"{_TAG}int", _INT, list("-+0123456789"))
@@ -71,10 +81,16 @@ class Document:
         return int(line) + 1
 
 
-def load(name: str, text: str) -> list[Document]:
+def load(name: str, content: str | bytes) -> list[Document]:
     """The documents of a file, empty ones left out. Raises FileError."""
     try:
+        text = content if isinstance(content, str) else content.decode()
+    except UnicodeDecodeError as error:
+        raise FileError(f"{name}: not UTF-8 text: {error.reason} at byte {error.start}") from None
+    try:
         return _documents(name, text)
+    except _BombError:
+        raise
     except FileError:
         # JSON is nearly YAML: tabs and escaped surrogate pairs are not.
         try:
@@ -116,22 +132,23 @@ def _refuse_bombs(name: str, text: str) -> None:
     sizes: dict[str, int] = {}
     total = 0
     for event in yaml.parse(text, Loader=_Base):
+        where = f"{name}:{event.start_mark.line + 1}" if event.start_mark else name
         size = 1
         if isinstance(event, yaml.CollectionStartEvent):
             open_counts.append((event.anchor, total))
             if len(open_counts) > DEPTH:
-                raise FileError(f"{name}:{event.start_mark.line + 1}: nested more than {DEPTH} deep")
+                raise _BombError(f"{where}: nested more than {DEPTH} deep")
         elif isinstance(event, yaml.CollectionEndEvent):
             anchor, before = open_counts.pop()
             if anchor is not None:
                 sizes[anchor] = total - before
         elif isinstance(event, yaml.AliasEvent):
             if any(anchor == event.anchor for anchor, _ in open_counts):
-                raise FileError(f"{name}:{event.start_mark.line + 1}: *{event.anchor} stands inside of itself")
-            size = sizes.get(event.anchor, 1)
+                raise _BombError(f"{where}: *{event.anchor} stands inside of itself")
+            size = sizes.get(str(event.anchor), 1)
         total += size
         if total > VALUES:
-            raise FileError(f"{name}:{event.start_mark.line + 1}: its aliases unfold to more than {VALUES} values")
+            raise _BombError(f"{name}: its aliases unfold to more than {VALUES} values")
 
 
 def _child(node: yaml.Node, step: str | int) -> tuple[yaml.Node | None, yaml.Node | None]:

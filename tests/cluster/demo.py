@@ -31,7 +31,7 @@ You are alice, a cluster-admin. In another terminal:
   kubectl label node gpu-1 foo.coreweave.cloud/bar=true      # refused, and why
   kubectl run cpu --image=example.test/cpu:1
   kubectl get pod cpu -o wide                                # on a CPU Node: it got the toleration
-  kubectl get pod cpu -o jsonpath='{{.spec.tolerations[0]}}'
+  kubectl get pod cpu -o jsonpath='{{.spec.tolerations[?(@.key=="is_cpu_compute")]}}'
   kubectl create configmap notes --from-literal=a=b
   kubectl label configmap notes notcoreweave.cloud/x=true    # fine: another domain
   curl -s {health}/metrics | grep decisions

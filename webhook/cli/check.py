@@ -68,7 +68,7 @@ def command(
     settings = options.settings(config, {})
     try:
         ruleset = rules.build(settings)
-        stdin = sys.stdin.read() if "-" in files else ""
+        stdin = sys.stdin.buffer.read() if "-" in files else b""
         before = {_identity(m.object, namespace): m.object for m in (manifest.read([old]) if old else ())}
         found = list(manifest.read(files, stdin))
     except (SettingsError, FileError, ManifestError) as error:

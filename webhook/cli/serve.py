@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from certs.errors import CertificateError
 from webhook import logs
 from webhook.cli import options
 from webhook.cli.exits import InputError, ToolError
+from webhook.cluster.errors import ClusterError
 from webhook.serve import PortError, serve
 from webhook.settings import SettingsError
 
@@ -51,7 +51,5 @@ def command(config: Path | None, **changes: Any) -> None:
         uvloop.run(serve(settings))
     except SettingsError as error:
         raise InputError(str(error)) from None
-    except (CertificateError, PortError) as error:
+    except (CertificateError, ClusterError, PortError) as error:
         raise ToolError(str(error)) from None
-    except asyncio.CancelledError:
-        raise ToolError("interrupted") from None

@@ -20,7 +20,7 @@ _CREATE_PODS = ResourceRule(("CREATE",), ("",), ("pods",), ("v1",))
 _WRITE_ALL = ResourceRule(("CREATE", "UPDATE"), ("*",), ("*/*",))
 _IS_RED = MatchCondition("is-red", "object.spec.colour == 'red'")
 _IS_BIG = MatchCondition("is-big", "object.spec.size > 3")
-_OWN = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["cloud", "kube-node-lease"]}
+_OWN = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["cloud"]}
 
 
 def _rule(name: str, *hooks: Hook, namespaces: LabelSelector | None = None, action: Any = "deny") -> Rule:

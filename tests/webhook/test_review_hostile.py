@@ -295,7 +295,7 @@ def test_a_number_out_of_all_bounds_is_refused(number: bytes, found: str) -> Non
     """A number that no API type could hold is refused as such."""
     text = _text(_GOOD.replace(b'"a"', number, 1))
 
-    assert text == _MALFORMED.format(f"{found} - at `$.request.object[...][...][...]`")
+    assert text == _MALFORMED.format(f"{found} - at `$.request.object.metadata.labels[...]`")
 
 
 _ANY_JSON = st.recursive(

@@ -107,7 +107,7 @@ _BAD = [
         "1: registration.timeoutSeconds: input should be less than or equal to 30, found 31",
     ),
     ("organization: {id: 12}\n", "1: organization.id: input should be a valid string, found 12"),
-    ("labels: {action: no}\n", "1: labels.action: input should be 'deny', 'warn', 'audit' or 'off', found False"),
+    ("labels: {action: yes}\n", "1: labels.action: input should be 'deny', 'warn', 'audit' or 'off', found True"),
     ("labels: {exempt: {groups: ['']}}\n", "1: labels.exempt.groups[0]: an empty glob matches nothing, found ''"),
     ("labels:\n  exceptions:\n  - kinds: [Pod]\n", "3: labels.exceptions[0].key: this key is required"),
     (
@@ -130,8 +130,10 @@ _BAD = [
         "workloads:\n- group: a\n  kind: B\n  templates:\n  - spec..x\n",
         f"5: workloads[0].templates[0]: 'spec..x' is no field path from position 4 on; {_LIKE}, found 'spec..x'",
     ),
-    (_EXCEPTION.format("'2026-01-01'"), "4: exceptions[0].until: input should be a valid date, found '2026-01-01'"),
-    (_EXCEPTION.format("soon"), "4: exceptions[0].until: input should be a valid date, found 'soon'"),
+    (
+        _EXCEPTION.format("soon"),
+        "4: exceptions[0].until: input should be a valid date or datetime, input is too short, found 'soon'",
+    ),
     ("exceptions:\n- rules: [labels]\n  until: 2026-01-01\n", "2: exceptions[0].reason: this key is required"),
     ("log: {level: loud}\n", "1: log.level: input should be 'debug', 'info', 'warning' or 'error', found 'loud'"),
 ]
@@ -158,7 +160,7 @@ def test_a_bad_value_is_named_with_what_was_found(text: str, error: str) -> None
         pytest.param(
             "labels:\n  exceptions:\n  - {key: a, kinds: []}\n", 3, "labels.exceptions[0].kinds", id="an-empty-list"
         ),
-        pytest.param("listen:\n  1: 2\n", 2, "listen[1]", id="a-number-for-a-key"),
+        pytest.param("listen:\n  1: 2\n", 2, "listen.1", id="a-number-for-a-key"),
         pytest.param(
             _SELECTOR.format("{key: a, operator: In}"),
             4,
@@ -234,7 +236,7 @@ def test_all_mistakes_are_named_at_once() -> None:
         ),
         pytest.param(
             b"log: \xff\n",
-            f"{_FILE}: cannot be read: 'utf-8' codec can't decode byte 0xff in position 5: invalid start byte",
+            f"{_FILE}: not UTF-8 text: invalid start byte at byte 5",
             id="no-utf-8",
         ),
     ],

@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from datetime import date
 from itertools import pairwise
 from typing import Any
 
@@ -42,7 +41,7 @@ def _values(text: str) -> list[Any]:
         pytest.param("# c\n---\n---\n", [], id="empty-documents"),
         pytest.param("a: 1\n---\nb: 2\n", [{"a": 1}, {"b": 2}], id="two"),
         pytest.param("a: {b: [c, null, true, 1.5]}\n", [{"a": {"b": ["c", None, True, 1.5]}}], id="nested"),
-        pytest.param("until: 2026-03-01\n", [{"until": date(2026, 3, 1)}], id="date"),
+        pytest.param("until: 2026-03-01\n", [{"until": "2026-03-01"}], id="date"),
         pytest.param('{"a": "\\u00fc", "b": [1, 2]}', [{"a": "ü", "b": [1, 2]}], id="json"),
         pytest.param('{\n\t"a": 1,\n\t"b":\t2\n}\n', [{"a": 1, "b": 2}], id="json-with-tabs"),
         pytest.param('{"a": "b\\/c"}', [{"a": "b/c"}], id="json-with-an-escaped-slash"),
@@ -130,8 +129,6 @@ def test_what_is_no_yaml_is_refused_with_its_place(text: str, error: str) -> Non
 @pytest.mark.parametrize(
     "text",
     [
-        pytest.param("a: 2026-02-31\n", id="a-day-that-does-not-exist"),
-        pytest.param("a: 2026-01-01T25:00:00Z\n", id="an-hour-that-does-not-exist"),
         pytest.param("a: !!int x\n", id="an-int-that-is-none"),
         pytest.param("a: !!float x\n", id="a-float-that-is-none"),
         pytest.param("a: !!bool x\n", id="a-boolean-that-is-none"),

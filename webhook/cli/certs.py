@@ -10,7 +10,7 @@ import click
 from cryptography.x509 import Certificate
 
 from certs.bundle import Bundle
-from certs.errors import CertificateError
+from certs.errors import CertificateError, InvalidNameError
 from certs.pem import load_certificates
 from certs.store import DirectoryStore, ensure
 from certs.verify import describe, verify
@@ -69,6 +69,8 @@ def issue(directory: Path, names: tuple[str, ...]) -> None:
     """
     try:
         ensured = ensure(DirectoryStore(directory), names or Tls().names, datetime.now(UTC))
+    except InvalidNameError as error:
+        raise InputError(str(error)) from None
     except CertificateError as error:
         raise ToolError(str(error)) from None
     for reason in ensured.reasons or (f"nothing was due: valid until {ensured.leaf.not_after:%Y-%m-%d %H:%M:%S} UTC",):
@@ -89,10 +91,12 @@ def check(cert: Path, ca: Path, names: tuple[str, ...], output: str) -> None:
     Example:
       cks-admission certs verify tls.crt --ca ca-bundle.crt --name cks-admission.cks-admission.svc
     """
+    chain = _certificates(cert)
     try:
-        findings = verify(_certificates(cert), Bundle.from_pem(ca.read_bytes()), names, datetime.now(UTC))
+        bundle = Bundle.from_pem(ca.read_bytes())
     except CertificateError as error:
-        raise InputError(str(error)) from None
+        raise InputError(f"{ca}: {error}") from None
+    findings = verify(chain, bundle, names, datetime.now(UTC))
     if output == "text":
         for finding in findings:
             click.echo(f"{'ok  ' if finding.ok else 'BAD '} {finding.text}")

@@ -79,7 +79,7 @@ def test_standard_input_is_read_where_it_is_named() -> None:
     """A dash stands for the text of standard input, among files too."""
     Path("b.yaml").write_text(_POD, encoding="utf-8")
 
-    assert [m.where for m in manifest.read(["b.yaml", "-"], _POD + "---\n" + _POD)] == [
+    assert [m.where for m in manifest.read(["b.yaml", "-"], (_POD + "---\n" + _POD).encode())] == [
         "b.yaml:1",
         "stdin:1",
         "stdin:5",

@@ -88,7 +88,11 @@ def test_the_real_command_is_installed() -> None:
     done = start("check", "--help")
 
     assert COMMAND.is_file()
-    assert (done.stdout.decode(), done.stderr, done.returncode) == (run("check", "--help").stdout, b"", 0)
+    assert (done.stdout.splitlines()[0], done.stderr, done.returncode) == (
+        b"Usage: cks-admission check [OPTIONS]",
+        b"",
+        0,
+    )
 
 
 @pytest.mark.parametrize("verb", ["serve", "unregister"])

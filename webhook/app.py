@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from functools import partial
+from functools import lru_cache, partial
+from urllib.parse import parse_qsl
 
 import structlog
 from aiohttp import hdrs, web
@@ -85,7 +86,7 @@ class Service:
         if group is not None and group not in served.groups[phase]:
             known = ", ".join(f"/{phase}/{name}" for name in sorted(served.groups[phase]))
             raise ReviewError(f"There is no /{phase}/{group} here, only /{phase} and {known}.", 404)
-        deadline = asyncio.get_running_loop().time() + _timeout(http)
+        deadline = asyncio.get_running_loop().time() + _timeout(http.query_string)
         body = await _read(http, deadline)
         started = time.perf_counter()
         request = served.decoder.decode(body)
@@ -118,9 +119,10 @@ class Service:
         return web.Response(body=self.metrics.expose(), headers={hdrs.CONTENT_TYPE: metrics.CONTENT_TYPE})
 
 
-def _timeout(http: web.Request) -> float:
+@lru_cache(maxsize=64)  # an API server asks with the few time-outs of its configurations
+def _timeout(query: str) -> float:
     """Seconds that the caller waits: the API server says so in `?timeout=10s`."""
-    text = http.query.get("timeout")
+    text = dict(parse_qsl(query, keep_blank_values=True)).get("timeout")
     if text is None:
         return DEFAULT_TIMEOUT
     found = _TIMEOUT.match(text)
@@ -137,8 +139,11 @@ async def _read(http: web.Request, deadline: float) -> bytes:
     if http.content_length is not None and http.content_length > MAX_BODY:
         raise _too_large(f"{http.content_length} bytes, more")
     try:
-        async with asyncio.timeout_at(deadline):
+        if http.content.is_eof():  # the whole body came with its head, as nearly always
             body = await http.read()
+        else:
+            async with asyncio.timeout_at(deadline):
+                body = await http.read()
     except web.HTTPRequestEntityTooLarge:
         raise _too_large("more") from None
     except TimeoutError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -65,6 +66,8 @@ async def serve(settings: Settings) -> None:
             settings.listen.grace_seconds,
         )
         stack.push_async_callback(admission.cleanup)
+        # What start-up made lives as long as the process: the collector need not look at it again and again.
+        gc.freeze()
         registrar = Registrar(settings, certificates, facts)
         keeper = asyncio.create_task(_keep(certificates, registrar, settings.tls.check_seconds))
         stack.callback(keeper.cancel)

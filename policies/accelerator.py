@@ -43,7 +43,8 @@ class Accelerators(Struct, frozen=True):
             return False
         for quantities in _quantities(spec):
             for name, quantity in quantities.items():
-                if self._is_accelerator(name, facts) and _above_zero(quantity):
+                # Names without a prefix, nearly all there are, belong to Kubernetes itself.
+                if "/" in name and self._is_accelerator(name, facts) and _above_zero(quantity):
                     return True
         return any(
             not facts.claim_classes(namespace, claim, template).isdisjoint(self.device_classes)
@@ -51,8 +52,6 @@ class Accelerators(Struct, frozen=True):
         )
 
     def _is_accelerator(self, resource: str, facts: Facts) -> bool:
-        if "/" not in resource:  # nearly every entry: those of Kubernetes itself have no prefix, all others do
-            return False
         if resource.startswith(DEVICE_CLASS_PREFIX):
             return resource.removeprefix(DEVICE_CLASS_PREFIX) in self.device_classes
         if matches(resource, self.resources):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import jsonpatch
@@ -15,12 +16,13 @@ class PatchError(Exception):
     """A patch that does not apply to the object it was made for; the API server would fail the request with it."""
 
 
-def pointer(keys: Iterable[str]) -> str:
+@lru_cache(maxsize=256)
+def pointer(keys: tuple[str, ...]) -> str:
     """The JSON Pointer (RFC 6901) of nested keys."""
     return "".join("/" + key.replace("~", "~0").replace("/", "~1") for key in keys)
 
 
-def append(obj: JsonObject, keys: Sequence[str], items: Sequence[Any]) -> tuple[PatchOperation, ...]:
+def append(obj: JsonObject, keys: tuple[str, ...], items: Sequence[Any]) -> tuple[PatchOperation, ...]:
     """Operations that add items at the end of the list at `keys`; parents that are missing or null are created.
 
     The API server fails a request whose patch names a missing parent, whatever the failure policy says, and a list that

@@ -43,7 +43,7 @@ class Service:
         self.state = state
         self.metrics = measures
         self.max_in_flight = max_in_flight
-        self.log = structlog.get_logger()
+        self.log = structlog.get_logger().bind()  # a logger, not a proxy that looks for one at each call
         measures.track_in_flight(lambda: state.in_flight)
 
     def admission_app(self) -> web.Application:

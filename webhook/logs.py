@@ -62,10 +62,15 @@ def log_answer(
     log: structlog.typing.FilteringBoundLogger, phase: Phase, request: AdmissionRequest, answer: Answer
 ) -> None:
     """One line for a review: what was asked, by whom, and what each rule decided."""
-    notable = any(decision.verdict in _NOTABLE for decision in answer.decisions)
-    if not notable and not log.is_enabled_for(logging.DEBUG):
-        return  # nearly every review; what follows costs more than the rules
-    (log.info if notable else log.debug)(
+    write = log.debug
+    for decision in answer.decisions:
+        if decision.verdict in _NOTABLE:
+            write = log.info
+            break
+    else:
+        if not log.is_enabled_for(logging.DEBUG):
+            return  # nearly every review; what follows costs more than the rules
+    write(
         "review",
         phase=phase,
         uid=request.uid,

@@ -6,7 +6,7 @@ answer's `response.status`. Wire form: https://kubernetes.io/docs/reference/acce
 
 from __future__ import annotations
 
-import base64
+from binascii import b2a_base64
 from collections.abc import Iterable
 from typing import Any, TypedDict
 
@@ -200,7 +200,7 @@ def encode(uid: str, answer: Answer) -> bytes:
         response.status = _status(answer)
     elif answer.operations:
         # Both fields or neither: the API server takes a patchType without a patch for an error.
-        response.patch = base64.b64encode(_encoder.encode(answer.operations)).decode("ascii")
+        response.patch = b2a_base64(_encoder.encode(answer.operations), newline=False).decode("ascii")
         response.patch_type = "JSONPatch"
     return _encoder.encode(_Review(response))
 

@@ -8,6 +8,7 @@ import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -166,7 +167,10 @@ def _served(settings: Settings, facts: ClusterFacts | None) -> Served:
 
 
 def _no_cluster() -> Facts:
-    return StaticFacts(datetime.now(UTC).date())
+    return _facts_of(datetime.now(UTC).date())
+
+
+_facts_of = lru_cache(maxsize=1)(StaticFacts)
 
 
 async def _listen(

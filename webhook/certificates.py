@@ -32,6 +32,7 @@ class Certificates:
         self._metrics = metrics
         self._log = structlog.get_logger()
         self._made: Leaf | None = None
+        self._refused = ""
         self._files = FilePair(Path(settings.cert_file), Path(settings.key_file)) if settings.cert_file else None
 
     def start(self) -> None:
@@ -63,8 +64,12 @@ class Certificates:
         if self._files:
             outcome = self.serving.follow(self._files)
             if isinstance(outcome, Failed):
-                self._log.warning("certificate refused", reason=outcome.reason)
-            elif isinstance(outcome, Changed):
+                if outcome.reason != self._refused:  # it is looked at every few seconds
+                    self._log.warning("certificate refused", reason=outcome.reason)
+                self._refused = outcome.reason
+            else:
+                self._refused = ""
+            if isinstance(outcome, Changed):
                 self._log_served()
             return
         ensured = ensure(DirectoryStore(Path(self._settings.directory)), self._settings.names, datetime.now(UTC))

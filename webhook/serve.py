@@ -6,7 +6,7 @@ import asyncio
 import gc
 import signal
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
@@ -34,6 +34,8 @@ KEEP_ALIVE = 120.0
 # How long to wait for the first list of Namespaces before serving without it; look-ups then ask the API server.
 FIRST_SYNC = 10.0
 BACKLOG = 1024
+# How long connections may take to close once nothing is in flight any more.
+LAST_WAIT = 0.5
 
 
 class PortError(Exception):
@@ -59,13 +61,7 @@ async def serve(settings: Settings) -> None:
         # Last of all, for an open port promises that the rules are in place.
         health = await _listen(service.health_app(), settings.health.host, settings.health.port)
         stack.push_async_callback(health.cleanup)
-        admission = await _listen(
-            service.admission_app(),
-            settings.listen.host,
-            settings.listen.port,
-            certificates,
-            settings.listen.grace_seconds,
-        )
+        admission = await _listen(service.admission_app(), settings.listen.host, settings.listen.port, certificates)
         stack.push_async_callback(admission.cleanup)
         # What start-up made lives as long as the process: the collector need not look at it again and again.
         gc.freeze()
@@ -77,6 +73,7 @@ async def serve(settings: Settings) -> None:
             rules=[rule.name for rule in state.served.ruleset.rules],
         )  # fmt: skip
         await _drain(state, stopping, settings.listen.drain_seconds)
+        await _finish(admission, state, settings.listen.grace_seconds)
     log.info("stopped")
 
 
@@ -174,9 +171,9 @@ _facts_of = lru_cache(maxsize=1)(StaticFacts)
 
 
 async def _listen(
-    app: web.Application, host: str, port: int, certificates: Certificates | None = None, grace: float = 1.0
+    app: web.Application, host: str, port: int, certificates: Certificates | None = None
 ) -> web.AppRunner:
-    runner = web.AppRunner(app, access_log=None, keepalive_timeout=KEEP_ALIVE, shutdown_timeout=grace)
+    runner = web.AppRunner(app, access_log=None, keepalive_timeout=KEEP_ALIVE, shutdown_timeout=LAST_WAIT)
     await runner.setup()
     context = certificates.serving.context if certificates else None
     try:
@@ -228,3 +225,16 @@ async def _drain(state: State, stopping: asyncio.Future[signal.Signals], seconds
     structlog.get_logger().info("stopping", signal=received.name, in_flight=state.in_flight)
     if received is signal.SIGTERM:  # on a terminal nobody waits for endpoints
         await asyncio.sleep(seconds)
+
+
+async def _finish(admission: web.AppRunner, state: State, seconds: float) -> None:
+    """Close the port, and wait for the reviews in flight.
+
+    Not left to aiohttp's own clean-up: that drops what still arrives of a body.
+    """
+    for site in list(admission.sites):
+        await site.stop()
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            while state.in_flight:  # noqa: ASYNC110 - once in the process's life
+                await asyncio.sleep(0.01)

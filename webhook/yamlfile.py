@@ -29,8 +29,8 @@ class FileError(Exception):
     """A file that is no YAML: the text says file, line, column and what is wrong there."""
 
 
-class _BombError(FileError):
-    """A file that is meant to, or would, exhaust whoever reads it."""
+class _SyntaxError(FileError):
+    """Text that is not YAML at all; it may still be JSON."""
 
 
 class _Loader(_Base):  # type: ignore[misc]
@@ -89,14 +89,15 @@ def load(name: str, content: str | bytes) -> list[Document]:
         raise FileError(f"{name}: not UTF-8 text: {error.reason} at byte {error.start}") from None
     try:
         return _documents(name, text)
-    except _BombError:
-        raise
-    except FileError:
+    except _SyntaxError:
         # JSON is nearly YAML: tabs and escaped surrogate pairs are not.
         try:
-            return [Document(name, json.loads(text), None)]
+            value = json.loads(text)
+            json.dumps(value, ensure_ascii=False).encode()  # no half of a surrogate pair
         except (ValueError, RecursionError):
             pass
+        else:
+            return [Document(name, value, None)]
         raise
 
 
@@ -115,7 +116,7 @@ def _documents(name: str, text: str) -> list[Document]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"{name}:{mark.line + 1}:{mark.column + 1}" if mark else name
-        raise FileError(f"{where}: not valid YAML: {error.problem or error.context}") from None
+        raise _SyntaxError(f"{where}: not valid YAML: {error.problem or error.context}") from None
     except FileError:
         raise
     except Exception as error:  # noqa: BLE001 - the library's constructors raise whatever Python's types do
@@ -137,18 +138,18 @@ def _refuse_bombs(name: str, text: str) -> None:
         if isinstance(event, yaml.CollectionStartEvent):
             open_counts.append((event.anchor, total))
             if len(open_counts) > DEPTH:
-                raise _BombError(f"{where}: nested more than {DEPTH} deep")
+                raise FileError(f"{where}: nested more than {DEPTH} deep")
         elif isinstance(event, yaml.CollectionEndEvent):
             anchor, before = open_counts.pop()
             if anchor is not None:
                 sizes[anchor] = total - before
         elif isinstance(event, yaml.AliasEvent):
             if any(anchor == event.anchor for anchor, _ in open_counts):
-                raise _BombError(f"{where}: *{event.anchor} stands inside of itself")
+                raise FileError(f"{where}: *{event.anchor} stands inside of itself")
             size = sizes.get(str(event.anchor), 1)
         total += size
         if total > VALUES:
-            raise _BombError(f"{name}: its aliases unfold to more than {VALUES} values")
+            raise FileError(f"{name}: its aliases unfold to more than {VALUES} values")
 
 
 def _child(node: yaml.Node, step: str | int) -> tuple[yaml.Node | None, yaml.Node | None]:

@@ -183,7 +183,7 @@ async def test_odd_headers_have_an_answer(serve: Serve, headers: bytes, sent: by
         pytest.param("/validate?timeout=%00", 400, id="time-out-nul"),
         pytest.param("/validate?timeout=" + "9" * 5000 + "s", 200, id="time-out-without-end"),
         pytest.param("/validate?timeout=0s", 200, id="time-out-of-nothing"),
-        pytest.param("/validate?timeout=1s&timeout=x&a=b", 200, id="time-out-twice"),
+        pytest.param("/validate?timeout=1s&timeout=2s&a=b", 200, id="time-out-twice"),
         pytest.param("/validate?%zz=%", 200, id="broken-escapes"),
     ],
 )

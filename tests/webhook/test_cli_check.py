@@ -391,3 +391,16 @@ def test_colour_is_for_terminals_only() -> None:
 
     assert done.stdout.decode() == _TRAIN + _TRAIN_DIFF
     assert (done.stderr, done.returncode) == (b"", 1)
+
+
+@pytest.mark.parametrize("form", ["text", "json", "yaml"])
+def test_half_a_surrogate_pair_is_no_crash(form: str) -> None:
+    """JSON can spell half a character, which no output can hold: the tool judges the object or refuses the file."""
+    Path("half.json").write_text(
+        r'{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a\ud800"}}', encoding="utf-8"
+    )
+
+    done = start("check", "-f", "half.json", "-o", form)
+
+    assert b"Traceback" not in done.stderr
+    assert done.returncode in (0, 2)

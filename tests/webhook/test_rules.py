@@ -130,6 +130,16 @@ def test_an_action_decides_what_a_violation_leads_to(action: str) -> None:
     assert _verdicts(request(pod(labels=RESERVED)), labels={"action": action})["labels"] == action
 
 
+@pytest.mark.parametrize(("action", "policy"), [("deny", "Fail"), ("warn", "Ignore"), ("audit", "Ignore")])
+@pytest.mark.parametrize("name", ["labels", "tolerations", "sunk"])
+def test_an_action_decides_what_an_outage_leads_to(name: str, action: str, policy: str) -> None:
+    """A rule that refuses fails closed, one that only tells fails open; a mutation fails open in any case."""
+    hooks = _rule(name, **{name: {"action": action}, "sunk": {"daemonSets": "inject", "action": action}}).hooks
+
+    assert {hook.failure_policy for hook in hooks if hook.phase == "validate"} == {policy}
+    assert {hook.failure_policy for hook in hooks if hook.phase == "mutate"} <= {"Ignore"}
+
+
 def test_a_namespace_selector_limits_a_rule() -> None:
     """A rule is for the Namespaces that its selector names, and for cluster-scoped objects in any case."""
     selector = {

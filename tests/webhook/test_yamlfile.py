@@ -98,6 +98,9 @@ _NUL = 'unacceptable character #x0000: control characters are not allowed in "<u
 @pytest.mark.parametrize(
     ("text", "error"),
     [
+        pytest.param(
+            '{"a": {"b": 1,\n"b": 1}}', "a.yaml:2: the key 'b' is there twice, first on line 1", id="duplicate-in-json"
+        ),
         pytest.param("a: 1\nb: 2\na: 3\n", "a.yaml:3: the key 'a' is there twice, first on line 1", id="duplicate"),
         pytest.param(
             "a:\n- b: 1\n  b: 2\n", "a.yaml:3: the key 'b' is there twice, first on line 2", id="duplicate-in-a-list"
@@ -136,6 +139,7 @@ def test_what_is_no_yaml_is_refused_with_its_place(text: str, error: str) -> Non
         pytest.param("a: " + "1" * 5000 + "\n", id="an-int-without-end"),
         pytest.param("a: &a [*a]\n", id="a-list-of-itself"),
         pytest.param("a: \ud800\n", id="half-a-surrogate-pair"),
+        pytest.param('{"a": "\\ud800"}', id="half-a-surrogate-pair-in-json"),
         pytest.param("[" * 2000 + "]" * 2000, id="too-deep"),
     ],
 )

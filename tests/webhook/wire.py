@@ -4,6 +4,7 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from hashlib import sha256
 from typing import NamedTuple
 
 # Far above what any answer here takes: a test that comes near it has found a hung connection.
@@ -61,6 +62,12 @@ class Wire:
         """Send a body and wait for its answer."""
         await self.send(head(path, len(body), headers) + body)
         return await self.reply()
+
+    def shown(self) -> str:
+        """The fingerprint (SHA-256) of the certificate that the server showed."""
+        connection: ssl.SSLObject = self._writer.get_extra_info("ssl_object")
+        certificate = connection.getpeercert(binary_form=True)
+        return sha256(certificate or b"").hexdigest()
 
     async def ended(self) -> bool:
         """Wait until the server has closed the connection; whether it did so without another byte."""

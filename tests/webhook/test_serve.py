@@ -1,0 +1,216 @@
+"""The service as a real process: how it comes up and why it may not."""
+
+import asyncio
+import signal
+import socket
+from pathlib import Path
+
+import pytest
+from builders import pod
+
+from webhook.serve import KEEP_ALIVE
+from webhook.version import VERSION
+
+from .commands import run, start
+from .processes import Service, free_port
+from .reviews import REFUSAL, answer_of, body, refused_body
+from .wire import PATIENCE, connected, head, until
+
+_NO_PEM = "it has no PEM block (no line like -----BEGIN CERTIFICATE-----)"
+_FOREIGN = "it was not made here, so it is not overwritten; use an empty directory, or move the file away"
+
+
+def test_connections_are_kept_for_longer_than_the_api_server_keeps_them() -> None:
+    """The API server drops idle connections after 90 s; one that the server drops first could lose a review."""
+    assert KEEP_ALIVE > 90
+
+
+async def test_the_service_comes_up_ready(tmp_path: Path) -> None:
+    """Once it says that it is serving, it is ready, and it says where and with which rules."""
+    loop = asyncio.get_running_loop()
+    started = loop.time()
+    async with Service(tmp_path) as service:
+        event = await service.event("serving")
+        passed = loop.time() - started
+        ready, alive, metrics = [await service.ask(path) for path in ("/readyz", "/livez", "/metrics")]
+
+    assert passed < PATIENCE / 2
+    assert (event["version"], event["rules"]) == (VERSION, ["labels", "tolerations", "sunk"])
+    assert event["admission"].startswith("https://127.0.0.1:")
+    assert event["health"].startswith("http://127.0.0.1:")
+    assert (ready.status, alive.status, metrics.status) == (200, 200, 200)
+    assert "cks_admission_certificate_expiry_timestamp_seconds 1" in metrics.text
+
+
+async def test_the_port_opens_when_the_rules_are_in_place(tmp_path: Path) -> None:
+    """Whoever gets through first, trying from before the start, has a reserved label refused."""
+    port = free_port()
+    run("certs", "issue", "--directory", str(tmp_path / "certs"))
+    service = Service(tmp_path, listen={"host": "127.0.0.1", "port": port})
+    context = service.context()
+
+    async def first() -> str:
+        while True:
+            try:
+                async with connected(port, context) as wire:
+                    return str(answer_of((await wire.call(refused_body())).body)["status"]["message"])
+            except ConnectionRefusedError:
+                await asyncio.sleep(0.001)
+
+    trying = asyncio.create_task(first())
+    async with service:
+        async with asyncio.timeout(PATIENCE):
+            message = await trying
+
+    assert message == REFUSAL
+
+
+async def test_reviews_are_answered_over_tls(tmp_path: Path) -> None:
+    """The service's own certificate is good for the name that is dialled, and one connection serves many reviews."""
+    async with Service(tmp_path) as service:
+        port = await service.port()
+        async with connected(port, service.context()) as wire:
+            replies = [await wire.call(body(pod(), uid=f"{n}"), "/mutate?timeout=5s") for n in range(20)]
+            refusal = await wire.call(refused_body())
+
+    assert [answer_of(reply.body)["uid"] for reply in replies] == [f"{n}" for n in range(20)]
+    assert all("patch" in answer_of(reply.body) for reply in replies)
+    assert answer_of(refusal.body)["status"]["message"] == REFUSAL
+
+
+async def test_whatever_happens_the_logs_are_json(tmp_path: Path) -> None:
+    """Bad calls, callers that hang up, bytes that are no TLS: every line on stderr stays one JSON object."""
+    async with Service(tmp_path) as service:
+        port = await service.port()
+        context = service.context()
+        async with connected(port, context) as wire:
+            await wire.call(b'{"request": null')
+            await wire.send(b"hello\r\n\r\n")
+            await wire.reply()
+        async with connected(port, context) as wire:
+            await wire.call(body(pod()), headers=b"Content-Type: a/\xff\r\n")
+            await wire.send(head(length=500) + b"{")
+        async with connected(port) as wire:
+            await wire.send(b"GET / HTTP/1.1\r\n\r\n")
+            await wire.ended()
+        async with connected(port, context) as wire:
+            assert (await wire.call(refused_body())).status == 200
+        service.signal(signal.SIGINT)
+        code = await service.ended()
+        await until(lambda: service.events[-1]["event"] == "stopped")
+
+    assert service.noise == []
+    assert code == 0
+
+
+async def test_files_of_a_certificate_may_come_later(tmp_path: Path) -> None:
+    """A service whose certificate is not there yet says so at /readyz, and is ready once it is."""
+    cert, key = tmp_path / "certs" / "tls.crt", tmp_path / "certs" / "tls.key"
+    async with Service(tmp_path, "--tls-cert", str(cert), "--tls-key", str(key)) as service:
+        before = await service.ask("/readyz")
+        run("certs", "issue", "--directory", str(tmp_path / "certs"))
+        await service.event("certificate served")
+        after = await service.ask("/readyz")
+        async with connected(await service.port(), service.context()) as wire:
+            refusal = await wire.call(refused_body())
+
+    assert before.status == 503
+    assert before.text == f"not ready\n- certificate: no certificate is served yet: {cert} does not exist\n"
+    assert after.status == 200
+    assert answer_of(refusal.body)["allowed"] is False
+
+
+@pytest.mark.parametrize("option", ["--port", "--health-port"])
+def test_a_port_in_use_is_named(tmp_path: Path, option: str) -> None:
+    """A port that somebody else has is exit code 3 with the port and what to look for, and nothing is left open."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        ports = ["--port", "0", "--health-port", "0", "--host", "127.0.0.1", "--health-host", "127.0.0.1"]
+
+        done = start("serve", *ports, option, str(port), "--certs-dir", str(tmp_path), "--log-level", "error")
+
+    (error,) = done.stderr.decode().splitlines()
+    assert error.startswith(f"Error: cannot listen on 127.0.0.1:{port}: ")
+    assert error.endswith("; is another process using it?")
+    assert (done.stdout, done.returncode) == (b"", 3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "code"),
+    [
+        pytest.param(
+            "--port 70000",
+            "Error: command line: listen.port: input should be less than or equal to 65535, found 70000",
+            2,
+            id="port",
+        ),
+        pytest.param(
+            "--tls-cert a.crt",
+            "Error: tls: certFile and keyFile belong together; give both or neither",
+            2,
+            id="half-a-pair",
+        ),
+        pytest.param(
+            "--config bad.yaml", "Error: bad.yaml:1: lisen: unknown key; did you mean listen?", 2, id="configuration"
+        ),
+        pytest.param(
+            "--config rules.yaml",
+            "Error: workloads: Deployment of group 'apps' is in the table of workloads twice",
+            2,
+            id="rules",
+        ),
+        pytest.param(
+            "--webhook-url http://x",
+            "Error: command line: registration.url: string should match pattern '^(https://.*)?$', found 'http://x'",
+            2,
+            id="url",
+        ),
+        pytest.param(
+            "--register",
+            "Error: registration.apply needs a cluster: set cluster.kubeconfig or cluster.inCluster",
+            2,
+            id="register-without-a-cluster",
+        ),
+        pytest.param(
+            "--log-level loud",
+            "Error: Invalid value for '--log-level': 'loud' is not one of 'debug', 'info', 'warning', 'error'.",
+            2,
+            id="level",
+        ),
+        pytest.param(
+            "--certs-dir foreign",
+            f"Error: foreign: tls.crt: {_NO_PEM}; {_FOREIGN}",
+            3,
+            id="a-directory-of-others",
+        ),
+    ],
+)
+def test_what_keeps_it_from_starting_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: str, error: str, code: int
+) -> None:
+    """A service that cannot start ends with one line about the cause: 2 for wrong usage, 3 for what failed."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "bad.yaml").write_text("lisen: {}\n", encoding="utf-8")
+    (tmp_path / "rules.yaml").write_text("workloads: [{group: apps, kind: Deployment}]\n", encoding="utf-8")
+    (tmp_path / "foreign").mkdir()
+    (tmp_path / "foreign" / "tls.crt").write_text("hello\n", encoding="utf-8")
+
+    done = start(
+        "serve",
+        "--host",
+        "127.0.0.1",
+        "--health-host",
+        "127.0.0.1",
+        "--health-port",
+        "0",
+        "--port",
+        "0",
+        *arguments.split(),
+    )
+
+    errors = [
+        line for line in done.stderr.decode().splitlines() if not line.startswith(("{", "Usage:", "Try ")) and line
+    ]
+    assert (done.stdout, errors, done.returncode) == (b"", [error], code)

@@ -1,0 +1,150 @@
+"""The end of the real process: nothing that was sent is lost, and it does not take longer than it must."""
+
+import asyncio
+import itertools
+import signal
+from pathlib import Path
+
+from builders import pod
+
+from .processes import Service, until_closed
+from .reviews import answer_of, body, refused_body
+from .wire import JSON, Reply, connected, head, until
+
+_CONNECTIONS = 8
+
+
+class _Load:
+    """Callers that send reviews one after the other on connections that they keep, as the API server does.
+
+    A caller ends where an answer says that its connection closes; the API server would go to another replica.
+    """
+
+    def __init__(self, service: Service, port: int) -> None:
+        self._port = port
+        self._context = service.context()
+        self.sent: list[str] = []
+        self.answered: list[str] = []
+
+    async def run(self) -> None:
+        """Go on until all callers have ended."""
+        async with asyncio.TaskGroup() as group:
+            for number in range(_CONNECTIONS):
+                group.create_task(self._caller(number))
+
+    async def _caller(self, number: int) -> None:
+        async with connected(self._port, self._context) as wire:
+            for count in itertools.count():
+                uid = f"{number}-{count}"
+                self.sent.append(uid)
+                reply = await wire.call(refused_body(uid=uid), "/validate?timeout=10s")
+                answer = answer_of(reply.body)
+                assert (reply.status, answer["uid"], answer["allowed"]) == (200, uid, False)
+                self.answered.append(uid)
+                if reply.closes:
+                    assert await wire.ended()
+                    return
+
+
+async def test_sigterm_under_load_loses_nothing(tmp_path: Path) -> None:
+    """From SIGTERM on readiness says no while the port is still open; every review that was sent has its own answer."""
+    async with Service(tmp_path, listen={"host": "127.0.0.1", "port": 0, "drainSeconds": 1.0}) as service:
+        port = await service.port()
+        load = _Load(service, port)
+        running = asyncio.create_task(load.run())
+        await until(lambda: len(load.answered) >= 20 * _CONNECTIONS)
+
+        service.signal(signal.SIGTERM)
+        await service.event("stopping")
+        ready = await service.ask("/readyz")
+        async with connected(port, service.context()) as wire:
+            late = await wire.call(body(pod(), uid="late"))
+        await running
+        code = await service.ended()
+        await until(lambda: service.events[-1]["event"] == "stopped")
+
+    assert (ready.status, ready.text) == (503, "not ready\n- draining: the service is shutting down\n")
+    assert (answer_of(late.body)["uid"], late.closes) == ("late", True)
+    assert sorted(load.answered) == sorted(load.sent)
+    assert code == 0
+    assert [event["event"] for event in service.events if event["event"] in ("serving", "stopping", "stopped")] == [
+        "serving",
+        "stopping",
+        "stopped",
+    ]
+    assert service.noise == []
+
+
+async def test_a_review_under_way_is_answered_after_the_port_has_closed(tmp_path: Path) -> None:
+    """A caller that was slow to send its review gets its answer although nobody listens on the port any more."""
+    sent = refused_body(uid="slow")
+    async with Service(tmp_path, listen={"host": "127.0.0.1", "port": 0, "drainSeconds": 0.1}) as service:
+        port = await service.port()
+        async with connected(port, service.context()) as wire:
+            await wire.send(head("/validate?timeout=30s", len(sent), JSON) + sent[:100])
+            await _in_flight(service)
+            service.signal(signal.SIGTERM)
+            await until_closed(port)
+            await wire.send(sent[100:])
+            reply = await wire.reply()
+        code = await service.ended()
+
+    assert (reply.status, answer_of(reply.body)["uid"], reply.closes) == (200, "slow", True)
+    assert code == 0
+
+
+async def test_a_caller_that_never_finishes_is_not_waited_for_for_ever(tmp_path: Path) -> None:
+    """After the grace that the configuration gives, the process ends with calls still open."""
+    settings = {"host": "127.0.0.1", "port": 0, "drainSeconds": 0.1, "graceSeconds": 0.2}
+    async with Service(tmp_path, listen=settings) as service:
+        port = await service.port()
+        async with connected(port, service.context()) as wire:
+            await wire.send(head("/validate?timeout=30s", 5000, JSON) + b"{")
+            await _in_flight(service)
+            service.signal(signal.SIGTERM)
+            code = await service.ended(10)
+
+    assert code == 0
+    assert service.events[-1]["event"] == "stopped"
+
+
+async def _in_flight(service: Service) -> None:
+    """Wait until a review is being received."""
+    reply: Reply | None = None
+    while reply is None or "\ncks_admission_requests_in_flight 1.0\n" not in reply.text:
+        reply = await service.ask("/metrics")
+
+
+async def test_sigint_does_not_wait(tmp_path: Path) -> None:
+    """On a terminal nobody waits for endpoints: Ctrl-C ends the process at once."""
+    async with Service(tmp_path, listen={"host": "127.0.0.1", "port": 0, "drainSeconds": 300}) as service:
+        await service.event("serving")
+        service.signal(signal.SIGINT)
+        code = await service.ended(10)
+
+    assert code == 0
+
+
+async def test_a_second_signal_ends_the_wait(tmp_path: Path) -> None:
+    """Whoever will not wait for the end of the drain sends the signal again."""
+    async with Service(tmp_path, listen={"host": "127.0.0.1", "port": 0, "drainSeconds": 300}) as service:
+        await service.event("serving")
+        service.signal(signal.SIGTERM)
+        await service.event("stopping")
+        service.signal(signal.SIGTERM)
+        code = await service.ended(10)
+
+    assert code == -signal.SIGTERM
+
+
+async def test_idle_connections_do_not_hold_up_the_end(tmp_path: Path) -> None:
+    """Connections that are kept open without a call on them are closed when the port is."""
+    async with Service(tmp_path) as service:
+        port = await service.port()
+        async with connected(port, service.context()) as wire:
+            assert (await wire.call(body(pod()))).status == 200
+            service.signal(signal.SIGTERM)
+            assert await wire.ended()
+            code = await service.ended(10)
+
+    assert code == 0

@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from datetime import UTC, datetime
 from functools import lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import structlog
@@ -20,7 +19,7 @@ from webhook import rules
 from webhook.app import Service
 from webhook.certificates import Certificates
 from webhook.metrics import Metrics
-from webhook.registration import KINDS, Client, configurations
+from webhook.registrar import Registrar
 from webhook.settings import Settings, SettingsError
 from webhook.state import Served, State
 from webhook.version import VERSION
@@ -75,59 +74,6 @@ async def serve(settings: Settings) -> None:
         await _drain(state, stopping, settings.listen.drain_seconds)
         await _finish(admission, state, settings.listen.grace_seconds)
     log.info("stopped")
-
-
-class Registrar:
-    """Writes the webhook configurations, and again when the CA bundle or the control-plane Namespaces change."""
-
-    def __init__(self, settings: Settings, certificates: Certificates, facts: ClusterFacts | None) -> None:
-        self._settings = settings
-        self._certificates = certificates
-        self._facts = facts
-        self._written: list[dict[str, object]] | None = None
-        self._log = structlog.get_logger()
-
-    async def write(self) -> bool:
-        """Write what differs from what was written last, and say whether the API server knows it all now.
-
-        A failure is logged, and tried again at the next call.
-        """
-        if self._facts is None or not self._settings.registration.apply:
-            return True
-        from webhook.cluster.errors import ClusterError  # noqa: PLC0415 - the client costs 16 MB, for clusters only
-        from webhook.cluster.registration import apply, remove  # noqa: PLC0415
-
-        wanted = registered(self._settings, self._certificates.ca_bundle, self._facts.control_plane_namespaces())
-        if wanted == self._written:
-            return True
-        try:
-            await apply(self._facts.api, wanted)
-            # Where every rule of a phase is off, an old configuration would go on asking for nothing.
-            missing = set(KINDS.values()) - {str(configuration["kind"]) for configuration in wanted}
-            await remove(self._facts.api, dict.fromkeys(missing, self._settings.registration.name))
-        except ClusterError as error:
-            self._log.error("not registered", reason=str(error))
-            return False
-        self._written = wanted
-        self._log.info("registered", configurations=[f"{c['kind']}/{self._settings.registration.name}" for c in wanted])
-        return True
-
-
-def registered(
-    settings: Settings, ca_bundle: bytes, control_plane_namespaces: tuple[str, ...] = ()
-) -> list[dict[str, object]]:
-    """The webhook configurations for the settings. ca_bundle: PEM of the service's own CA, empty where it has none."""
-    chosen = settings.registration
-    if chosen.ca_file:
-        ca_bundle = Path(chosen.ca_file).read_bytes()
-    client = Client(ca_bundle, chosen.url, settings.cluster.namespace, chosen.service, chosen.service_port)
-    return configurations(
-        rules.build(settings, control_plane_namespaces),
-        client,
-        name=chosen.name,
-        own_namespace=settings.cluster.namespace,
-        timeout_seconds=chosen.timeout_seconds,
-    )
 
 
 def _has_cluster(settings: Settings) -> bool:
@@ -194,8 +140,11 @@ def _address(scheme: str, runner: web.AppRunner) -> str:
 async def _keep(certificates: Certificates, registrar: Registrar, seconds: float) -> None:
     """Everything that must be looked after while the service runs."""
     while True:
-        if await registrar.write():
-            certificates.install()
+        try:
+            if await registrar.write():
+                certificates.install()
+        except Exception:  # noqa: BLE001 - whatever it is, it must not end this, or a certificate would expire unseen
+            structlog.get_logger().exception("upkeep failed")
         await asyncio.sleep(seconds)
         certificates.look()
 

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from webhook.reference import configuration
-from webhook.serve import registered
+from webhook.registrar import registered
 from webhook.settings import Settings, read
 
 from .commands import last_line, run

@@ -12,7 +12,7 @@ from webhook.cli import options
 from webhook.cli.exits import InputError
 from webhook.cli.output import to_yaml
 from webhook.reference import configuration as reference
-from webhook.serve import registered
+from webhook.registrar import registered
 from webhook.settings import SettingsError
 
 

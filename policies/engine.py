@@ -54,7 +54,10 @@ class Answer(Struct, frozen=True):
     @property
     def allowed(self) -> bool:
         """Whether the request may go on."""
-        return not any(decision.denies for decision in self.decisions)
+        for decision in self.decisions:  # noqa: SIM110 - a generator takes three times as long, in every answer
+            if decision.denies:
+                return False
+        return True
 
     @property
     def message(self) -> str:

@@ -61,8 +61,12 @@ def locate(value: Any, pattern: Pattern, at: Location = ()) -> Iterator[tuple[Lo
             children = enumerate(value)
         elif step is Wildcard.VALUES and isinstance(value, dict):
             children = value.items()
+        rest = pattern[index + 1 :]
+        following = rest[0] if rest else None
         for key, child in children:
-            yield from locate(child, pattern[index + 1 :], (*at, key))
+            # Most items lack what comes next; to see that here saves a generator for each.
+            if not isinstance(following, str) or (isinstance(child, dict) and following in child):
+                yield from locate(child, rest, (*at, key))
         return
     yield at, value
 

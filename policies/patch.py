@@ -22,7 +22,7 @@ def pointer(keys: tuple[str, ...]) -> str:
     return "".join("/" + key.replace("~", "~0").replace("/", "~1") for key in keys)
 
 
-def append(obj: JsonObject, keys: tuple[str, ...], items: Sequence[Any]) -> tuple[PatchOperation, ...]:
+def append(obj: JsonObject, keys: Sequence[str], items: Sequence[Any]) -> tuple[PatchOperation, ...]:
     """Operations that add items at the end of the list at `keys`; parents that are missing or null are created.
 
     The API server fails a request whose patch names a missing parent, whatever the failure policy says, and a list that
@@ -39,10 +39,10 @@ def append(obj: JsonObject, keys: tuple[str, ...], items: Sequence[Any]) -> tupl
             missing = list(items)
             for parent in reversed(keys[depth + 1 :]):
                 missing = {parent: missing}  # type: ignore[assignment]
-            return ({"op": "add", "path": pointer(keys[: depth + 1]), "value": missing},)
+            return ({"op": "add", "path": pointer(tuple(keys[: depth + 1])), "value": missing},)
     if not isinstance(value, list):
         raise PatchError(f"{'.'.join(keys)} is no list")
-    end = pointer(keys) + "/-"
+    end = pointer(tuple(keys)) + "/-"
     return tuple({"op": "add", "path": end, "value": item} for item in items)
 
 

@@ -33,7 +33,8 @@ RETRY_AFTER = "1"
 _TIMEOUT = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m)\Z")
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0}
 _TEXT_HEADERS: dict[str, str] = {hdrs.CONTENT_TYPE: "text/plain; charset=utf-8"}
-_JSON_HEADERS = CIMultiDict({hdrs.CONTENT_TYPE: "application/json"})
+_JSON = "application/json"
+_JSON_HEADERS = CIMultiDict({hdrs.CONTENT_TYPE: _JSON})
 
 
 class Service:
@@ -86,7 +87,7 @@ class Service:
         if group is not None and group not in served.groups[phase]:
             known = ", ".join(f"/{phase}/{name}" for name in sorted(served.groups[phase]))
             raise ReviewError(f"There is no /{phase}/{group} here, only /{phase} and {known}.", 404)
-        deadline = asyncio.get_running_loop().time() + _timeout(http.query_string)
+        deadline = asyncio.get_running_loop().time() + _timeout(http.rel_url.raw_query_string)
         body = await _read(http, deadline)
         started = time.perf_counter()
         request = served.decoder.decode(body)
@@ -133,14 +134,14 @@ def _timeout(query: str) -> float:
 
 async def _read(http: web.Request, deadline: float) -> bytes:
     """The body. Raises ReviewError where it is too large, too slow or not said to be JSON."""
-    if http.content_type != "application/json":
+    if http.headers.get(hdrs.CONTENT_TYPE) != _JSON and http.content_type != _JSON:  # the latter parses, at a cost
         found = http.headers.get(hdrs.CONTENT_TYPE, "none")
         raise ReviewError(f"Expected the Content-Type application/json, found {found}.", 415)
     if http.content_length is not None and http.content_length > MAX_BODY:
         raise _too_large(f"{http.content_length} bytes, more")
     try:
-        if http.content.is_eof():  # the whole body came with its head, as nearly always
-            body = await http.read()
+        if http.content.is_eof():  # all of it is here, as nearly always: no need for a timer or a loop of copies
+            body = http.content.read_nowait()
         else:
             async with asyncio.timeout_at(deadline):
                 body = await http.read()
@@ -150,6 +151,8 @@ async def _read(http: web.Request, deadline: float) -> bytes:
         raise ReviewError("The body did not arrive within the time-out.", 408) from None
     except Exception as error:  # noqa: BLE001 - a lost connection, or a body that is not encoded as its headers say
         raise ReviewError(f"The body could not be read: {type(error).__name__}.") from None
+    if len(body) > MAX_BODY:
+        raise _too_large("more")
     if not body:
         raise ReviewError("The body is empty; send an AdmissionReview.")
     return body

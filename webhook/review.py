@@ -214,6 +214,8 @@ def _status(answer: Answer) -> _Status:
 
 def _annotation(decision: Decision) -> str:
     """What the audit log says of a rule: the verdict, then the paths, the reason of an exception, or the failure."""
+    if not (decision.violations or decision.note or decision.failure):
+        return decision.verdict
     detail = decision.note or ", ".join(dict.fromkeys(violation.path for violation in decision.violations))
     if decision.failure is not None:
         detail = type(decision.failure.error).__name__

@@ -7,12 +7,12 @@ import gc
 import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from datetime import UTC, datetime
-from functools import lru_cache
+from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING
 
 import structlog
 from aiohttp import web
+from yarl import URL
 
 from policies.facts import Facts, StaticFacts
 from webhook import rules
@@ -109,11 +109,18 @@ def _served(settings: Settings, facts: ClusterFacts | None) -> Served:
     return Served(rules.build(settings, facts.control_plane_namespaces()), current, facts)
 
 
+class _NoCluster(StaticFacts, frozen=True):
+    """No facts but the date, which is looked up only where a rule asks for it."""
+
+    def today(self) -> date:
+        return datetime.now(UTC).date()
+
+
+_NO_CLUSTER = _NoCluster(date.min)
+
+
 def _no_cluster() -> Facts:
-    return _facts_of(datetime.now(UTC).date())
-
-
-_facts_of = lru_cache(maxsize=1)(StaticFacts)
+    return _NO_CLUSTER
 
 
 async def _listen(
@@ -134,7 +141,7 @@ async def _listen(
 
 def _address(scheme: str, runner: web.AppRunner) -> str:
     host, port = runner.addresses[0][:2]
-    return f"{scheme}://{host}:{port}"
+    return str(URL.build(scheme=scheme, host=host, port=port))
 
 
 async def _keep(certificates: Certificates, registrar: Registrar, seconds: float) -> None:
@@ -143,10 +150,11 @@ async def _keep(certificates: Certificates, registrar: Registrar, seconds: float
         try:
             if await registrar.write():
                 certificates.install()
+            await asyncio.sleep(seconds)
+            certificates.look()
         except Exception:  # noqa: BLE001 - whatever it is, it must not end this, or a certificate would expire unseen
             structlog.get_logger().exception("upkeep failed")
-        await asyncio.sleep(seconds)
-        certificates.look()
+            await asyncio.sleep(seconds)
 
 
 def _stop_signal() -> asyncio.Future[signal.Signals]:

@@ -72,9 +72,11 @@ class Listen(_Model):
         512, ge=1, description="Reviews handled at once; more get 503 with Retry-After, which the API server obeys."
     )
     drain_seconds: float = Field(
-        5.0, ge=0, description="After SIGTERM, how long the port stays open while readiness already says no."
+        5.0, ge=0, le=600, description="After SIGTERM, how long the port stays open while readiness already says no."
     )
-    grace_seconds: float = Field(20.0, ge=0, description="After that, how long requests in flight may take to finish.")
+    grace_seconds: float = Field(
+        20.0, ge=0, le=600, description="After that, how long requests in flight may take to finish."
+    )
 
 
 class Health(_Model):

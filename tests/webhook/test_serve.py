@@ -4,11 +4,13 @@ import asyncio
 import signal
 import socket
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from builders import pod
 
-from webhook.serve import KEEP_ALIVE
+from webhook.serve import KEEP_ALIVE, _address, _keep
 from webhook.version import VERSION
 
 from .commands import run, start
@@ -23,6 +25,53 @@ _FOREIGN = "it was not made here, so it is not overwritten; use an empty directo
 def test_connections_are_kept_for_longer_than_the_api_server_keeps_them() -> None:
     """The API server drops idle connections after 90 s; one that the server drops first could lose a review."""
     assert KEEP_ALIVE > 90
+
+
+class _Upkeep:
+    """Certificates and a registrar in one, whose first looks fail; the one after them ends the test."""
+
+    def __init__(self, failures: int) -> None:
+        self.failures = failures
+        self.recovered = asyncio.Event()
+
+    async def write(self) -> bool:
+        """Nothing to register."""
+        return True
+
+    def install(self) -> None:
+        """Nothing to install."""
+
+    def look(self) -> None:
+        """Fail with what nobody foresaw."""
+        if self.failures:
+            self.failures -= 1
+            raise OSError("no locks available")
+        self.recovered.set()
+
+
+async def test_no_failure_ends_the_upkeep() -> None:
+    """Certificates are looked at again after a failure of any kind, or one would expire unseen."""
+    upkeep: Any = _Upkeep(2)
+    tasks = [asyncio.create_task(_keep(upkeep, upkeep, 0.001)), asyncio.create_task(upkeep.recovered.wait())]
+
+    await asyncio.wait(tasks, timeout=PATIENCE, return_when="FIRST_COMPLETED")
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+    assert upkeep.recovered.is_set()
+
+
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [(("127.0.0.1", 9443), "https://127.0.0.1:9443"), (("::1", 9443, 0, 0), "https://[::1]:9443")],
+    ids=["ipv4", "ipv6"],
+)
+def test_an_address_is_shown_as_a_url(address: tuple[Any, ...], shown: str) -> None:
+    """What the log says of a port can be put into a client as it is."""
+    runner: Any = SimpleNamespace(addresses=[address])
+
+    assert _address("https", runner) == shown
 
 
 async def test_the_service_comes_up_ready(tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ _BAD = [
     ),
     (
         "listen: {graceSeconds: .nan}\n",
-        "1: listen.graceSeconds: input should be greater than or equal to 0, found nan",
+        "1: listen.graceSeconds: input should be less than or equal to 600, found nan",
     ),
     ("tls: {checkSeconds: 0}\n", "1: tls.checkSeconds: input should be greater than 0, found 0"),
     ("tls:\n  names:\n  - a\n  - 1\n", "4: tls.names[1]: input should be a valid string, found 1"),

@@ -27,9 +27,6 @@ from webhook.version import VERSION
 if TYPE_CHECKING:
     from webhook.cluster.facts import ClusterFacts
 
-# The API server keeps idle connections for 90 s and does not repeat a POST on one that was closed meanwhile, so the
-# server must be the one that waits longer (k8s.io/apimachinery net.SetTransportDefaults, IdleConnTimeout).
-KEEP_ALIVE = 120.0
 # How long to wait for the first list of Namespaces before serving without it; look-ups then ask the API server.
 FIRST_SYNC = 10.0
 BACKLOG = 1024
@@ -58,9 +55,11 @@ async def serve(settings: Settings) -> None:
             state.add_gate("cluster", facts.unsynced)
         service = Service(state, measures, settings.listen.max_in_flight)
         # Last of all, for an open port promises that the rules are in place.
-        health = await _listen(service.health_app(), settings.health.host, settings.health.port)
+        health = web.AppRunner(service.health_app(), access_log=None, shutdown_timeout=LAST_WAIT)
+        await _listen(health, settings.health.host, settings.health.port)
         stack.push_async_callback(health.cleanup)
-        admission = await _listen(service.admission_app(), settings.listen.host, settings.listen.port, certificates)
+        admission = web.ServerRunner(service.admission_server(), shutdown_timeout=LAST_WAIT)
+        await _listen(admission, settings.listen.host, settings.listen.port, certificates)
         stack.push_async_callback(admission.cleanup)
         # What start-up made lives as long as the process: the collector need not look at it again and again.
         gc.freeze()
@@ -123,23 +122,19 @@ def _no_cluster() -> Facts:
     return _NO_CLUSTER
 
 
-async def _listen(
-    app: web.Application, host: str, port: int, certificates: Certificates | None = None
-) -> web.AppRunner:
-    runner = web.AppRunner(app, access_log=None, keepalive_timeout=KEEP_ALIVE, shutdown_timeout=LAST_WAIT)
+async def _listen(runner: web.BaseRunner, host: str, port: int, certificates: Certificates | None = None) -> None:
+    """Open a port. Raises PortError."""
     await runner.setup()
     context = certificates.serving.context if certificates else None
     try:
         await web.TCPSite(runner, host, port, ssl_context=context, backlog=BACKLOG).start()
     except OSError as error:
         await runner.cleanup()
-        raise PortError(
-            f"cannot listen on {host}:{port}: {error.strerror or error}; is another process using it?"
-        ) from None
-    return runner
+        problem = f"{error.strerror or error}; is another process using it?"
+        raise PortError(f"cannot listen on {host}:{port}: {problem}") from None
 
 
-def _address(scheme: str, runner: web.AppRunner) -> str:
+def _address(scheme: str, runner: web.BaseRunner) -> str:
     host, port = runner.addresses[0][:2]
     return str(URL.build(scheme=scheme, host=host, port=port))
 
@@ -184,7 +179,7 @@ async def _drain(state: State, stopping: asyncio.Future[signal.Signals], seconds
         await asyncio.sleep(seconds)
 
 
-async def _finish(admission: web.AppRunner, state: State, seconds: float) -> None:
+async def _finish(admission: web.ServerRunner, state: State, seconds: float) -> None:
     """Close the port, and wait for the reviews in flight.
 
     Not left to aiohttp's own clean-up: that drops what still arrives of a body.

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 from policies.facts import Facts
+from policies.rule import Phase
 from policies.ruleset import RuleSet
 from webhook.review import Decoder
 
@@ -29,7 +30,15 @@ class Served:
         self.decoder = Decoder(ruleset.reads)
         self.facts = facts
         self.resolver = resolver
-        self.groups = {"mutate": ruleset.groups("mutate"), "validate": ruleset.groups("validate")}
+        self.routes = dict(_routes(ruleset))
+
+
+def _routes(ruleset: RuleSet) -> Iterator[tuple[str, tuple[Phase, str | None]]]:
+    """Every path with the phase and the group of rules that it stands for; no group is all rules."""
+    phases: tuple[Phase, ...] = ("mutate", "validate")
+    for phase in phases:
+        yield f"/{phase}", (phase, None)
+        yield from ((f"/{phase}/{group}", (phase, group)) for group in ruleset.groups(phase))
 
 
 class State:

@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
-from aiohttp.test_utils import TestServer
-from aiohttp.web import AppRunner, BaseRunner
+from aiohttp.test_utils import BaseTestServer
+from aiohttp.web import AppRunner, BaseRunner, ServerRunner
 from pytest_aiohttp import AiohttpClient
 
 from webhook.app import Service
@@ -14,11 +14,15 @@ from webhook.state import Served, State
 from .servers import Client, Running, Serve
 
 
-class _Server(TestServer):
-    """A server that lets handlers finish when their caller has gone, as those that are not for tests do."""
+class _Server(BaseTestServer):
+    """Serves by a runner as production does: handlers finish although their caller has gone."""
 
-    async def _make_runner(self, **kwargs: Any) -> BaseRunner:
-        return AppRunner(self.app, **{**kwargs, "handler_cancellation": False})
+    def __init__(self, runner: BaseRunner) -> None:
+        super().__init__()
+        self._made = runner
+
+    async def _make_runner(self, **_: Any) -> BaseRunner:
+        return self._made
 
 
 @pytest.fixture
@@ -28,8 +32,8 @@ def serve(aiohttp_client: AiohttpClient) -> Serve:
     async def start(served: Served, max_in_flight: int = 64) -> Running:
         state = State(served)
         service = Service(state, Metrics(), max_in_flight)
-        admission: Client = await aiohttp_client(_Server(service.admission_app()))
-        health: Client = await aiohttp_client(_Server(service.health_app()))
+        admission: Client = await aiohttp_client(_Server(ServerRunner(service.admission_server())))
+        health: Client = await aiohttp_client(_Server(AppRunner(service.health_app())))
         return Running(state, service.metrics, admission, health)
 
     return start

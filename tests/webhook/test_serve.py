@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from builders import pod
 
-from webhook.serve import KEEP_ALIVE, _address, _keep
+from webhook.app import KEEP_ALIVE
+from webhook.serve import _address, _keep
 from webhook.version import VERSION
 
 from .commands import run, start

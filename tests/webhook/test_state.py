@@ -37,16 +37,21 @@ def test_a_gate_is_asked_each_time() -> None:
     assert state.unready() == []
 
 
-def test_what_is_served_knows_its_groups() -> None:
+def test_what_is_served_knows_its_paths() -> None:
     """The paths below /mutate and /validate are the groups of the rules' hooks, phase by phase."""
     facts = StaticFacts(TODAY)
 
-    assert Served(default_rules(), lambda: facts).groups == {
-        "mutate": {"pods", "daemonsets"},
-        "validate": {"labels", "pods", "daemonsets"},
+    everything = {"/mutate": ("mutate", None), "/validate": ("validate", None)}
+    assert Served(default_rules(), lambda: facts).routes == {
+        **everything,
+        "/mutate/pods": ("mutate", "pods"),
+        "/mutate/daemonsets": ("mutate", "daemonsets"),
+        "/validate/labels": ("validate", "labels"),
+        "/validate/pods": ("validate", "pods"),
+        "/validate/daemonsets": ("validate", "daemonsets"),
     }
-    assert served(rule(phases=("mutate",))).groups == {"mutate": {"things"}, "validate": frozenset()}
-    assert served().groups == {"mutate": frozenset(), "validate": frozenset()}
+    assert served(rule(phases=("mutate",))).routes == {**everything, "/mutate/things": ("mutate", "things")}
+    assert served().routes == everything
 
 
 async def test_probes_of_a_service_that_is_ready(serve: Serve) -> None:

@@ -6,13 +6,12 @@ import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO
 
 import click
 
 from policies import engine
 from policies.facts import StaticFacts
-from policies.rule import Phase
 from webhook import rules
 from webhook.cli import exits, options
 from webhook.cli.exits import InputError
@@ -37,16 +36,17 @@ def command(files: tuple[str, ...], path: str, config: Path | None) -> None:
       cks-admission review review.json
       cks-admission review --path mutate/pods - < reviews.jsonl
     """
-    phase, _, group = path.strip("/").partition("/")
     settings = options.settings(config, {})
     today = datetime.now(UTC).date()
     try:
         served = Served(rules.build(settings), lambda: StaticFacts(today))
     except SettingsError as error:
         raise InputError(str(error)) from None
-    if phase not in served.groups or (group and group not in served.groups[cast("Phase", phase)]):
-        known = [name for p, groups in served.groups.items() for name in (p, *(f"{p}/{g}" for g in sorted(groups)))]
-        raise InputError(f"--path {path}: there is no such path; known are {', '.join(known)}")
+    route = served.routes.get("/" + path.strip("/"))
+    if route is None:
+        known = ", ".join(name.lstrip("/") for name in sorted(served.routes))
+        raise InputError(f"--path {path}: there is no such path; known are {known}")
+    phase, group = route
     run = engine.mutate if phase == "mutate" else engine.validate
     code = exits.OK
     for name, body in _reviews(files):
@@ -56,7 +56,7 @@ def command(files: tuple[str, ...], path: str, config: Path | None) -> None:
             click.echo(f"{name}: HTTP {error.status}: {error}", err=True)
             code = exits.USAGE
             continue
-        answer = run(request, served.ruleset, served.facts(), group or None)
+        answer = run(request, served.ruleset, served.facts(), group)
         code = code or (exits.OK if answer.allowed else exits.REFUSED)
         sys.stdout.buffer.write(encode(request.uid, answer) + b"\n")
     sys.exit(code)

@@ -1,43 +1,63 @@
-"""`python -m benchmarks`: everything in one run, some five minutes."""
+"""`python -m benchmarks`: everything in one run, some five minutes long."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from cluster.golang import ToolchainError
+from cluster.kubectl import KubectlError
+from cluster.process import ComponentError
+
 from benchmarks import footprint, report, servers, speed
+from benchmarks.load import LoadError
+from benchmarks.process import ProcessError
 from benchmarks.report import Figure
+from benchmarks.speed import NoCoresError
 
 RESULT = Path(__file__).parent / "results" / "latest.json"
 PARTS = ("speed", "memory", "start", "cluster")
 START_RUNS = 9
+FAILURES = (
+    ComponentError, KubectlError, LoadError, NoCoresError, OSError, ProcessError, subprocess.CalledProcessError,
+    ToolchainError,
+)  # fmt: skip
 
 
 def main() -> None:
-    """Run the parts asked for, print the tables, write the JSON."""
+    """Run the parts asked for, print the tables, write the JSON. Exits with 1 where a part could not be measured."""
     options = _options()
+    if not sys.platform.startswith("linux"):
+        sys.exit("The benchmarks pin processes to cores and read /proc: they need Linux.")
     comparisons: list[speed.Comparison] = []
     figures: list[Figure] = []
+    failures: list[str] = []
     with tempfile.TemporaryDirectory(prefix="cks-admission-bench-") as name:
         directory = Path(name)
         servers.issue_certificate(directory)
-        if "speed" in options.parts:
-            comparisons = speed.compare(directory, options.rounds, options.seconds, _say)
-            figures += report.speed_figures(comparisons)
         for part in options.parts:
-            if part != "speed":
-                _say(part)
-                figures += _footprint(part, directory)
+            _say(part)
+            try:
+                if part == "speed":
+                    comparisons = speed.compare(directory, options.rounds, options.seconds, _say)
+                    figures += report.speed_figures(comparisons)
+                else:
+                    figures += _footprint(part, directory)
+            except FAILURES as error:
+                failures.append(f"{part}: {error}")
     print("\n".join(f"{key}: {value}" for key, value in report.machine().items()))
     if comparisons:
         print(f"\nSpeed: medians of {options.rounds} rounds of {options.seconds:g} s")
         print("\n".join([*report.speed_table(comparisons), report.bottleneck(comparisons)]))
     print("\n" + "\n".join(figure.line for figure in figures))
     RESULT.write_text(json.dumps(report.as_json(comparisons, figures), indent=1) + "\n", encoding="utf-8")
+    if failures:
+        sys.exit("Not measured:\n" + "\n".join(failures))
 
 
 def _footprint(part: str, directory: Path) -> Iterator[Figure]:

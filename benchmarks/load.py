@@ -38,6 +38,11 @@ class Sample(NamedTuple):
     load_busy: float
     requests: int
 
+    @property
+    def capacity(self) -> float:
+        """Requests per second of the server's processor time: the rate that it reaches with a core to itself."""
+        return 1 / self.cpu
+
     def figure(self, name: str) -> float:
         """One of them, by its name."""
         return float(getattr(self, name))

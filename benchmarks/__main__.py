@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import subprocess
 import sys
 import tempfile
@@ -34,6 +35,7 @@ def main() -> None:
     options = _options()
     if not sys.platform.startswith("linux"):
         sys.exit("The benchmarks pin processes to cores and read /proc: they need Linux.")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))  # so that the servers are ended too
     comparisons: list[speed.Comparison] = []
     figures: list[Figure] = []
     failures: list[str] = []

@@ -1,7 +1,7 @@
 """Makes the reviews: `python -m benchmarks.record` asks a real API server what it sends for `data/pod.yaml`.
 
-A control plane is started (PYTHONPATH=tests, as for the proofs), a webhook on loopback takes down the bodies, and the
-Pod is created with `kubectl apply --server-side`. Needed again only when the Pod or the version of Kubernetes changes.
+A control plane is started, as for the proofs, a webhook on loopback takes down the bodies, and the Pod is created with
+`kubectl apply --server-side`. Needed again only when the Pod or the version of Kubernetes changes.
 """
 
 from __future__ import annotations

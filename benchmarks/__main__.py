@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: everything in one run, some five minutes long."""
+"""`python -m benchmarks`: everything in one run, some eight minutes long."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from cluster.kubectl import KubectlError
 from cluster.process import ComponentError
 
 from benchmarks import footprint, report, servers, speed
+from benchmarks.cel import compare as cel
 from benchmarks.load import LoadError
 from benchmarks.process import ProcessError
 from benchmarks.report import Figure
 from benchmarks.speed import NoCoresError
 
 RESULT = Path(__file__).parent / "results" / "latest.json"
-PARTS = ("speed", "memory", "start", "cluster")
+PARTS = ("speed", "memory", "start", "cluster", "cel")
 START_RUNS = 9
 FAILURES = (
     ComponentError, KubectlError, LoadError, NoCoresError, OSError, ProcessError, subprocess.CalledProcessError,
@@ -39,6 +40,7 @@ def main() -> None:
     comparisons: list[speed.Comparison] = []
     figures: list[Figure] = []
     failures: list[str] = []
+    engines: list[str] = []
     with tempfile.TemporaryDirectory(prefix="cks-admission-bench-") as name:
         directory = Path(name)
         servers.issue_certificate(directory)
@@ -48,6 +50,10 @@ def main() -> None:
                 if part == "speed":
                     comparisons = speed.compare(directory, options.rounds, options.seconds, _say)
                     figures += report.speed_figures(comparisons)
+                elif part == "cel":
+                    found = cel.compare(directory, _say)
+                    engines = list(cel.table(found))
+                    figures += cel.figures(found)
                 else:
                     figures += _footprint(part, directory)
             except FAILURES as error:
@@ -56,6 +62,8 @@ def main() -> None:
     if comparisons:
         print(f"\nSpeed: medians of {options.rounds} rounds of {options.seconds:g} s")
         print("\n".join([*report.speed_table(comparisons), report.bottleneck(comparisons)]))
+    if engines:
+        print("\n" + "\n".join(engines))
     print("\n" + "\n".join(figure.line for figure in figures))
     RESULT.write_text(json.dumps(report.as_json(comparisons, figures), indent=1) + "\n", encoding="utf-8")
     if failures:

@@ -1,0 +1,141 @@
+"""Run every engine on the same data, and set their figures side by side."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+from cluster.golang import ToolchainError
+
+from benchmarks.cel.policies import POD, POLICIES, policies, shapes
+from benchmarks.process import ProcessError
+from benchmarks.report import Figure
+from benchmarks.speed import cores, pinned
+
+REFERENCE = Path(__file__).parent / "reference"
+RUNNERS = ("interpreted", "compiled")
+ROUNDS = 2
+FASTER, FASTER_TWENTY = 3, 5
+COMPILE_MILLISECONDS = 0.4
+LOAD_SECONDS, LOAD_MEGABYTES = 2, 60
+
+Lines = Mapping[str, Mapping[str, Any]]
+"""What an engine printed, by the name of the figure."""
+
+
+class Found(NamedTuple):
+    """The lines of each engine; cel-python's by its runner."""
+
+    reference: Lines
+    ours: Lines
+    python: Mapping[str, Lines]
+
+
+def compare(directory: Path, say: Callable[[str], None]) -> Found:
+    """Measure all engines, one after the other on one core. Raises ToolchainError, ProcessError or NoCoresError."""
+    program = build(directory, say)
+    module = [sys.executable, "-m"]
+    ours, reference, python = [], [], {}
+    with pinned(cores()[0]):
+        for number in range(ROUNDS):
+            say(f"this project's engine and kube-apiserver's library, round {number + 1} of {ROUNDS}")
+            ours.append(_run([*module, "benchmarks.cel.ours"]))
+            reference.append(_run([str(program), str(POD), str(POLICIES)]))
+        for runner in RUNNERS:
+            say(f"cel-python, {runner}")
+            python[runner] = _run([*module, "benchmarks.cel.celpython", runner])
+    return Found(_fastest(reference), _fastest(ours), python)
+
+
+def build(directory: Path, say: Callable[[str], None]) -> Path:
+    """Build the program around kube-apiserver's library, from the modules that go.mod pins. Raises ToolchainError."""
+    go = shutil.which("go")
+    if go is None:
+        raise ToolchainError(
+            "there is no Go on PATH, and the comparison with kube-apiserver's library is written in it"
+        )
+    program = directory / "reference"
+    say("building the program around kube-apiserver's library (a minute, if it was never built before)")
+    settings = {"CGO_ENABLED": "0", "GOWORK": "off", "GOTOOLCHAIN": "local", "GOFLAGS": "-mod=readonly"}
+    command = [go, "build", "-o", str(program), "."]
+    done = subprocess.run(
+        command, cwd=REFERENCE, env=os.environ | settings, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise ToolchainError(f"the comparison with kube-apiserver's library could not be built:\n{done.stderr.strip()}")
+    return program
+
+
+def _run(command: Sequence[str]) -> Lines:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        tail = "\n".join(done.stderr.splitlines()[-15:])
+        raise ProcessError(f"{' '.join(command[:3])} ended with {done.returncode}.\n{tail}")
+    return {line["name"]: line for line in map(json.loads, done.stdout.splitlines())}
+
+
+def _fastest(runs: Sequence[Lines]) -> Lines:
+    """Of each figure the fastest line: what disturbs a run only ever makes it slower."""
+    return {name: min((run[name] for run in runs), key=_time_of) for name in runs[0]}
+
+
+def _time_of(line: Mapping[str, Any]) -> float:
+    return float(line["seconds"]) if "seconds" in line else float(line["nanoseconds_per_operation"]) / 1e9
+
+
+def figures(found: Found) -> Iterator[Figure]:
+    """Ours to kube-apiserver's, and what compiling takes, with the targets."""
+    for policy in shapes():
+        name = f"evaluate/{policy.name}"
+        ratio = _time(found.reference, name) / _time(found.ours, name)
+        yield Figure(f"CEL, {policy.name}: times as fast as the API server", ratio, FASTER, at_least=True)
+    ratio = _time(found.reference, "twenty") / _time(found.ours, "twenty")
+    yield Figure("CEL, 20 policies: times as fast as the API server", ratio, FASTER_TWENTY, at_least=True)
+    ours, reference = (_compilation(lines) * 1e3 for lines in (found.ours, found.reference))
+    note = f"(API server {reference:.2f} ms)"
+    yield Figure("CEL, compile an expression, median", ours, COMPILE_MILLISECONDS, unit=" ms", note=note)
+    load = found.ours["load"]
+    yield Figure("CEL, load 1000 policies of 3 expressions", load["seconds"], LOAD_SECONDS, unit=" s")
+    yield Figure("CEL, memory of these policies", load["megabytes"], LOAD_MEGABYTES, unit=" MB")
+
+
+def table(found: Found) -> Iterator[str]:
+    """Microseconds of each engine side by side. `typed`: the API server with its own type of a Pod."""
+    columns = ("ours", "API server", "typed", *(f"celpy {runner}" for runner in RUNNERS))
+    yield f"{'CEL, us':<24}" + "".join(f"{column:>18}" for column in columns)
+    for policy in shapes():
+        name = f"evaluate/{policy.name}"
+        cells = [
+            _cell(found.ours, name),
+            _cell(found.reference, name),
+            _cell(found.reference, f"evaluate-typed/{policy.name}"),
+        ]
+        yield _row(policy.name, [*cells, *(_cell(found.python[runner], name) for runner in RUNNERS)])
+    yield _row("20 policies, from JSON", [_cell(found.ours, "twenty"), _cell(found.reference, "twenty")])
+    compilations = (f"{_compilation(lines) * 1e6:.0f}" for lines in (found.ours, found.reference))
+    yield _row("compile an expression", list(compilations))
+
+
+def _row(name: str, cells: Sequence[str]) -> str:
+    return f"  {name:<22}" + "".join(f"{cell:>18}" for cell in cells)
+
+
+def _cell(lines: Lines, name: str) -> str:
+    return "cannot run it" if "error" in lines[name] else f"{_time(lines, name) * 1e6:.1f}"
+
+
+def _time(lines: Lines, name: str) -> float:
+    """Seconds of the fastest repeat."""
+    return _time_of(lines[name])
+
+
+def _compilation(lines: Lines) -> float:
+    """Seconds for an expression, the median of the policies."""
+    return median(_time(lines, f"compile/{policy.name}") for policy in policies())

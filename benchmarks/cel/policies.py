@@ -1,0 +1,51 @@
+"""The Pod and the policies that every engine is measured with."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+DATA = Path(__file__).parents[1] / "data" / "cel"
+POD = DATA / "pod.json"
+POLICIES = DATA / "policies.json"
+
+
+class Policy(NamedTuple):
+    """One validation. `variables`: expressions by name, in their order. `allowed`: the right verdict on the Pod."""
+
+    name: str
+    variables: dict[str, str]
+    expression: str
+    allowed: bool
+
+
+@cache
+def policies() -> tuple[Policy, ...]:
+    """The twenty."""
+    return tuple(
+        Policy(
+            found["name"],
+            {variable["name"]: variable["expression"] for variable in found["variables"]},
+            found["expression"],
+            found["allowed"],
+        )
+        for found in _content()["policies"]
+    )
+
+
+def shapes() -> tuple[Policy, ...]:
+    """Those of the twenty that are measured one by one."""
+    return tuple(policy for policy in policies() if policy.name in _content()["shapes"])
+
+
+def many(count: int) -> list[list[str]]:
+    """So many policies of three expressions, no two policies alike."""
+    return [[text.replace("{n}", str(number)) for text in _content()["load"]] for number in range(count)]
+
+
+@cache
+def _content() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(POLICIES.read_text(encoding="utf-8"))
+    return found

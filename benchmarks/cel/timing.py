@@ -1,0 +1,38 @@
+"""How an operation is timed: as benchmarks/cel/reference does it, so that the figures can be compared."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from statistics import median
+
+REPEATS = 7
+MINIMUM_SECONDS = 0.1  # of one repeat
+
+
+def measure(name: str, operation: Callable[[], object], operations: int = 1) -> None:
+    """Print the nanoseconds of one of the operations that a call does: the minimum and the median of the repeats."""
+    calls = _enough(operation)
+    times = [_seconds(operation, calls) / (calls * operations) * 1e9 for _ in range(REPEATS)]
+    write(name, nanoseconds_per_operation=min(times), median_nanoseconds_per_operation=median(times))
+
+
+def write(name: str, **values: float | str) -> None:
+    """Print a line of JSON."""
+    print(json.dumps({"name": name, **values}), flush=True)
+
+
+def _enough(operation: Callable[[], object]) -> int:
+    """How many calls take long enough to be timed; it also warms up."""
+    calls = 1
+    while _seconds(operation, calls) < MINIMUM_SECONDS:
+        calls *= 2
+    return calls
+
+
+def _seconds(operation: Callable[[], object], calls: int) -> float:
+    start = time.perf_counter()
+    for _ in range(calls):
+        operation()
+    return time.perf_counter() - start

@@ -1,0 +1,1 @@
+"""The expression language of Kubernetes' admission policies, compiled to Python."""

@@ -1,0 +1,356 @@
+"""Types of every part of an expression, and with them which overloads a call may mean (cel-go's checker/checker.go).
+
+The checker writes what it finds onto the tree: types, overloads, names that stand for types, namespaces. All issues
+are collected; the messages are the reference's, the hints are ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from policies.cel import types
+from policies.cel.checking import validation
+from policies.cel.syntax.ast import (
+    Call,
+    Comprehension,
+    Entry,
+    FieldValue,
+    Ident,
+    ListLiteral,
+    Literal,
+    MapLiteral,
+    Node,
+    Select,
+    StructLiteral,
+)
+from policies.cel.environment import Declared, Environment
+from policies.cel.function import Function, Overload
+from policies.cel.checking.hints import nearest, signatures
+from policies.cel.syntax.source import CompileError, Issue, Source
+from policies.cel.types import Kind, Type
+from policies.cel.checking.unification import Unifier, more_general
+from policies.cel.values import type_of
+
+_LOGIC = ("_&&_", "_||_")
+_ITERABLE_AS_DYN = {Kind.DYN, Kind.ERROR, Kind.PARAMETER}
+
+
+def check(tree: Node, source: Source, environment: Environment) -> Type:
+    """Check a tree, write the types onto it, and return the type of the whole. Raises CompileError."""
+    checker = _Checker(environment)
+    checker.check(tree)
+    checker.settle()
+    issues = checker.issues or validation.issues(tree)
+    if issues:
+        raise CompileError(source, tuple(issues))
+    return checker.type(tree)
+
+
+def qualified_name(node: Node | None) -> str | None:
+    """`a.b.c` where a node is nothing but names and points, else None."""
+    if isinstance(node, Ident):
+        return node.name
+    if isinstance(node, Select) and not node.test_only:
+        prefix = qualified_name(node.operand)
+        return None if prefix is None else f"{prefix}.{node.field}"
+    return None
+
+
+def optional_content(type_: Type) -> tuple[Type, bool]:
+    """What an optional type holds, and whether the type is one."""
+    if type_.kind is Kind.OPAQUE and type_.name == "optional_type":
+        return type_.parameters[0], True
+    return type_, False
+
+
+class _Checker:
+    """One walk over one tree."""
+
+    def __init__(self, environment: Environment) -> None:
+        self.issues: list[Issue] = []
+        self._environment = environment
+        self._unifier = Unifier()
+        self._scopes: list[dict[str, Type]] = []
+        self._nodes: list[Node] = []
+
+    def settle(self) -> None:
+        """Replace type variables by what became known of them; what stays unknown is dyn."""
+        for node in self._nodes:
+            if node.type is not None:
+                node.type = self._unifier.resolve(node.type, unknown_is_dyn=True)
+
+    def type(self, node: Node) -> Type:
+        """The type of a node that was checked."""
+        return types.ERROR if node.type is None else node.type
+
+    def check(self, node: Node) -> None:
+        """Check one node and all below it."""
+        self._nodes.append(node)
+        match node:
+            case Literal():
+                node.type = type_of(node.value)
+            case Ident():
+                self._check_ident(node)
+            case Select():
+                self._check_select(node)
+            case Call():
+                self._check_call(node)
+            case ListLiteral():
+                self._check_list(node)
+            case MapLiteral():
+                self._check_map(node)
+            case StructLiteral():
+                self._check_struct(node)
+            case Comprehension():
+                self._check_comprehension(node)
+
+    def _report(self, node: Node, message: str, hint: str = "") -> None:
+        self.issues.append(Issue(node.position, message, hint))
+
+    def _lookup(self, name: str) -> Declared | None:
+        local = name.removeprefix(".")
+        for scope in reversed(self._scopes):
+            if local in scope:
+                return Declared(local, scope[local])
+        return self._environment.lookup(name)
+
+    def _undeclared(self, node: Node, name: str) -> None:
+        local = {known for scope in self._scopes for known in scope if known.isidentifier()}
+        known = local.union(self._environment.variables, self._environment.functions)
+        self._report(node, f"undeclared reference to '{name}' (in container '')", nearest(name, known))
+
+    def _check_ident(self, node: Ident) -> None:
+        declared = self._lookup(node.name)
+        if declared is None:
+            node.type = types.ERROR
+            self._undeclared(node, node.name)
+            return
+        node.type, node.constant, node.name = declared.type, declared.constant, declared.name
+
+    def _check_select(self, node: Select) -> None:
+        name = qualified_name(node)
+        declared = None if name is None else self._lookup(name)
+        if declared is not None:
+            node.type, node.constant, node.name = declared.type, declared.constant, declared.name
+            return
+        result = self._field_type(node, node.operand, node.field, optional=False)
+        node.type = types.BOOL if node.test_only else self._unifier.resolve(result)
+
+    def _field_type(self, node: Node, operand: Node, field: str, *, optional: bool) -> Type:
+        self.check(operand)
+        target, is_optional = optional_content(self._unifier.resolve(self.type(operand)))
+        result = self._field_of(node, target, field)
+        return types.optional_of(result) if is_optional or optional else result
+
+    def _field_of(self, node: Node, target: Type, field: str) -> Type:
+        match target.kind:
+            case Kind.MAP:
+                return target.parameters[1]
+            case Kind.STRUCT:
+                return self._struct_field(node, target.name, field)
+            case Kind.PARAMETER:
+                self._unifier.assignable((types.DYN,), (target,))
+            case Kind.DYN | Kind.ERROR:
+                pass
+            case _:
+                self._report(node, f"type '{target}' does not support field selection")
+        return types.DYN
+
+    def _struct_field(self, node: Node, struct: str, field: str) -> Type:
+        if not self._environment.is_struct(struct):
+            self._report(node, f"unexpected failed resolution of '{struct}'")
+            return types.ERROR
+        found = self._environment.field(struct, field)
+        if found is None:
+            self._report(node, f"undefined field '{field}'", nearest(field, self._environment.fields(struct)))
+            return types.ERROR
+        return found
+
+    def _check_call(self, node: Call) -> None:
+        if node.function == "_?._":
+            self._check_optional_select(node)
+            return
+        for arg in node.args:
+            self.check(arg)
+        if node.target is not None:
+            prefix = qualified_name(node.target)
+            namespaced = None if prefix is None else self._environment.function(f"{prefix}.{node.function}")
+            if namespaced is not None:
+                node.target, node.function = None, namespaced.name
+                self._resolve(node, namespaced)
+                return
+            self.check(node.target)
+        function = self._environment.function(node.function)
+        if function is None:
+            node.type = types.ERROR
+            self._undeclared(node, node.function)
+            return
+        node.function = function.name
+        self._resolve(node, function)
+
+    def _check_optional_select(self, node: Call) -> None:
+        operand, field = node.args
+        if not isinstance(field, Literal) or not isinstance(field.value, str):
+            self._report(field, "unsupported optional field selection")
+            node.type = types.ERROR
+            return
+        result = self._field_type(node, operand, field.value, optional=True)
+        node.type = self._unifier.resolve(result)
+        node.declared = self._environment.function("_?._")
+
+    def _resolve(self, node: Call, function: Function) -> None:
+        given = [*([] if node.target is None else [node.target]), *node.args]
+        if function.name in _LOGIC:
+            self._resolve_logic(node, function)
+            return
+        found = self._matching(function, tuple(map(self.type, given)), member=node.target is not None)
+        if found is None:
+            node.type = types.ERROR
+            self._report_no_overload(node, function, given)
+            return
+        node.declared = function
+        node.overloads, node.type = found
+
+    def _resolve_logic(self, node: Call, function: Function) -> None:
+        node.declared, node.overloads, node.type = function, function.overloads, types.BOOL
+        for arg in node.args:
+            if not self._unifier.assignable((self.type(arg),), (types.BOOL,)):
+                self._report(arg, f"expected type 'bool' but found '{self.type(arg)}'")
+                node.type = types.ERROR
+
+    def _matching(
+        self, function: Function, given: tuple[Type, ...], *, member: bool
+    ) -> tuple[tuple[Overload, ...], Type] | None:
+        found: list[Overload] = []
+        result: Type | None = None
+        for overload in function.overloads:
+            if overload.member is not member or len(overload.parameters) != len(given):
+                continue
+            *expected, declared = self._unifier.instance((*overload.parameters, overload.result))
+            if not self._unifier.assignable(given, tuple(expected)):
+                continue
+            found.append(overload)
+            declared = self._unifier.resolve(declared)
+            if result is None:
+                result = declared
+            elif not result.is_dyn and declared != result:
+                result = types.DYN
+        return None if result is None else (tuple(found), result)
+
+    def _report_no_overload(self, node: Call, function: Function, given: Sequence[Node]) -> None:
+        shown = [str(self._unifier.resolve(self.type(arg), unknown_is_dyn=True)) for arg in given]
+        target = f"{shown.pop(0)}." if node.target is not None else ""
+        applied = f"{target}({', '.join(shown)})"
+        message = f"found no matching overload for '{function.name}' applied to '{applied}'"
+        self._report(node, message, signatures(function))
+
+    def _check_list(self, node: ListLiteral) -> None:
+        joined: Type | None = None
+        for index, element in enumerate(node.elements):
+            self.check(element)
+            found = self._content(element, optional=index in node.optional)
+            joined = self._join(joined, found)
+        node.type = types.list_of(joined or self._unifier.fresh())
+
+    def _content(self, node: Node, *, optional: bool) -> Type:
+        """The type that an element, entry or field adds; one with a question mark has to be an optional, or dyn."""
+        found = self.type(node)
+        if not optional:
+            return found
+        content, is_optional = optional_content(found)
+        if not is_optional and not content.is_dyn:
+            self._report(node, f"expected type '{types.optional_of(content)}' but found '{content}'")
+        return content
+
+    def _check_map(self, node: MapLiteral) -> None:
+        key: Type | None = None
+        value: Type | None = None
+        for entry in node.entries:
+            key, value = self._check_entry(entry, key, value)
+        if key is None or value is None:
+            key, value = self._unifier.fresh(), self._unifier.fresh()
+        node.type = types.map_of(key, value)
+
+    def _check_entry(self, entry: Entry, key: Type | None, value: Type | None) -> tuple[Type, Type]:
+        self.check(entry.key)
+        key = self._join(key, self.type(entry.key))
+        self.check(entry.value)
+        return key, self._join(value, self._content(entry.value, optional=entry.optional))
+
+    def _join(self, previous: Type | None, current: Type) -> Type:
+        """The type of elements so far; validation.py says later that elements of different types are none."""
+        if previous is None:
+            return current
+        return more_general(previous, current) if self._unifier.assignable((previous,), (current,)) else types.DYN
+
+    def _check_struct(self, node: StructLiteral) -> None:
+        declared = self._lookup(node.type_name)
+        if declared is None:
+            self._undeclared(node, node.type_name)
+            node.type = types.ERROR
+            return
+        node.type_name, node.type = declared.name, self._message_type(node, declared)
+        for field in node.fields:
+            self._check_field(node, field)
+
+    def _message_type(self, node: StructLiteral, declared: Declared) -> Type:
+        if declared.type.kind is not Kind.TYPE:
+            self._report(node, f"'{declared.type.name}' is not a type")
+            return types.ERROR
+        described = declared.type.parameters[0] if declared.type.parameters else types.TYPE
+        if described.kind is not Kind.STRUCT:
+            self._report(node, f"'{described.name}' is not a message type")
+            return types.ERROR
+        return described
+
+    def _check_field(self, node: StructLiteral, field: FieldValue) -> None:
+        self.check(field.value)
+        expected = self._struct_field(field, node.type_name, field.name)
+        found = self._content(field.value, optional=field.optional)
+        if expected == types.ERROR and node.type_name == "JSONPatch":  # the reference has no type to show for it
+            message = f"expected type of field '{field.name}' is '' but provided type is '{found}'"
+            self._report(field, message, nearest(field.name, self._environment.fields(node.type_name)))
+        elif not self._unifier.assignable((expected,), (found,)):
+            self._report(field, f"expected type of field '{field.name}' is '{expected}' but provided type is '{found}'")
+
+    def _check_comprehension(self, node: Comprehension) -> None:
+        self.check(node.range)
+        self.check(node.init)
+        range_type = self._unifier.resolve(self.type(node.range))
+        accumulated = self.type(node.init)
+        self._scopes.append({node.accumulator: accumulated})
+        self._scopes.append(self._loop_variables(node, range_type))
+        self.check(node.condition)
+        self._expect(node.condition, types.BOOL)
+        self.check(node.step)
+        self._expect(node.step, accumulated)
+        self._scopes.pop()
+        self.check(node.result)
+        self._scopes.pop()
+        node.type = self._unifier.resolve(self.type(node.result))
+
+    def _loop_variables(self, node: Comprehension, range_type: Type) -> dict[str, Type]:
+        first, second = self._element_types(node, range_type)
+        if node.variable2 is None:
+            return {node.variable: first}
+        if range_type.kind is Kind.LIST:
+            return {node.variable: types.INT, node.variable2: first}
+        return {node.variable: first, node.variable2: second}
+
+    def _element_types(self, node: Comprehension, range_type: Type) -> tuple[Type, Type]:
+        if range_type.kind is Kind.LIST:
+            return range_type.parameters[0], types.DYN
+        if range_type.kind is Kind.MAP:
+            return range_type.parameters[0], range_type.parameters[1]
+        if range_type.kind in _ITERABLE_AS_DYN:
+            self._unifier.assignable((types.DYN,), (range_type,))
+            return types.DYN, types.DYN
+        self._report(
+            node.range,
+            f"expression of type '{range_type}' cannot be range of a comprehension (must be list, map, or dynamic)",
+        )
+        return types.ERROR, types.ERROR
+
+    def _expect(self, node: Node, expected: Type) -> None:
+        if not self._unifier.assignable((expected,), (self.type(node),)):
+            self._report(node, f"expected type '{expected}' but found '{self.type(node)}'")

@@ -1,0 +1,33 @@
+"""The sentences below a compile error that say what may have been meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+from policies.cel.function import Function, Overload
+
+_SHOWN = 6
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """`did you mean 'object'?`, or nothing where no name is near."""
+    found = get_close_matches(name, (each for each in known if each[0].isalpha()), n=1, cutoff=0.6)
+    return f"did you mean '{found[0]}'?" if found else ""
+
+
+def signatures(function: Function) -> str:
+    """What a function is declared for: `declared: string.startsWith(string) -> bool`."""
+    shown = [_signature(function.name, overload) for overload in function.overloads[:_SHOWN]]
+    if len(function.overloads) > _SHOWN:
+        shown.append(f"and {len(function.overloads) - _SHOWN} more")
+    return f"declared: {'; '.join(shown)}"
+
+
+def _signature(name: str, overload: Overload) -> str:
+    parameters = [str(parameter) for parameter in overload.parameters]
+    operator = name.strip("_@")
+    if len(parameters) == 2 and not operator.isidentifier():  # noqa: PLR2004 - a binary operator
+        return f"{parameters[0]} {operator} {parameters[1]}"
+    target = f"{parameters.pop(0)}." if overload.member else ""
+    return f"{target}{name}({', '.join(parameters)}) -> {overload.result}"

@@ -1,0 +1,80 @@
+"""Cost as kube-apiserver charges it while an expression runs: sizes, factors and limits.
+
+Sources: cel-go's interpreter/runtimecost.go and common/cost.go, k8s.io/apiserver's pkg/cel/library/cost.go and
+pkg/apis/cel/config.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil
+
+from policies.cel.values import ABSENT, Optional, Value
+
+EXPRESSION_LIMIT = 1_000_000
+"""For one evaluation of one expression, and of each variable."""
+POLICY_LIMIT = 10_000_000
+"""For all expressions of a policy and one binding."""
+MATCH_CONDITIONS_LIMIT = 2_500_000
+"""For the match conditions of one policy or webhook."""
+
+LIST_CREATION = 10
+MAP_CREATION = 30
+STRUCT_CREATION = 40
+STRING_TRAVERSAL = 0.1
+REGEX_LENGTH = 0.25
+
+
+def size(value: Value) -> int:
+    """The size that costs are made of: characters, bytes, elements, entries; 1 for all else, failures included."""
+    if isinstance(value, (str, bytes, list, dict)):
+        return len(value)
+    if value.__class__ is Optional and value.value is not ABSENT:
+        return size(value.value)
+    sized = getattr(value, "cel_size", None)
+    return 1 if sized is None else int(sized)
+
+
+def traversal(value: Value) -> int:
+    """One pass over a text: a tenth of its size, rounded up."""
+    return ceil(size(value) * STRING_TRAVERSAL)
+
+
+def of_first(arguments: Sequence[Value], _: Value) -> int:
+    """One pass over the first argument."""
+    return traversal(arguments[0])
+
+
+def of_first_twice(arguments: Sequence[Value], _: Value) -> int:
+    """One pass over the first argument and one to build the result."""
+    return ceil(size(arguments[0]) * 2 * STRING_TRAVERSAL)
+
+
+def tree(value: Value) -> int:
+    """One pass over everything in a value: texts by bytes (rounded down), all other leaves 1."""
+    match value:
+        case str():
+            return int(len(value.encode(errors="surrogatepass")) * STRING_TRAVERSAL)
+        case bytes():
+            return int(len(value) * STRING_TRAVERSAL)
+        case list():
+            return sum(map(tree, value))
+        case dict():
+            return sum(tree(key) + tree(item) for key, item in value.items())
+        case _:
+            return 1
+
+
+def of_tree(arguments: Sequence[Value], _: Value) -> int:
+    """One pass over everything in the first argument."""
+    return tree(arguments[0])
+
+
+def matching(text: Value, pattern: Value) -> int:
+    """A search for a regular expression: by the length of the text and of the pattern."""
+    return ceil((1.0 + size(text)) * STRING_TRAVERSAL) * ceil(size(pattern) * REGEX_LENGTH)
+
+
+def of_match(arguments: Sequence[Value], _: Value) -> int:
+    """A search for the second argument in the first."""
+    return matching(arguments[0], arguments[1])

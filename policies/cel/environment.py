@@ -1,0 +1,127 @@
+"""What an expression may speak of: variables, functions, types and their fields. Immutable; the compiler reads it.
+
+An environment is built once and shared by all expressions of a kind; `kubernetes.py` makes those of admission policies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from policies.cel import types
+from policies.cel.function import Function, Library
+from policies.cel.patchtypes import JSON_PATCH_FIELDS, is_patch_type
+from policies.cel.types import Kind, Type
+
+STANDARD_TYPES: Mapping[str, Type] = {
+    type_.name: type_
+    for type_ in (
+        types.BOOL,
+        types.BYTES,
+        types.DOUBLE,
+        types.DURATION,
+        types.INT,
+        types.LIST,
+        types.MAP,
+        types.NULL,
+        types.STRING,
+        types.TIMESTAMP,
+        types.TYPE,
+        types.UINT,
+    )
+}
+_GENERIC = {
+    "list": types.list_of(types.parameter("A")),
+    "map": types.map_of(types.parameter("A"), types.parameter("B")),
+}
+
+
+NOT_A_VALUE = Type(Kind.ERROR, "not a value")
+"""The constant of a type that can be constructed but not be named by itself: Kubernetes refuses it when it plans."""
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """What a name stands for: a variable, or with `constant` a type (the one value in the tuple)."""
+
+    name: str
+    type: Type
+    constant: tuple[Type] | None = None
+
+
+def merged(libraries: Iterable[Library]) -> dict[str, Function]:
+    """The functions of libraries by name; overloads of the same name follow each other in the order of the libraries."""
+    functions: dict[str, Function] = {}
+    for library in libraries:
+        for function in library.functions:
+            known = functions.get(function.name)
+            functions[function.name] = function if known is None else _joined(known, function)
+    return functions
+
+
+def _joined(first: Function, second: Function) -> Function:
+    return Function(
+        name=first.name,
+        overloads=first.overloads + second.overloads,
+        call=first.call or second.call,
+        stepwise=first.stepwise or second.stepwise,
+        cost=first.cost if first.cost is not None else second.cost,
+        guarded=first.guarded or second.guarded,
+        pattern=first.pattern if first.pattern is not None else second.pattern,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Environment:
+    """Names and their meaning.
+
+    `structs` are types with declared fields, by name. `patch_types` adds `JSONPatch` and `Object` with all below it.
+    """
+
+    functions: Mapping[str, Function]
+    variables: Mapping[str, Type] = field(default_factory=dict)
+    structs: Mapping[str, Mapping[str, Type]] = field(default_factory=dict)
+    type_names: Mapping[str, Type] = field(default_factory=lambda: STANDARD_TYPES)
+    patch_types: bool = False
+
+    def with_variables(self, **declared: Type) -> Environment:
+        """The same with more variables, or other types for known ones."""
+        return replace(self, variables={**self.variables, **declared})
+
+    def with_fields(self, struct: str, fields: Mapping[str, Type]) -> Environment:
+        """The same with these fields for a type."""
+        return replace(self, structs={**self.structs, struct: fields})
+
+    def lookup(self, name: str) -> Declared | None:
+        """What a name stands for, without the variables of macros."""
+        name = name.removeprefix(".")
+        if (type_ := self.variables.get(name)) is not None:
+            return Declared(name, type_)
+        if (type_ := self.type_names.get(name)) is not None:
+            return Declared(name, types.type_of(_GENERIC.get(name, type_)), (type_,))
+        if self.is_struct(name):
+            return Declared(name, types.type_of(types.struct(name)), (NOT_A_VALUE,))
+        return None
+
+    def function(self, name: str) -> Function | None:
+        """The function of a name, namespaces included: `optional.of`."""
+        return self.functions.get(name.removeprefix("."))
+
+    def is_struct(self, name: str) -> bool:
+        """Whether a name is a type with fields."""
+        return name in self.structs or (self.patch_types and is_patch_type(name))
+
+    def field(self, struct: str, name: str) -> Type | None:
+        """The type of a field; None where the type has no such field."""
+        if self.patch_types and is_patch_type(struct):
+            return JSON_PATCH_FIELDS.get(name, types.ERROR) if struct == "JSONPatch" else types.DYN
+        return self.structs.get(struct, {}).get(name)
+
+    def fields(self, struct: str) -> Iterable[str]:
+        """The names of a type's fields, for suggestions."""
+        return JSON_PATCH_FIELDS if struct == "JSONPatch" else self.structs.get(struct, {})
+
+
+def is_named(type_: Type) -> bool:
+    """Whether values of a type have declared fields."""
+    return type_.kind is Kind.STRUCT

@@ -1,0 +1,126 @@
+"""When two values are equal, across types, and how a map finds a key (cel-go's Equal and Find)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from policies.cel.errors import CelError
+from policies.cel.types import Type
+from policies.cel.values import ABSENT, INT_MAX, INT_MIN, UINT_MAX, Optional, Uint, Value
+
+_INTEGERS = (int, Uint)
+_NUMBERS = (int, Uint, float)
+
+
+def equal(left: Value, right: Value) -> bool:
+    """Whether CEL's `==` holds. Values of different types differ, except that numbers compare by value.
+
+    Raises CelError where a library's type cannot be compared with the other.
+    """
+    kind, other = left.__class__, right.__class__
+    if kind is str or other is str:
+        return kind is other and bool(left == right)
+    if left is None or right is None or kind is bool or other is bool:
+        return left is right
+    return _EQUAL.get(kind, _own)(left, right)
+
+
+def _numbers(left: Value, right: Value) -> bool:
+    kind, other = left.__class__, right.__class__
+    if other not in _NUMBERS:
+        return False
+    if (kind is float) == (other is float):
+        return bool(left == right)
+    return same_number(left, right) if kind is float else same_number(right, left)
+
+
+def same_number(double: float, integer: int) -> bool:
+    """A double and an integer: compared as doubles, so that integers beyond 2**53 lose their last digits."""
+    low, high = (0, UINT_MAX) if integer.__class__ is Uint else (INT_MIN, INT_MAX)
+    return low <= double <= high and double == float(integer)
+
+
+def _lists(left: Value, right: Value) -> bool:
+    return right.__class__ is list and len(left) == len(right) and all(map(_not_different, left, right))
+
+
+def _not_different(left: Value, right: Value) -> bool:
+    """Elements of lists and maps that cannot be compared count as equal, as in the reference."""
+    try:
+        return equal(left, right)
+    except CelError:
+        return True
+
+
+def _maps(left: Value, right: Value) -> bool:
+    if right.__class__ is not dict or len(left) != len(right):
+        return False
+    for key, value in left.items():
+        other = find(right, key)
+        if other is ABSENT or not _not_different(value, other):
+            return False
+    return True
+
+
+def _optionals(left: Value, right: Value) -> bool:
+    if right.__class__ is not Optional:
+        return False
+    if left.value is ABSENT or right.value is ABSENT:
+        return left.value is right.value
+    return equal(left.value, right.value)
+
+
+def _types(left: Value, right: Value) -> bool:
+    return right.__class__ is Type and left.name == right.name
+
+
+def _own(left: Value, right: Value) -> bool:
+    compare = getattr(left, "cel_equal", None)
+    return bool(left == right if compare is None else compare(right))
+
+
+_EQUAL: dict[type, Callable[[Value, Value], bool]] = {
+    int: _numbers,
+    Uint: _numbers,
+    float: _numbers,
+    list: _lists,
+    dict: _maps,
+    Optional: _optionals,
+    Type: _types,
+}
+
+
+def find(mapping: dict[Any, Value], key: Value) -> Value:
+    """The value of a key, or ABSENT. An integer is found by a double or integer of the same value, never by a bool."""
+    if key.__class__ is str:
+        return mapping.get(key, ABSENT)
+    if key.__class__ not in _NUMBERS and key.__class__ is not bool:
+        return ABSENT
+    value = mapping.get(key, ABSENT)
+    if value is ABSENT or any(stored == key and _same_key(stored, key) for stored in mapping):
+        return value
+    return ABSENT
+
+
+def _same_key(stored: Value, key: Value) -> bool:
+    if stored.__class__ is bool or key.__class__ is bool:
+        return stored is key
+    return stored.__class__ is not float or key.__class__ is float
+
+
+def contains(items: list[Value], item: Value) -> bool:
+    """Whether `item in items` holds: an element that cannot be compared is passed over."""
+    if item.__class__ is str:  # a str equals nothing but a str: the language's own search will do
+        return item in items
+    return any(map(_probe(item), items))
+
+
+def _probe(item: Value) -> Callable[[Value], bool]:
+    def probe(other: Value) -> bool:
+        try:
+            return equal(item, other)
+        except CelError:
+            return False
+
+    return probe

@@ -1,0 +1,246 @@
+"""From a checked tree to steps: what is known beforehand is computed once, as kube-apiserver does (OptOptimize).
+
+Literal lists and maps, conversions of literals (`duration('1h')`) and look-ups in literal lists become constants and
+cost nothing at run time; a conversion that fails and a pattern that is none are errors of the compilation.
+Source: cel-go's interpreter/planner.go and decorators.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from policies.cel.library import arithmetic
+from policies.cel.syntax.ast import (
+    Call,
+    Comprehension,
+    Ident,
+    ListLiteral,
+    Literal,
+    MapLiteral,
+    Node,
+    Select,
+    StructLiteral,
+)
+from policies.cel.evaluation.dispatch import arguments, bind, text_only
+from policies.cel.environment import NOT_A_VALUE
+from policies.cel.equality import equal
+from policies.cel.errors import CelError
+from policies.cel.evaluation.qualify import check_key
+from policies.cel.library.regex import compile_pattern
+from policies.cel.evaluation.run import Run
+from policies.cel.evaluation.steps import (
+    Alternative,
+    Attribute,
+    CallStep,
+    Choice,
+    Constant,
+    Fold,
+    Growing,
+    Lenient,
+    ListStep,
+    Logic,
+    MapStep,
+    Membership,
+    Name,
+    Operand,
+    Presence,
+    Qualifier,
+    Read,
+    Step,
+    StructStep,
+    failed,
+    grow,
+)
+from policies.cel.types import Kind
+from policies.cel.values import Uint, Value
+
+CONVERSIONS = frozenset({"bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint"})
+_PRIMITIVE = (bool, int, Uint, float, str)
+
+
+class PlanError(Exception):
+    """A constant part of an expression cannot be computed; `node` is that part."""
+
+    def __init__(self, node: Node, message: str) -> None:
+        super().__init__(message)
+        self.node = node
+        self.message = message
+
+
+def plan(node: Node) -> Step:
+    """The step of a checked node. Raises PlanError."""
+    match node:
+        case Literal():
+            return Constant(node.value)
+        case Ident():
+            return _plan_ident(node)
+        case Select():
+            return _plan_select(node)
+        case Call():
+            return _CALLS.get(node.function, _plan_call)(node)
+        case ListLiteral():
+            return _plan_list(node)
+        case MapLiteral():
+            return _plan_map(node)
+        case StructLiteral():
+            fields = [(field.name, plan(field.value), field.optional) for field in node.fields]
+            return StructStep(node.type_name, fields)
+        case Comprehension():
+            parts = [plan(part) for part in (node.range, node.init, node.condition, node.step, node.result)]
+            return Fold((node.accumulator, node.variable, node.variable2), parts)
+        case _:
+            raise TypeError(f"not an expression: {node}")
+
+
+def _plan_ident(node: Ident) -> Step:
+    return Read(Name(node.name)) if node.constant is None else _plan_type(node, node.constant[0])
+
+
+def _plan_type(node: Ident | Select, value: Value) -> Step:
+    if value is NOT_A_VALUE:
+        raise PlanError(node, f"reference to undefined type: {node.name}")
+    return Constant(value)
+
+
+def _plan_select(node: Select) -> Step:
+    if node.constant is not None:
+        return _plan_type(node, node.constant[0])
+    if node.name is not None:
+        return Read(Name(node.name))
+    attribute = _attribute(plan(node.operand))
+    key, typed = Constant(node.field), _is_patch_part(node.operand)
+    qualifier = Presence(key, typed=typed) if node.test_only else Qualifier(key, typed=typed)
+    attribute.add(qualifier)
+    return Read(attribute, presence=node.test_only)
+
+
+def _attribute(step: Step) -> Attribute:
+    return step.attribute if isinstance(step, Read) and not step.presence else Operand(step)
+
+
+def _is_patch_part(node: Node) -> bool:
+    return node.type is not None and node.type.kind is Kind.STRUCT and node.type.name.split(".")[0] == "Object"
+
+
+def _plan_index(node: Call) -> Step:
+    operand, index = map(plan, arguments(node))
+    attribute = _attribute(operand)
+    if isinstance(index, Constant):
+        try:
+            check_key(index.value)
+        except CelError as error:
+            raise PlanError(node, error.message) from None
+    key = index.attribute if isinstance(index, Read) and not index.presence else index
+    attribute.add(Qualifier(key, optional=node.function != "_[_]"))
+    return Read(attribute)
+
+
+def _plan_choice(node: Call) -> Step:
+    condition, truthy, falsy = map(plan, node.args)
+    return Read(Choice(condition, _attribute(truthy), _attribute(falsy)))
+
+
+def _plan_and(node: Call) -> Step:
+    return Logic([plan(arg) for arg in node.args], decisive=False)
+
+
+def _plan_or(node: Call) -> Step:
+    return Logic([plan(arg) for arg in node.args], decisive=True)
+
+
+def _plan_lenient(node: Call) -> Step:
+    return Lenient(plan(node.args[0]))
+
+
+def _plan_alternative(node: Call) -> Step:
+    left, right = map(plan, arguments(node))
+    return Alternative(left, right, unwrap=node.function == "orValue")
+
+
+def _plan_in(node: Call) -> Step:
+    item, container = map(plan, node.args)
+    if node.overloads[0].id == "in_list" and len(node.overloads) == 1 and isinstance(container, Constant):
+        if container.value == []:
+            return Constant(value=False)
+        contains = _membership(container.value)
+        if contains is not None:
+            return Membership(item, contains)
+    return _call_step(node, [item, container])
+
+
+def _membership(values: Value) -> Callable[[Value], bool] | None:
+    """A look-up in literal values; None where one of them is no plain value."""
+    if failed(values) or any(value.__class__ not in _PRIMITIVE for value in values):
+        return None
+    known = frozenset(values)
+    if all(value.__class__ is str for value in values):
+        return lambda item: item.__class__ is str and item in known
+    return lambda item: any(equal(value, item) for value in values)
+
+
+def _plan_add(node: Call) -> Step:
+    left, right = map(plan, node.args)
+    return _call_step(node, [left, right], _add)
+
+
+def _add(left: Value, right: Value) -> Value:
+    return grow(left, right) if left.__class__ is Growing else arithmetic.add(left, right)
+
+
+def _plan_call(node: Call) -> Step:
+    return _call_step(node, [plan(argument) for argument in arguments(node)])
+
+
+def _call_step(node: Call, given: list[Step], call: Callable[..., Value] | None = None) -> Step:
+    binding = bind(node)
+    call, stepwise = call or binding.call, binding.stepwise
+    pattern = _literal_pattern(node, given)
+    if pattern is not None:
+        try:
+            compile_pattern(pattern)
+        except CelError as error:
+            raise PlanError(node, error.message) from None
+        call, stepwise = text_only(binding.exact or call), True
+    step = CallStep(given, call, binding.cost, stepwise=stepwise)
+    if node.function in CONVERSIONS and len(given) == 1 and isinstance(given[0], Constant):
+        value = step.evaluate(Run({}))
+        if failed(value):
+            raise PlanError(node, value.message)
+        return Constant(value)
+    return step
+
+
+def _literal_pattern(node: Call, given: list[Step]) -> str | None:
+    """The regular expression of a call whose pattern is known beforehand."""
+    if node.declared is None or node.declared.pattern is None or node.declared.pattern >= len(given):
+        return None
+    pattern = given[node.declared.pattern]
+    return pattern.value if isinstance(pattern, Constant) and pattern.value.__class__ is str else None
+
+
+def _plan_list(node: ListLiteral) -> Step:
+    elements = [plan(element) for element in node.elements]
+    step = ListStep(elements, node.optional)
+    return Constant(step.build(Run({}))) if all(isinstance(each, Constant) for each in elements) else step
+
+
+def _plan_map(node: MapLiteral) -> Step:
+    entries = [(plan(entry.key), plan(entry.value), entry.optional) for entry in node.entries]
+    step = MapStep(entries)
+    constant = all(isinstance(part, Constant) for key, value, _ in entries for part in (key, value))
+    return Constant(step.build(Run({}))) if constant else step
+
+
+_CALLS: dict[str, Callable[[Call], Step]] = {
+    "_&&_": _plan_and,
+    "_||_": _plan_or,
+    "_?_:_": _plan_choice,
+    "_[_]": _plan_index,
+    "_[?_]": _plan_index,
+    "_?._": _plan_index,
+    "@not_strictly_false": _plan_lenient,
+    "or": _plan_alternative,
+    "orValue": _plan_alternative,
+    "@in": _plan_in,
+    "_+_": _plan_add,
+}

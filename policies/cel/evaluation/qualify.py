@@ -1,0 +1,87 @@
+"""Selecting and indexing at run time: `value.key`, `value[key]`, and whether there is one (cel-go's attributes.go)."""
+
+from __future__ import annotations
+
+from policies.cel.equality import find
+from policies.cel.errors import CelError
+from policies.cel.values import ABSENT, INT_MAX, INT_MIN, Duration, Optional, Timestamp, Uint, Value, type_of
+
+_KEYS = (str, int, Uint, bool, float)
+
+
+def qualify(value: Value, key: Value) -> Value:
+    """`value.key` or `value[key]`. Raises CelError where there is none."""
+    if value.__class__ is list:
+        index = index_of(key)
+        if 0 <= index < len(value):
+            return value[index]
+        raise CelError(f"index out of bounds: {show_key(key)}")
+    if value.__class__ is dict:
+        found = find(value, key)
+    else:
+        fields = getattr(value, "cel_field", None)
+        found = ABSENT if fields is None else fields(key)
+    if found is ABSENT:
+        raise CelError(f"no such key: {show_key(key)}")
+    return found
+
+
+def present(value: Value, key: Value) -> Value:
+    """The same, but ABSENT where there is none; of a value without fields, too. Raises CelError for an odd index."""
+    if value.__class__ is dict:
+        return find(value, key)
+    if value.__class__ is list:
+        index = index_of(key)
+        return value[index] if 0 <= index < len(value) else ABSENT
+    has = getattr(value, "cel_has", None)
+    return value.cel_field(key) if has is not None and has(key) else ABSENT
+
+
+def index_of(key: Value) -> int:
+    """The index that a key means in a list: an integer, or a double without a fraction."""
+    kind = key.__class__
+    if kind is int:
+        return int(key)
+    if kind is Uint and key <= INT_MAX:
+        return int(key)
+    if kind is float and key == key // 1 and INT_MIN <= key <= INT_MAX:
+        return int(key)
+    if kind in (Uint, float):
+        raise CelError(f"unsupported index value {show_key(key)} in list")
+    raise CelError(f"unsupported index type '{type_of(key)}' in list")
+
+
+def check_key(key: Value) -> None:
+    """Raises CelError for a value that cannot be a key or an index at all."""
+    if key.__class__ not in _KEYS:
+        raise CelError(f"invalid qualifier type: {go_type(key)}")
+
+
+def show_key(key: Value) -> str:
+    """A key in an error message, as Go's `%v` shows it."""
+    if key.__class__ is bool:
+        return "true" if key else "false"
+    if key.__class__ is float:
+        return f"{key:g}"
+    return str(key)
+
+
+_GO_TYPES: dict[type, str] = {
+    type(None): "types.Null",
+    bool: "types.Bool",
+    int: "types.Int",
+    Uint: "types.Uint",
+    float: "types.Double",
+    str: "types.String",
+    bytes: "types.Bytes",
+    Duration: "types.Duration",
+    Timestamp: "types.Timestamp",
+    Optional: "*types.Optional",
+    list: "*types.baseList",
+    dict: "*types.baseMap",
+}
+
+
+def go_type(value: Value) -> str:
+    """The name of the reference's class for a value, which some of its messages show."""
+    return _GO_TYPES.get(value.__class__, "*types.Type")

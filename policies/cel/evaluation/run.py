@@ -1,0 +1,71 @@
+"""One evaluation in progress: the names in scope, the cost so far, and the limits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from policies.cel.cost import EXPRESSION_LIMIT
+from policies.cel.errors import BudgetError, CelError, TimeLimitError
+from policies.cel.values import Value
+
+Outcome = Any
+"""A value, or the CelError that an expression failed with."""
+Expired = Callable[[], bool]
+"""Whether the time for an evaluation is over; asked now and then, since the engine has no clock of its own."""
+
+_CHECKED_EVERY = 256
+
+
+@dataclass(slots=True)
+class Run:
+    """The state of one evaluation of one expression.
+
+    `names` are the variables of the activation; `scopes` those of the macros, the innermost last.
+    """
+
+    names: Mapping[str, Value]
+    limit: int = EXPRESSION_LIMIT
+    expired: Expired | None = None
+    cost: int = 0
+    scopes: list[dict[str, Any]] = field(default_factory=list)
+    _turns: int = 0
+
+    def charge(self, cost: int) -> None:
+        """Add to the cost. Raises BudgetError beyond the limit."""
+        self.cost += cost
+        if self.cost > self.limit:
+            raise BudgetError(self.cost)
+
+    def turn(self) -> None:
+        """Once per turn of a loop: ask for the time now and then. Raises TimeLimitError."""
+        self._turns += 1
+        if self.expired is not None and self._turns % _CHECKED_EVERY == 0 and self.expired():
+            raise TimeLimitError
+
+    def lookup(self, name: str) -> Outcome:
+        """What a name stands for: the variable of the innermost macro, or of the activation."""
+        for depth in range(len(self.scopes) - 1, -1, -1):
+            scope = self.scopes[depth]
+            if name in scope:
+                value = scope[name]
+                return self._start(scope, name, depth) if value.__class__ is Pending else value
+        if name in self.names:
+            return self.names[name]
+        return CelError(f"no such attribute(s): {name}")
+
+    def _start(self, scope: dict[str, Any], name: str, depth: int) -> Outcome:
+        """The first value of an accumulator, computed when it is first needed, in the scope around the macro."""
+        inner, self.scopes = self.scopes, self.scopes[:depth]
+        pending: Pending = scope[name]
+        scope[name] = value = pending.compute(self)
+        self.scopes = inner
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A first value that was not needed yet."""
+
+    compute: Callable[[Run], Outcome]

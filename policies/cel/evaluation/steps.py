@@ -1,0 +1,482 @@
+"""An expression as a tree of steps that charge exactly what kube-apiserver charges, step by step.
+
+This is the exact evaluator: `compiled.py` makes a function that is many times faster, and hands over to these steps
+whenever something fails, so that errors, their absorption and the cost up to them are as in the reference. They also
+serve explanations, which evaluate parts of an expression.
+
+A step returns a value, or the CelError that it failed with; failures are values here because `&&`, `||` and the macros
+absorb them. Source: cel-go's interpreter package (interpretable.go, attributes.go, runtimecost.go).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from policies.cel.cost import LIST_CREATION, MAP_CREATION, STRUCT_CREATION
+from policies.cel.errors import BudgetError, CelError, no_such_overload
+from policies.cel.function import Cost
+from policies.cel.patchtypes import ObjectValue, construct
+from policies.cel.evaluation.qualify import check_key, go_type, present, qualify, show_key
+from policies.cel.evaluation.run import Outcome, Pending, Run
+from policies.cel.values import ABSENT, NONE, Optional, Value, type_of
+
+
+class Step:
+    """Something that can be evaluated."""
+
+    def evaluate(self, run: Run) -> Outcome:
+        """The value, or the failure."""
+        raise NotImplementedError
+
+
+def failed(outcome: Outcome) -> bool:
+    """Whether an outcome is a failure."""
+    return outcome.__class__ is CelError
+
+
+class Constant(Step):
+    """A value that is known beforehand; costs nothing. A literal list may have failed to be built."""
+
+    def __init__(self, value: Outcome) -> None:
+        self.value = value
+
+    def evaluate(self, run: Run) -> Outcome:
+        """The value, or the failure."""
+        del run
+        return self.value
+
+
+class Qualifier:
+    """`.field`, `[index]` and their optional forms; costs 1 when it is applied (`?`: when there is a value)."""
+
+    def __init__(self, key: Step | Attribute, *, optional: bool = False, typed: bool = False) -> None:
+        self.optional = optional
+        self._key = key
+        self._constant = key.value if isinstance(key, Constant) else ABSENT
+        self._typed = typed  # the operand is statically a part of Object{...}
+
+    def key(self, run: Run) -> Outcome:
+        """The key, computed if it has to be."""
+        if self._constant is not ABSENT:
+            return self._constant
+        value = self._key.resolve(run) if isinstance(self._key, Attribute) else self._key.evaluate(run)
+        if not failed(value):
+            try:
+                check_key(value)
+            except CelError as error:
+                return error
+        return value
+
+    def apply(self, value: Value, run: Run) -> Outcome:
+        """The value of the key."""
+        key = self.key(run)
+        outcome = key
+        if not failed(key):
+            try:
+                outcome = self._get(value, key)
+            except CelError as error:
+                outcome = error
+        run.charge(1)
+        return outcome
+
+    def _get(self, value: Value, key: Value) -> Value:
+        if self._typed and isinstance(value, ObjectValue):
+            return value.fields.get(key)
+        return qualify(value, key)
+
+    def apply_if_present(self, value: Value, run: Run) -> Outcome:
+        """The value of the key, or ABSENT."""
+        key = self.key(run)
+        if failed(key):
+            return key
+        try:
+            outcome = value.fields.get(key, ABSENT) if self._is_part(value) else present(value, key)
+        except CelError as error:
+            return error
+        if outcome is not ABSENT:
+            run.charge(1)
+        return outcome
+
+    def _is_part(self, value: Value) -> bool:
+        return self._typed and isinstance(value, ObjectValue)
+
+
+class Presence(Qualifier):
+    """The last field of `has(a.b)`: true or false."""
+
+    def apply(self, value: Value, run: Run) -> Outcome:
+        """Whether there is such a field."""
+        try:
+            outcome: Outcome = self._has(value)
+        except CelError as error:
+            outcome = error
+        run.charge(1)
+        return outcome
+
+    def _has(self, value: Value) -> bool:
+        if self._is_part(value):
+            return self._constant in value.fields
+        return present(value, self._constant) is not ABSENT
+
+
+class Attribute:
+    """A root and the qualifiers behind it; `resolve` is without the cost of the whole, which only `Read` charges."""
+
+    def __init__(self) -> None:
+        self.qualifiers: list[Qualifier] = []
+
+    def add(self, qualifier: Qualifier) -> None:
+        """One more qualifier at the end."""
+        self.qualifiers.append(qualifier)
+
+    def resolve(self, run: Run) -> Outcome:
+        """The value."""
+        root = self._root(run)
+        return root if failed(root) else self._qualified(root, run)
+
+    def _root(self, run: Run) -> Outcome:
+        raise NotImplementedError
+
+    def _qualified(self, value: Value, run: Run) -> Outcome:
+        is_optional = value.__class__ is Optional
+        if is_optional:
+            if value.value is ABSENT:
+                return value
+            value = _content(value.value)
+        for qualifier in self.qualifiers:
+            is_optional = is_optional or qualifier.optional
+            value = qualifier.apply_if_present(value, run) if is_optional else qualifier.apply(value, run)
+            if value is ABSENT:
+                return NONE
+            if failed(value):
+                return value
+        return Optional(value) if is_optional else value
+
+
+def _content(value: Value) -> Value:
+    """What the reference makes of an optional's content: of an optional inside an optional, the content of that."""
+    if value.__class__ is not Optional:
+        return value
+    return None if value.value is ABSENT else value.value
+
+
+class Name(Attribute):
+    """A variable: `object`, or that of a macro."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name
+
+    def _root(self, run: Run) -> Outcome:
+        return run.lookup(self.name)
+
+
+class Operand(Attribute):
+    """Whatever else is selected from: `f(x).y`."""
+
+    def __init__(self, step: Step) -> None:
+        super().__init__()
+        self._step = step
+
+    def _root(self, run: Run) -> Outcome:
+        return self._step.evaluate(run)
+
+
+class Choice(Attribute):
+    """`condition ? a : b`; a qualifier behind it goes to both branches."""
+
+    def __init__(self, condition: Step, truthy: Attribute, falsy: Attribute) -> None:
+        super().__init__()
+        self._condition, self._truthy, self._falsy = condition, truthy, falsy
+
+    def add(self, qualifier: Qualifier) -> None:
+        """One more qualifier behind either branch."""
+        self._truthy.add(qualifier)
+        self._falsy.add(qualifier)
+
+    def resolve(self, run: Run) -> Outcome:
+        """The value of the branch that the condition chooses."""
+        condition = self._condition.evaluate(run)
+        if condition is True:
+            return self._truthy.resolve(run)
+        if condition is False:
+            return self._falsy.resolve(run)
+        return condition if failed(condition) else no_such_overload()
+
+
+class Read(Step):
+    """An attribute as a step: costs 1, a choice nothing of its own; a presence test 1 less."""
+
+    def __init__(self, attribute: Attribute, *, presence: bool = False) -> None:
+        self.attribute = attribute
+        self.presence = presence
+        self._cost = (0 if isinstance(attribute, Choice) else 1) - (1 if presence else 0)
+
+    def evaluate(self, run: Run) -> Outcome:
+        """The value, or the failure."""
+        outcome = self.attribute.resolve(run)
+        if self.presence and outcome.__class__ is Optional:
+            outcome = outcome.value is not ABSENT
+        run.charge(self._cost)
+        return outcome
+
+
+class Logic(Step):
+    """`&&` (decisive False) and `||` (decisive True): a decisive side absorbs the failure of the other."""
+
+    def __init__(self, terms: Sequence[Step], *, decisive: bool) -> None:
+        self._terms = tuple(terms)
+        self._decisive = decisive
+
+    def evaluate(self, run: Run) -> Outcome:
+        """The value, or the failure."""
+        failure: CelError | None = None
+        for term in self._terms:
+            outcome = term.evaluate(run)
+            if outcome is self._decisive:
+                return outcome
+            if failure is None and outcome.__class__ is not bool:
+                failure = outcome if failed(outcome) else no_such_overload()
+        return not self._decisive if failure is None else failure
+
+
+class Lenient(Step):
+    """`@not_strictly_false(x)`, the condition of `all` and `exists`: anything but False goes on. Costs 1."""
+
+    def __init__(self, argument: Step) -> None:
+        self._argument = argument
+
+    def evaluate(self, run: Run) -> Outcome:
+        """The value, or the failure."""
+        outcome = self._argument.evaluate(run)
+        run.charge(1)
+        return outcome is not False
+
+
+class Alternative(Step):
+    """`a.or(b)` and `a.orValue(b)`: the right side only if it is needed; no cost of its own."""
+
+    def __init__(self, left: Step, right: Step, *, unwrap: bool) -> None:
+        self._left, self._right, self._unwrap = left, right, unwrap
+
+    def evaluate(self, run: Run) -> Outcome:
+        """The value, or the failure."""
+        outcome = self._left.evaluate(run)
+        if outcome.__class__ is not Optional:
+            return outcome
+        if outcome.value is ABSENT:
+            return self._right.evaluate(run)
+        return outcome.value if self._unwrap else outcome
+
+
+class Membership(Step):
+    """`x in [literals]`: a look-up that costs nothing."""
+
+    def __init__(self, item: Step, contains: Callable[[Value], bool]) -> None:
+        self._item, self.contains = item, contains
+
+    def evaluate(self, run: Run) -> Outcome:
+        """The value, or the failure."""
+        outcome = self._item.evaluate(run)
+        return outcome if failed(outcome) else self.contains(outcome)
+
+
+class CallStep(Step):
+    """A function call. `stepwise`: the first argument that fails ends it, and unless that was the last, it is free."""
+
+    def __init__(
+        self,
+        arguments: Sequence[Step],
+        call: Callable[..., Value],
+        cost: Cost | int,
+        *,
+        stepwise: bool,
+    ) -> None:
+        self._arguments, self._call, self._cost, self._stepwise = tuple(arguments), call, cost, stepwise
+
+    def evaluate(self, run: Run) -> Outcome:
+        """The value, or the failure."""
+        values: list[Outcome] = []
+        for argument in self._arguments:
+            values.append(argument.evaluate(run))
+            if self._stepwise and failed(values[-1]):
+                if len(values) < len(self._arguments):
+                    return values[-1]
+                break
+        outcome = next(filter(failed, values), None) or self._called(values, run)
+        run.charge(self._cost if isinstance(self._cost, int) else self._cost(values, outcome))
+        return outcome
+
+    def _called(self, values: list[Value], run: Run) -> Outcome:
+        try:
+            return self._call(*values)
+        except CelError as error:
+            return error
+        except BudgetError as error:  # it would have built something larger than the limit pays for
+            run.charge(error.cost)
+            raise BudgetError(run.cost) from error
+
+
+class ListStep(Step):
+    """`[a, ?b]`; costs 10."""
+
+    def __init__(self, elements: Sequence[Step], optional: frozenset[int]) -> None:
+        self._elements, self._optional = tuple(elements), optional
+
+    def evaluate(self, run: Run) -> Outcome:
+        """The value, or the failure."""
+        outcome = self.build(run)
+        run.charge(LIST_CREATION)
+        return outcome
+
+    def build(self, run: Run) -> Outcome:
+        """The list, without its cost."""
+        values: list[Value] = []
+        for index, element in enumerate(self._elements):
+            value = element.evaluate(run)
+            if failed(value):
+                return value
+            if index in self._optional:
+                if value.__class__ is not Optional:
+                    return CelError(f"cannot initialize optional list element from non-optional value {value}")
+                if value.value is ABSENT:
+                    continue
+                value = value.value
+            values.append(value)
+        return values
+
+
+def _optional_entry(name: Value, value: Outcome) -> Outcome:
+    """The content of an entry with a question mark, ABSENT for none."""
+    if value.__class__ is Optional:
+        return value.value
+    return CelError(f"cannot initialize optional entry '{show_key(name)}' from non-optional value {value}")
+
+
+class MapStep(Step):
+    """`{key: value}`; costs 30."""
+
+    def __init__(self, entries: Sequence[tuple[Step, Step, bool]]) -> None:
+        self._entries = tuple(entries)
+
+    def evaluate(self, run: Run) -> Outcome:
+        """The value, or the failure."""
+        outcome = self.build(run)
+        run.charge(MAP_CREATION)
+        return outcome
+
+    def build(self, run: Run) -> Outcome:
+        """The map, without its cost."""
+        values: dict[Value, Value] = {}
+        for key_step, value_step, optional in self._entries:
+            key = key_step.evaluate(run)
+            if failed(key):
+                return key
+            value = value_step.evaluate(run)
+            if optional and not failed(value):
+                value = _optional_entry(key, value)
+            if failed(value):
+                return value
+            if key.__class__ in (list, dict):
+                return CelError(f"unsupported key type: {type_of(key).name}")
+            if value is ABSENT:
+                values.pop(key, None)
+            else:
+                values[key] = value
+        return values
+
+
+class StructStep(Step):
+    """`Object{field: value}`; costs 40."""
+
+    def __init__(self, type_name: str, fields: Sequence[tuple[str, Step, bool]]) -> None:
+        self._type_name, self._fields = type_name, tuple(fields)
+
+    def evaluate(self, run: Run) -> Outcome:
+        """The value, or the failure."""
+        outcome = self._built(run)
+        run.charge(STRUCT_CREATION)
+        return outcome
+
+    def _built(self, run: Run) -> Outcome:
+        values: dict[str, Value] = {}
+        for name, step, optional in self._fields:
+            value = step.evaluate(run)
+            if optional and not failed(value):
+                value = _optional_entry(name, value)
+            if failed(value):
+                return value
+            if value is ABSENT:
+                values.pop(name, None)
+            else:
+                values[name] = value
+        try:
+            return construct(self._type_name, values)
+        except CelError as error:
+            return error
+
+
+class Fold(Step):
+    """A macro: a step for each element of a list or key of a map; no cost of its own."""
+
+    def __init__(self, names: tuple[str, str, str | None], parts: Sequence[Step]) -> None:
+        self._accumulator, self._variable, self._variable2 = names
+        self._range, self._init, self._condition, self._step, self._result = parts
+
+    def evaluate(self, run: Run) -> Outcome:
+        """The value, or the failure."""
+        elements = self._range.evaluate(run)
+        if failed(elements):
+            return elements
+        if elements.__class__ not in (list, dict):
+            return CelError(self._not_iterable(elements))
+        scope: dict[str, Value] = {self._accumulator: Pending(self._first)}
+        run.scopes.append(scope)
+        try:
+            self._loop(elements, scope, run)
+            scope.pop(self._variable, None)
+            if self._variable2 is not None:
+                scope.pop(self._variable2, None)
+            return _settled(self._result.evaluate(run))
+        finally:
+            run.scopes.pop()
+
+    def _first(self, run: Run) -> Outcome:
+        value = self._init.evaluate(run)
+        if self._accumulator != "@result" or value:
+            return value
+        return Growing() if value.__class__ is list else dict(value) if value.__class__ is dict else value
+
+    def _loop(self, elements: Value, scope: dict[str, Value], run: Run) -> None:
+        for first, second in self._pairs(elements):
+            scope[self._variable] = first
+            if self._variable2 is not None:
+                scope[self._variable2] = second
+            if self._condition.evaluate(run) is False:
+                return
+            scope[self._accumulator] = self._step.evaluate(run)
+            run.turn()
+
+    def _pairs(self, elements: Value) -> Sequence[tuple[Value, Value]]:
+        if self._variable2 is None:
+            return [(element, None) for element in elements]
+        return list(elements.items()) if elements.__class__ is dict else list(enumerate(elements))
+
+    def _not_iterable(self, value: Value) -> str:
+        if self._variable2 is None:
+            return f"got '{go_type(value)}', expected iterable type"
+        return f"unsupported comprehension range type: {go_type(value)}"
+
+
+class Growing(list[Value]):
+    """The list that a macro builds: grown in place, so that n elements do not cost n copies."""
+
+
+def _settled(outcome: Outcome) -> Outcome:
+    return list(outcome) if outcome.__class__ is Growing else outcome
+
+
+def grow(left: Value, right: Value) -> Value:
+    """`@result + [x]` in a macro."""
+    left.extend(right)
+    return left

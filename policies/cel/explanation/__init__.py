@@ -1,0 +1,1 @@
+"""Why an expression was false or failed, for people."""

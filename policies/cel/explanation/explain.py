@@ -1,0 +1,249 @@
+"""Why an expression is false, or failed: the smallest parts that decided it, with their values and places.
+
+`object.spec.containers.all(c, has(c.resources.limits))` is explained by
+`spec.containers[1].resources: has(c.resources.limits) is false (container "sidecar")`.
+
+Made only after a refusal, by compiling the expression again and evaluating its parts: it costs nothing otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+
+from policies.cel.explanation import masking
+from policies.cel.syntax.ast import Call, Comprehension, Ident, ListLiteral, Literal, MapLiteral, Node, Select
+from policies.cel.checking.checker import check
+from policies.cel.evaluation.dispatch import arguments
+from policies.cel.errors import BudgetError, CelError, TimeLimitError
+from policies.cel.syntax.parser import parse
+from policies.cel.explanation.places import NOTHING, Place, Places, Scope, shown
+from policies.cel.evaluation.plan import plan
+from policies.cel.program import Composition, Names, Program
+from policies.cel.evaluation.recursion import deeply
+from policies.cel.evaluation.run import Expired, Outcome, Run
+from policies.cel.syntax.source import Source
+from policies.cel.evaluation.steps import Step, failed
+from policies.cel.checking.validation import children
+from policies.cel.values import Value
+
+REASONS = 5
+"""As many reasons are given at most, and as many elements of a list looked at."""
+_LONGEST_TEXT = 160
+_QUANTIFIERS = {"all": False, "exists": True}
+_NOUNS = {"containers": "container", "initContainers": "init container", "ephemeralContainers": "ephemeral container"}
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One part that decided. `place` is where it reads, `values` the parts of it with their values, as texts."""
+
+    expression: str
+    outcome: str
+    place: Place | None = None
+    values: tuple[tuple[str, str], ...] = ()
+    element: str = ""
+
+    def __str__(self) -> str:
+        """`spec.replicas: object.spec.replicas <= 5 is false (object.spec.replicas is 7)`."""
+        where = f"{shown(self.place)}: " if self.place is not None else ""
+        details = [*([self.element] if self.element else []), *(f"{text} is {value}" for text, value in self.values)]
+        more = f" ({'; '.join(details)})" if details else ""
+        return f"{where}{self.expression} {self.outcome}{more}"
+
+
+def explain(
+    source: Source, composition: Composition, names: Names, *, limit: int, expired: Expired | None = None
+) -> tuple[Reason, ...]:
+    """The reasons for the outcome of an expression that was evaluated with these names, the most telling first.
+
+    `names` are those that `composition.bind` gave. `limit` bounds the cost of finding out; when it is used up, the reasons
+    found so far are given.
+    """
+    reasons: list[Reason] = []
+    try:
+        explainer = _Explainer(source, composition, Run(names, limit, expired))
+        deeply(lambda: reasons.extend(islice(explainer.reasons(explainer.tree, NOTHING), REASONS)))
+    except (BudgetError, TimeLimitError, RecursionError):
+        pass
+    return tuple(dict.fromkeys(reasons))
+
+
+def _tree(source: Source, composition: Composition) -> Node:
+    tree = parse(source)
+    check(tree, source, composition.environment)
+    return tree
+
+
+class _Explainer:
+    """Walks down one expression, following what decided."""
+
+    def __init__(self, source: Source, composition: Composition, run: Run) -> None:
+        self.tree = _tree(source, composition)
+        self._text = source.text
+        self._run = run
+        self._steps: dict[int, Step] = {}
+        self._variables: Mapping[str, Node] = {
+            name: _tree(program.source, composition)
+            for name, program in composition.programs.items()
+            if isinstance(program, Program)
+        }
+        self._places = Places(self.evaluate, self._variables)
+        self._element = ""
+        kinds = (run.names.get(name) for name in ("object", "oldObject"))
+        self._is_secret = any(isinstance(each, dict) and each.get("kind") == "Secret" for each in kinds)
+
+    def evaluate(self, node: Node, scope: Scope) -> Outcome:
+        """What a part of the expression comes to. Raises BudgetError when finding out costs too much."""
+        step = self._steps.get(id(node))
+        if step is None:
+            step = self._steps[id(node)] = plan(node)
+        self._run.scopes = [dict(scope.values)]
+        return step.evaluate(self._run)
+
+    def reasons(self, node: Node, scope: Scope) -> Iterator[Reason]:
+        """What decided the outcome of a node."""
+        outcome = self.evaluate(node, scope)
+        match node:
+            case Call(function="_&&_" | "_||_"):
+                yield from self._of_logic(node, outcome, scope)
+            case Call(function="!_"):
+                yield from self.reasons(node.args[0], scope)
+            case Call(function="_?_:_"):
+                yield from self._of_choice(node, scope)
+            case Comprehension() if node.macro in _QUANTIFIERS:
+                yield from self._of_quantifier(node, outcome, scope)
+            case _ if failed(outcome):
+                yield from self._of_failure(node, outcome, scope)
+            case Select(operand=Ident(name="variables")) if node.field in self._variables:
+                yield from self._of_variable(node, scope)
+            case _:
+                yield self._reason(node, outcome, scope)
+
+    def _of_logic(self, node: Call, outcome: Outcome, scope: Scope) -> Iterator[Reason]:
+        """The side that decided, or both where neither could alone."""
+        decisive = node.function == "_||_"
+        sides = [(side, self.evaluate(side, scope)) for side in node.args]
+        deciding = [side for side, found in sides if found is decisive][:1] if outcome is decisive else []
+        deciding = deciding or [side for side, found in sides if failed(found) is failed(outcome)]
+        for side in deciding:
+            yield from self.reasons(side, scope)
+
+    def _of_choice(self, node: Call, scope: Scope) -> Iterator[Reason]:
+        condition = self.evaluate(node.args[0], scope)
+        if failed(condition):
+            yield from self.reasons(node.args[0], scope)
+            return
+        yield from self.reasons(node.args[1 if condition is True else 2], scope)
+
+    def _of_variable(self, node: Select, scope: Scope) -> Iterator[Reason]:
+        """A variable that is true or false is as telling as its own expression."""
+        outcome = self.evaluate(node, scope)
+        yield self._reason(node, outcome, scope)
+
+    def _of_quantifier(self, node: Comprehension, outcome: Outcome, scope: Scope) -> Iterator[Reason]:
+        """The elements that decided: the first that is false for `all` or true for `exists`, else every one."""
+        elements = self.evaluate(node.range, scope)
+        if not isinstance(elements, list | dict):
+            yield from self._of_failure(node, outcome, scope)
+            return
+        if not elements:
+            yield self._reason(node, outcome, scope, element="there are no elements")
+            return
+        decisive = _QUANTIFIERS[node.macro]
+        for inner, element in self._turns(node, elements, scope):
+            found = self.evaluate(node.body[0], inner)
+            if outcome is decisive and found is not decisive:
+                continue
+            outside, self._element = self._element, element or self._element
+            yield from self.reasons(node.body[0], inner)
+            self._element = outside
+            if outcome is decisive:
+                return
+
+    def _turns(
+        self, node: Comprehension, elements: list[Value] | dict[Value, Value], scope: Scope
+    ) -> Iterator[tuple[Scope, str]]:
+        """The scope of each turn of a macro, and what its element is called."""
+        pairs = list(elements.items() if isinstance(elements, dict) else enumerate(elements))
+        for index, (key, value) in enumerate(pairs[:1000]):
+            place = self._places.of_element(node.range, index, key, scope)
+            inner = scope.binding(node.variable2, value, place) if node.variable2 is not None else scope
+            single = key if isinstance(elements, dict) or node.variable2 is not None else value
+            yield inner.binding(node.variable, single, place), _called(place, value)
+
+    def _of_failure(self, node: Node, outcome: CelError, scope: Scope) -> Iterator[Reason]:
+        """The innermost part that failed the same way."""
+        below = () if isinstance(node, Comprehension) else children(node)
+        below = (node.range,) if isinstance(node, Comprehension) else below
+        for child in below:
+            found = self.evaluate(child, scope) if _is_expression(child) else None
+            if failed(found) and found.message == outcome.message:
+                yield from self.reasons(child, scope)
+                return
+        yield self._reason(node, outcome, scope)
+
+    def _reason(self, node: Node, outcome: Outcome, scope: Scope, *, element: str = "") -> Reason:
+        return Reason(
+            expression=_cut(self._text[node.start : node.end]),
+            outcome=f"failed: {outcome.message}" if failed(outcome) else f"is {masking.show(outcome, None, is_secret=False)}"
+            if isinstance(outcome, bool)
+            else f"is {self._shown(node, outcome, scope)}",
+            place=self._place(node, scope),
+            values=() if failed(outcome) else tuple(self._values(node, scope)),
+            element=element or self._element,
+        )
+
+    def _place(self, node: Node, scope: Scope) -> Place | None:
+        """Where a deciding part reads: its own place, or that of the first part of it that has one."""
+        if isinstance(node, Select) and node.test_only:
+            return self._named(node.operand, scope)
+        own = self._named(node, scope)
+        if own is not None or isinstance(node, Comprehension):
+            return own or self._place_of_range(node, scope)
+        places = (self._place(child, scope) for child in children(node) if _is_expression(child))
+        return next((place for place in places if place is not None), None)
+
+    def _place_of_range(self, node: Node, scope: Scope) -> Place | None:
+        return self._place(node.range, scope) if isinstance(node, Comprehension) else None
+
+    def _named(self, node: Node, scope: Scope) -> Place | None:
+        place = self._places.of(node, scope)
+        return place if place is not None and (len(place) > 1 or place[0] in scope.values) else None
+
+    def _values(self, node: Node, scope: Scope) -> Iterator[tuple[str, str]]:
+        """The parts that a deciding part compares, as written, with their values; literals speak for themselves."""
+        if not isinstance(node, Call):
+            return
+        for argument in arguments(node):
+            text = _cut(self._text[argument.start : argument.end])
+            if isinstance(argument, Literal | ListLiteral | MapLiteral) or not text:
+                continue
+            value = self.evaluate(argument, scope)
+            if not failed(value):
+                yield text, self._shown(argument, value, scope)
+
+    def _shown(self, node: Node, value: Value, scope: Scope) -> str:
+        if masking.reads_secrets(node, self._variables, is_secret=self._is_secret):
+            return masking.MASK
+        return masking.show(value, self._places.of(node, scope), is_secret=self._is_secret)
+
+
+def _is_expression(node: Node) -> bool:
+    """Whether a node can be evaluated by itself: an entry of a literal cannot."""
+    return isinstance(node, Literal | Ident | Select | Call | ListLiteral | MapLiteral | Comprehension)
+
+
+def _called(place: Place | None, value: Value) -> str:
+    """`container "sidecar"`, where an element has a name."""
+    if not isinstance(value, dict) or not isinstance(value.get("name"), str):
+        return ""
+    field = next((step for step in reversed(place or ()) if isinstance(step, str)), "element")
+    return f'{_NOUNS.get(field, field.removesuffix("s"))} "{value["name"]}"'
+
+
+def _cut(text: str) -> str:
+    """An expression on one line, not too long."""
+    line = " ".join(text.split())
+    return line if len(line) <= _LONGEST_TEXT else f"{line[:_LONGEST_TEXT]}…"

@@ -1,0 +1,67 @@
+"""Values for people to read: short, and without secrets.
+
+Masked are the values of environment variables and everything below `data` and `stringData` of a Secret, wherever they
+are shown; and every value that is computed from such a place.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+
+from policies.cel.syntax.ast import Call, Ident, Literal, Node, Select
+from policies.cel.cases import encode
+from policies.cel.explanation.places import Place
+from policies.cel.checking.validation import walk
+from policies.cel.values import Value
+
+MASK = "(masked)"
+_LONGEST = 100
+_SECRET_FIELDS = frozenset({"data", "stringData"})
+
+
+def show(value: Value, place: Place | None, *, is_secret: bool) -> str:
+    """A value in a line. `place` is where it was read; `is_secret` whether the object is a Secret."""
+    if place is not None and is_masked(place, is_secret=is_secret):
+        return MASK
+    text = json.dumps(encode(_masked(value, within_secret=is_secret and place in (("object",), ("oldObject",)))), ensure_ascii=False)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+
+def is_masked(place: Place, *, is_secret: bool) -> bool:
+    """Whether nothing at a place may be shown."""
+    if is_secret and len(place) > 1 and place[1] in _SECRET_FIELDS:
+        return True
+    return any(step == "env" for step in place) and place[-1] == "value"
+
+
+def _masked(value: Value, *, within_secret: bool = False, is_environment: bool = False) -> Value:
+    """The same value with what is secret in it replaced."""
+    if isinstance(value, list):
+        return [_masked(item, is_environment=is_environment) for item in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: MASK
+        if (within_secret and key in _SECRET_FIELDS) or (is_environment and key == "value")
+        else _masked(item, is_environment=key == "env")
+        for key, item in value.items()
+    }
+
+
+def reads_secrets(node: Node, variables: Mapping[str, Node], *, is_secret: bool) -> bool:
+    """Whether anything that a node is computed from may be secret, by the names of the fields that it selects."""
+    fields = set(_fields(node, variables, set()))
+    return {"env", "value"} <= fields or (is_secret and bool(fields & _SECRET_FIELDS))
+
+
+def _fields(node: Node, variables: Mapping[str, Node], seen: set[str]) -> Iterator[str]:
+    for part in walk(node):
+        if isinstance(part, Select):
+            yield part.field
+            if isinstance(part.operand, Ident) and part.operand.name == "variables" and part.field not in seen:
+                seen.add(part.field)
+                if part.field in variables:
+                    yield from _fields(variables[part.field], variables, seen)
+        elif isinstance(part, Call) and part.function in ("_[_]", "_[?_]", "_?._"):
+            yield from (key.value for key in part.args if isinstance(key, Literal) and isinstance(key.value, str))

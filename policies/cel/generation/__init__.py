@@ -1,0 +1,1 @@
+"""The fast evaluator: an expression as a generated Python function."""

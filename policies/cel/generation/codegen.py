@@ -1,0 +1,519 @@
+"""From a checked tree to the source of a Python function over plain decoded JSON.
+
+The function computes the value and the exact cost of an evaluation in which nothing fails. Whatever is out of the
+ordinary (a missing key, a value of another type, a very long text) raises some exception, and the exact evaluator of
+`steps.py` starts afresh: evaluation has no effects, so nothing is lost. Hence the order of computations is free, and only
+what is computed under which condition has to be the reference's.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+from policies.cel.generation import inline
+from policies.cel.syntax.ast import (
+    Call,
+    Comprehension,
+    Ident,
+    ListLiteral,
+    Literal,
+    MapLiteral,
+    Node,
+    Select,
+    StructLiteral,
+)
+from policies.cel.cost import LIST_CREATION, MAP_CREATION, STRUCT_CREATION
+from policies.cel.evaluation.dispatch import arguments
+from policies.cel.generation.emitter import Emitter, Path
+from policies.cel.kubernetes import VARIABLES
+from policies.cel.generation.loops import generate_loop
+from policies.cel.evaluation.plan import plan
+from policies.cel.evaluation.steps import Constant, Membership, failed
+from policies.cel.generation.trust import trusted
+from policies.cel.types import BOOL, STRING, Kind
+from policies.cel.checking.validation import walk
+from policies.cel.values import Value
+
+Facts = dict[Path, str]
+_INDEX = ("_[_]", "_[?_]", "_?._")
+_REFLECTED = {Kind.OPAQUE, Kind.STRUCT, Kind.TYPE}
+
+
+class UnsupportedError(Exception):
+    """A construct that is left to the exact evaluator altogether."""
+
+
+class Generator(Emitter):
+    """Writes the body of the function of one expression."""
+
+    def __init__(self, tree: Node) -> None:
+        super().__init__()
+        self.roots: dict[str, str] = {}  # names of the activation and the generated names that hold them
+        self.scopes: list[dict[str, str]] = []  # variables of macros
+        self._uses = Counter(path for node in walk(tree) if (path := _written_path(node)))
+
+    def name(self, name: str) -> str:
+        """The generated name of a variable."""
+        for scope in reversed(self.scopes):
+            if name in scope:
+                return scope[name]
+        return self.roots.setdefault(name, f"r{len(self.roots)}")
+
+    def value(self, node: Node) -> str:
+        """An expression for a node's value, to be used once."""
+        match node:
+            case Literal():
+                return self.constant(node.value)
+            case Ident() | Select() if node.constant is not None:
+                return self.constant(node.constant[0])
+            case Ident() | Select():
+                return self._read(node)
+            case Call():
+                return self._call(node)
+            case ListLiteral():
+                return self._list(node)
+            case MapLiteral():
+                return self._map(node)
+            case StructLiteral():
+                return self._struct(node)
+            case Comprehension():
+                return generate_loop(self, node)
+            case _:
+                raise UnsupportedError
+
+    def truth(self, node: Node) -> str:
+        """An expression for a node's value that is certainly true or false."""
+        expression = self.value(node)
+        if node.type == BOOL and trusted(node):
+            return expression
+        name = self.atom(expression)
+        self.line(f"if {name} is not True and {name} is not False: fail()")
+        return name
+
+    # Attributes
+
+    def _read(self, node: Node) -> str:
+        presence = isinstance(node, Select) and node.test_only
+        self.charge((0 if _chooses(node) else 1) - (1 if presence else 0))
+        return self.attribute(node)
+
+    def attribute(self, node: Node) -> str:
+        """A chain of selections without the cost of the whole, as the branches of `?:` and computed indices count it."""
+        match node:
+            case Ident() if node.constant is None:
+                return self.name(node.name)
+            case Select() if node.name is not None:
+                return self.name(node.name)
+            case Select() if node.constant is None and node.test_only:
+                return self._presence(node)
+            case Select() if node.constant is None and _is_optional(node.operand):
+                return self.wrapped(self._behind_optional(node.operand, node.field))
+            case Select() if node.constant is None:
+                return self._select(node)
+            case Call(function="_[_]") if not _is_optional(arguments(node)[0]):
+                return self._index(node)
+            case Call(function="_[_]"):
+                return self.wrapped(self.optional_attribute(node))
+            case Call(function="_?._" | "_[?_]"):
+                return self.wrapped(self.optional_attribute(node))
+            case Call(function="_?_:_"):
+                return self.choice(node)
+            case _:
+                return self.value(node)
+
+    def _operand(self, node: Node) -> str:
+        if _is_optional(node) or _is_patch(node):
+            raise UnsupportedError  # selections behind an optional are optional themselves
+        return self._constant_of(node) if _is_constant(node) else self.attribute(node)
+
+    def path(self, node: Node) -> Path | None:
+        """The chain that a node is, from the generated name of its root; None if it is anything else."""
+        match node:
+            case Ident() if node.constant is None:
+                return (self.name(node.name),)
+            case Select() if node.name is not None:
+                return (self.name(node.name),)
+            case Select() if node.constant is None and not node.test_only:
+                above = self.path(node.operand)
+                return None if above is None else (*above, node.field)
+            case _:
+                return None
+
+    def _select(self, node: Select) -> str:
+        self.charge(1)
+        path = self.path(node)
+        if path is not None and path in self.known:
+            self._charge_chain(node.operand)
+            return self.known[path]
+        expression = f"{self._operand(node.operand)}[{node.field!r}]"
+        return expression if path is None or not self._shared(node) else self._remember(path, expression)
+
+    def _charge_chain(self, node: Node) -> None:
+        while isinstance(node, Select) and node.name is None:
+            self.charge(1)
+            node = node.operand
+
+    def _shared(self, node: Node) -> bool:
+        written = _written_path(node)
+        return written is not None and self._uses[written] > 1
+
+    def _remember(self, path: Path, expression: str) -> str:
+        self.known[path] = name = self.atom(expression)
+        return name
+
+    def _presence(self, node: Select) -> str:
+        return self.presence(node)[0]
+
+    def presence(self, node: Select) -> tuple[str, Facts]:
+        """`has(a.b)`, and what is known where it holds: the value of `a.b`."""
+        self.charge(1)
+        operand = self.atom(self._operand(node.operand))
+        path = self.path(node.operand)
+        if (
+            path is None
+            or _is_variables(node.operand)
+            or self._uses[(*(_written_path(node.operand) or ()), node.field)] < 1
+        ):
+            return (
+                f"({node.field!r} in {operand} if {operand}.__class__ is dict else has({operand}, {node.field!r}))",
+                {},
+            )
+        found = self.temporary()
+        self.line(f"{found} = {operand}.get({node.field!r}, ABSENT)")
+        return f"{found} is not ABSENT", {(*path, node.field): found}
+
+    def _index(self, node: Call) -> str:
+        self.charge(1)
+        target, key = arguments(node)
+        operand = self._operand(target)
+        index = self._key(key)
+        if key.type == STRING and trusted(key):
+            return f"{operand}[{index}]"
+        operand = self.atom(operand)
+        if isinstance(key, Literal) and key.value.__class__ is int and key.value >= 0:
+            return f"({operand}[{index}] if {operand}.__class__ is list else qualify({operand}, {index}))"
+        return f"item({operand}, {index})"
+
+    def _key(self, node: Node) -> str:
+        if isinstance(node, Ident | Select) or (isinstance(node, Call) and node.function in (*_INDEX, "_?_:_")):
+            return self.attribute(node)
+        return self.value(node)
+
+    # Optionals
+
+    def wrapped(self, raw: str) -> str:
+        """An optional value from one that may be ABSENT."""
+        return f"wrap({raw})"
+
+    def optional(self, node: Node) -> str:
+        """The content of an optional as a name, ABSENT for none: no Optional is made where none is needed."""
+        if isinstance(node, Call) and node.function in ("_?._", "_[?_]"):
+            self.charge(0 if _chooses(node) else 1)
+            return self.optional_attribute(node)
+        if isinstance(node, Select) and _is_optional(node.operand) and not node.test_only:
+            self.charge(0 if _chooses(node) else 1)
+            return self._behind_optional(node.operand, node.field)
+        if isinstance(node, Call) and node.function == "_[_]" and _is_optional(arguments(node)[0]):
+            self.charge(0 if _chooses(node) else 1)
+            return self.optional_attribute(node)
+        if isinstance(node, Call) and node.function == "optional.none":
+            self.charge(1)
+            return "ABSENT"
+        if isinstance(node, Call) and node.function == "optional.of":
+            self.charge(1)
+            return self.bound(node.args[0].value) if isinstance(node.args[0], Literal) else self.value(node.args[0])
+        return self.atom(f"unwrap({self.value(node)})")
+
+    def optional_attribute(self, node: Call) -> str:
+        """`a.?b` or `a[?b]` without the cost of the whole."""
+        target, key = arguments(node)
+        return self._behind_optional(target, key.value if isinstance(key, Literal) else key)
+
+    def _behind_optional(self, target: Node, key: Value | Node) -> str:
+        result = self.temporary()
+        if _is_optional(target):
+            above = self._optional_above(target)
+            self.line(f"{result} = {above}")
+            with self.block(f"if {result} is not ABSENT:"):
+                self._get(result, result, key)
+        elif _is_variables(target):
+            raise UnsupportedError
+        else:
+            self._get(result, self._operand(target), key)
+        return result
+
+    def _optional_above(self, target: Node) -> str:
+        if isinstance(target, Call) and target.function in _INDEX:
+            return self.optional_attribute(target)
+        if isinstance(target, Select) and not target.test_only and _is_optional(target.operand):
+            return self._behind_optional(target.operand, target.field)
+        raise UnsupportedError
+
+    def _get(self, result: str, operand: str, key: Value | Node) -> None:
+        if isinstance(key, Node):
+            found = f"maybe({operand}, {self._key(key)})"
+        elif key.__class__ is str:
+            found = f"{operand}.get({key!r}, ABSENT)"
+        else:
+            found = f"maybe({operand}, {self.constant(key)})"
+        self.line(f"{result} = {found}")
+        with self.block(f"if {result} is not ABSENT:"):
+            self.charge(1)
+
+    # Calls
+
+    def _call(self, node: Call) -> str:
+        special = _SPECIAL.get(node.function)
+        if special is not None:
+            return special(self, node)
+        folded = self._folded(node)
+        return folded if folded is not None else inline.generate(self, node)
+
+    def _folded(self, node: Call) -> str | None:
+        """A conversion of literals, or a look-up in literals, as `plan.py` computes them."""
+        given = arguments(node)
+        if node.function == "@in" and isinstance(node.args[1], ListLiteral):
+            step = plan(node)
+            if isinstance(step, Membership):
+                return self._membership(node)
+            return self.constant(step.value) if isinstance(step, Constant) else None
+        if len(given) == 1 and isinstance(given[0], Literal | Ident | Call | ListLiteral | MapLiteral):
+            step = plan(node) if node.function in inline.FOLDED and _is_constant(given[0]) else None
+            if isinstance(step, Constant):
+                return self.constant(step.value)
+        return None
+
+    def _membership(self, node: Call) -> str:
+        item, container = node.args
+        assert isinstance(container, ListLiteral)  # noqa: S101 - the caller has looked
+        values = [element.value for element in container.elements if isinstance(element, Literal)]
+        if len(values) == len(container.elements) and all(value.__class__ is str for value in values):
+            return f"({self.value(item)} in {self.bound(frozenset(values))})"
+        step = plan(node)
+        assert isinstance(step, Membership)  # noqa: S101 - the caller has looked
+        return f"{self.bound(step.contains)}({self.value(item)})"
+
+    def condition(self, node: Node) -> tuple[str, Facts, Facts]:
+        """An expression that is true or false, and what is known where it holds and where it does not."""
+        if isinstance(node, Select) and node.test_only:
+            expression, facts = self.presence(node)
+            return expression, facts, {}
+        if isinstance(node, Call) and node.function == "!_":
+            self.charge(1)
+            expression, holds, holds_not = self.condition(node.args[0])
+            return f"not ({expression})", holds_not, holds
+        if isinstance(node, Call) and node.function in ("_&&_", "_||_"):
+            return self._logic_condition(node)
+        return self.truth(node), {}, {}
+
+    def _logic_condition(self, node: Call) -> tuple[str, Facts, Facts]:
+        """`a && b`: where it holds, both hold; `a || b`: where it does not hold, neither does."""
+        conjunction = node.function == "_&&_"
+        result = self.temporary()
+        left, holds, holds_not = self.condition(node.args[0])
+        facts = holds if conjunction else holds_not
+        self.line(f"{result} = {not conjunction}")
+        with self.block(f"if {left}:" if conjunction else f"if not ({left}):", facts):
+            right, holds, holds_not = self.condition(node.args[1])
+            self.line(f"{result} = {right}")
+        facts = facts | (holds if conjunction else holds_not)
+        return (result, facts, {}) if conjunction else (result, {}, facts)
+
+    def logic(self, node: Call) -> str:
+        """`&&` and `||` as a value."""
+        return self._logic_condition(node)[0]
+
+    def choice(self, node: Call) -> str:
+        """`a ? b : c`; the branches do not cost their own 1 when they are attributes."""
+        if _is_optional(node) and node.type is not None and node.type.parameters[0].kind in _REFLECTED:
+            raise UnsupportedError  # the reference unwraps such contents on the way
+        result = self.temporary()
+        condition, holds, holds_not = self.condition(node.args[0])
+        with self.block(f"if {condition}:", holds):
+            self.line(f"{result} = {self._branch(node.args[1])}")
+        with self.block("else:", holds_not):
+            self.line(f"{result} = {self._branch(node.args[2])}")
+        return result
+
+    def _branch(self, node: Node) -> str:
+        return self._key(node)
+
+    # Literals
+
+    def _list(self, node: ListLiteral) -> str:
+        if _is_constant(node):
+            return self._constant_of(node)
+        self.charge(LIST_CREATION)
+        if not node.optional:
+            return f"[{', '.join(self.value(element) for element in node.elements)}]"
+        result = self.atom("[]")
+        for index, element in enumerate(node.elements):
+            if index in node.optional:
+                content = self.atom(self._content(element))
+                with self.block(f"if {content} is not ABSENT:"):
+                    self.line(f"{result}.append({content})")
+            else:
+                self.line(f"{result}.append({self.value(element)})")
+        return result
+
+    def _content(self, node: Node) -> str:
+        return self.optional(node) if _is_optional(node) else f"unwrap({self.value(node)})"
+
+    def _map(self, node: MapLiteral) -> str:
+        if _is_constant(node):
+            return self._constant_of(node)
+        self.charge(MAP_CREATION)
+        return self._entries([(self.value(e.key), e.value, e.optional) for e in node.entries])
+
+    def _struct(self, node: StructLiteral) -> str:
+        self.charge(STRUCT_CREATION)
+        entries = [(repr(field.name), field.value, field.optional) for field in node.fields]
+        return f"construct({node.type_name!r}, {self._entries(entries)})"
+
+    def _entries(self, entries: list[tuple[str, Node, bool]]) -> str:
+        if not any(optional for _, _, optional in entries):
+            return "{" + ", ".join(f"{key}: {self.value(value)}" for key, value, _ in entries) + "}"
+        result = self.atom("{}")
+        for key, value, optional in entries:
+            if not optional:
+                self.line(f"{result}[{key}] = {self.value(value)}")
+                continue
+            name, content = self.temporary(), self.atom(self._content(value))
+            self.line(f"{name} = {key}")
+            with self.block(f"if {content} is ABSENT:"):
+                self.line(f"{result}.pop({name}, None)")
+            with self.block("else:"):
+                self.line(f"{result}[{name}] = {content}")
+        return result
+
+    def _constant_of(self, node: Node) -> str:
+        step = plan(node)
+        if not isinstance(step, Constant) or failed(step.value):
+            raise UnsupportedError
+        return self.bound(step.value)
+
+
+def _is_optional(node: Node) -> bool:
+    if isinstance(node, Call) and node.function in ("_?._", "_[?_]"):
+        return True  # whatever the checker made of it
+    return node.type is not None and node.type.kind is Kind.OPAQUE and node.type.name == "optional_type"
+
+
+def _is_variables(node: Node) -> bool:
+    """Whether a node is `variables`, whose fields come to be when they are read."""
+    return node.type == VARIABLES
+
+
+def _is_patch(node: Node) -> bool:
+    return (
+        node.type is not None
+        and node.type.kind is Kind.STRUCT
+        and node.type.name.split(".")[0] in ("Object", "JSONPatch")
+    )
+
+
+def _is_constant(node: Node) -> bool:
+    """Whether `plan.py` makes a constant of a node."""
+    match node:
+        case Literal():
+            return True
+        case Ident() | Select():
+            return node.constant is not None
+        case ListLiteral():
+            return all(map(_is_constant, node.elements))
+        case MapLiteral():
+            return all(_is_constant(entry.key) and _is_constant(entry.value) for entry in node.entries)
+        case Call():
+            given = arguments(node)
+            return node.function in inline.FOLDED and len(given) == 1 and _is_constant(given[0])
+        case _:
+            return False
+
+
+def _written_path(node: Node) -> Path | None:
+    """A chain as it is written; the same text may mean different variables, so it only tells what is worth keeping."""
+    match node:
+        case Ident():
+            return (node.name,)
+        case Select() if not node.test_only:
+            above = _written_path(node.operand)
+            return None if above is None else (*above, node.field)
+        case _:
+            return None
+
+
+def _chooses(node: Node) -> bool:
+    """Whether a chain begins with `a ? b : c`, which makes its reading free."""
+    while True:
+        match node:
+            case Select() if node.name is None and node.constant is None:
+                node = node.operand
+            case Call() if node.function in _INDEX:
+                node = arguments(node)[0]
+            case Call():
+                return node.function == "_?_:_"
+            case _:
+                return False
+
+
+def _read_attribute(generator: Generator, node: Call) -> str:
+    generator.charge(0 if _chooses(node) else 1)
+    return generator.attribute(node)
+
+
+def _lenient(generator: Generator, node: Call) -> str:
+    raise UnsupportedError  # only inside macros, which know it
+
+
+def _or_value(generator: Generator, node: Call) -> str:
+    """`a.orValue(b)`: b only when a holds nothing."""
+    assert node.target is not None  # noqa: S101 - a method
+    if not _is_optional(node.target):
+        raise UnsupportedError
+    result = generator.atom(generator.optional(node.target))
+    name = generator.temporary()
+    generator.line(f"{name} = {result}")
+    with generator.block(f"if {name} is ABSENT:"):
+        generator.line(f"{name} = {generator.value(node.args[0])}")
+    return name
+
+
+def _or(generator: Generator, node: Call) -> str:
+    assert node.target is not None  # noqa: S101 - a method
+    if not _is_optional(node.target) or not _is_optional(node.args[0]):
+        raise UnsupportedError
+    result = generator.temporary()
+    generator.line(f"{result} = {generator.optional(node.target)}")
+    with generator.block(f"if {result} is ABSENT:"):
+        generator.line(f"{result} = {generator.optional(node.args[0])}")
+    return generator.wrapped(result)
+
+
+def _has_value(generator: Generator, node: Call) -> str:
+    generator.charge(1)
+    assert node.target is not None  # noqa: S101 - a method
+    return f"({generator.optional(node.target)} is not ABSENT)"
+
+
+def _value(generator: Generator, node: Call) -> str:
+    generator.charge(1)
+    assert node.target is not None  # noqa: S101 - a method
+    name = generator.atom(generator.optional(node.target))
+    generator.line(f"if {name} is ABSENT: fail()")
+    return name
+
+
+_SPECIAL: dict[str, Callable[[Generator, Call], str]] = {
+    "_&&_": Generator.logic,
+    "_||_": Generator.logic,
+    "_?_:_": Generator.choice,
+    "_[_]": _read_attribute,
+    "_[?_]": _read_attribute,
+    "_?._": _read_attribute,
+    "@not_strictly_false": _lenient,
+    "or": _or,
+    "orValue": _or_value,
+    "hasValue": _has_value,
+    "value": _value,
+}

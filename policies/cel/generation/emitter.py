@@ -1,0 +1,94 @@
+"""Python source in the making: lines, blocks, temporary names, constants, and the cost of straight-line code.
+
+Nothing of an expression's text gets into the source but through `constant`, which takes values and writes only the
+`repr` of plain ones; names of variables are generated. See docs/reference/cel.md for why that is safe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from keyword import iskeyword
+
+from policies.cel.values import Value
+
+Path = tuple[str, ...]
+"""A chain of selections: the generated name of its root, then the fields."""
+
+_WRITTEN = (str, int, bool, type(None))
+_DEEPEST = 18  # CPython refuses more than 20 nested loops
+
+
+class TooDeepError(Exception):
+    """The source would be nested too deeply for Python."""
+
+
+class Emitter:
+    """Collects the body of one function."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.constants: dict[str, Value] = {}
+        self.known: dict[Path, str] = {}
+        self._depth = 1
+        self._temporaries = 0
+        self._cost = 0
+
+    def temporary(self) -> str:
+        """A new name."""
+        self._temporaries += 1
+        return f"t{self._temporaries}"
+
+    def line(self, text: str) -> None:
+        """One statement."""
+        self.lines.append(f"{' ' * self._depth}{text}")
+
+    def atom(self, expression: str) -> str:
+        """A name for an expression, so that it can be used more than once."""
+        if expression.isidentifier() and not iskeyword(expression):
+            return expression
+        name = self.temporary()
+        self.line(f"{name} = {expression}")
+        return name
+
+    def constant(self, value: Value) -> str:
+        """A literal for a plain value, a generated name for any other."""
+        if value.__class__ in _WRITTEN:
+            return repr(value)
+        return self.bound(value)
+
+    def bound(self, value: Value) -> str:
+        """A generated name for an object: a function, a compiled pattern, a Duration."""
+        for name, known in self.constants.items():
+            if known is value:
+                return name
+        name = f"k{len(self.constants)}"
+        self.constants[name] = value
+        return name
+
+    def charge(self, cost: int) -> None:
+        """Cost that is the same whenever this place is reached; added up until the code branches."""
+        self._cost += cost
+
+    def settle(self) -> None:
+        """Write down what was charged so far."""
+        if self._cost:
+            self.line(f"cost += {self._cost}" if self._cost > 0 else f"cost -= {-self._cost}")
+            self._cost = 0
+
+    @contextmanager
+    def block(self, header: str, facts: dict[Path, str] | None = None) -> Iterator[None]:
+        """The statements under a header. What becomes known inside, or holds by `facts`, is known there only."""
+        self.settle()
+        self.line(header)
+        if self._depth >= _DEEPEST:
+            raise TooDeepError
+        known, self.known = self.known, {**self.known, **(facts or {})}
+        self._depth += 1
+        size = len(self.lines)
+        yield
+        self.settle()
+        if len(self.lines) == size:
+            self.line("pass")
+        self._depth -= 1
+        self.known = known

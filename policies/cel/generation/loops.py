@@ -1,0 +1,151 @@
+"""Macros in generated code: each is a `for` statement that charges what the reference's fold would.
+
+Per element `all` costs 3 (its condition looks at the result and calls `@not_strictly_false`, its step looks at the
+result), `exists` 4, building a list 12, of constants 2. After the element that decides, the reference looks at the
+condition once more if there is another element.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from policies.cel.syntax.ast import Call, Comprehension, Node
+from policies.cel.syntax.macros import ACCUMULATOR
+from policies.cel.generation.trust import trusted
+from policies.cel.types import Kind
+
+if TYPE_CHECKING:
+    from policies.cel.generation.codegen import Generator
+
+_ALL, _EXISTS = 3, 4
+_LOOK_AGAIN = {"all": 2, "exists": 3}
+
+
+def generate_loop(generator: Generator, node: Comprehension) -> str:
+    """An expression for the value of a macro."""
+    binds = node.accumulator != ACCUMULATOR
+    return _binding(generator, node) if binds else _LOOPS[node.macro](generator, node)
+
+
+@contextmanager
+def _loop(generator: Generator, node: Comprehension) -> Iterator[str]:
+    """The `for` statement; yields the name of the iterator."""
+    iterator = generator.atom(f"iter({_range(generator, node)})")
+    first, second = generator.temporary(), generator.temporary()
+    target = first if node.variable2 is None else f"{first}, {second}"
+    names = {node.variable: first} if node.variable2 is None else {node.variable: first, node.variable2: second}
+    with generator.block(f"for {target} in {iterator}:"):
+        generator.scopes.append(names)
+        yield iterator
+        generator.settle()
+        generator.line("if cost > mark: mark = guard(cost, limit, expired)")
+        generator.scopes.pop()
+
+
+def _range(generator: Generator, node: Comprehension) -> str:
+    expression = generator.value(node.range)
+    kind = node.range.type.kind if node.range.type is not None else Kind.DYN
+    if node.variable2 is None:
+        return expression if kind in (Kind.LIST, Kind.MAP) and trusted(node.range) else f"elements({expression})"
+    return f"pairs({expression})"
+
+
+def _quantifier(generator: Generator, node: Comprehension) -> str:
+    """`all` ends at the first false, `exists` at the first true."""
+    universal = node.macro == "all"
+    result = generator.atom(repr(universal))
+    with _loop(generator, node) as iterator:
+        generator.charge(_ALL if universal else _EXISTS)
+        condition, *_ = generator.condition(node.body[0])
+        with generator.block(f"if not ({condition}):" if universal else f"if {condition}:"):
+            generator.line(f"{result} = {not universal}")
+            generator.line(f"if next({iterator}, ABSENT) is not ABSENT: cost += {_LOOK_AGAIN[node.macro]}")
+            generator.line("break")
+    generator.charge(1)
+    return result
+
+
+def _exactly_one(generator: Generator, node: Comprehension) -> str:
+    count = generator.atom("0 + 0")
+    with _loop(generator, node):
+        condition, *_ = generator.condition(node.body[0])
+        with generator.block(f"if {condition}:"):
+            generator.charge(2)
+            generator.line(f"{count} += 1")
+    generator.charge(2)
+    return f"({count} == 1)"
+
+
+def _building(generator: Generator, node: Comprehension) -> str:
+    """`map`, `filter` and their kin: what the step appends is read off the tree, its cost included."""
+    result = generator.atom("[]" if _kind(node.init) is Kind.LIST else "{}")
+    with _loop(generator, node):
+        _conditionally(generator, node.step, lambda step: _append(generator, step, result))
+    generator.charge(1)
+    return result
+
+
+def _kind(node: Node) -> Kind:
+    return node.type.kind if node.type is not None else Kind.DYN
+
+
+def _conditionally(generator: Generator, step: Node, append: Callable[[Call], None]) -> None:
+    assert isinstance(step, Call)  # noqa: S101 - macros are made so
+    if step.function != "_?_:_":
+        append(step)
+        return
+    condition, facts, _ = generator.condition(step.args[0])
+    with generator.block(f"if {condition}:", facts):
+        chosen = step.args[1]
+        assert isinstance(chosen, Call)  # noqa: S101 - macros are made so
+        append(chosen)
+
+
+def _append(generator: Generator, step: Call, result: str) -> None:
+    """`@result + [x]` or `cel.@mapInsert(@result, ...)`: 1 to look at the result, 1 for the call."""
+    generator.charge(2)
+    if step.function == "_+_":
+        generator.line(f"{result} += {generator.value(step.args[1])}")
+        return
+    given = [generator.value(argument) for argument in step.args[1:]]
+    function = "insert" if len(given) == 2 else "insert_all"  # noqa: PLR2004 - key and value, or a map
+    generator.line(f"{function}({result}, {', '.join(given)})")
+
+
+def _binding(generator: Generator, node: Comprehension) -> str:
+    """A name for a value, in `optMap`, `optFlatMap` and `sortBy`. It costs when it is first used, so it must be."""
+    from policies.cel.generation.codegen import UnsupportedError  # noqa: PLC0415 - codegen imports this module
+
+    if not _surely_used(node.result, node.accumulator):
+        raise UnsupportedError
+    name = generator.atom(generator.value(node.init))
+    generator.scopes.append({node.accumulator: name})
+    result = generator.value(node.result)
+    generator.scopes.pop()
+    return result
+
+
+def _surely_used(node: Node, name: str) -> bool:
+    """Whether a name is read whatever the values are: not only behind `&&`, `?:` or in a macro."""
+    from policies.cel.syntax.ast import Ident  # noqa: PLC0415
+    from policies.cel.checking.validation import children  # noqa: PLC0415
+
+    if isinstance(node, Ident):
+        return node.name == name
+    below = children(node)
+    if isinstance(node, Comprehension):
+        below = (node.range,)
+    elif isinstance(node, Call) and node.function in ("_&&_", "_||_", "_?_:_", "or", "orValue"):
+        below = below[:1]
+    return any(_surely_used(child, name) for child in below)
+
+
+_LOOPS: dict[str, Callable[[Generator, Comprehension], str]] = {
+    "all": _quantifier,
+    "exists": _quantifier,
+    "exists_one": _exactly_one,
+    "existsOne": _exactly_one,
+    **dict.fromkeys(("map", "filter", "sortBy", "transformList", "transformMap", "transformMapEntry"), _building),
+}

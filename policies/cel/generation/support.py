@@ -1,0 +1,105 @@
+"""What generated functions may call, besides the implementations of the libraries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from math import ceil
+from typing import Any, NoReturn
+
+from policies.cel.library.arithmetic import add, divide, modulo, multiply, negate, subtract
+from policies.cel.cost import STRING_TRAVERSAL, size, traversal
+from policies.cel.equality import equal
+from policies.cel.errors import TimeLimitError
+from policies.cel.patchtypes import construct
+from policies.cel.evaluation.qualify import check_key, present, qualify
+from policies.cel.library.relations import different, greater, greater_or_equal, is_in, length, less, less_or_equal
+from policies.cel.evaluation.run import Expired
+from policies.cel.values import ABSENT, INT_MAX, INT_MIN, NONE, Optional, Value
+
+SIZED = frozenset({str, bytes, list, dict})
+PASS = tuple(ceil(count * STRING_TRAVERSAL) for count in range(4096))
+"""The cost of one pass over a text by its size. A longer text raises IndexError: the exact evaluator takes over."""
+
+_BETWEEN_LOOKS = 20_000  # cost units, a few milliseconds at most
+
+
+class HandOverError(Exception):
+    """The generated function leaves this case to the exact evaluator."""
+
+
+def fail() -> NoReturn:
+    """Leave it to the exact evaluator."""
+    raise HandOverError
+
+
+def has(value: Value, field: str) -> bool:
+    """`has(value.field)`."""
+    return maybe(value, field) is not ABSENT
+
+
+def maybe(value: Value, key: Value) -> Value:
+    """`value[?key]`, ABSENT for none. An optional that was not expected to be one is left to the exact evaluator."""
+    check_key(key)
+    return fail() if value.__class__ is Optional else present(value, key)
+
+
+def item(value: Value, key: Value) -> Value:
+    """`value[key]` with a key that had to be computed."""
+    check_key(key)
+    return qualify(value, key)
+
+
+def pairs(value: Value) -> Iterable[tuple[Value, Value]]:
+    """What a macro with two variables walks over."""
+    if value.__class__ is dict:
+        return value.items()  # type: ignore[no-any-return]
+    return enumerate(value) if value.__class__ is list else fail()
+
+
+def elements(value: Value) -> Value:
+    """What a macro with one variable walks over."""
+    return value if value.__class__ is list or value.__class__ is dict else fail()
+
+
+def unwrap(value: Value) -> Value:
+    """What an optional holds, or ABSENT."""
+    return value.value if value.__class__ is Optional else fail()
+
+
+def wrap(value: Value) -> Optional:
+    """An optional of a value or of ABSENT."""
+    return NONE if value is ABSENT else Optional(value)
+
+
+def guard(cost: int, limit: int, expired: Expired | None) -> int:
+    """Called in loops when the cost passed the last mark: the next mark, or the end. Raises TimeLimitError."""
+    if cost > limit:
+        fail()
+    if expired is not None and expired():
+        raise TimeLimitError
+    return min(limit, cost + _BETWEEN_LOOKS)
+
+
+NAMESPACE: Mapping[str, Any] = {
+    "__builtins__": {"len": len, "iter": iter, "next": next, "min": min, "list": list, "dict": dict},
+    "ABSENT": ABSENT,
+    "NONE": NONE,
+    "Optional": Optional,
+    "SIZED": SIZED,
+    "PASS": PASS,
+    "LOW": INT_MIN,
+    "HIGH": INT_MAX,
+    "int_": int,
+    "float_": float,
+    "str_": str,
+    "bool_": bool,
+    "less": less,
+    "less_or_equal": less_or_equal,
+    "greater": greater,
+    "greater_or_equal": greater_or_equal,
+}
+_FUNCTIONS: tuple[Callable[..., Any], ...] = (
+    add, subtract, multiply, divide, modulo, negate, equal, different, is_in, length, construct, qualify,
+    fail, has, item, maybe, pairs, elements, unwrap, wrap, guard, size, traversal,
+)  # fmt: skip
+NAMESPACE = {**NAMESPACE, **{function.__name__: function for function in _FUNCTIONS}}

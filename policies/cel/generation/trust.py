@@ -1,0 +1,43 @@
+"""Which static types generated code may rely on without looking at the value.
+
+The checker's types are promises about values that may come from anywhere: `namespaceObject.metadata.creationTimestamp` is
+declared a timestamp and is a text, a type variable may have been settled by a dyn. What a function or literal makes is
+what its type says, and so is `request`, which this project builds itself.
+"""
+
+from __future__ import annotations
+
+from policies.cel.syntax.ast import Call, Comprehension, Ident, ListLiteral, Literal, MapLiteral, Node, Select
+from policies.cel.types import Kind, Type
+
+_PASSED_ON = frozenset({"_[_]", "_[?_]", "_?._", "or", "orValue", "value", "dyn"})
+_BUILDING = frozenset({"map", "filter", "transformList", "transformMap", "transformMapEntry"})
+
+
+def trusted(node: Node) -> bool:
+    """Whether the value of a node certainly has the class that its type says (not: the elements of a list)."""
+    match node:
+        case Literal() | ListLiteral() | MapLiteral():
+            return True
+        case Select(test_only=True):
+            return True
+        case Select():
+            return _of_request(node)
+        case Call(function="_?_:_"):
+            return trusted(node.args[1]) and trusted(node.args[2])
+        case Call():
+            return node.function not in _PASSED_ON and all(_definite(each.result) for each in node.overloads)
+        case Comprehension():
+            return node.macro in _BUILDING or node.macro.startswith(("all", "exists"))
+        case _:
+            return False
+
+
+def _of_request(node: Node) -> bool:
+    while isinstance(node, Select):
+        node = node.operand
+    return isinstance(node, Ident) and node.name == "request"
+
+
+def _definite(result: Type) -> bool:
+    return result.kind not in (Kind.DYN, Kind.PARAMETER)

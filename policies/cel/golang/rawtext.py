@@ -1,0 +1,56 @@
+"""Texts as the bytes that Go's functions work on, and quoted with them in messages (strconv.Quote)."""
+
+from __future__ import annotations
+
+import re
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_ESCAPES = {
+    '"': '\\"',
+    "\\": "\\\\",
+    "\a": "\\a",
+    "\b": "\\b",
+    "\f": "\\f",
+    "\n": "\\n",
+    "\r": "\\r",
+    "\t": "\\t",
+    "\v": "\\v",
+}
+
+
+def clean(text: str) -> str:
+    """A text without lone surrogates: each becomes U+FFFD, as when Go decodes JSON."""
+    return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
+
+
+def utf8(text: str) -> bytes:
+    """The bytes of a text."""
+    return clean(text).encode()
+
+
+def text_of(raw: bytes) -> str:
+    """The text of bytes, with U+FFFD for each byte that is not part of UTF-8."""
+    return clean(raw.decode(errors="surrogateescape"))
+
+
+def quote(text: str | bytes) -> str:
+    """A text in double quotes with Go's escapes. A byte that is not part of UTF-8 may come as Python escapes it."""
+    if isinstance(text, bytes):
+        text = text.decode(errors="surrogateescape")
+    if text.isprintable() and '"' not in text and "\\" not in text:
+        return f'"{text}"'
+    return f'"{"".join(map(_quoted, text))}"'
+
+
+def _quoted(character: str) -> str:
+    escaped = _ESCAPES.get(character)
+    if escaped is not None:
+        return escaped
+    if character.isprintable():
+        return character
+    code = ord(character)
+    if 0xDC80 <= code <= 0xDCFF:
+        return f"\\x{code - 0xDC00:02x}"
+    if code < 0x20 or code == 0x7F:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

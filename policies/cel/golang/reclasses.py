@@ -1,0 +1,45 @@
+r"""Names of character classes in regular expressions: `\p{Greek}`, `[:alpha:]` (go1.26's regexp/syntax and unicode)."""
+
+from __future__ import annotations
+
+# Go looks names up without "_", "-" and " ", so it never finds those of its own scripts that have a "_".
+_SCRIPTS = """
+    Adlam Ahom Arabic Armenian Avestan Balinese Bamum Batak Bengali Bhaiksuki Bopomofo Brahmi Braille Buginese Buhid
+    Carian Chakma Cham Cherokee Chorasmian Common Coptic Cuneiform Cypriot Cyrillic Deseret Devanagari Dogra
+    Duployan Elbasan Elymaic Ethiopic Georgian Glagolitic Gothic Grantha Greek Gujarati Gurmukhi Han Hangul Hanunoo
+    Hatran Hebrew Hiragana Inherited Javanese Kaithi Kannada Katakana Kawi Kharoshthi Khmer Khojki Khudawadi Lao
+    Latin Lepcha Limbu Lisu Lycian Lydian Mahajani Makasar Malayalam Mandaic Manichaean Marchen Medefaidrin Miao
+    Modi Mongolian Mro Multani Myanmar Nabataean Nandinagari Newa Nko Nushu Ogham Oriya Osage Osmanya Palmyrene
+    Phoenician Rejang Runic Samaritan Saurashtra Sharada Shavian Siddham Sinhala Sogdian Soyombo Sundanese Syriac
+    Tagalog Tagbanwa Takri Tamil Tangsa Tangut Telugu Thaana Thai Tibetan Tifinagh Tirhuta Toto Ugaritic Vai
+    Vithkuqi Wancho Yezidi Yi
+"""
+_CATEGORIES = """
+    C Cc Cf Co Cs L Ll Lm Lo Lt Lu M Mc Me Mn N Nd Nl No P Pc Pd Pe Pf Pi Po Ps S Sc Sk Sm So Z Zl Zp Zs
+"""
+_ALIASES = """
+    Closepunctuation=Pe Combiningmark=M Connectorpunctuation=Pc Control=Cc Currencysymbol=Sc Dashpunctuation=Pd
+    Decimalnumber=Nd Enclosingmark=Me Finalpunctuation=Pf Format=Cf Initialpunctuation=Pi Letter=L Letternumber=Nl
+    Lineseparator=Zl Lowercaseletter=Ll Mark=M Mathsymbol=Sm Modifierletter=Lm Modifiersymbol=Sk Nonspacingmark=Mn
+    Number=N Openpunctuation=Ps Other=C Otherletter=Lo Othernumber=No Otherpunctuation=Po Othersymbol=So
+    Paragraphseparator=Zp Privateuse=Co Punctuation=P Separator=Z Spaceseparator=Zs Spacingmark=Mc Surrogate=Cs
+    Symbol=S Titlecaseletter=Lt Uppercaseletter=Lu Cntrl=Cc Digit=Nd Punct=P
+"""
+_SPELLINGS = {name: name for name in f"{_SCRIPTS} {_CATEGORIES} Any".split()} | dict(
+    each.split("=") for each in _ALIASES.split()
+)
+_POSIX = "alnum alpha ascii blank cntrl digit graph lower print punct space upper word xdigit"
+
+POSIX_CLASSES = frozenset([f"[:{name}:]" for name in _POSIX.split()] + [f"[:^{name}:]" for name in _POSIX.split()])
+
+
+def unicode_class(name: str) -> str | None:
+    r"""RE2's spelling of the name in `\p{name}`, None if there is no such class. A `^` before it stays.
+
+    Go's Assigned, ASCII, Cn and LC, which RE2 lacks, are not found either.
+    """
+    negation, plain = ("^", name[1:]) if name.startswith("^") else ("", name)
+    letters = "".join(each for each in plain if each not in "_- ")
+    canonical = letters[:1].upper() + letters[1:].lower() if letters.isascii() else letters
+    spelled = _SPELLINGS.get(canonical)
+    return None if spelled is None else negation + spelled

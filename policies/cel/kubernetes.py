@@ -1,0 +1,159 @@
+"""The environment of admission policies in kube-apiserver 1.36: its variables, their types, its libraries.
+
+Sources: k8s.io/apiserver's pkg/cel/environment/base.go (libraries and their versions), pkg/admission/plugin/cel/compile.go
+(variables and the declared fields of `request` and `namespaceObject`) and composition.go (`variables`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+
+from policies.cel.library import (
+    arithmetic,
+    authorizer,
+    cidr,
+    comprehensions,
+    conversion,
+    format,
+    ip,
+    jsonpatch,
+    lists,
+    listsext,
+    optional,
+    quantity,
+    regex,
+    relations,
+    semver,
+    sets,
+    strings,
+    text,
+    time,
+    url,
+)
+from policies.cel.environment import STANDARD_TYPES, Environment, merged
+from policies.cel.function import Library
+from policies.cel.types import BOOL, DYN, INT, STRING, TIMESTAMP, Kind, Type, list_of, map_of, struct
+
+STANDARD = (relations.LIBRARY, arithmetic.LIBRARY, conversion.LIBRARY, text.LIBRARY, time.LIBRARY)
+KUBERNETES = (
+    url.LIBRARY,
+    regex.LIBRARY,
+    lists.LIBRARY,
+    authorizer.LIBRARY,
+    optional.LIBRARY,
+    quantity.LIBRARY,
+    strings.LIBRARY,
+    sets.LIBRARY,
+    ip.LIBRARY,
+    cidr.LIBRARY,
+    format.LIBRARY,
+    comprehensions.LIBRARY,
+    semver.LIBRARY,
+    listsext.LIBRARY,
+)
+
+_STRINGS = list_of(STRING)
+_LABELS = map_of(STRING, STRING)
+_KIND, _RESOURCE, _USER = (
+    struct(f"kubernetes.{name}") for name in ("GroupVersionKind", "GroupVersionResource", "UserInfo")
+)
+REQUEST = struct("kubernetes.AdmissionRequest")
+NAMESPACE = struct("kubernetes.Namespace")
+VARIABLES = struct("kubernetes.variables")
+
+STRUCTS: Mapping[str, Mapping[str, Type]] = {
+    _KIND.name: {"group": STRING, "version": STRING, "kind": STRING},
+    _RESOURCE.name: {"group": STRING, "version": STRING, "resource": STRING},
+    _USER.name: {"username": STRING, "uid": STRING, "groups": _STRINGS, "extra": map_of(STRING, _STRINGS)},
+    REQUEST.name: {
+        "kind": _KIND,
+        "resource": _RESOURCE,
+        "subResource": STRING,
+        "requestKind": _KIND,
+        "requestResource": _RESOURCE,
+        "requestSubResource": STRING,
+        "name": STRING,
+        "namespace": STRING,
+        "operation": STRING,
+        "userInfo": _USER,
+        "dryRun": BOOL,
+        "options": DYN,
+    },
+    NAMESPACE.name: {
+        "metadata": struct("kubernetes.NamespaceMetadata"),
+        "spec": struct("kubernetes.NamespaceSpec"),
+        "status": struct("kubernetes.NamespaceStatus"),
+    },
+    "kubernetes.NamespaceMetadata": {
+        "name": STRING,
+        "generateName": STRING,
+        "namespace": STRING,
+        "labels": _LABELS,
+        "annotations": _LABELS,
+        "UID": STRING,
+        "creationTimestamp": TIMESTAMP,
+        "deletionGracePeriodSeconds": INT,
+        "deletionTimestamp": TIMESTAMP,
+        "generation": INT,
+        "resourceVersion": STRING,
+        "finalizers": _STRINGS,
+    },
+    "kubernetes.NamespaceSpec": {"finalizers": _STRINGS},
+    "kubernetes.NamespaceStatus": {"conditions": list_of(struct("kubernetes.NamespaceCondition")), "phase": STRING},
+    "kubernetes.NamespaceCondition": {
+        "status": STRING,
+        "type": STRING,
+        "lastTransitionTime": TIMESTAMP,
+        "message": STRING,
+        "reason": STRING,
+    },
+    VARIABLES.name: {},
+}
+
+
+@cache
+def admission(*, params: bool = True, authorizer_: bool = True, patch_types: bool = False) -> Environment:
+    """The environment of a policy's expressions.
+
+    `params`: the policy has a paramKind. `authorizer_`: as for all but match conditions of old webhooks.
+    `patch_types`: for the mutations of a MutatingAdmissionPolicy.
+
+    >>> sorted(admission(params=False).variables)[:3]
+    ['authorizer', 'authorizer.requestResource', 'namespaceObject']
+    """
+    libraries = (*STANDARD, *KUBERNETES, *((jsonpatch.LIBRARY,) if patch_types else ()))
+    variables = {
+        "object": DYN,
+        "oldObject": DYN,
+        "namespaceObject": NAMESPACE,
+        "request": REQUEST,
+        "variables": VARIABLES,
+    }
+    if params:
+        variables["params"] = DYN
+    if authorizer_:
+        variables |= {"authorizer": authorizer.AUTHORIZER, "authorizer.requestResource": authorizer.RESOURCE_CHECK}
+    return Environment(
+        functions=merged(libraries),
+        variables=variables,
+        structs=STRUCTS,
+        type_names=STANDARD_TYPES | _names(libraries),
+        patch_types=patch_types,
+    )
+
+
+def _names(libraries: tuple[Library, ...]) -> dict[str, Type]:
+    return {name: type_ for library in libraries for name, type_ in library.types.items()}
+
+
+_KEPT = {Kind.BOOL, Kind.BYTES, Kind.DOUBLE, Kind.DURATION, Kind.INT, Kind.NULL, Kind.STRING, Kind.TIMESTAMP, Kind.UINT}
+
+
+def variable_type(type_: Type) -> Type:
+    """The type that `variables.x` has for an expression of a type: lists and maps of plain types, and dyn for the rest."""
+    if type_.kind in _KEPT:
+        return type_
+    if type_.kind in (Kind.LIST, Kind.MAP):
+        return Type(type_.kind, type_.name, tuple(map(variable_type, type_.parameters)))
+    return DYN

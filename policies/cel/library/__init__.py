@@ -1,0 +1,1 @@
+"""The functions of Kubernetes' environment: one module for each library, with overloads and costs."""

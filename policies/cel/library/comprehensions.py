@@ -1,0 +1,47 @@
+"""`cel.@mapInsert`, which the macros transformMap and transformMapEntry are made of (cel-go's ext/comprehensions.go)."""
+
+from __future__ import annotations
+
+from policies.cel import types
+from policies.cel.equality import find
+from policies.cel.errors import CelError
+from policies.cel.function import Function, Library, Overload
+from policies.cel.evaluation.qualify import show_key
+from policies.cel.values import ABSENT, Value
+
+_MAP = types.map_of(types.parameter("K"), types.parameter("V"))
+
+
+def insert(mapping: dict[Value, Value], key: Value, value: Value) -> dict[Value, Value]:
+    """The map with one more entry, in place: only macros call it, with a map of their own. A known key is a failure."""
+    if find(mapping, key) is not ABSENT:
+        raise CelError(f"insert failed: key {show_key(key)} already exists")
+    mapping[key] = value
+    return mapping
+
+
+def insert_all(mapping: dict[Value, Value], entries: dict[Value, Value]) -> dict[Value, Value]:
+    """The map with all entries of another one, in place."""
+    for key, value in entries.items():
+        insert(mapping, key, value)
+    return mapping
+
+
+LIBRARY = Library(
+    name="comprehensions",
+    functions=(
+        Function(
+            name="cel.@mapInsert",
+            overloads=(
+                Overload(
+                    id="@mapInsert_map_key_value",
+                    parameters=(_MAP, types.parameter("K"), types.parameter("V")),
+                    result=_MAP,
+                    call=insert,
+                    stepwise=True,
+                ),
+                Overload(id="@mapInsert_map_map", parameters=(_MAP, _MAP), result=_MAP, call=insert_all),
+            ),
+        ),
+    ),
+)

@@ -1,0 +1,205 @@
+"""Kubernetes' own functions of lists: `isSorted`, `sum`, `min`, `max`, `indexOf` and `lastIndexOf`.
+
+Source: k8s.io/apiserver's pkg/cel/library/lists.go and cost.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import islice
+from operator import attrgetter, gt
+from typing import Any
+
+from policies.cel import cost, types
+from policies.cel.equality import equal
+from policies.cel.errors import CelError, no_such_overload
+from policies.cel.function import Function, Implementation, Library, Overload
+from policies.cel.ordering import compare
+from policies.cel.types import Type
+from policies.cel.values import INT_MAX, INT_MIN, UINT_MAX, Duration, Timestamp, Uint, Value
+
+_SUMMABLE = {"int": types.INT, "uint": types.UINT, "double": types.DOUBLE, "duration": types.DURATION}
+_COMPARABLE = {
+    "int": types.INT,
+    "uint": types.UINT,
+    "double": types.DOUBLE,
+    "bool": types.BOOL,
+    "duration": types.DURATION,
+    "timestamp": types.TIMESTAMP,
+    "string": types.STRING,
+    "bytes": types.BYTES,
+}
+_NATIVE = frozenset({int, Uint, float, bool, str, bytes})
+_ORDERED = _NATIVE | {Duration, Timestamp}
+_LENGTH_OF_TIME = attrgetter("nanoseconds")
+
+
+def _key_of(items: list[Value]) -> tuple[bool, Callable[[Any], Any] | None]:
+    """Whether the items are of one ordered type, which Python's own comparison serves, and what it looks at then.
+
+    Raises CelError where an item has no order at all.
+    """
+    classes = set(map(type, items))
+    if not classes <= _ORDERED:
+        raise no_such_overload()
+    if len(classes) > 1:
+        return False, None
+    return True, None if classes <= _NATIVE else _LENGTH_OF_TIME
+
+
+def _is_sorted(items: list[Value]) -> bool:
+    """Values that cannot be compared with each other, as those of two types, count as sorted."""
+    classes = set(map(type, items))
+    if len(classes) == 1 and classes <= _NATIVE:
+        return not any(map(gt, items, islice(items, 1, None)))
+    for index, item in enumerate(items):
+        if item.__class__ not in _ORDERED:
+            raise no_such_overload()
+        if index and _comparison(items[index - 1], item) > 0:
+            return False
+    return True
+
+
+def _comparison(left: Value, right: Value) -> int:
+    """0 for values that have no order between them."""
+    try:
+        return compare(left, right)
+    except CelError:
+        return 0
+
+
+def _smallest(items: list[Value]) -> Value:
+    if not items:
+        raise CelError("min called on empty list")
+    of_one_type, key = _key_of(items)
+    return min(items, key=key) if of_one_type else _preferred(items, 1)
+
+
+def _largest(items: list[Value]) -> Value:
+    if not items:
+        raise CelError("max called on empty list")
+    of_one_type, key = _key_of(items)
+    return max(items, key=key) if of_one_type else _preferred(items, -1)
+
+
+def _preferred(items: list[Value], replaced_at: int) -> Value:
+    """The first item, or the one that took its place because the comparison with it came out as given."""
+    best = items[0]
+    for item in items[1:]:
+        if _comparison(best, item) == replaced_at:
+            best = item
+    return best
+
+
+def _sum_of_ints(items: list[Value]) -> int:
+    return _total(int, items, INT_MIN, INT_MAX, "integer overflow")
+
+
+def _sum_of_uints(items: list[Value]) -> Uint:
+    return Uint(_total(Uint, items, 0, UINT_MAX, "unsigned integer overflow"))
+
+
+def _sum_of_doubles(items: list[Value]) -> float:
+    total = 0.0
+    for item in items:
+        if item.__class__ is not float:
+            raise no_such_overload()
+        total += item
+    return total
+
+
+def _sum_of_durations(items: list[Value]) -> Duration:
+    return Duration(_total(int, map(_nanoseconds, items), INT_MIN, INT_MAX, "integer overflow"))
+
+
+def _nanoseconds(item: Value) -> int:
+    if item.__class__ is not Duration:
+        raise no_such_overload()
+    return int(item.nanoseconds)
+
+
+def _total(kind: type[int], items: Iterable[Value], low: int, high: int, failure: str) -> int:
+    total = 0
+    for item in items:
+        if item.__class__ is not kind:
+            raise no_such_overload()
+        total += int(item)
+        if not low <= total <= high:
+            raise CelError(failure)
+    return total
+
+
+def _index_of(items: list[Value], item: Value) -> int:
+    for index, candidate in enumerate(items):
+        if _is(candidate, item):
+            return index
+    return -1
+
+
+def _last_index_of(items: list[Value], item: Value) -> int:
+    for index in range(len(items) - 1, -1, -1):
+        if _is(items[index], item):
+            return index
+    return -1
+
+
+def _is(candidate: Value, item: Value) -> bool:
+    """Values that cannot be compared differ."""
+    try:
+        return equal(candidate, item)
+    except CelError:
+        return False
+
+
+def _for_each(name: str, template: str, result: Type | None, call: Implementation) -> Function:
+    overloads = tuple(
+        Overload(
+            id=template.format(element),
+            parameters=(types.list_of(of),),
+            result=result or of,
+            call=call,
+            member=True,
+        )
+        for element, of in _COMPARABLE.items()
+    )
+    return Function(name=name, overloads=overloads, cost=cost.of_tree)
+
+
+_SUMS: dict[str, Implementation] = {
+    "int": _sum_of_ints,
+    "uint": _sum_of_uints,
+    "double": _sum_of_doubles,
+    "duration": _sum_of_durations,
+}
+_ANY = types.parameter("A")
+
+
+def _search(name: str, id: str, call: Implementation) -> Function:
+    overload = Overload(id=id, parameters=(types.list_of(_ANY), _ANY), result=types.INT, call=call, member=True)
+    return Function(name=name, overloads=(overload,), cost=cost.of_tree)
+
+
+LIBRARY = Library(
+    name="kubernetes.lists",
+    functions=(
+        _for_each("isSorted", "list_{0}_is_sorted_bool", types.BOOL, _is_sorted),
+        Function(
+            name="sum",
+            overloads=tuple(
+                Overload(
+                    id=f"list_{element}_sum_{element}",
+                    parameters=(types.list_of(of),),
+                    result=of,
+                    call=_SUMS[element],
+                    member=True,
+                )
+                for element, of in _SUMMABLE.items()
+            ),
+            cost=cost.of_tree,
+        ),
+        _for_each("max", "list_{0}_max_{0}", None, _largest),
+        _for_each("min", "list_{0}_min_{0}", None, _smallest),
+        _search("indexOf", "list_a_index_of_int", _index_of),
+        _search("lastIndexOf", "list_a_last_index_of_int", _last_index_of),
+    ),
+)

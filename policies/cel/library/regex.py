@@ -1,0 +1,254 @@
+"""Regular expressions: `matches`, `find` and `findAll`.
+
+Sources: cel-go's common/types/string.go (matches), k8s.io/apiserver's pkg/cel/library/regex.go, Go's regexp. RE2 does
+the matching, in time linear in the text as in Go. Most expressions of policies are a plain text with or without `^`
+before and `$` after it, which Python finds itself, several times faster.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Protocol, cast
+
+import re2  # type: ignore[import-untyped]  # the package has no type information
+
+from policies.cel import types
+from policies.cel.cost import of_match
+from policies.cel.errors import CelError, no_such_overload
+from policies.cel.function import Function, Library, Overload
+from policies.cel.golang.rawtext import clean, utf8
+from policies.cel.golang.resyntax import to_re2
+from policies.cel.golang.retext import RegexError
+from policies.cel.values import Value
+
+_CACHED = 256
+_LARGER_PROGRAM = 128 * 2**20  # Go's own limit on a compiled expression
+_LITERAL = re.compile(r"(\^?)((?:[^\\.+*?()|\[\]{}^$]|\\[!-/:-@\[-`{-~])*)(\$?)", re.DOTALL)
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+
+Search = Callable[[bytes, int], tuple[int, int] | None]
+Matcher = Callable[[str], bool]
+
+
+class _Raw(Protocol):
+    """RE2 without the package's own layer, whose search takes five times as long."""
+
+    def ok(self) -> bool: ...
+    def error(self) -> bytes: ...
+    def Match(self, anchor: object, text: bytes, start: int, end: int) -> list[tuple[int, int]]: ...  # noqa: N802
+
+
+class Pattern:
+    """A compiled expression."""
+
+    __slots__ = ("_plain", "_search", "matches")
+
+    def __init__(self, search: Search, matches: Matcher, plain: str | None) -> None:
+        self._search = search
+        self._plain = plain  # what is found, if that is always the same
+        self.matches = matches
+        """Whether the expression is found anywhere in a text."""
+
+    def find(self, text: str) -> str:
+        """The first place where the expression is found, "" if there is none."""
+        if self._plain is not None:
+            return self._plain if self.matches(text) else ""
+        raw = utf8(text)
+        span = self._search(raw, 0)
+        return "" if span is None else raw[span[0] : span[1]].decode()
+
+    def find_all(self, text: str, limit: int = -1) -> list[str]:
+        """All places that do not overlap, from left to right, or the first ones up to a limit that is not negative.
+
+        An empty one right after another is passed over (Go's FindAllString).
+        """
+        raw, found, at, before = utf8(text), list[str](), 0, -1
+        while at <= len(raw) and len(found) != limit:
+            span = self._search(raw, at)
+            if span is None:
+                break
+            start, end = span
+            if end > at or start != before:
+                found.append(raw[start:end].decode())
+            at = end if end > at else _next(raw, at)
+            before = end
+        return found
+
+
+def _next(raw: bytes, at: int) -> int:
+    """Where the character after the one at `at` starts."""
+    at += 1
+    while at < len(raw) and raw[at] & 0xC0 == 0x80:
+        at += 1
+    return at
+
+
+@lru_cache(_CACHED)
+def compile_pattern(text: str) -> Pattern:
+    """The compiled expression. Raises CelError with the words of Go's regexp.Compile."""
+    text = clean(text)
+    try:
+        search = _searcher(to_re2(text), text)
+        if "\\B" in text:
+            search = _between_characters(search)
+    except RegexError as error:
+        raise CelError(str(error)) from None
+    literal = _LITERAL.fullmatch(text)
+    if literal is None:
+        return Pattern(search, _matching(search), None)
+    plain = _ESCAPED.sub(r"\1", literal[2])
+    return Pattern(search, _comparing(literal[1], plain, literal[3]), plain)
+
+
+def matcher(pattern: str) -> Matcher:
+    """Whether a text matches, as a function of the text alone. Raises CelError for a bad expression."""
+    return compile_pattern(pattern).matches
+
+
+def _comparing(start: str, plain: str, end: str) -> Matcher:
+    match start, end:
+        case "^", "$":
+            return plain.__eq__
+        case "^", _:
+            return lambda searched: searched.startswith(plain)
+        case _, "$":
+            return lambda searched: searched.endswith(plain)
+        case _:
+            return lambda searched: plain in searched
+
+
+def _matching(search: Search) -> Matcher:
+    def matches(text: str) -> bool:
+        try:
+            raw = text.encode()
+        except UnicodeEncodeError:
+            raw = utf8(text)
+        return search(raw, 0) is not None
+
+    return matches
+
+
+def _searcher(pattern: str, shown: str) -> Search:
+    private = getattr(getattr(re2, "_re2", None), "RE2", None)
+    return _public(pattern, shown) if private is None else _private(private, pattern, shown)
+
+
+def _between_characters(search: Search) -> Search:
+    r"""The same search without the empty places inside of characters, which RE2 takes for `\B` and Go does not."""
+
+    def checked(raw: bytes, start: int) -> tuple[int, int] | None:
+        while (span := search(raw, start)) and span[0] < len(raw) and raw[span[0]] & 0xC0 == 0x80:
+            start = _next(raw, span[0])
+        return span
+
+    return checked
+
+
+def _private(private: Callable[[bytes, object], _Raw], pattern: str, shown: str) -> Search:
+    compiled = private(pattern.encode(), _options())
+    if not compiled.ok():
+        compiled = private(pattern.encode(), _options(_LARGER_PROGRAM))
+    if not compiled.ok():
+        raise RegexError("expression too large", shown)
+    match, anywhere = compiled.Match, cast("object", re2._Anchor.UNANCHORED)  # noqa: SLF001 - as the package does
+
+    def search(raw: bytes, start: int) -> tuple[int, int] | None:
+        span = match(anywhere, raw, start, len(raw))[0]
+        return None if span[0] < 0 else span
+
+    return search
+
+
+def _public(pattern: str, shown: str) -> Search:
+    try:
+        compiled = re2.compile(pattern.encode(), _options(_LARGER_PROGRAM))
+    except re2.error:
+        raise RegexError("expression too large", shown) from None
+
+    def search(raw: bytes, start: int) -> tuple[int, int] | None:
+        found = compiled.search(raw, start)
+        return None if found is None else found.span()
+
+    return search
+
+
+def _options(memory: int | None = None) -> object:
+    options = re2.Options()
+    options.log_errors = False  # RE2 would write to stderr
+    options.never_capture = True  # only the whole match counts
+    if memory is not None:
+        options.max_mem = memory
+    return options
+
+
+def _matches(text: Value, pattern: Value) -> bool:
+    if not isinstance(text, str) or not isinstance(pattern, str):
+        raise no_such_overload()
+    return compile_pattern(pattern).matches(text)
+
+
+def _compiled(pattern: str) -> Pattern:
+    try:
+        return compile_pattern(pattern)
+    except CelError as error:
+        raise CelError(f"Illegal regex: {error.message}") from None
+
+
+def _find(text: str, pattern: str) -> str:
+    return _compiled(pattern).find(text)
+
+
+def _find_all(text: str, pattern: str, limit: int = -1) -> list[str]:
+    return _compiled(pattern).find_all(text, limit)
+
+
+_TEXTS = (types.STRING, types.STRING)
+MATCHES = Function(
+    name="matches",
+    overloads=(
+        Overload(id="matches", parameters=_TEXTS, result=types.BOOL),
+        # Only the second costs more than 1: the reference forgot the other.
+        Overload(id="matches_string", parameters=_TEXTS, result=types.BOOL, member=True, cost=of_match),
+    ),
+    call=_matches,
+    pattern=1,
+)
+
+LIBRARY = Library(
+    name="kubernetes.regex",
+    functions=(
+        MATCHES,
+        Function(
+            name="find",
+            overloads=(
+                Overload(id="string_find_string", parameters=_TEXTS, result=types.STRING, call=_find, member=True),
+            ),
+            cost=of_match,
+            pattern=1,
+        ),
+        Function(
+            name="findAll",
+            overloads=(
+                Overload(
+                    id="string_find_all_string",
+                    parameters=_TEXTS,
+                    result=types.list_of(types.STRING),
+                    call=_find_all,
+                    member=True,
+                ),
+                Overload(
+                    id="string_find_all_string_int",
+                    parameters=(*_TEXTS, types.INT),
+                    result=types.list_of(types.STRING),
+                    call=_find_all,
+                    member=True,
+                    stepwise=True,
+                ),
+            ),
+            cost=of_match,
+            pattern=1,
+        ),
+    ),
+)

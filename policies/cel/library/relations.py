@@ -1,0 +1,166 @@
+"""`== != < <= > >= in`, `size`, logic and indexing. Of logic and indexing only the signatures: they are not strict."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import ceil
+
+from policies.cel import types
+from policies.cel.cost import STRING_TRAVERSAL, size
+from policies.cel.equality import contains, equal, find
+from policies.cel.errors import CelError, no_such_overload
+from policies.cel.function import Function, Library, Overload
+from policies.cel.ordering import compare
+from policies.cel.types import BOOL, BYTES, DOUBLE, DURATION, INT, STRING, TIMESTAMP, UINT, Type
+from policies.cel.values import ABSENT, Duration, Timestamp, Uint, Value
+
+_A, _B = types.parameter("A"), types.parameter("B")
+_LIST_OF_A, _MAP_OF_AB = types.list_of(_A), types.map_of(_A, _B)
+_ORDERED = (bool, int, Uint, float, str, bytes, Duration, Timestamp)
+
+
+def same(left: Value, right: Value) -> bool:
+    """`left == right`."""
+    return equal(left, right)
+
+
+def different(left: Value, right: Value) -> bool:
+    """`left != right`: true also of values that cannot be compared."""
+    try:
+        return not equal(left, right)
+    except CelError:
+        return True
+
+
+def _ordered(name: str, holds: Callable[[int], bool]) -> Callable[[Value, Value], bool]:
+    unsupported = f"no such overload: {name}"
+
+    def relation(left: Value, right: Value) -> bool:
+        if left.__class__ not in _ORDERED:
+            raise CelError(unsupported)
+        return holds(compare(left, right))
+
+    return relation
+
+
+less = _ordered("_<_", lambda order: order < 0)
+less_or_equal = _ordered("_<=_", lambda order: order <= 0)
+greater = _ordered("_>_", lambda order: order > 0)
+greater_or_equal = _ordered("_>=_", lambda order: order >= 0)
+
+
+def is_in(item: Value, container: Value) -> bool:
+    """`item in container`: an element of a list or a key of a map."""
+    if container.__class__ is dict:
+        return find(container, item) is not ABSENT
+    if container.__class__ is list:
+        return contains(container, item)
+    raise no_such_overload()
+
+
+def length(value: Value) -> int:
+    """`size(value)`: characters, bytes, elements or entries."""
+    if value.__class__ in (str, list, dict, bytes):
+        return len(value)
+    if value.__class__ in (Duration, Timestamp):
+        raise no_such_overload()
+    raise CelError("no such overload: size")
+
+
+def opposite(value: Value) -> bool:
+    """`!value`."""
+    if value.__class__ is not bool:
+        raise no_such_overload()
+    return not value
+
+
+def _smaller(arguments: Sequence[Value], _: Value) -> int:
+    """One pass over the smaller of two values."""
+    return ceil(min(size(arguments[0]), size(arguments[1])) * STRING_TRAVERSAL)
+
+
+def _equality(arguments: Sequence[Value], result: Value) -> int:
+    """As above, except that the types of Kubernetes' libraries cost 1 whatever their size."""
+    return 1 if hasattr(arguments[0], "cel_size") else _smaller(arguments, result)
+
+
+def _elements(arguments: Sequence[Value], _: Value) -> int:
+    return size(arguments[1])
+
+
+def _comparison(name: str, id_: str, call: Callable[[Value, Value], bool]) -> Function:
+    def overload(left: Type, right: Type) -> Overload:
+        names = {DURATION: "duration", TIMESTAMP: "timestamp", INT: "int64", UINT: "uint64"}
+        suffix = names.get(left, left.name) + ("" if left == right else "_" + names.get(right, right.name))
+        return Overload(
+            id=f"{id_}_{suffix}",
+            parameters=(left, right),
+            result=BOOL,
+            cost=_smaller if left in (STRING, BYTES) else None,
+        )
+
+    numbers = [(INT, INT), (INT, DOUBLE), (INT, UINT), (UINT, UINT), (UINT, DOUBLE), (UINT, INT)]
+    numbers += [(DOUBLE, DOUBLE), (DOUBLE, INT), (DOUBLE, UINT)]
+    pairs = [(BOOL, BOOL), *numbers, *((kind, kind) for kind in (STRING, BYTES, TIMESTAMP, DURATION))]
+    return Function(name=name, overloads=tuple(overload(*pair) for pair in pairs), call=call)
+
+
+def _sizes(kind: Type, name: str) -> tuple[Overload, Overload]:
+    return (
+        Overload(id=f"size_{name}", parameters=(kind,), result=INT),
+        Overload(id=f"{name}_size", parameters=(kind,), result=INT, member=True),
+    )
+
+
+LIBRARY = Library(
+    name="relations",
+    functions=(
+        Function(name="_?_:_", overloads=(Overload(id="conditional", parameters=(BOOL, _A, _A), result=_A),)),
+        Function(name="_&&_", overloads=(Overload(id="logical_and", parameters=(BOOL, BOOL), result=BOOL),)),
+        Function(name="_||_", overloads=(Overload(id="logical_or", parameters=(BOOL, BOOL), result=BOOL),)),
+        Function(name="!_", overloads=(Overload(id="logical_not", parameters=(BOOL,), result=BOOL),), call=opposite),
+        Function(
+            name="@not_strictly_false",
+            overloads=(Overload(id="not_strictly_false", parameters=(BOOL,), result=BOOL),),
+        ),
+        Function(
+            name="_==_",
+            overloads=(Overload(id="equals", parameters=(_A, _A), result=BOOL, cost=_equality),),
+            call=same,
+        ),
+        Function(
+            name="_!=_",
+            overloads=(Overload(id="not_equals", parameters=(_A, _A), result=BOOL, cost=_smaller),),
+            call=different,
+        ),
+        _comparison("_<_", "less", less),
+        _comparison("_<=_", "less_equals", less_or_equal),
+        _comparison("_>_", "greater", greater),
+        _comparison("_>=_", "greater_equals", greater_or_equal),
+        Function(
+            name="_[_]",
+            overloads=(
+                Overload(id="index_list", parameters=(_LIST_OF_A, INT), result=_A),
+                Overload(id="index_map", parameters=(_MAP_OF_AB, _A), result=_B),
+            ),
+        ),
+        Function(
+            name="@in",
+            overloads=(
+                Overload(id="in_list", parameters=(_A, _LIST_OF_A), result=BOOL, cost=_elements),
+                Overload(id="in_map", parameters=(_A, _MAP_OF_AB), result=BOOL),
+            ),
+            call=is_in,
+        ),
+        Function(
+            name="size",
+            overloads=(
+                *_sizes(BYTES, "bytes"),
+                *_sizes(_LIST_OF_A, "list"),
+                *_sizes(_MAP_OF_AB, "map"),
+                *_sizes(STRING, "string"),
+            ),
+            call=length,
+        ),
+    ),
+)

@@ -1,0 +1,377 @@
+"""Label and field selectors as text: parsed to requirements, or refused in the reference's words.
+
+Sources: k8s.io/apimachinery's pkg/labels/selector.go, pkg/fields/selector.go, pkg/api/validate/content and
+pkg/util/validation/field.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+EQUALS, DOUBLE_EQUALS, NOT_EQUALS = "=", "==", "!="
+IN, NOT_IN, GREATER, LESS = "in", "notin", "gt", "lt"
+EXISTS, DOES_NOT_EXIST = "exists", "!"
+
+_OPERATORS = {"in": IN, "notin": NOT_IN, "=": EQUALS, "==": DOUBLE_EQUALS, "!=": NOT_EQUALS, ">": GREATER, "<": LESS}
+_BINARY = "in, notin, =, ==, !=, gt, lt"
+_SPACES = " \t\r\n"
+_SPECIAL = "=!(),><"
+_TOKENS = frozenset([")", ",", "!", "==", "=", ">", "<", "!=", "("])
+_INT64_MAX = 2**63 - 1
+_INT64_DIGITS = len(str(_INT64_MAX))
+
+
+class SelectorError(Exception):
+    """A selector that the reference cannot parse, with its message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One condition of a selector; all of a selector's must hold.
+
+    `operator` is as in k8s.io/apimachinery's pkg/selection. `values` are sorted and without repetition; a field's
+    requirement has exactly one.
+    """
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """A selector as an authorization check carries it: the text, and what became of it."""
+
+    text: str = ""
+    requirements: tuple[Requirement, ...] = ()
+    error: str | None = None
+
+
+NO_SELECTOR = Selector()
+
+
+def field_selector(text: str) -> Selector:
+    """A field selector for a check; an empty text is none."""
+    return _parsed(text, parse_fields)
+
+
+def label_selector(text: str) -> Selector:
+    """A label selector for a check; an empty text is none."""
+    return _parsed(text, parse_labels)
+
+
+def _parsed(text: str, parse: Callable[[str], tuple[Requirement, ...]]) -> Selector:
+    if not text:
+        return NO_SELECTOR
+    try:
+        return Selector(text, parse(text))
+    except SelectorError as error:
+        return Selector(text, error=str(error))
+
+
+# Fields ------------------------------------------------------------------------------------------------------------
+
+_TERM = re.compile(r"(?:[^,\\]|\\.|\\\Z)*", re.DOTALL)
+_SPLIT = re.compile(r"!=|==|=")
+
+
+def parse_fields(text: str) -> tuple[Requirement, ...]:
+    """The requirements of a field selector such as `spec.nodeName=a,status.phase!=Failed`. Raises SelectorError.
+
+    As fields.ParseSelector: sorted by their text, a term without key and value left out.
+    """
+    found = []
+    for term in sorted(_terms(text)):
+        if not term:
+            continue
+        split = _SPLIT.search(term)
+        if split is None:
+            raise SelectorError(f"invalid selector: '{text}'; can't understand '{term}'")
+        key, value = term[: split.start()], _unescaped(term[split.end() :])
+        if key or value:
+            found.append(Requirement(key, NOT_EQUALS if split[0] == NOT_EQUALS else EQUALS, (value,)))
+    return tuple(found)
+
+
+def _terms(text: str) -> Iterator[str]:
+    """The parts between commas; a comma after a backslash belongs to its part."""
+    position = 0
+    while position <= len(text):
+        match = _TERM.match(text, position)
+        term = match[0] if match else ""  # the pattern matches the empty text too
+        yield term
+        position += len(term) + 1
+
+
+def _unescaped(value: str) -> str:
+    r"""A value without the backslashes before `\`, `,` and `=`. Raises SelectorError."""
+    found = []
+    characters = iter(value)
+    for character in characters:
+        if character == "\\":
+            escaped = next(characters, "")
+            if not escaped or escaped not in "\\,=":
+                raise SelectorError(f"invalid field selector: invalid escape sequence: \\{escaped}")
+            found.append(escaped)
+        elif character in ",=":
+            # the reference prints the number of the character
+            raise SelectorError(f"invalid field selector: unescaped character in value: {ord(character)}")
+        else:
+            found.append(character)
+    return "".join(found)
+
+
+# Labels ------------------------------------------------------------------------------------------------------------
+
+
+def parse_labels(text: str) -> tuple[Requirement, ...]:
+    """The requirements of a label selector such as `a in (b,c),!d,e=f`, by key. Raises SelectorError.
+
+    As labels.ParseToRequirements.
+    """
+    return tuple(sorted(_Parser(list(_scan(text))).parse(), key=lambda requirement: requirement.key))
+
+
+@dataclass(frozen=True, slots=True)
+class _Token:
+    """`kind` is the symbol itself, `name` for keys and values, or `end`."""
+
+    kind: str
+    text: str = ""
+
+    @property
+    def is_value(self) -> bool:
+        """Whether it may stand for a key or a value: `in` and `notin` may."""
+        return self.kind in ("name", IN, NOT_IN)
+
+
+_END = _Token("end")
+
+
+def _scan(text: str) -> Iterator[_Token]:
+    """The tokens of a label selector. A NUL right after a token only ends that token, any other the text."""
+    position = 0
+    while True:
+        while position < len(text) and text[position] in _SPACES:
+            position += 1
+        if position >= len(text) or text[position] == "\0":
+            yield _END
+            return
+        start = position
+        if text[start] in _SPECIAL:
+            position += 2 if text[start : start + 2] in _TOKENS else 1
+            kind = text[start:position]
+        else:
+            while position < len(text) and text[position] not in _SPACES + _SPECIAL + "\0":
+                position += 1
+            kind = text[start:position] if text[start:position] in (IN, NOT_IN) else "name"
+        yield _Token(kind, text[start:position])
+        position += text[position : position + 1] == "\0"
+
+
+class _Parser:
+    def __init__(self, tokens: Sequence[_Token]) -> None:
+        self._tokens = tokens
+        self._position = 0
+
+    @property
+    def _next(self) -> _Token:
+        return self._tokens[self._position]
+
+    def _take(self) -> _Token:
+        self._position += 1
+        return self._tokens[self._position - 1]
+
+    def parse(self) -> Iterator[Requirement]:
+        while self._next is not _END:
+            if not self._starts_requirement:
+                raise SelectorError(f"found '{self._next.text}', expected: !, identifier, or 'end of string'")
+            try:
+                requirement = self._requirement()
+            except SelectorError as error:
+                raise SelectorError(f"unable to parse requirement: {error}") from None
+            yield requirement
+            after = self._take()
+            if after is _END:
+                return
+            if after.kind != ",":
+                raise SelectorError(f"found '{after.text}', expected: ',' or 'end of string'")
+            if not self._starts_requirement:
+                raise SelectorError(f"found '{self._next.text}', expected: identifier after ','")
+
+    @property
+    def _starts_requirement(self) -> bool:
+        return self._next.is_value or self._next.kind == "!"
+
+    def _requirement(self) -> Requirement:
+        token = self._take()
+        negated = token.kind == "!"
+        if negated:
+            token = self._take()
+        if not token.is_value:
+            raise SelectorError(f"found '{token.text}', expected: identifier")
+        key = token.text
+        if problems := _key_problems(key):
+            raise SelectorError(_invalid("<nil>", key, problems))
+        if negated or self._next.kind in ("end", ","):
+            return Requirement(key, DOES_NOT_EXIST if negated else EXISTS)
+        token = self._take()
+        operator = _OPERATORS.get(token.kind)
+        if operator is None:
+            raise SelectorError(f"found '{token.text}', expected: {_BINARY}")
+        values = self._set() if operator in (IN, NOT_IN) else {self._exact()}
+        return _checked(Requirement(key, operator, tuple(sorted(values))))
+
+    def _exact(self) -> str:
+        if self._next.kind in ("end", ","):
+            return ""
+        token = self._take()
+        if not token.is_value:
+            raise SelectorError(f"found '{token.text}', expected: identifier")
+        return token.text
+
+    def _set(self) -> set[str]:
+        token = self._take()
+        if token.kind != "(":
+            raise SelectorError(f"found '{token.text}' expected: '('")
+        if self._next.kind == ")":
+            values = {""}
+        elif self._next.is_value or self._next.kind == ",":
+            values = self._members()
+        else:
+            raise SelectorError(f"found '{self._next.text}', expected: ',', ')' or identifier")
+        self._take()  # the closing parenthesis
+        return values
+
+    def _members(self) -> set[str]:
+        """Values up to the closing parenthesis; what is missing beside a comma is the empty value."""
+        values: set[str] = set()
+        while True:
+            token = self._take()
+            if token.is_value:
+                values.add(token.text)
+                if self._next.kind == ")":
+                    return values
+                if self._next.kind != ",":
+                    raise SelectorError(f"found '{self._next.text}', expected: ',' or ')'")
+            elif token.kind == ",":
+                if not values or self._next.kind in (")", ","):
+                    values.add("")
+                if self._next.kind == ")":
+                    return values
+            else:
+                raise SelectorError(f"found '{token.text}', expected: ',', or identifier")
+
+
+# What keys and values may be -----------------------------------------------------------------------------------------
+
+_DNS_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_DNS_SUBDOMAIN = rf"{_DNS_LABEL}(\.{_DNS_LABEL})*"
+_NAME = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
+_IS_DNS_LABEL, _IS_DNS_SUBDOMAIN, _IS_NAME = (re.compile(p).fullmatch for p in (_DNS_LABEL, _DNS_SUBDOMAIN, _NAME))
+_INTEGER = re.compile(r"[+-]?[0-9]+").fullmatch
+_LABEL_MAX, _SUBDOMAIN_MAX = 63, 253
+
+_ENDS = "'-', '_' or '.', and must start and end with an alphanumeric character"
+_NAME_RULE = (
+    f"must consist of alphanumeric characters, {_ENDS} (e.g. 'MyName',  or 'my.name',  or '123-abc', "
+    f"regex used for validation is '{_NAME}')"
+)
+_VALUE_RULE = (
+    f"a valid label must be an empty string or consist of alphanumeric characters, {_ENDS} "
+    f"(e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '({_NAME})?')"
+)
+_SUBDOMAIN_RULE = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and "
+    f"end with an alphanumeric character (e.g. 'example.com', regex used for validation is '{_DNS_SUBDOMAIN}')"
+)
+
+
+def is_dns_label(name: str) -> bool:
+    """Whether a Namespace may have this name (IsDNS1123Label)."""
+    return len(name) <= _LABEL_MAX and _IS_DNS_LABEL(name) is not None
+
+
+def is_dns_subdomain(name: str) -> bool:
+    """Whether a service account may have this name (IsDNS1123Subdomain)."""
+    return len(name) <= _SUBDOMAIN_MAX and _IS_DNS_SUBDOMAIN(name) is not None
+
+
+def _bytes(text: str) -> int:
+    return len(text.encode(errors="surrogatepass"))
+
+
+def _too_long(limit: int) -> str:
+    return f"must be no more than {limit} bytes"
+
+
+def _key_problems(key: str) -> list[str]:
+    """What is wrong with a label's key (IsLabelKey)."""
+    prefix, slash, name = key.rpartition("/")
+    if "/" in prefix:
+        return [
+            f"a valid label key {_NAME_RULE} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+        ]
+    found = []
+    if slash and not prefix:
+        found.append("prefix part must be non-empty")
+    elif slash:
+        found += [f"prefix part {_too_long(_SUBDOMAIN_MAX)}"] * (_bytes(prefix) > _SUBDOMAIN_MAX)
+        found += [f"prefix part {_SUBDOMAIN_RULE}"] * (_IS_DNS_SUBDOMAIN(prefix) is None)
+    if not name:
+        found.append("name part must be non-empty")
+    elif _bytes(name) > _LABEL_MAX:
+        found.append(f"name part {_too_long(_LABEL_MAX)}")
+    if _IS_NAME(name) is None:
+        found.append(f"name part {_NAME_RULE}")
+    return found
+
+
+def _checked(requirement: Requirement) -> Requirement:
+    """The requirement itself where its values may be a label's (NewRequirement). Raises SelectorError."""
+    found = []
+    for position, value in enumerate(requirement.values):
+        if requirement.operator in (GREATER, LESS) and not _is_int64(value):
+            detail = "for 'Gt', 'Lt' operators, the value must be an integer"
+            found.append(_invalid(f"values[{position}]", value, [detail]))
+    for position, value in enumerate(requirement.values):
+        problems = [_too_long(_LABEL_MAX)] * (_bytes(value) > _LABEL_MAX)
+        problems += [_VALUE_RULE] * (bool(value) and _IS_NAME(value) is None)
+        if problems:
+            found.append(_invalid(f"values[{position}][{requirement.key}]", value, problems))
+    if found:
+        raise SelectorError(found[0] if len(found) == 1 else f"[{', '.join(found)}]")
+    return requirement
+
+
+def _is_int64(text: str) -> bool:
+    short = len(text.lstrip("+-0")) <= _INT64_DIGITS  # Python refuses to read thousands of digits
+    return _INTEGER(text) is not None and short and -_INT64_MAX - 1 <= int(text) <= _INT64_MAX
+
+
+def _invalid(path: str, value: str, problems: Sequence[str]) -> str:
+    return f"{path}: Invalid value: {_quoted(value)}: {'; '.join(problems)}"
+
+
+_ESCAPES = {
+    "\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v",
+    "\\": "\\\\", '"': '\\"',
+}  # fmt: skip
+
+
+def _quoted(text: str) -> str:
+    """The text as Go's %q prints it."""
+    return f'"{"".join(map(_quoted_character, text))}"'
+
+
+def _quoted_character(character: str) -> str:
+    code = ord(character)
+    if escape := _ESCAPES.get(character):
+        return escape
+    if character.isprintable():
+        return character
+    if code < 0x80:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"

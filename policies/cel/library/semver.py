@@ -1,0 +1,210 @@
+"""Versions: `semver('1.2.3').isLessThan(semver('2.0.0'))`.
+
+Sources: k8s.io/apiserver's pkg/cel/library/semverlib.go, and github.com/blang/semver/v4, which reads the texts.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import ClassVar
+
+from policies.cel import types
+from policies.cel.cost import of_first
+from policies.cel.errors import CelError, no_such_overload
+from policies.cel.function import Function, Implementation, Library, Overload
+from policies.cel.golang.rawtext import clean, quote
+from policies.cel.types import Type
+
+TYPE = types.struct("kubernetes.Semver")
+_DIGITS = re.compile(r"[0-9]*")
+_IDENTIFIER = re.compile(r"[0-9A-Za-z-]*")
+_UINT64 = 2**64
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Semver:
+    """A version. The build metadata plays no part in comparisons."""
+
+    cel_type: ClassVar[Type] = TYPE
+    major: int
+    minor: int
+    patch: int
+    pre: tuple[int | str, ...] = ()
+    build: tuple[str, ...] = ()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Semver) and compare(self, other) == 0
+
+    def __hash__(self) -> int:
+        return hash((self.major, self.minor, self.patch, self.pre))
+
+    def cel_equal(self, other: object) -> bool:
+        """`==`, which fails for values of another type."""
+        if not isinstance(other, Semver):
+            raise no_such_overload()
+        return self == other
+
+    def __str__(self) -> str:
+        pre = f"-{'.'.join(map(str, self.pre))}" if self.pre else ""
+        build = f"+{'.'.join(self.build)}" if self.build else ""
+        return f"{self.major}.{self.minor}.{self.patch}{pre}{build}"
+
+
+def compare(left: Semver, right: Semver) -> int:
+    """-1, 0 or 1. Raises nothing: a version before release comes before the release, numbers before words."""
+    numbers = (left.major, left.minor, left.patch), (right.major, right.minor, right.patch)
+    if numbers[0] != numbers[1]:
+        return 1 if numbers[0] > numbers[1] else -1
+    if not left.pre or not right.pre:
+        return bool(right.pre) - bool(left.pre)
+    ours, theirs = _sortable(left.pre), _sortable(right.pre)
+    return int(ours > theirs) - int(ours < theirs)
+
+
+def _sortable(pre: tuple[int | str, ...]) -> list[tuple[bool, int, str]]:
+    return [(False, part, "") if isinstance(part, int) else (True, 0, part) for part in pre]
+
+
+def parse(text: str) -> Semver:
+    """The version that a text stands for. Raises CelError with the reference's words."""
+    text = clean(text)
+    if not text:
+        raise CelError("Version string empty")
+    parts = text.split(".", 2)
+    if len(parts) != 3:
+        raise CelError("No Major.Minor.Patch elements found")
+    major, minor = _number("major", parts[0]), _number("minor", parts[1])
+    rest, plus, build = parts[2].partition("+")
+    patch, dash, pre = rest.partition("-")
+    return Semver(
+        major,
+        minor,
+        _number("patch", patch),
+        tuple(map(_pre, pre.split("."))) if dash else (),
+        tuple(map(_build, build.split("."))) if plus else (),
+    )
+
+
+def _number(name: str, text: str) -> int:
+    if not _DIGITS.fullmatch(text):
+        raise CelError(f"Invalid character(s) found in {name} number {quote(text)}")
+    if len(text) > 1 and text[0] == "0":
+        raise CelError(f"{name.capitalize()} number must not contain leading zeroes {quote(text)}")
+    return _uint(text)
+
+
+def _uint(text: str) -> int:
+    if not text:
+        raise CelError('strconv.ParseUint: parsing "": invalid syntax')
+    if len(text) > 20 or int(text) >= _UINT64:
+        raise CelError(f"strconv.ParseUint: parsing {quote(text)}: value out of range")
+    return int(text)
+
+
+def _pre(text: str) -> int | str:
+    if not text:
+        raise CelError("Prerelease is empty")
+    if _DIGITS.fullmatch(text):
+        if len(text) > 1 and text[0] == "0":
+            raise CelError(f"Numeric PreRelease version must not contain leading zeroes {quote(text)}")
+        return _uint(text)
+    if not _IDENTIFIER.fullmatch(text):
+        raise CelError(f"Invalid character(s) found in prerelease {quote(text)}")
+    return text
+
+
+def _build(text: str) -> str:
+    if not text:
+        raise CelError("Build meta data is empty")
+    if not _IDENTIFIER.fullmatch(text):
+        raise CelError(f"Invalid character(s) found in build meta data {quote(text)}")
+    return text
+
+
+def normalize(text: str) -> str:
+    """A text such as v01.2 made a full version: 1.2.0. Raises CelError where a short one has more than numbers."""
+    parts = [_without_zeros(part) for part in text.removeprefix("v").split(".", 2)]
+    if len(parts) < 3:
+        if "+" in parts[-1] or "-" in parts[-1]:
+            raise CelError("short version cannot contain PreRelease/Build meta data")
+        parts += ["0"] * (3 - len(parts))
+    return ".".join(parts)
+
+
+def _without_zeros(part: str) -> str:
+    if len(part) < 2:
+        return part
+    stripped = part.lstrip("0")
+    return stripped if stripped[:1] in set("0123456789") else f"0{stripped}"
+
+
+def _semver(text: str, normalized: bool = False) -> Semver:  # noqa: FBT001, FBT002 - CEL passes it by position
+    return parse(normalize(text) if normalized else text)
+
+
+def _is_semver(text: str, normalized: bool = False) -> bool:  # noqa: FBT001, FBT002 - as above
+    try:
+        _semver(text, normalized)
+    except CelError:
+        return False
+    return True
+
+
+def _int64(number: int) -> int:
+    return number - _UINT64 if number >= 2**63 else number  # Go's conversion from uint64 to int64
+
+
+def _major(version: Semver) -> int:
+    return _int64(version.major)
+
+
+def _minor(version: Semver) -> int:
+    return _int64(version.minor)
+
+
+def _patch(version: Semver) -> int:
+    return _int64(version.patch)
+
+
+def _is_greater(left: Semver, right: Semver) -> bool:
+    return compare(left, right) == 1
+
+
+def _is_less(left: Semver, right: Semver) -> bool:
+    return compare(left, right) == -1
+
+
+def _reading(name: str, ids: tuple[str, str], result: Type, call: Implementation) -> Function:
+    return Function(
+        name=name,
+        overloads=(
+            Overload(id=ids[0], parameters=(types.STRING,), result=result, call=call),
+            Overload(id=ids[1], parameters=(types.STRING, types.BOOL), result=result, call=call),
+        ),
+        cost=of_first,
+    )
+
+
+def _member(name: str, overload: str, others: int, result: Type, call: Implementation) -> Function:
+    parameters = (TYPE,) * (1 + others)
+    return Function(
+        name=name,
+        overloads=(Overload(id=overload, parameters=parameters, result=result, call=call, member=True),),
+        cost=1,
+    )
+
+
+LIBRARY = Library(
+    name="kubernetes.Semver",
+    functions=(
+        _reading("semver", ("string_to_semver", "string_bool_to_semver"), TYPE, _semver),
+        _reading("isSemver", ("is_semver_string", "is_semver_string_bool"), types.BOOL, _is_semver),
+        _member("isGreaterThan", "semver_is_greater_than", 1, types.BOOL, _is_greater),
+        _member("isLessThan", "semver_is_less_than", 1, types.BOOL, _is_less),
+        _member("compareTo", "semver_compare_to", 1, types.INT, compare),
+        _member("major", "semver_major", 0, types.INT, _major),
+        _member("minor", "semver_minor", 0, types.INT, _minor),
+        _member("patch", "semver_patch", 0, types.INT, _patch),
+    ),
+)

@@ -1,0 +1,108 @@
+"""URLs: `url('https://example.com:80/').getHost()` (k8s.io/apiserver's pkg/cel/library/urls.go and pkg/cel/url.go)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from policies.cel import types
+from policies.cel.cost import of_first
+from policies.cel.errors import CelError, no_such_overload
+from policies.cel.function import Function, Implementation, Library, Overload
+from policies.cel.golang.rawtext import text_of
+from policies.cel.types import Type
+from policies.cel.golang.weburl import UrlError, WebUrl, parse_request_uri, parse_url
+
+TYPE = types.struct("kubernetes.URL")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class URL:
+    """A URL. Two are equal if they are written alike after reading."""
+
+    cel_type: ClassVar[Type] = TYPE
+    parts: WebUrl
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, URL) and bytes(self.parts) == bytes(other.parts)
+
+    def __hash__(self) -> int:
+        return hash(bytes(self.parts))
+
+    def cel_equal(self, other: object) -> bool:
+        """`==`, which fails for values of another type."""
+        if not isinstance(other, URL):
+            raise no_such_overload()
+        return self == other
+
+    def __str__(self) -> str:
+        return text_of(bytes(self.parts))
+
+
+def parse(text: str) -> URL:
+    """The URL that a text stands for: absolute, or a path from the root. Raises CelError with the reference's words."""
+    try:
+        parse_request_uri(text)
+        return URL(parse_url(text))
+    except UrlError as error:
+        raise CelError(f"URL parse error during conversion from string: {error}") from None
+
+
+def _is_url(text: str) -> bool:
+    try:
+        parse_request_uri(text)
+    except UrlError:
+        return False
+    return True
+
+
+def _scheme(url: URL) -> str:
+    return text_of(url.parts.scheme)
+
+
+def _host(url: URL) -> str:
+    return text_of(url.parts.host)
+
+
+def _hostname(url: URL) -> str:
+    return text_of(url.parts.hostname)
+
+
+def _port(url: URL) -> str:
+    return text_of(url.parts.port)
+
+
+def _escaped_path(url: URL) -> str:
+    return text_of(url.parts.escaped_path)
+
+
+def _query(url: URL) -> dict[str, list[str]]:
+    return {text_of(name): list(map(text_of, values)) for name, values in url.parts.parameters().items()}
+
+
+def _getter(name: str, overload: str, result: Type, call: Implementation) -> Function:
+    return Function(
+        name=name, overloads=(Overload(id=overload, parameters=(TYPE,), result=result, call=call, member=True),), cost=1
+    )
+
+
+LIBRARY = Library(
+    name="kubernetes.urls",
+    functions=(
+        Function(
+            name="url",
+            overloads=(Overload(id="string_to_url", parameters=(types.STRING,), result=TYPE, call=parse),),
+            cost=of_first,
+        ),
+        _getter("getScheme", "url_get_scheme", types.STRING, _scheme),
+        _getter("getHost", "url_get_host", types.STRING, _host),
+        _getter("getHostname", "url_get_hostname", types.STRING, _hostname),
+        _getter("getPort", "url_get_port", types.STRING, _port),
+        _getter("getEscapedPath", "url_get_escaped_path", types.STRING, _escaped_path),
+        _getter("getQuery", "url_get_query", types.map_of(types.STRING, types.list_of(types.STRING)), _query),
+        Function(
+            name="isURL",
+            overloads=(Overload(id="is_url_string", parameters=(types.STRING,), result=types.BOOL, call=_is_url),),
+        ),
+    ),
+)

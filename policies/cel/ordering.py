@@ -1,0 +1,47 @@
+"""Which of two values comes first (cel-go's Compare), for `<` and its kin, sorting and smallest and largest."""
+
+from __future__ import annotations
+
+from policies.cel.errors import CelError, no_such_overload
+from policies.cel.values import INT_MAX, INT_MIN, UINT_MAX, Duration, Timestamp, Uint, Value
+
+_NUMBERS = (int, Uint, float)
+_PLAIN = (str, bytes, bool)
+_TIMES = (Duration, Timestamp)
+
+
+def compare(left: Value, right: Value) -> int:
+    """-1, 0 or 1. Raises CelError `no such overload` for values without an order, and for NaN."""
+    kind, other = left.__class__, right.__class__
+    if kind in _NUMBERS and other in _NUMBERS:
+        return _numbers(left, right)
+    if kind is not other:
+        raise no_such_overload()
+    if kind in _PLAIN:
+        return int(left > right) - int(left < right)
+    if kind in _TIMES:
+        return _signum(left.nanoseconds - right.nanoseconds)
+    raise no_such_overload()
+
+
+def _numbers(left: Value, right: Value) -> int:
+    if left != left or right != right:  # noqa: PLR0124 - true of NaN alone
+        raise CelError("NaN values cannot be ordered")
+    if left.__class__ is float and right.__class__ is not float:
+        return _double_to_integer(left, right)
+    if right.__class__ is float and left.__class__ is not float:
+        return -_double_to_integer(right, left)
+    return int(left > right) - int(left < right)
+
+
+def _double_to_integer(double: float, integer: int) -> int:
+    low, high = (0, UINT_MAX) if integer.__class__ is Uint else (INT_MIN, INT_MAX)
+    if double < low:
+        return -1
+    if double > high:
+        return 1
+    return int(double > float(integer)) - int(double < float(integer))
+
+
+def _signum(difference: int) -> int:
+    return int(difference > 0) - int(difference < 0)

@@ -1,0 +1,112 @@
+"""The messages that mutations are written with: `JSONPatch{op: ..., path: ...}` and `Object{spec: Object.spec{...}}`.
+
+Source: k8s.io/apiserver's pkg/cel/mutation. Any field of an `Object` is allowed and dyn; `Object.spec` is a type of its
+own, and only when the result is applied must its name be the path where it stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from policies.cel import types
+from policies.cel.equality import equal
+from policies.cel.errors import CelError
+from policies.cel.types import Type
+from policies.cel.values import ABSENT, Value
+
+JSON_PATCH = types.struct("JSONPatch")
+OBJECT = types.struct("Object")
+JSON_PATCH_FIELDS: Mapping[str, Type] = {
+    "op": types.STRING,
+    "path": types.STRING,
+    "from": types.STRING,
+    "value": types.DYN,
+}
+
+
+def is_patch_type(name: str) -> bool:
+    """Whether a name is JSONPatch, Object or a type below Object."""
+    return name in ("JSONPatch", "Object") or name.startswith("Object.")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class JSONPatch:
+    """One operation of a JSON Patch (RFC 6902); `value` is ABSENT where none was given."""
+
+    cel_type: ClassVar[Type] = JSON_PATCH
+    op: str = ""
+    path: str = ""
+    from_: str = ""
+    value: Value = ABSENT
+
+    def cel_equal(self, other: Value) -> bool:
+        """All fields equal."""
+        if not isinstance(other, JSONPatch):
+            return False
+        if (self.op, self.path, self.from_) != (other.op, other.path, other.from_):
+            return False
+        if self.value is ABSENT or other.value is ABSENT:
+            return self.value is other.value
+        return equal(self.value, other.value)
+
+    def cel_field(self, name: str) -> Value:
+        """A field; raises CelError for a name that is none."""
+        match name:
+            case "op":
+                return self.op
+            case "path":
+                return self.path
+            case "from":
+                return self.from_
+            case "value" if self.value is not ABSENT:
+                return self.value
+            case _:
+                raise CelError(f"unsupported indexer: {name}")
+
+    def cel_has(self, name: str) -> bool:
+        """Whether a field is set: not the empty text."""
+        if name not in JSON_PATCH_FIELDS:
+            raise CelError(f"unsupported field: {name}")
+        return self.value is not ABSENT if name == "value" else bool(self.cel_field(name))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ObjectValue:
+    """`Object{...}` or a part of it: the type's name and the fields that were given."""
+
+    name: str
+    fields: Mapping[str, Value]
+
+    @property
+    def cel_type(self) -> Type:
+        """The type of this part: `Object.spec`."""
+        return types.struct(self.name)
+
+    def cel_equal(self, other: Value) -> bool:
+        """The same type and equal fields."""
+        return (
+            isinstance(other, ObjectValue) and self.name == other.name and equal(dict(self.fields), dict(other.fields))
+        )
+
+
+_GO_TYPES = {int: "int64", float: "float64", bool: "bool", bytes: "[]uint8", type(None): "structpb.NullValue"}
+
+
+def construct(type_name: str, fields: Mapping[str, Value]) -> JSONPatch | ObjectValue:
+    """The value of `type_name{...}`. Raises CelError for a field that JSONPatch cannot take."""
+    if not is_patch_type(type_name):
+        raise CelError(f"unknown type '{type_name}'")
+    if type_name != "JSONPatch":
+        return ObjectValue(type_name, fields)
+    for name, value in fields.items():
+        if name != "value" and value.__class__ is not str:
+            found = _GO_TYPES.get(value.__class__, str(value.__class__.__name__))
+            raise CelError(f"unexpected type {found} for JSONPatchType '{name}' field")
+    return JSONPatch(
+        op=fields.get("op", ""),
+        path=fields.get("path", ""),
+        from_=fields.get("from", ""),
+        value=fields.get("value", ABSENT),
+    )

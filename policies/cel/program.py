@@ -1,0 +1,235 @@
+"""Compile an expression, evaluate it: the interface that everything else uses.
+
+>>> from policies.cel.kubernetes import admission
+>>> program = compile_expression("object.spec.replicas <= 5", admission(), types.BOOL)
+>>> program.evaluate({"object": {"spec": {"replicas": 3}}})
+Evaluation(value=True, cost=4, error=None)
+>>> program.evaluate({"object": {"spec": {}}})
+Evaluation(value=None, cost=4, error=CelError('no such key: replicas'))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from msgspec import Struct
+
+from policies.cel import types
+from policies.cel.library.authorizer import UnansweredCheck
+from policies.cel.checking.checker import check
+from policies.cel.generation.compiled import Function, Generated, generate
+from policies.cel.cost import EXPRESSION_LIMIT
+from policies.cel.environment import Environment
+from policies.cel.errors import BudgetError, CelError, TimeLimitError
+from policies.cel.kubernetes import VARIABLES, variable_type
+from policies.cel.syntax.parser import parse
+from policies.cel.evaluation.plan import PlanError, plan
+from policies.cel.evaluation.recursion import deeply
+from policies.cel.evaluation.run import Expired, Outcome, Run
+from policies.cel.syntax.source import CompileError, Issue, Source
+from policies.cel.evaluation.steps import Step, failed
+from policies.cel.generation.support import HandOverError
+from policies.cel.types import Type
+from policies.cel.values import Value
+
+Names = Mapping[str, Value]
+"""The variables of one evaluation by name: `object`, `oldObject`, `params`, `request`, `variables`, ..."""
+
+
+class ResultError(CompileError):
+    """An expression has another type than its use demands."""
+
+    def reference(self) -> str:
+        """Kubernetes' words, which name no place."""
+        return self.issues[0].message
+
+    full_reference = reference
+
+
+class InstantiationError(CompileError):
+    """A constant part of an expression cannot be computed."""
+
+    def reference(self) -> str:
+        """Kubernetes' words, which name no place."""
+        return f"program instantiation failed: {self.issues[0].message}"
+
+    full_reference = reference
+
+
+class Evaluation(Struct, frozen=True):
+    """What an evaluation came to: a value, or an error; and what it cost, without that of `variables`."""
+
+    value: Value
+    cost: int
+    error: Exception | None = None  # CelError, BudgetError or TimeLimitError
+
+
+class Program:
+    """A compiled expression: a generated function, and the steps that take over where it cannot tell."""
+
+    __slots__ = ("_function", "_steps", "generated", "source", "type")
+
+    def __init__(self, source: Source, type_: Type, steps: Step, generated: Generated | None) -> None:
+        self.source = source
+        self.type = type_
+        self.generated = generated
+        self._steps = steps
+        self._function: Function | None = None if generated is None else self._load
+
+    def evaluate(self, names: Names, *, limit: int = EXPRESSION_LIMIT, expired: Expired | None = None) -> Evaluation:
+        """Evaluate with these variables. `limit` is the cost allowed; `expired` is asked now and then whether to stop.
+
+        Raises UnansweredCheck where an authorization check has no answer yet: find it, and evaluate again.
+        """
+        if self._function is not None:
+            try:
+                value, cost = self._function(names, limit, expired)
+            except UnansweredCheck:
+                raise
+            except TimeLimitError as error:
+                return Evaluation(None, 0, error)
+            except Exception:  # noqa: BLE001, S110 - whatever went wrong, the exact evaluator says what
+                pass
+            else:
+                if cost <= limit:
+                    return Evaluation(value, cost)
+        return self.evaluate_exactly(names, limit=limit, expired=expired)
+
+    def evaluate_exactly(
+        self, names: Names, *, limit: int = EXPRESSION_LIMIT, expired: Expired | None = None
+    ) -> Evaluation:
+        """The same, step by step."""
+        run = Run(names, limit, expired)
+
+        def evaluated() -> Outcome:
+            run.cost, run.scopes = 0, []
+            return self._steps.evaluate(run)
+
+        try:
+            outcome = deeply(evaluated)
+        except (BudgetError, TimeLimitError) as error:
+            return Evaluation(None, run.cost, error)
+        except RecursionError:
+            outcome = CelError("values are nested too deeply")
+        return Evaluation(None, run.cost, outcome) if failed(outcome) else Evaluation(outcome, run.cost)
+
+    def _load(self, names: Names, limit: int, expired: Expired | None) -> tuple[Value, int]:
+        """Make the function when it is first called: not every policy that is loaded is ever asked."""
+        assert self.generated is not None  # noqa: S101 - else it would not be called
+        self._function = self.generated.load()
+        if self._function is None:
+            raise HandOverError
+        return self._function(names, limit, expired)
+
+
+def compile_expression(
+    text: str, environment: Environment, result: Type | None = None, *, source: Source | None = None
+) -> Program:
+    """Compile an expression whose result has to be of a type; None allows any. Raises CompileError with all issues."""
+    source = source or Source(text)
+    try:
+        return deeply(lambda: _compiled(source, environment, result))
+    except RecursionError:
+        raise CompileError(source, (Issue(0, "expression is nested too deeply"),)) from None
+
+
+def _compiled(source: Source, environment: Environment, result: Type | None) -> Program:
+    tree = parse(source)
+    found = check(tree, source, environment)
+    if result is not None and found != result:
+        message = f"must evaluate to {result.declared} but got {found.declared}"
+        raise ResultError(source, (Issue(tree.start, message, _result_hint(result, found)),))
+    try:
+        steps = plan(tree)
+    except PlanError as error:
+        raise InstantiationError(source, (Issue(error.node.position, error.message),)) from None
+    return Program(source, found, steps, generate(tree))
+
+
+def _result_hint(result: Type, found: Type) -> str:
+    if found == types.DYN and result == types.BOOL:
+        return "compare the value, as in `object.spec.hostNetwork == true`: fields of object have no known type"
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Composition:
+    """The variables of a policy in their order: each may use those before it.
+
+    >>> from policies.cel.kubernetes import admission
+    >>> composition = Composition(admission()).declare("n", "object.spec.replicas + 1")
+    >>> program = compile_expression("variables.n > 3", composition.environment, types.BOOL)
+    >>> program.evaluate(composition.bind({"object": {"spec": {"replicas": 3}}})).value
+    True
+    """
+
+    environment: Environment
+    programs: Mapping[str, Program | CompileError] = field(default_factory=dict)
+
+    def declare(self, name: str, text: str, *, source: Source | None = None) -> Composition:
+        """The same with one more variable. One that does not compile is dyn, and fails where it is used."""
+        program: Program | CompileError
+        try:
+            program = compile_expression(text, self.environment, source=source)
+        except CompileError as error:
+            program = error
+        type_ = types.DYN if isinstance(program, CompileError) else variable_type(program.type)
+        fields = {**self.environment.structs[VARIABLES.name], name: type_}
+        return Composition(self.environment.with_fields(VARIABLES.name, fields), {**self.programs, name: program})
+
+    def bind(self, names: Names, *, expired: Expired | None = None) -> dict[str, Value]:
+        """The names of an evaluation together with `variables`."""
+        bound = {**names, "variables": NO_VARIABLES}
+        if self.programs:
+            bound["variables"] = Variables(self.programs, bound, expired)
+        return bound
+
+
+class Variables(dict[str, Value]):
+    """The value of `variables` in one evaluation: each is evaluated when it is first read, with a cost of its own."""
+
+    cel_type = VARIABLES
+
+    def __init__(self, programs: Mapping[str, Program | CompileError], names: Names, expired: Expired | None) -> None:
+        self.cost = 0
+        super().__init__()
+        self._programs, self._names, self._expired = programs, names, expired
+        self._failures: dict[str, CelError] = {}
+
+    def cel_has(self, name: str) -> bool:
+        """Whether there is such a variable."""
+        return name in self._programs
+
+    def cel_field(self, name: str) -> Value:
+        """Its value. Raises CelError in the reference's words where it failed."""
+        return self[name]
+
+    def __missing__(self, name: str) -> Value:
+        """Evaluate a variable that was not asked for before. Raises CelError, the same one each time."""
+        if name in self._failures:
+            raise self._failures[name]
+        value = self._evaluate(name)
+        if value.__class__ is CelError:
+            self._failures[name] = value
+            raise value
+        self[name] = value
+        return value
+
+    def _evaluate(self, name: str) -> Value:
+        program = self._programs.get(name)
+        if program is None:
+            return CelError(f"no such key: {name}")
+        if isinstance(program, CompileError):
+            return CelError(f'composited variable "{name}" fails to compile: {program.full_reference()}')
+        evaluation = program.evaluate(self._names, expired=self._expired)
+        self.cost += evaluation.cost
+        if isinstance(evaluation.error, TimeLimitError):
+            raise evaluation.error
+        if evaluation.error is not None:
+            return CelError(f'composited variable "{name}" fails to evaluate: {evaluation.error}')
+        return evaluation.value
+
+
+NO_VARIABLES = Variables({}, {}, None)
+"""What `variables` is where a policy has none."""

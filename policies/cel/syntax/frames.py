@@ -1,0 +1,327 @@
+"""What a parser has open: operators that wait for their right operand, and frames that wait for their closer.
+
+Within a frame each operator binds tighter than the one below it, by `level`; a frame has level 0.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from policies.cel.syntax.ast import Call, Entry, FieldValue, ListLiteral, MapLiteral, Node, StructLiteral
+from policies.cel.syntax.lexer import END, IDENTIFIER, QUOTED_IDENTIFIER
+from policies.cel.syntax.macros import Expansion, MacroError, expand
+from policies.cel.syntax.source import NOWHERE
+
+if TYPE_CHECKING:
+    from policies.cel.syntax.parsestate import State
+
+FRAME, TERNARY, OR, AND, RELATION, SUM, PRODUCT, UNARY = range(8)
+
+
+class UnexpectedTokenError(Exception):
+    """The grammar does not go on with the current token."""
+
+
+class Pending:
+    """An operator whose right operand is being read."""
+
+    __slots__ = ()
+    level = FRAME
+
+    def reduce(self, parser: State) -> None:
+        """Take the operands from the parser's nodes and put the whole there."""
+        raise NotImplementedError
+
+
+class Binary(Pending):
+    """A relation, a sum or a product."""
+
+    __slots__ = ("function", "level", "position")
+
+    def __init__(self, level: int, function: str, position: int) -> None:
+        self.level, self.function, self.position = level, function, position
+
+    def reduce(self, parser: State) -> None:
+        """`left operator right`."""
+        right = parser.nodes.pop()
+        left = parser.nodes.pop()
+        node = Call(self.function, None, [left, right], position=self.position, start=left.start, end=right.end)
+        if self.level == RELATION:
+            parser.relations -= 1
+        else:
+            parser.sums -= 1
+        parser.add(node, left, right, deeper=1)
+
+
+class Chain(Pending):
+    """`a && b && c`, which becomes a balanced tree."""
+
+    __slots__ = ("function", "level", "positions", "terms")
+
+    def __init__(self, level: int, function: str) -> None:
+        self.level, self.function = level, function
+        self.terms: list[Node] = []
+        self.positions: list[int] = []
+
+    def reduce(self, parser: State) -> None:
+        """The last term is there."""
+        self.terms.append(parser.nodes.pop())
+        parser.add(self._balanced(0, len(self.positions) - 1), *self.terms)
+
+    def _balanced(self, first: int, last: int) -> Node:
+        """The operators from first to last, halved at each level as the reference does."""
+        middle = (first + last + 1) // 2
+        left = self.terms[middle] if middle == first else self._balanced(first, middle - 1)
+        right = self.terms[middle + 1] if middle == last else self._balanced(middle + 1, last)
+        position = self.positions[middle]
+        return Call(self.function, None, [left, right], position=position, start=left.start, end=right.end)
+
+
+class Unary(Pending):
+    """An odd number of `!` or `-`."""
+
+    __slots__ = ("function", "position")
+    level = UNARY
+
+    def __init__(self, function: str, position: int) -> None:
+        self.function, self.position = function, position
+
+    def reduce(self, parser: State) -> None:
+        """The operand is there."""
+        operand = parser.nodes.pop()
+        node = Call(self.function, None, [operand], position=self.position, start=self.position, end=operand.end)
+        parser.add(node, operand)
+
+
+class Ternary(Pending):
+    """`condition ? then : else`; until the colon, `then` is being read."""
+
+    __slots__ = ("position", "waiting")
+    level = TERNARY
+
+    def __init__(self, position: int) -> None:
+        self.position = position
+        self.waiting = True
+
+    def reduce(self, parser: State) -> None:
+        """The last of three operands is there."""
+        if self.waiting:
+            raise UnexpectedTokenError
+        parts = parser.nodes[-3:]
+        del parser.nodes[-3:]
+        parser.expressions -= 1
+        node = Call("_?_:_", None, parts, position=self.position, start=parts[0].start, end=parts[2].end)
+        parser.add(node, *parts, deeper=1)
+
+
+class Frame(Pending):
+    """Something with a closer. `separated`: it takes commas; `trailing`: also one before the closer."""
+
+    __slots__ = ("position", "start")
+    closer = END
+    may_be_empty = separated = trailing = False
+
+    def __init__(self, position: int, start: int) -> None:
+        self.position, self.start = position, start
+
+    def prefix(self, parser: State) -> None:
+        """Read what stands before an expression: a question mark, the name of a field."""
+
+    def colon(self, parser: State) -> None:  # noqa: ARG002
+        """Take the expression before a colon."""
+        raise UnexpectedTokenError
+
+    def take(self, parser: State) -> None:
+        """Take the expression before a comma or the closer."""
+
+    def build(self, parser: State, end: int) -> None:
+        """The closer is there: put the whole on the parser's nodes."""
+        raise NotImplementedError
+
+
+class Whole(Frame):
+    """The expression as a whole."""
+
+    __slots__ = ()
+
+    def build(self, parser: State, end: int) -> None:
+        """It stays as it is."""
+
+
+class Parentheses(Frame):
+    """`(expression)`, which only widens the span of the expression."""
+
+    __slots__ = ()
+    closer = ")"
+
+    def build(self, parser: State, end: int) -> None:
+        """The same node."""
+        node = parser.nodes[-1]
+        node.start, node.end = self.start, end
+
+
+class Index(Frame):
+    """`operand[index]` and `operand[?index]`."""
+
+    __slots__ = ("function",)
+    closer = "]"
+
+    def prefix(self, parser: State) -> None:
+        """Whether it is optional."""
+        self.function = "_[?_]" if parser.skip("?") else "_[_]"
+
+    def build(self, parser: State, end: int) -> None:
+        """A call of the operator."""
+        index = parser.nodes.pop()
+        operand = parser.nodes.pop()
+        node = Call(self.function, None, [operand, index], position=self.position, start=self.start, end=end)
+        parser.add(node, operand, index, deeper=1)
+
+
+class Items(Frame):
+    """A frame whose expressions are separated by commas."""
+
+    __slots__ = ("items", "optional")
+    may_be_empty = separated = True
+
+    def __init__(self, position: int, start: int) -> None:
+        super().__init__(position, start)
+        self.items: list[Node] = []
+        self.optional = False
+
+    def take(self, parser: State) -> None:
+        """One more."""
+        self.items.append(parser.nodes.pop())
+
+
+class Arguments(Items):
+    """`function(arguments)` and `target.function(arguments)`."""
+
+    __slots__ = ("function", "reserved", "target")
+    closer = ")"
+
+    def __init__(
+        self, position: int, start: int, function: str, target: Node | None, reserved: int | None = None
+    ) -> None:
+        super().__init__(position, start)
+        self.reserved = reserved  # how many issues there were before a call of a reserved name
+        self.function, self.target = function, target
+
+    def build(self, parser: State, end: int) -> None:
+        """A call, or what the macro makes of it."""
+        if self.reserved is not None:
+            del parser.issues[self.reserved :]  # the reference does not look at the arguments then
+            parser.add(parser.refuse_reserved(self.function, self.start))
+            return
+        expansion = Expansion(self.function, self.target, self.items, self.position, self.start, end)
+        try:
+            node = expand(expansion)
+        except MacroError as error:
+            node = parser.failed(error.issue)
+        if node is None:
+            node = Call(self.function, self.target, self.items, position=self.position, start=self.start, end=end)
+        if self.target is None:
+            parser.add(node, *self.items)
+        else:
+            parser.add(node, self.target, *self.items, deeper=1)
+
+
+class Elements(Items):
+    """`[element, ?element]`."""
+
+    __slots__ = ("optionals",)
+    closer = "]"
+    trailing = True
+
+    def __init__(self, position: int, start: int) -> None:
+        super().__init__(position, start)
+        self.optionals: list[int] = []
+
+    def prefix(self, parser: State) -> None:
+        """Whether the next element is optional."""
+        if parser.skip("?"):
+            self.optionals.append(len(self.items))
+
+    def build(self, parser: State, end: int) -> None:
+        """A list literal."""
+        optional = frozenset(self.optionals)
+        node = ListLiteral(self.items, optional, position=self.position, start=self.start, end=end)
+        parser.add(node, *self.items)
+
+
+class Entries(Items):
+    """`{key: value, ?key: value}`."""
+
+    __slots__ = ("colon_at", "entries", "key")
+    closer = "}"
+    trailing = True
+
+    def __init__(self, position: int, start: int) -> None:
+        super().__init__(position, start)
+        self.key: Node | None = None
+        self.colon_at = 0
+        self.entries: list[Entry] = []
+
+    def prefix(self, parser: State) -> None:
+        """Whether the next entry is optional."""
+        self.optional = parser.skip("?")
+
+    def colon(self, parser: State) -> None:
+        """The key is there."""
+        if self.key is not None:
+            raise UnexpectedTokenError
+        self.key = parser.nodes.pop()
+        self.colon_at = parser.starts[parser.at]
+
+    def take(self, parser: State) -> None:
+        """One more entry."""
+        if self.key is None:
+            raise UnexpectedTokenError
+        key, value = self.key, parser.nodes.pop()
+        entry = Entry(key, value, self.optional, position=self.colon_at, start=key.start, end=value.end)
+        self.entries.append(entry)
+        self.items += (key, value)
+        self.key = None
+
+    def build(self, parser: State, end: int) -> None:
+        """A map literal."""
+        parser.add(MapLiteral(self.entries, position=self.position, start=self.start, end=end), *self.items)
+
+
+class Fields(Items):
+    """`Name{field: value, ?field: value}`."""
+
+    __slots__ = ("colon_at", "field", "field_at", "fields", "fields_at", "type_name")
+    closer = "}"
+    trailing = True
+
+    def __init__(self, position: int, start: int, type_name: str) -> None:
+        super().__init__(position, start)
+        self.type_name = type_name
+        self.fields: list[FieldValue] = []
+        self.fields_at = NOWHERE
+
+    def prefix(self, parser: State) -> None:
+        """The name of the field and the colon."""
+        self.field_at = parser.starts[parser.at]
+        if not self.fields:
+            self.fields_at = self.field_at
+        self.optional = parser.skip("?")
+        self.field = parser.texts[parser.at]
+        if not parser.skip(IDENTIFIER):
+            parser.expect(QUOTED_IDENTIFIER)
+            parser.refuse_quoted(self.fields_at)  # the reference does not say which field
+        self.colon_at = parser.starts[parser.at]
+        parser.expect(":")
+
+    def take(self, parser: State) -> None:
+        """One more field."""
+        value = parser.nodes.pop()
+        place = {"position": self.colon_at, "start": self.field_at, "end": value.end}
+        self.fields.append(FieldValue(self.field, value, self.optional, **place))
+        self.items.append(value)
+
+    def build(self, parser: State, end: int) -> None:
+        """A message."""
+        node = StructLiteral(self.type_name, self.fields, position=self.position, start=self.start, end=end)
+        parser.add(node, *self.items)

@@ -1,0 +1,399 @@
+"""Tokens to a tree, with the precedence, the places and the limits of the reference.
+
+The parser keeps its own stacks instead of calling itself, so that depth is bounded by the reference's limits and never
+by Python's (see parsestate.py and frames.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+
+from policies.cel.syntax.ast import Call, Ident, Literal, Node, Select
+from policies.cel.syntax.diagnosis import diagnose
+from policies.cel.syntax.frames import (
+    AND,
+    OR,
+    PRODUCT,
+    RELATION,
+    SUM,
+    Arguments,
+    Binary,
+    Chain,
+    Elements,
+    Entries,
+    Fields,
+    Index,
+    Parentheses,
+    Ternary,
+    Unary,
+    UnexpectedTokenError,
+)
+from policies.cel.syntax.lexer import BYTES, DOUBLE, END, IDENTIFIER, INT, QUOTED_IDENTIFIER, STRING, UINT, Tokens, tokenize
+from policies.cel.syntax.literals import LiteralValueError, double, integer, octets, string, unsigned
+from policies.cel.syntax.macros import TooLargeError
+from policies.cel.syntax.parsestate import MAX_DEPTH, LimitError, State
+from policies.cel.syntax.source import NOWHERE, CompileError, Issue, Source
+from policies.cel.syntax.syntaxhints import hinted
+from policies.cel.values import Value
+
+MAX_LENGTH = 100_000
+RESERVED = frozenset(
+    (
+        "as",
+        "break",
+        "const",
+        "continue",
+        "else",
+        "for",
+        "function",
+        "if",
+        "import",
+        "let",
+        "loop",
+        "namespace",
+        "package",
+        "return",
+        "var",
+        "void",
+        "while",
+    )
+)
+
+
+def parse(source: Source) -> Node:
+    """The tree of an expression, macros expanded. Raises CompileError with everything that is wrong."""
+    length = len(source.text)
+    if length > MAX_LENGTH:
+        message = f"expression code point size exceeds limit: size: {length}, limit {MAX_LENGTH}"
+        raise CompileError(source, [Issue(NOWHERE, message)])
+    parser = Parser(tokenize(source.text))
+    try:
+        node = parser.run()
+    except TooLargeError as error:
+        raise CompileError(source, [error.issue]) from None
+    except UnexpectedTokenError:
+        raise CompileError(source, _explain(source.text, parser)) from None
+    except LimitError:
+        message = f"expression recursion limit exceeded: {MAX_DEPTH}"
+        raise CompileError(source, [Issue(NOWHERE, message), *parser.tokens.issues]) from None
+    issues = parser.tokens.issues + parser.issues
+    if issues:
+        raise CompileError(source, [hinted(issue, source.text) for issue in issues])
+    return node
+
+
+def _explain(text: str, parser: Parser) -> list[Issue]:
+    """What is wrong with tokens that are no expression, and with what they would be when repaired."""
+    issues, repaired = diagnose(text, parser.tokens, parser.at)
+    repaired.kinds.append(END)
+    repaired.texts.append(END)
+    repaired.starts.append(len(text))
+    second = Parser(repaired)
+    with suppress(UnexpectedTokenError, LimitError, TooLargeError):
+        second.run()
+    return [hinted(issue, text) for issue in issues + second.issues]
+
+
+class Parser(State):
+    """Reads tokens: each method takes the current token, and says whether an operand is complete then."""
+
+    __slots__ = ("_messages",)
+
+    def __init__(self, tokens: Tokens) -> None:
+        super().__init__(tokens)
+        self._messages = "{" in self.kinds
+
+    def run(self) -> Node:
+        """The tree. Raises UnexpectedTokenError at the first token that does not fit, and LimitError."""
+        complete = False
+        kinds = self.kinds
+        while not self.done:
+            handler = (_AFTER_OPERAND if complete else _OPERAND).get(kinds[self.at])
+            if handler is None:
+                raise UnexpectedTokenError
+            complete = handler(self)
+        return self.nodes[0]
+
+    # An operand begins
+
+    def literal(self) -> bool:
+        """A constant of one token."""
+        at = self.at
+        self.at += 1
+        return self._literal(at, at, "")
+
+    def _literal(self, first: int, at: int, sign: str) -> bool:
+        text, start = self.texts[at], self.starts[first]
+        read = _LITERALS[self.kinds[at]]
+        try:
+            value = read(text, sign) if sign else read(text)
+        except LiteralValueError as error:
+            self.nodes.append(self.failed(Issue(start, str(error))))
+        else:
+            self.nodes.append(Literal(value, position=start, start=start, end=self.starts[at] + len(text)))
+        return True
+
+    def name(self) -> bool:
+        """A name, a function or a message."""
+        return self._name(self.at, "")
+
+    def dotted_name(self) -> bool:
+        """A name that begins with a point."""
+        self.at += 1
+        if self.kinds[self.at] != IDENTIFIER:
+            raise UnexpectedTokenError
+        return self._name(self.at - 1, ".")
+
+    def _name(self, first: int, dot: str) -> bool:
+        at = self.at
+        start, text = self.starts[first], self.texts[at]
+        if self._messages and (brace := self._brace(at)):
+            type_name = dot + ".".join(self.texts[at:brace:2])
+            self.at = brace + 1
+            return self.open(Fields(self.starts[brace], start, type_name))
+        if self.kinds[at + 1] == "(":
+            self.at = at + 2
+            reserved = len(self.issues) if text in RESERVED else None
+            return self.open(Arguments(self.starts[at + 1], start, dot + text, None, reserved))
+        self.at = at + 1
+        if text in RESERVED:
+            self.nodes.append(self.refuse_reserved(text, start))
+            return True
+        position = self.starts[at]
+        self.nodes.append(Ident(dot + text, position=position, start=start, end=position + len(text)))
+        return True
+
+    def _brace(self, at: int) -> int:
+        """The index of the brace that makes a message of the names from here on, or 0."""
+        kinds = self.kinds
+        at += 1
+        while kinds[at] == "." and kinds[at + 1] == IDENTIFIER:
+            at += 2
+        return at if kinds[at] == "{" else 0
+
+    def parenthesis(self) -> bool:
+        """`(`."""
+        start = self.starts[self.at]
+        self.at += 1
+        return self.open(Parentheses(start, start))
+
+    def list_literal(self) -> bool:
+        """`[`."""
+        start = self.starts[self.at]
+        self.at += 1
+        return self.open(Elements(start, start))
+
+    def map_literal(self) -> bool:
+        """`{`."""
+        start = self.starts[self.at]
+        self.at += 1
+        return self.open(Entries(start, start))
+
+    def minus(self) -> bool:
+        """`-`: of a number, or an operator."""
+        at = self.at
+        if self._number_follows(at):
+            self.at += 2
+            return self._literal(at, at + 1, "-")
+        return self._unary("-", "-_")
+
+    def negation(self) -> bool:
+        """`!`."""
+        return self._unary("!", "!_")
+
+    def _number_follows(self, at: int) -> bool:
+        return self.kinds[at + 1] in {INT, DOUBLE}
+
+    def _unary(self, sign: str, function: str) -> bool:
+        """An operator that may be repeated; two cancel each other out. What follows has no other unary operator."""
+        first = self.at
+        while self.skip(sign):
+            pass
+        kind = self.kinds[self.at]
+        if kind == "!" or (kind == "-" and not self._number_follows(self.at)):
+            raise UnexpectedTokenError
+        if (self.at - first) % 2:
+            self.stack.append(Unary(function, self.starts[first]))
+        return False
+
+    # An operand is complete
+
+    def binary(self) -> bool:
+        """A relation, a sum or a product."""
+        level, function = _BINARY[self.kinds[self.at]]
+        self.reduce(level)
+        self.stack.append(Binary(level, function, self.starts[self.at]))
+        if level == RELATION:
+            self.relations += 1
+        else:
+            self.sums += 1
+        if self.relations > MAX_DEPTH or self.sums > MAX_DEPTH:
+            raise LimitError
+        self.at += 1
+        return False
+
+    def logical(self) -> bool:
+        """`&&` or `||`."""
+        level, function = _LOGICAL[self.kinds[self.at]]
+        self.reduce(level + 1)
+        chain = self.stack[-1]
+        if not isinstance(chain, Chain) or chain.level != level:
+            chain = Chain(level, function)
+            self.stack.append(chain)
+        chain.terms.append(self.nodes.pop())
+        chain.positions.append(self.starts[self.at])
+        self.at += 1
+        return False
+
+    def question(self) -> bool:
+        """`?` of a ternary."""
+        self.reduce(OR)
+        top = self.stack[-1]
+        if isinstance(top, Ternary) and top.waiting:
+            raise UnexpectedTokenError
+        self.stack.append(Ternary(self.starts[self.at]))
+        self.at += 1
+        return False
+
+    def colon(self) -> bool:
+        """`:` of a ternary or of an entry."""
+        self.reduce(OR)
+        while isinstance(top := self.stack[-1], Ternary):
+            if top.waiting:
+                top.waiting = False
+                self.expressions += 1
+                if self.expressions > MAX_DEPTH:
+                    raise LimitError
+                self.at += 1
+                return False
+            self.stack.pop().reduce(self)
+        self.innermost().colon(self)
+        self.at += 1
+        return False
+
+    def comma(self) -> bool:
+        """`,` between expressions, or before a closer."""
+        frame = self.innermost()
+        if not frame.separated:
+            raise UnexpectedTokenError
+        frame.take(self)
+        self.leave()
+        self.at += 1
+        if frame.trailing and self.skip(frame.closer):
+            return self.finish(frame)
+        frame.prefix(self)
+        self.enter()
+        return False
+
+    def closer(self) -> bool:
+        """The end of a frame."""
+        frame = self.innermost()
+        if frame.closer != self.kinds[self.at]:
+            raise UnexpectedTokenError
+        frame.take(self)
+        self.leave()
+        self.at += 1
+        return self.finish(frame)
+
+    def end(self) -> bool:
+        """The end of the expression."""
+        self.done = True
+        return self.closer()
+
+    def point(self) -> bool:
+        """`.name`, `.?name` or `.name(`."""
+        position = self.starts[self.at]
+        self.at += 1
+        optional = self.skip("?")
+        at = self.at
+        kind, text, start = self.kinds[at], self.texts[at], self.starts[at]
+        if kind == QUOTED_IDENTIFIER:
+            self.refuse_quoted(start)
+        elif kind != IDENTIFIER:
+            raise UnexpectedTokenError
+        self.at += 1
+        if not optional and kind == IDENTIFIER and self.skip("("):
+            operand = self.nodes.pop()
+            return self.open(Arguments(self.starts[at + 1], operand.start, text, operand))
+        operand = self.nodes.pop()
+        end = start + len(text)
+        if optional:
+            field = Literal(text, position=start, start=start, end=end)
+            selected: Node = Call("_?._", None, [operand, field], position=position, start=operand.start, end=end)
+        else:
+            selected = Select(operand, text, position=position, start=operand.start, end=end)
+        self.add(selected, operand, deeper=1)
+        return True
+
+    def bracket(self) -> bool:
+        """`[` of an index."""
+        position = self.starts[self.at]
+        self.at += 1
+        return self.open(Index(position, self.nodes[-1].start))
+
+
+def _true(_: str) -> Value:
+    return True
+
+
+def _false(_: str) -> Value:
+    return False
+
+
+def _null(_: str) -> Value:
+    return None
+
+
+_LITERALS: dict[str, Callable[..., Value]] = {
+    INT: integer,
+    UINT: unsigned,
+    DOUBLE: double,
+    STRING: string,
+    BYTES: octets,
+    "true": _true,
+    "false": _false,
+    "null": _null,
+}
+_BINARY = {
+    "<": (RELATION, "_<_"),
+    "<=": (RELATION, "_<=_"),
+    ">=": (RELATION, "_>=_"),
+    ">": (RELATION, "_>_"),
+    "==": (RELATION, "_==_"),
+    "!=": (RELATION, "_!=_"),
+    "in": (RELATION, "@in"),
+    "+": (SUM, "_+_"),
+    "-": (SUM, "_-_"),
+    "*": (PRODUCT, "_*_"),
+    "/": (PRODUCT, "_/_"),
+    "%": (PRODUCT, "_%_"),
+}
+_LOGICAL = {"&&": (AND, "_&&_"), "||": (OR, "_||_")}
+
+_Handler = Callable[[Parser], bool]
+"""Takes the current token; says whether an operand is complete then."""
+
+_OPERAND: dict[str, _Handler] = {
+    **dict.fromkeys(_LITERALS, Parser.literal),
+    IDENTIFIER: Parser.name,
+    ".": Parser.dotted_name,
+    "(": Parser.parenthesis,
+    "[": Parser.list_literal,
+    "{": Parser.map_literal,
+    "-": Parser.minus,
+    "!": Parser.negation,
+}
+_AFTER_OPERAND: dict[str, _Handler] = {
+    **dict.fromkeys(_BINARY, Parser.binary),
+    **dict.fromkeys(_LOGICAL, Parser.logical),
+    ".": Parser.point,
+    "[": Parser.bracket,
+    "?": Parser.question,
+    ":": Parser.colon,
+    ",": Parser.comma,
+    ")": Parser.closer,
+    "]": Parser.closer,
+    "}": Parser.closer,
+    END: Parser.end,
+}

@@ -1,0 +1,128 @@
+"""The text of an expression, and what is wrong with it, for people to read.
+
+`Source` knows where an offset is, `CompileError` shows every issue at its place.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+NOWHERE = -1
+"""The position of an issue with the expression as a whole."""
+
+ISSUES_LIMIT = 100
+"""The reference reports no more."""
+
+_WIDEST = 160  # longer lines are cut around the place
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The text of an expression. `line` and `column` say where it begins in the file that it comes from.
+
+    The column counts for every line: the lines of a YAML block are all indented alike.
+    """
+
+    text: str
+    name: str = "<input>"
+    line: int = 1
+    column: int = 1
+
+    def location(self, offset: int) -> tuple[int, int]:
+        """Line and column of an offset in code points, both from 1; (-1, 0) for an issue that has no place."""
+        if offset < 0:
+            return -1, 0
+        line, column = self._within(offset)
+        return self.line + line, self.column + column
+
+    def within(self, offset: int) -> tuple[int, int]:
+        """Line and column in the expression itself, as Kubernetes counts them: it does not know the file."""
+        if offset < 0:
+            return -1, 0
+        if not self.text:
+            return 1, 0  # the reference's parser sees the end of nothing before its beginning
+        line, column = self._within(offset)
+        return line + 1, column + 1
+
+    def _within(self, offset: int) -> tuple[int, int]:
+        return self.text.count("\n", 0, offset), offset - self.text.rfind("\n", 0, offset) - 1
+
+    def excerpt(self, offset: int) -> tuple[str, str]:
+        """The line of an offset and, to be printed below, a line with `^` under the place."""
+        column = self._within(offset)[1]
+        first = offset - column
+        last = self.text.find("\n", first)
+        line = self.text[first : len(self.text) if last < 0 else last]
+        before, after = _window(line, column)
+        return f"{before}{after}", f"{''.join(map(_blank, before))}^"
+
+
+@dataclass(frozen=True, slots=True)
+class Issue:
+    """One thing that is wrong: the reference's message at its position, and our hint what to write instead."""
+
+    position: int
+    message: str
+    hint: str = ""
+
+
+class CompileError(Exception):
+    """An expression that Kubernetes refuses, with all issues in the order of their places."""
+
+    def __init__(self, source: Source, issues: Iterable[Issue]) -> None:
+        super().__init__(source, issues)
+        self.source = source
+        self.issues: tuple[Issue, ...] = tuple(sorted(issues, key=lambda issue: issue.position)[:ISSUES_LIMIT])
+
+    def __str__(self) -> str:
+        """Every issue with the line it is on, the place, and the hint."""
+        return "\n".join(map(self._show, self.issues))
+
+    def reference(self) -> str:
+        """The first line of what Kubernetes prints."""
+        issue = self.issues[0]
+        line, column = self.source.within(issue.position)
+        return f"ERROR: <input>:{line}:{column}: {issue.message}".split("\n", 1)[0]
+
+    def full_reference(self) -> str:
+        """All that Kubernetes prints: each issue, its line, and dots up to the place."""
+        return "compilation failed: " + "\n".join(map(self._as_reference, self.issues))
+
+    def _as_reference(self, issue: Issue) -> str:
+        line, column = self.source.within(issue.position)
+        excerpt, _ = self.source.excerpt(max(issue.position, 0))
+        dots = "." * (column - 1)
+        return f"ERROR: <input>:{line}:{column}: {issue.message}\n | {excerpt}\n | {dots}^"
+
+    def _show(self, issue: Issue) -> str:
+        if issue.position < 0:
+            lines = [f"{self.source.name}: {issue.message}"]
+        else:
+            line, column = self.source.location(issue.position)
+            lines = [f"{self.source.name}:{line}:{column}: {issue.message}", *self.source.excerpt(issue.position)]
+        if issue.hint:
+            lines.append(f"hint: {issue.hint}")
+        return "\n".join(lines)
+
+
+def _window(line: str, column: int) -> tuple[str, str]:
+    """What is shown of a line before and after the place, without characters that move the cursor."""
+    shown = "".join(c if c.isprintable() or c == "\t" else " " for c in line)
+    before, after = shown[:column], shown[column:]
+    if len(line) <= _WIDEST:
+        return before, after
+    half = _WIDEST // 2
+    before = before if len(before) <= half else f"…{before[-half:]}"
+    after = after if len(after) <= half else f"{after[:half]}…"
+    return before, after
+
+
+def _blank(character: str) -> str:
+    """As much empty room as a character takes on a terminal."""
+    if character == "\t":
+        return character
+    if unicodedata.combining(character):
+        return ""
+    return "  " if unicodedata.east_asian_width(character) in {"W", "F"} else " "

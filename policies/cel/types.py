@@ -1,0 +1,116 @@
+"""The types of CEL, as cel-go's checker knows them, and the type that a value has when the program runs.
+
+A type is an immutable value; `str()` gives the reference's notation: `list(string)`, `map(string, dyn)`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+
+
+class Kind(Enum):
+    """What the type checker distinguishes."""
+
+    DYN = auto()
+    ERROR = auto()
+    PARAMETER = auto()  # a type variable: A, B, _var1
+    NULL = auto()
+    BOOL = auto()
+    INT = auto()
+    UINT = auto()
+    DOUBLE = auto()
+    STRING = auto()
+    BYTES = auto()
+    DURATION = auto()
+    TIMESTAMP = auto()
+    LIST = auto()
+    MAP = auto()
+    STRUCT = auto()  # a type with declared fields: kubernetes.AdmissionRequest, Object.spec, kubernetes.Quantity
+    OPAQUE = auto()  # optional_type(T), net.IP
+    TYPE = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Type:
+    """A type: its kind, its name as `type(x)` shows it, and its parameters (element; key and value; type variables)."""
+
+    kind: Kind
+    name: str
+    parameters: tuple[Type, ...] = ()
+
+    def __str__(self) -> str:
+        """The notation of the type checker's messages."""
+        if self.parameters:
+            return f"{self.name}({', '.join(map(str, self.parameters))})"
+        return _SHORT.get(self.kind, self.name)
+
+    @property
+    def declared(self) -> str:
+        """The notation of `must evaluate to bool but got list(string)`: full names, type variables in angle brackets."""
+        if self.kind is Kind.PARAMETER:
+            return f"<{self.name}>"
+        if self.parameters:
+            return f"{self.name}({', '.join(parameter.declared for parameter in self.parameters)})"
+        return self.name
+
+    @property
+    def is_dyn(self) -> bool:
+        """Whether the checker leaves everything to run time."""
+        return self.kind is Kind.DYN
+
+
+_SHORT = {Kind.ERROR: "!error!", Kind.NULL: "null", Kind.DURATION: "duration", Kind.TIMESTAMP: "timestamp"}
+
+DYN = Type(Kind.DYN, "dyn")
+ERROR = Type(Kind.ERROR, "error")
+NULL = Type(Kind.NULL, "null_type")
+BOOL = Type(Kind.BOOL, "bool")
+INT = Type(Kind.INT, "int")
+UINT = Type(Kind.UINT, "uint")
+DOUBLE = Type(Kind.DOUBLE, "double")
+STRING = Type(Kind.STRING, "string")
+BYTES = Type(Kind.BYTES, "bytes")
+DURATION = Type(Kind.DURATION, "google.protobuf.Duration")
+TIMESTAMP = Type(Kind.TIMESTAMP, "google.protobuf.Timestamp")
+TYPE = Type(Kind.TYPE, "type")
+
+
+def list_of(element: Type) -> Type:
+    """`list(element)`."""
+    return Type(Kind.LIST, "list", (element,))
+
+
+def map_of(key: Type, value: Type) -> Type:
+    """`map(key, value)`."""
+    return Type(Kind.MAP, "map", (key, value))
+
+
+def optional_of(value: Type) -> Type:
+    """`optional_type(value)`."""
+    return Type(Kind.OPAQUE, "optional_type", (value,))
+
+
+def type_of(described: Type) -> Type:
+    """`type(described)`: what `type(x)` and a type's name have."""
+    return Type(Kind.TYPE, "type", (described,))
+
+
+def struct(name: str) -> Type:
+    """A type with declared fields, by its name (cel-go's ObjectType)."""
+    return Type(Kind.STRUCT, name)
+
+
+def opaque(name: str) -> Type:
+    """A type without fields, by its name."""
+    return Type(Kind.OPAQUE, name)
+
+
+def parameter(name: str) -> Type:
+    """A type variable of a signature."""
+    return Type(Kind.PARAMETER, name)
+
+
+LIST = list_of(DYN)
+MAP = map_of(DYN, DYN)
+OPTIONAL = optional_of(DYN)

@@ -1,0 +1,110 @@
+"""The values that a program works on: those of decoded JSON as they are, and a class for each type that JSON lacks.
+
+CEL       Python
+null      None
+bool      bool
+int       int, within 64 bits
+uint      Uint
+double    float
+string    str
+bytes     bytes
+list      list
+map       dict; keys are str, int, Uint or bool
+duration  Duration
+timestamp Timestamp
+optional  Optional
+type      types.Type
+others    a class of the library that has them, with a `cel_type`
+
+Values are never changed once made: lists and dicts belong to the request.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+from policies.cel import types
+from policies.cel.types import Type
+
+Value = Any
+INT_MIN, INT_MAX, UINT_MAX = -(2**63), 2**63 - 1, 2**64 - 1
+
+
+class Uint(int):
+    """An unsigned integer of 64 bits. Equal to the int of the same value, as in CEL."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Duration:
+    """A length of time in nanoseconds (int64, as Go's time.Duration)."""
+
+    cel_type: ClassVar[Type] = types.DURATION
+    nanoseconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class Timestamp:
+    """A moment: nanoseconds since 1970-01-01T00:00:00Z, between the years 1 and 9999.
+
+    `offset` is the zone that it was written with, in seconds east of UTC: it is shown, and counts for nothing else.
+    """
+
+    cel_type: ClassVar[Type] = types.TIMESTAMP
+    nanoseconds: int
+    offset: int = field(default=0, compare=False)
+
+
+class _Absent:
+    """The content of an optional without a value; None is CEL's null."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "ABSENT"
+
+
+ABSENT = _Absent()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Optional:
+    """`optional.of(value)`, or `optional.none()` when the value is ABSENT."""
+
+    cel_type: ClassVar[Type] = types.OPTIONAL
+    value: Value = ABSENT
+
+
+NONE = Optional()
+
+
+@runtime_checkable
+class Typed(Protocol):
+    """A value of a library's own class."""
+
+    @property
+    def cel_type(self) -> Type:
+        """The type that `type(x)` shows and that overloads are chosen by."""
+        ...
+
+
+_TYPES: dict[type, Type] = {
+    type(None): types.NULL,
+    bool: types.BOOL,
+    int: types.INT,
+    Uint: types.UINT,
+    float: types.DOUBLE,
+    str: types.STRING,
+    bytes: types.BYTES,
+    list: types.LIST,
+    dict: types.MAP,
+    Type: types.TYPE,
+}
+
+
+def type_of(value: Value) -> Type:
+    """The type of a value while the program runs: lists and maps are of dyn, as in the reference."""
+    found = _TYPES.get(value.__class__)
+    return value.cel_type if found is None else found

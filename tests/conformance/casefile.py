@@ -1,0 +1,21 @@
+"""Reads the case files beside this one; `policies.cel.cases` knows their form."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import yaml
+
+from policies.cel.cases import Case, cases
+
+HERE = Path(__file__).parent
+
+
+def files() -> list[Path]:
+    """The recorded files."""
+    return sorted(HERE.glob("*.yaml"))
+
+
+def read(path: Path) -> tuple[Case, ...]:
+    """The cases of one file."""
+    return cases(yaml.load(path.read_bytes(), Loader=yaml.CSafeLoader))

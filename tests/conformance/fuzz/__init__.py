@@ -1,0 +1,1 @@
+"""Random expressions, asked of kube-apiserver's library and of our engine."""

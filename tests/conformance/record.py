@@ -1,0 +1,137 @@
+"""Writes what kube-apiserver's library answers into the case files beside this one.
+
+    cd tests && python -m conformance.record --oracle PATH [--all] [FILE ...]
+
+A case without `expect` is recorded; with --all every case is. Each is asked several times, since Go iterates maps in
+any order: where the cost varies, every value seen is written as `oneOf`; where the answer itself varies, or the library
+panics, the case is named on stderr and left without `expect`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+HERE = Path(__file__).parent
+FIXTURES = ("object", "oldObject", "params", "namespaceObject", "request")
+MORE_RUNS = 60
+"""How often a case is asked whose cost is seen to vary, so that no order of a small map is missed."""
+
+Document = dict[str, Any]
+Answer = dict[str, Any]
+
+
+def main() -> int:
+    """Records the files named on the command line, or all."""
+    parser = argparse.ArgumentParser(prog="conformance.record", description=__doc__.splitlines()[0])
+    parser.add_argument("--oracle", type=Path, required=True, help="the program built from oracle/")
+    parser.add_argument("--all", action="store_true", help="record again what has been recorded")
+    parser.add_argument("--runs", type=int, default=6, help="how often each case is asked (default: 6)")
+    parser.add_argument("files", type=Path, nargs="*", metavar="FILE")
+    options = parser.parse_args()
+    failures = 0
+    for path in options.files or sorted(HERE.glob("*.yaml")):
+        failures += record(path, options.oracle, options.runs, everything=options.all)
+    return 1 if failures else 0
+
+
+def record(path: Path, oracle: Path, runs: int, *, everything: bool) -> int:
+    """Records one file and returns how many cases could not be."""
+    document: Document = yaml.load(path.read_bytes(), Loader=yaml.CSafeLoader)
+    cases = [case for case in document["cases"] if everything or "expect" not in case]
+    if not cases:
+        return 0
+    asked = [question(document, case) for case in cases]
+    seen = [ask(oracle, asked) for _ in range(runs)]
+    failures = 0
+    for number, case in enumerate(cases):
+        answers = [run[number] for run in seen]
+        if len(set(map(_text, answers))) > 1:
+            answers += [ask(oracle, [asked[number]])[0] for _ in range(MORE_RUNS)]
+        case.pop("expect", None)
+        problem = _problem(answers)
+        if problem is None:
+            case["expect"] = expectation(answers)
+        else:
+            failures += 1
+            print(f"{path.name}: {case['id']}: {problem}: {case['expression']}", file=sys.stderr)
+    path.write_text(dump(document))
+    return failures
+
+
+def question(document: Document, case: Document) -> Document:
+    """A case as the oracle reads it: with its own fixtures, or else those of its file."""
+    fixtures = {name: case.get(name, document["fixtures"].get(name)) for name in FIXTURES}
+    mode = case.get("mode", "any")
+    variables = [{"Name": one["name"], "Expression": one["expression"]} for one in case.get("variables", ())]
+    asked = {"id": case["id"], "expression": case["expression"], "mode": "" if mode == "any" else mode}
+    return asked | {"variables": variables} | fixtures
+
+
+def ask(oracle: Path, questions: Sequence[Document]) -> list[Answer]:
+    """The oracle's answers, in the same order."""
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump(questions, file)
+        file.flush()
+        done = subprocess.run([oracle, file.name], stdout=subprocess.PIPE, check=True)
+    answers: list[Answer] = json.loads(done.stdout)
+    return answers
+
+
+def expectation(answers: Iterable[Answer]) -> Document:
+    """What a case expects, from answers that differ in nothing but cost."""
+    answer, *_ = answers = list(answers)
+    costs = sorted({one["cost"] for one in answers})
+    cost = costs[0] if len(costs) == 1 else {"oneOf": costs, "why": "Go map iteration order"}
+    if "error" in answer:
+        return {"stage": answer["stage"], "error": answer["error"], "cost": cost}
+    return {"value": answer.get("value"), "type": answer["type"], "cost": cost}
+
+
+def _problem(answers: Sequence[Answer]) -> str | None:
+    if any(answer.get("stage") == "panic" for answer in answers):
+        return f"the library panics: {answers[0]['error']}"
+    if len({_text(answer | {"cost": 0}) for answer in answers}) > 1:
+        return "the answer depends on the order of a map"
+    return None
+
+
+def _text(answer: Answer) -> str:
+    return json.dumps(answer, sort_keys=True)
+
+
+def dump(document: Document) -> str:
+    """The YAML of a case file: what a case expects on one line, so that the file stays short."""
+    cases = [case | {"expect": _OneLine(case["expect"])} if "expect" in case else case for case in document["cases"]]
+    document = document | {"cases": cases}
+    return yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=160)
+
+
+class _OneLine(dict[str, Any]):
+    """A map that is written within braces."""
+
+
+class _Dumper(yaml.CSafeDumper):
+    """Without anchors: what two cases share is written twice."""
+
+    def ignore_aliases(self, data: object) -> bool:
+        """Never an alias."""
+        del data
+        return True
+
+
+_Dumper.add_representer(
+    _OneLine, lambda dumper, data: dumper.represent_mapping("tag:yaml.org,2002:map", data, flow_style=True)
+)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

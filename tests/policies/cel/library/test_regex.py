@@ -1,0 +1,159 @@
+"""Regular expressions. Expected values are those of the Go reference."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from cellibrary import answer, charged
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policies.cel.errors import CelError
+from policies.cel.library.regex import LIBRARY, _public, compile_pattern, matcher
+
+REFUSED = [
+    ("app(", "error parsing regexp: missing closing ): `app(`"),
+    ("a{1001}", "error parsing regexp: invalid repeat count: `{1001}`"),
+    ("\\C", "error parsing regexp: invalid escape sequence: `\\C`"),
+    ("a**", "error parsing regexp: invalid nested repetition operator: `**`"),
+    ("a)", "error parsing regexp: unexpected ): `a)`"),
+    ("[a", "error parsing regexp: missing closing ]: `[a`"),
+    ("[z-a]", "error parsing regexp: invalid character class range: `z-a`"),
+    ("[[:foo:]]", "error parsing regexp: invalid character class range: `[:foo:]`"),
+    ("\\8", "error parsing regexp: invalid escape sequence: `\\8`"),
+    ("\\", "error parsing regexp: trailing backslash at end of expression: ``"),
+    ("(?i", "error parsing regexp: invalid or unsupported Perl syntax: `(?i`"),
+    ("(?=a)", "error parsing regexp: invalid or unsupported Perl syntax: `(?=`"),
+    ("(?P<n", "error parsing regexp: invalid named capture: `(?P<n`"),
+    ("(?P<n-m>a)", "error parsing regexp: invalid named capture: `(?P<n-m>`"),
+    ("*a", "error parsing regexp: missing argument to repetition operator: `*`"),
+    ("(x{10}){101}", "error parsing regexp: invalid repeat count: `{101}`"),
+    ("\\x{110000}", "error parsing regexp: invalid escape sequence: `\\x{110000`"),
+    ("\\p{Foo}", "error parsing regexp: invalid character class range: `\\p{Foo}`"),
+    ("\\p{Old_Italic}", "error parsing regexp: invalid character class range: `\\p{Old_Italic}`"),
+    ("(?z)", "error parsing regexp: invalid or unsupported Perl syntax: `(?z`"),
+]
+FOUND: list[tuple[object, ...]] = [
+    ("matches", "xabcabd", "ab.", True),
+    ("find", "xabcabd", "ab.", "abc"),
+    ("findAll", "xabcabd", "ab.", ["abc", "abd"]),
+    ("matches", "aéa", "\\B", False),
+    ("find", "aéa", "\\B", ""),
+    ("findAll", "aéa", "\\B", []),
+    ("matches", "éa", "x*", True),
+    ("find", "éa", "x*", ""),
+    ("findAll", "éa", "x*", ["", "", ""]),
+    ("matches", "a.b", "^a\\.b$", True),
+    ("find", "a.b", "^a\\.b$", "a.b"),
+    ("findAll", "a.b", "^a\\.b$", ["a.b"]),
+    ("matches", "ab", "^a\\.b", False),
+    ("find", "ab", "^a\\.b", ""),
+    ("findAll", "ab", "^a\\.b", []),
+    ("matches", "xa.b", "a\\.b$", True),
+    ("find", "xa.b", "a\\.b$", "a.b"),
+    ("findAll", "xa.b", "a\\.b$", ["a.b"]),
+    ("matches", "x", "y", False),
+    ("find", "x", "y", ""),
+    ("findAll", "x", "y", []),
+    ("matches", "", "^$", True),
+    ("find", "", "^$", ""),
+    ("findAll", "", "^$", [""]),
+    ("matches", "a\nb", "a.b", False),
+    ("find", "a\nb", "a.b", ""),
+    ("findAll", "a\nb", "a.b", []),
+    ("matches", "a\nb", "(?s)a.b", True),
+    ("find", "a\nb", "(?s)a.b", "a\nb"),
+    ("findAll", "a\nb", "(?s)a.b", ["a\nb"]),
+    ("matches", "a\n", "a$", False),
+    ("find", "a\n", "a$", ""),
+    ("findAll", "a\n", "a$", []),
+    ("matches", "K", "(?i)k", True),
+    ("find", "K", "(?i)k", "K"),
+    ("findAll", "K", "(?i)k", ["K"]),
+    ("matches", "日本", "\\p{han}", True),
+    ("find", "日本", "\\p{han}", "日"),
+    ("findAll", "日本", "\\p{han}", ["日", "本"]),
+    ("matches", "x+y", "\\Qx+\\E", True),
+    ("find", "x+y", "\\Qx+\\E", "x+"),
+    ("findAll", "x+y", "\\Qx+\\E", ["x+"]),
+    ("matches", "ab", "(?<n>a)(?P<m>b)", True),
+    ("find", "ab", "(?<n>a)(?P<m>b)", "ab"),
+    ("findAll", "ab", "(?<n>a)(?P<m>b)", ["ab"]),
+    ("matches", "aaa", "a{2}?", True),
+    ("find", "aaa", "a{2}?", "aa"),
+    ("findAll", "aaa", "a{2}?", ["aa"]),
+    ("findAll", "aaa", "a", 0, []),
+    ("findAll", "aaa", "a", 1, ["a"]),
+    ("findAll", "aaa", "a", 2, ["a", "a"]),
+    ("findAll", "aaa", "a", 5, ["a", "a", "a"]),
+    ("findAll", "aaa", "a", -3, ["a", "a", "a"]),
+]
+
+
+@pytest.mark.parametrize(("pattern", "message"), REFUSED)
+def test_refused(pattern: str, message: str) -> None:
+    """A bad expression is refused in Go's words, which find() and findAll() put something before."""
+    with pytest.raises(CelError) as caught:
+        matcher(pattern)
+    assert caught.value.message == message
+    assert answer(LIBRARY, "matches", "a", pattern) == f"error: {message}"
+    assert answer(LIBRARY, "find", "a", pattern) == f"error: Illegal regex: {message}"
+    assert answer(LIBRARY, "findAll", "a", pattern) == f"error: Illegal regex: {message}"
+
+
+@pytest.mark.parametrize("case", FOUND, ids=str)
+def test_found(case: tuple[object, ...]) -> None:
+    """What is found is what Go finds."""
+    name, *arguments, expected = case
+    assert answer(LIBRARY, str(name), *arguments) == expected
+
+
+@given(st.text(), st.text(), st.sampled_from(["", "^"]), st.sampled_from(["", "$"]))
+def test_plain_texts(text: str, plain: str, start: str, end: str) -> None:
+    """Expressions without operators match as those of the standard library do."""
+    pattern = f"{start}{re.escape(plain)}{end.replace('$', chr(92) + 'z')}"
+    expected = re.search(pattern.replace("\\z", "\\Z"), text + plain) is not None
+    go = f"{start}{''.join(chr(92) + each if each in '.^$*+?()[]{}|' + chr(92) else each for each in plain)}{end}"
+    assert matcher(go)(text + plain) is expected
+
+
+def test_without_the_raw_object() -> None:
+    """The package's public functions, used where its private object is missing, find the same places."""
+    search = _public("b[c-e]+", "")
+    assert [search(b"abcd bc", start) for start in (0, 3, 6)] == [(1, 4), (5, 7), None]
+
+
+def test_lone_surrogates() -> None:
+    """A lone surrogate counts as U+FFFD, as it would after Go's decoding of JSON."""
+    assert compile_pattern("a.b").matches("a\ud800b") is True
+    assert compile_pattern(".").find_all("\ud800\udfff") == ["\ufffd", "\ufffd"]
+    assert compile_pattern("\ud800+").find("a\ufffd") == "\ufffd"
+
+
+def test_no_text(capfd: pytest.CaptureFixture[str]) -> None:
+    """What is not a text has no overload, and RE2 writes nothing to stderr."""
+    call = LIBRARY.functions[0].call
+    assert call is not None
+    with pytest.raises(CelError, match=r"^no such overload$"):
+        call(1, "a")
+    with pytest.raises(CelError):
+        compile_pattern("(" * 3 + "x{1000}" * 4000 + ")" * 3)
+    assert capfd.readouterr().err == ""
+
+
+def test_cost() -> None:
+    """A search costs by text and expression; the function form of matches() is always 1, as in the reference."""
+    assert charged(LIBRARY, "find", "a" * 29, "b" * 19) == 15
+    member = LIBRARY.functions[0].overloads[1].cost
+    assert callable(member)
+    assert member(["a" * 29, "b" * 19], False) == 15  # noqa: FBT003 - the result of the call
+    assert LIBRARY.functions[0].cost is None
+
+
+@pytest.mark.parametrize(
+    "pattern", ["(a*)*b", "[[:" * 100_000, "(a|" * 100_000, "a" * 100_000, "(?P<a" * 100_000], ids=len
+)
+def test_hostile_patterns(pattern: str) -> None:
+    """A long or nested expression is accepted or refused in time that grows with its length only."""
+    answer(LIBRARY, "find", "a" * 100_000, pattern)

@@ -1,0 +1,247 @@
+# ruff: noqa: E501 # one case is one line
+import sys
+
+import pytest
+from celtree import tree
+
+from policies.cel.syntax.ast import Call, Entry, MapLiteral, Node
+from policies.cel.syntax.parser import parse
+from policies.cel.syntax.source import CompileError, Source
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        pytest.param("a + b * c - d", "_-_(_+_(a, _*_(b, c)), d)", id="precedence"),
+        pytest.param("a - b - c", "_-_(_-_(a, b), c)", id="left to right"),
+        pytest.param("a + 1 < b == c", "_==_(_<_(_+_(a, int:1), b), c)", id="relation"),
+        pytest.param("a in [1, 2]", "@in(a, [int:1, int:2])", id="membership"),
+        pytest.param("a ? b : c ? d : e", "_?_:_(a, b, _?_:_(c, d, e))", id="ternary to the right"),
+        pytest.param("a || b ? c && d : e", "_?_:_(_||_(a, b), _&&_(c, d), e)", id="logic below ternary"),
+        pytest.param("a && b && c", "_&&_(_&&_(a, b), c)", id="chain of three"),
+        pytest.param("a || b || c || d", "_||_(_||_(a, b), _||_(c, d))", id="chain of four"),
+        pytest.param("a && b && c && d && e", "_&&_(_&&_(_&&_(a, b), c), _&&_(d, e))", id="chain of five"),
+        pytest.param("a && b || c && d", "_||_(_&&_(a, b), _&&_(c, d))", id="or of ands"),
+        pytest.param("(a + b) * c", "_*_(_+_(a, b), c)", id="parentheses"),
+        pytest.param("!a.b", "!_(a.b)", id="not"),
+        pytest.param("!!a", "a", id="not twice"),
+        pytest.param("!!!a", "!_(a)", id="not three times"),
+        pytest.param("-a", "-_(a)", id="minus"),
+        pytest.param("- -a", "a", id="minus twice"),
+        pytest.param("-1", "int:-1", id="negative number"),
+        pytest.param("--1", "int:1", id="negative twice"),
+        pytest.param("-1.f()", "int:-1.f()", id="negative number's method"),
+        pytest.param("1 -1", "_-_(int:1, int:1)", id="subtraction"),
+        pytest.param("a.b.c", "a.b.c", id="select"),
+        pytest.param("a.?b.c", "_?._(a, str:'b').c", id="optional select"),
+        pytest.param("a[0][?b]", "_[?_](_[_](a, int:0), b)", id="index"),
+        pytest.param("f(a, b)", "f(a, b)", id="call"),
+        pytest.param("f()", "f()", id="call without arguments"),
+        pytest.param("a.f(b).g()", "a.f(b).g()", id="method"),
+        pytest.param("a.if.for(b)", "a.if.for(b)", id="reserved words as fields"),
+        pytest.param(".a + .f(b)", "_+_(.a, .f(b))", id="leading point"),
+        pytest.param("[a, ?b, 1,]", "[a, ?b, int:1]", id="list"),
+        pytest.param("[,]", "[]", id="lone comma"),
+        pytest.param("{'a': 1, ?b: c,}", "{str:'a': int:1, ?b: c}", id="map"),
+        pytest.param("{}", "{}", id="empty map"),
+        pytest.param("A.b{c: 1, ?d: e}", "A.b{c: int:1, ?d: e}", id="message"),
+        pytest.param(".A{,}", ".A{}", id="message with a leading point"),
+        pytest.param("0x1F", "int:31", id="int"),
+        pytest.param("-9223372036854775808", "int:-9223372036854775808", id="least int"),
+        pytest.param("0xffu", "Uint:255", id="uint"),
+        pytest.param("-1.5e3", "float:-1500.0", id="double"),
+        pytest.param("[true, false, null]", "[bool:True, bool:False, NoneType:None]", id="constants"),
+        pytest.param("'\\n\\x41\\u00e9\\101\\\\\\''", 'str:"\\nAéA\\\\\'"', id="escapes"),
+        pytest.param("r'\\n'", "str:'\\\\n'", id="raw"),
+        pytest.param('"""a\r\nb"""', "str:'a\\nb'", id="triple"),
+        pytest.param("b'\\xff\\101é'", "bytes:b'\\xffA\\xc3\\xa9'", id="bytes"),
+        pytest.param(
+            "a.existsOne(x, y) && cel.bind(x, 1, x)", "_&&_(a.existsOne(x, y), cel.bind(x, int:1, x))", id="no macro"
+        ),
+    ],
+)
+def test_tree(text: str, shown: str) -> None:
+    """The tree is the reference's."""
+    assert tree(text) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        pytest.param(
+            "",
+            "1:0: Syntax error: mismatched input '<EOF>' expecting {'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}",
+            id="empty",
+        ),
+        pytest.param(
+            "1 +",
+            "1:4: Syntax error: mismatched input '<EOF>' expecting {'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}",
+            id="missing operand",
+        ),
+        pytest.param(
+            "a + + * b",
+            "1:5: Syntax error: mismatched input '+' expecting {'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}",
+            id="double operator",
+        ),
+        pytest.param("(a", "1:3: Syntax error: missing ')' at '<EOF>'", id="missing parenthesis"),
+        pytest.param("[a", "1:3: Syntax error: mismatched input '<EOF>' expecting {']', ','}", id="missing bracket"),
+        pytest.param("{a: b", "1:6: Syntax error: mismatched input '<EOF>' expecting {'}', ','}", id="missing brace"),
+        pytest.param(
+            "f(a,)",
+            "1:5: Syntax error: mismatched input ')' expecting {'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}",
+            id="missing argument",
+        ),
+        pytest.param("f(a b)", "1:5: Syntax error: extraneous input 'b' expecting ')'", id="missing comma"),
+        pytest.param("a b", "1:3: Syntax error: extraneous input 'b' expecting <EOF>", id="trailing"),
+        pytest.param("a)", "1:2: Syntax error: extraneous input ')' expecting <EOF>", id="closes nothing"),
+        pytest.param("a = b", "1:3: Syntax error: token recognition error at: '= '", id="single ="),
+        pytest.param("a & b", "1:3: Syntax error: token recognition error at: '& '", id="single &"),
+        pytest.param("a and b", "1:3: Syntax error: mismatched input 'and' expecting <EOF>", id="and"),
+        pytest.param("a; b", "1:2: Syntax error: token recognition error at: ';'", id="semicolon"),
+        pytest.param("$a", "1:1: Syntax error: token recognition error at: '$'", id="dollar"),
+        pytest.param("a # b", "1:3: Syntax error: token recognition error at: '#'", id="hash"),
+        pytest.param("a == 'b", "1:6: Syntax error: token recognition error at: ''b'", id="string"),
+        pytest.param("a.`b`", "1:3: unsupported syntax: '`'", id="backtick"),
+        pytest.param("A{b: 1, `c`: 2}", "1:3: unsupported syntax: '`'", id="backtick field"),
+        pytest.param("if", "1:1: reserved identifier: if", id="reserved"),
+        pytest.param("if(1 + '\\ud800')", "1:1: reserved identifier: if", id="reserved call"),
+        pytest.param("a.true", "1:3: Syntax error: mismatched input 'true' expecting IDENTIFIER", id="keyword field"),
+        pytest.param(
+            "a[]",
+            "1:3: Syntax error: mismatched input ']' expecting {'[', '{', '(', '.', '-', '!', '?', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}",
+            id="index of nothing",
+        ),
+        pytest.param("a ? b", "1:6: Syntax error: mismatched input '<EOF>' expecting ':'", id="no then"),
+        pytest.param(
+            "a ? b ? c : d : e", "1:7: Syntax error: mismatched input '?' expecting ':'", id="ternary in then"
+        ),
+        pytest.param("!-a", "1:3: Syntax error: no viable alternative at input '-a'", id="not of minus"),
+        pytest.param("9223372036854775808", "1:1: invalid int literal", id="int range"),
+        pytest.param("18446744073709551616u", "1:1: invalid uint literal", id="uint range"),
+        pytest.param("1e999", "1:1: invalid double literal", id="double range"),
+        pytest.param("'\\ud800'", "1:1: invalid unicode code point", id="code point"),
+        pytest.param("b'\\u0041'", "1:1: unable to unescape string", id="code point in bytes"),
+        pytest.param("has(a && has(b.c)", "1:7: invalid argument to has() macro", id="macro error before syntax error"),
+        pytest.param("a &&\n  b c", "2:5: Syntax error: extraneous input 'c' expecting <EOF>", id="second line"),
+    ],
+)
+def test_first_error(text: str, message: str) -> None:
+    """The first error has the reference's place and words."""
+    with pytest.raises(CompileError) as caught:
+        parse(Source(text))
+    assert caught.value.reference() == f"ERROR: <input>:{message}"
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        pytest.param("a = b", "write == to compare; CEL has no assignment", id="="),
+        pytest.param("a === b", "CEL compares with == and !=; there is no === or !==", id="==="),
+        pytest.param("a <> b", "write != for 'is not equal'", id="<>"),
+        pytest.param("a & b", "write && for 'and'", id="&"),
+        pytest.param("a or b", "write || for 'or'", id="or"),
+        pytest.param("not a", "write ! for 'not'", id="not"),
+        pytest.param("a not in b", "write !(a in b) for 'not in'", id="not in"),
+        pytest.param("“a”", "use plain quotes, ' or \"", id="smart quotes"),
+        pytest.param("a?.b", "write condition ? a : b; an optional field is a.?b", id="?."),
+        pytest.param("if (a) {b}", "write condition ? a : b for 'if'", id="if"),
+        pytest.param("(a", "a ) is missing", id="parenthesis"),
+        pytest.param("a)", "this closes nothing", id="closer"),
+        pytest.param(" ", "the expression is empty", id="empty"),
+    ],
+)
+def test_hint(text: str, hint: str) -> None:
+    """Habits from other languages get a hint what to write instead."""
+    with pytest.raises(CompileError) as caught:
+        parse(Source(text))
+    assert caught.value.issues[0].hint == hint
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        pytest.param("a + b", (2, 0, 5), id="the operator"),
+        pytest.param("a . b", (2, 0, 5), id="the point"),
+        pytest.param("a.?b", (1, 0, 4), id="the point of an optional"),
+        pytest.param("f (a)", (2, 0, 5), id="the parenthesis of a call"),
+        pytest.param("a.f(b)", (3, 0, 6), id="the parenthesis of a method"),
+        pytest.param("a.all(x, x)", (5, 0, 11), id="the parenthesis of a macro"),
+        pytest.param("a[b]", (1, 0, 4), id="the bracket"),
+        pytest.param("a ? b : c", (2, 0, 9), id="the question mark"),
+        pytest.param("- 1", (0, 0, 3), id="the sign"),
+        pytest.param(".a", (1, 0, 2), id="the name"),
+        pytest.param("A.b{}", (3, 0, 5), id="the brace"),
+        pytest.param("(a + b)", (3, 0, 7), id="parentheses widen the span only"),
+        pytest.param("a && b && c", (7, 0, 11), id="the middle of a chain"),
+    ],
+)
+def test_place(text: str, place: tuple[int, int, int]) -> None:
+    """A node has the reference's position and the span of its text."""
+    node = parse(Source(text))
+    assert (node.position, node.start, node.end) == place
+
+
+def test_place_of_an_entry() -> None:
+    """An entry of a map is placed at its colon."""
+    node = parse(Source("{'a' : 1}"))
+    assert isinstance(node, MapLiteral)
+    entry: Entry = node.entries[0]
+    assert (entry.position, entry.start, entry.end) == (5, 1, 8)
+
+
+PARSING = "-1:0: expression recursion limit exceeded: 250"
+VISITING = "-1:0: max recursion depth exceeded"
+
+
+@pytest.mark.parametrize(
+    ("opening", "inner", "closing", "most", "message"),
+    [
+        pytest.param("(", "1", ")", 249, PARSING, id="parentheses"),
+        pytest.param("[", "", "]", 250, PARSING, id="lists"),
+        pytest.param("f(", "", ")", 250, PARSING, id="calls"),
+        pytest.param("{1: ", "2", "}", 249, PARSING, id="maps"),
+        pytest.param("A{a: ", "2", "}", 249, PARSING, id="messages"),
+        pytest.param("a ? b : ", "c", "", 249, PARSING, id="ternaries"),
+        pytest.param("", "a", ".b", 250, VISITING, id="members"),
+        pytest.param("", "a", "[1]", 250, VISITING, id="indices"),
+        pytest.param("1 + ", "1", "", 250, VISITING, id="sums"),
+    ],
+)
+def test_depth(opening: str, inner: str, closing: str, most: int, message: str) -> None:
+    """Exactly as much depth as the reference's is accepted."""
+    parse(Source(opening * most + inner + closing * most))
+    with pytest.raises(CompileError) as caught:
+        parse(Source(opening * (most + 1) + inner + closing * (most + 1)))
+    assert caught.value.reference() == f"ERROR: <input>:{message}"
+
+
+@pytest.mark.parametrize(
+    "piece", ["(", "-1[", "a.", " = ", '"""', "'\n", "#", "a?", "- ", "!", "a.b{", "`a", ".optMap(x,x)", "a ", "1,"]
+)
+def test_hostile_text_ends_in_a_compile_error(piece: str) -> None:
+    """Text that repeats what opens or fails is refused, whatever its length."""
+    with pytest.raises(CompileError):
+        parse(Source(f"a{piece * 2000}"))
+
+
+def test_length() -> None:
+    """An expression has at most 100,000 code points."""
+    parse(Source(f"'{'é' * 99_998}'"))
+    with pytest.raises(CompileError) as caught:
+        parse(Source("a" * 100_001))
+    message = "expression code point size exceeds limit: size: 100001, limit 100000"
+    assert caught.value.reference() == f"ERROR: <input>:-1:0: {message}"
+
+
+def test_python_recursion_does_not_limit_depth() -> None:
+    """Depth that the reference accepts needs no depth of Python's stack."""
+    frame, depth = sys._getframe(), 0
+    while frame.f_back is not None:
+        frame, depth = frame.f_back, depth + 1
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(depth + 40)
+    try:
+        node: Node = parse(Source(f"{'(' * 248}1 + 1{')' * 248}"))
+    finally:
+        sys.setrecursionlimit(limit)
+    assert isinstance(node, Call)

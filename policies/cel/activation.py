@@ -35,7 +35,7 @@ def activation(
     request: Json,
     decisions: Decisions,
     *,
-    object: Json | None,  # noqa: A002 - CEL's own name
+    object: Json | None,
     old_object: Json | None = None,
     params: Json | None = None,
     namespace: Json | None = None,

@@ -17,9 +17,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from policies.cel.golang.gotime import format_timestamp, go_duration
 from policies.cel.library.authorizer import Answer, Check
 from policies.cel.library.format import Format
-from policies.cel.golang.gotime import format_timestamp, go_duration
 from policies.cel.patchtypes import JSONPatch, ObjectValue
 from policies.cel.types import Type
 from policies.cel.values import ABSENT, Duration, Optional, Timestamp, Uint, Value, type_of

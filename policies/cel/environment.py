@@ -50,7 +50,7 @@ class Declared:
 
 
 def merged(libraries: Iterable[Library]) -> dict[str, Function]:
-    """The functions of libraries by name; overloads of the same name follow each other in the order of the libraries."""
+    """The functions of libraries by name; overloads of one name follow each other in the order of the libraries."""
     functions: dict[str, Function] = {}
     for library in libraries:
         for function in library.functions:

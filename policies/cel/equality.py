@@ -19,9 +19,9 @@ def equal(left: Value, right: Value) -> bool:
     Raises CelError where a library's type cannot be compared with the other.
     """
     kind, other = left.__class__, right.__class__
-    if kind is str or other is str:
+    if kind is str:
         return kind is other and bool(left == right)
-    if left is None or right is None or kind is bool or other is bool:
+    if left is None or right is None or kind is bool:
         return left is right
     return _EQUAL.get(kind, _own)(left, right)
 
@@ -112,7 +112,10 @@ def _same_key(stored: Value, key: Value) -> bool:
 def contains(items: list[Value], item: Value) -> bool:
     """Whether `item in items` holds: an element that cannot be compared is passed over."""
     if item.__class__ is str:  # a str equals nothing but a str: the language's own search will do
-        return item in items
+        try:
+            return item in items
+        except CelError:  # a library's value is among them
+            pass
     return any(map(_probe(item), items))
 
 

@@ -1,7 +1,8 @@
 """The environment of admission policies in kube-apiserver 1.36: its variables, their types, its libraries.
 
-Sources: k8s.io/apiserver's pkg/cel/environment/base.go (libraries and their versions), pkg/admission/plugin/cel/compile.go
-(variables and the declared fields of `request` and `namespaceObject`) and composition.go (`variables`).
+Sources: k8s.io/apiserver's pkg/cel/environment/base.go (libraries and their versions), and of
+pkg/admission/plugin/cel compile.go (variables and the declared fields of `request` and `namespaceObject`) and
+composition.go (`variables`).
 """
 
 from __future__ import annotations
@@ -9,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 
+from policies.cel.environment import STANDARD_TYPES, Environment, merged
+from policies.cel.function import Library
 from policies.cel.library import (
     arithmetic,
     authorizer,
     cidr,
     comprehensions,
     conversion,
-    format,
     ip,
     jsonpatch,
     lists,
@@ -31,8 +33,9 @@ from policies.cel.library import (
     time,
     url,
 )
-from policies.cel.environment import STANDARD_TYPES, Environment, merged
-from policies.cel.function import Library
+from policies.cel.library import (
+    format as format_,
+)
 from policies.cel.types import BOOL, DYN, INT, STRING, TIMESTAMP, Kind, Type, list_of, map_of, struct
 
 STANDARD = (relations.LIBRARY, arithmetic.LIBRARY, conversion.LIBRARY, text.LIBRARY, time.LIBRARY)
@@ -47,7 +50,7 @@ KUBERNETES = (
     sets.LIBRARY,
     ip.LIBRARY,
     cidr.LIBRARY,
-    format.LIBRARY,
+    format_.LIBRARY,
     comprehensions.LIBRARY,
     semver.LIBRARY,
     listsext.LIBRARY,
@@ -109,6 +112,9 @@ STRUCTS: Mapping[str, Mapping[str, Type]] = {
         "reason": STRING,
     },
     VARIABLES.name: {},
+    # Kubernetes knows these names as types, but none of their values
+    "timestamp": {},
+    "duration": {},
 }
 
 
@@ -138,7 +144,7 @@ def admission(*, params: bool = True, authorizer_: bool = True, patch_types: boo
         functions=merged(libraries),
         variables=variables,
         structs=STRUCTS,
-        type_names=STANDARD_TYPES | _names(libraries),
+        type_names={**STANDARD_TYPES, **_names(libraries)},
         patch_types=patch_types,
     )
 
@@ -151,7 +157,7 @@ _KEPT = {Kind.BOOL, Kind.BYTES, Kind.DOUBLE, Kind.DURATION, Kind.INT, Kind.NULL,
 
 
 def variable_type(type_: Type) -> Type:
-    """The type that `variables.x` has for an expression of a type: lists and maps of plain types, and dyn for the rest."""
+    """The type that `variables.x` has for an expression of a type: plain types, lists and maps of them, else dyn."""
     if type_.kind in _KEPT:
         return type_
     if type_.kind in (Kind.LIST, Kind.MAP):

@@ -16,20 +16,20 @@ from dataclasses import dataclass, field
 from msgspec import Struct
 
 from policies.cel import types
-from policies.cel.library.authorizer import UnansweredCheck
 from policies.cel.checking.checker import check
-from policies.cel.generation.compiled import Function, Generated, generate
 from policies.cel.cost import EXPRESSION_LIMIT
 from policies.cel.environment import Environment
 from policies.cel.errors import BudgetError, CelError, TimeLimitError
-from policies.cel.kubernetes import VARIABLES, variable_type
-from policies.cel.syntax.parser import parse
 from policies.cel.evaluation.plan import PlanError, plan
 from policies.cel.evaluation.recursion import deeply
 from policies.cel.evaluation.run import Expired, Outcome, Run
-from policies.cel.syntax.source import CompileError, Issue, Source
 from policies.cel.evaluation.steps import Step, failed
+from policies.cel.generation.compiled import Function, Generated, generate
 from policies.cel.generation.support import HandOverError
+from policies.cel.kubernetes import VARIABLES, admission, variable_type
+from policies.cel.library.authorizer import UnansweredCheck
+from policies.cel.syntax.parser import parse
+from policies.cel.syntax.source import CompileError, Issue, Source
 from policies.cel.types import Type
 from policies.cel.values import Value
 
@@ -177,6 +177,15 @@ class Composition:
         type_ = types.DYN if isinstance(program, CompileError) else variable_type(program.type)
         fields = {**self.environment.structs[VARIABLES.name], name: type_}
         return Composition(self.environment.with_fields(VARIABLES.name, fields), {**self.programs, name: program})
+
+    def for_mutations(self) -> Composition:
+        """The same for expressions that may make `JSONPatch{...}` and `Object{...}`, as variables may not."""
+        known = self.environment
+        patching = admission(
+            params="params" in known.variables, authorizer_="authorizer" in known.variables, patch_types=True
+        )
+        fields = known.structs[VARIABLES.name]
+        return Composition(patching.with_fields(VARIABLES.name, fields), self.programs)
 
     def bind(self, names: Names, *, expired: Expired | None = None) -> dict[str, Value]:
         """The names of an evaluation together with `variables`."""

@@ -47,7 +47,7 @@ class Type:
 
     @property
     def declared(self) -> str:
-        """The notation of `must evaluate to bool but got list(string)`: full names, type variables in angle brackets."""
+        """The notation of `must evaluate to bool but got list(string)`: full names, and `<A>` for type variables."""
         if self.kind is Kind.PARAMETER:
             return f"<{self.name}>"
         if self.parameters:

@@ -90,6 +90,24 @@ class Typed(Protocol):
         ...
 
 
+class Incomparable:
+    """A library's value that cannot be compared with one of another type: not even Python's `==` does, so that it is
+    safe in generated code."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        """Raises CelError for a value of another type."""
+        return self.cel_equal(other)
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def cel_equal(self, other: object) -> bool:
+        """CEL's `==`; raises CelError for a value of another type."""
+        raise NotImplementedError
+
+
 _TYPES: dict[type, Type] = {
     type(None): types.NULL,
     bool: types.BOOL,

@@ -15,6 +15,7 @@ _COMMANDS = [
     ("serve",),
     ("check",),
     ("review",),
+    ("eval",),
     ("certs", "show"),
     ("certs", "issue"),
     ("certs", "verify"),

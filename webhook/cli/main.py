@@ -10,6 +10,7 @@ VERBS = {
     "serve": "Answer the API server's AdmissionReviews.",
     "check": "Say what would happen to objects on kubectl apply, offline.",
     "review": "Answer AdmissionReviews from files or standard input.",
+    "eval": "Evaluate a CEL expression as Kubernetes would, and say why.",
     "certs": "Show, issue and verify certificates.",
     "export": "Print webhook configurations or the whole configuration.",
     "unregister": "Remove the webhook configurations from a cluster.",

@@ -10,6 +10,10 @@ from collections.abc import Sequence
 
 from policies.cel import types
 from policies.cel.checking import validation
+from policies.cel.checking.hints import nearest, signatures
+from policies.cel.checking.unification import Unifier, more_general
+from policies.cel.environment import Declared, Environment
+from policies.cel.function import Function, Overload
 from policies.cel.syntax.ast import (
     Call,
     Comprehension,
@@ -23,16 +27,23 @@ from policies.cel.syntax.ast import (
     Select,
     StructLiteral,
 )
-from policies.cel.environment import Declared, Environment
-from policies.cel.function import Function, Overload
-from policies.cel.checking.hints import nearest, signatures
+from policies.cel.patchtypes import JSON_PATCH
 from policies.cel.syntax.source import CompileError, Issue, Source
 from policies.cel.types import Kind, Type
-from policies.cel.checking.unification import Unifier, more_general
 from policies.cel.values import type_of
 
 _LOGIC = ("_&&_", "_||_")
 _ITERABLE_AS_DYN = {Kind.DYN, Kind.ERROR, Kind.PARAMETER}
+
+
+class UntypedFieldError(CompileError):
+    """A field of JSONPatch that does not exist is read: Kubernetes has no type for it, and stumbles later."""
+
+    def reference(self) -> str:
+        """Kubernetes' words, which name no place."""
+        return "unexpected compilation error: missing type conversion to proto: "
+
+    full_reference = reference
 
 
 def check(tree: Node, source: Source, environment: Environment) -> Type:
@@ -40,6 +51,8 @@ def check(tree: Node, source: Source, environment: Environment) -> Type:
     checker = _Checker(environment)
     checker.check(tree)
     checker.settle()
+    if checker.untyped and not checker.issues:
+        raise UntypedFieldError(source, tuple(checker.untyped))
     issues = checker.issues or validation.issues(tree)
     if issues:
         raise CompileError(source, tuple(issues))
@@ -68,6 +81,7 @@ class _Checker:
 
     def __init__(self, environment: Environment) -> None:
         self.issues: list[Issue] = []
+        self.untyped: list[Issue] = []
         self._environment = environment
         self._unifier = Unifier()
         self._scopes: list[dict[str, Type]] = []
@@ -103,6 +117,8 @@ class _Checker:
                 self._check_struct(node)
             case Comprehension():
                 self._check_comprehension(node)
+            case _:
+                raise TypeError(f"not an expression: {node}")
 
     def _report(self, node: Node, message: str, hint: str = "") -> None:
         self.issues.append(Issue(node.position, message, hint))
@@ -134,6 +150,9 @@ class _Checker:
             node.type, node.constant, node.name = declared.type, declared.constant, declared.name
             return
         result = self._field_type(node, node.operand, node.field, optional=False)
+        if result == types.ERROR and node.operand.type == JSON_PATCH and not node.test_only:
+            hint = nearest(node.field, self._environment.fields(JSON_PATCH.name))
+            self.untyped.append(Issue(node.position, f"undefined field '{node.field}'", hint))
         node.type = types.BOOL if node.test_only else self._unifier.resolve(result)
 
     def _field_type(self, node: Node, operand: Node, field: str, *, optional: bool) -> Type:

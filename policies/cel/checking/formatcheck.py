@@ -1,13 +1,16 @@
-"""Checks of `'...'.format([...])` with a literal text and a literal list, before it ever runs (cel-go's formatting.go)."""
+"""Checks of `'...'.format([...])` with a literal text and a literal list, before it ever runs.
+
+Source: cel-go's ext/formatting.go.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from policies.cel.syntax.ast import Call, ListLiteral, Literal, MapLiteral, Node
 from policies.cel.errors import CelError
-from policies.cel.syntax.source import Issue
 from policies.cel.library.textformat import letters, unsuitable
+from policies.cel.syntax.ast import Call, ListLiteral, Literal, MapLiteral, Node
+from policies.cel.syntax.source import Issue
 from policies.cel.types import Kind
 
 _WHOLE = {Kind.INT, Kind.UINT}

@@ -27,7 +27,7 @@ def signatures(function: Function) -> str:
 def _signature(name: str, overload: Overload) -> str:
     parameters = [str(parameter) for parameter in overload.parameters]
     operator = name.strip("_@")
-    if len(parameters) == 2 and not operator.isidentifier():  # noqa: PLR2004 - a binary operator
+    if len(parameters) == 2 and not operator.isidentifier():
         return f"{parameters[0]} {operator} {parameters[1]}"
     target = f"{parameters.pop(0)}." if overload.member else ""
     return f"{target}{name}({', '.join(parameters)}) -> {overload.result}"

@@ -30,7 +30,7 @@ class Unifier:
         self._known = before
         return False
 
-    def _fits(self, given: Type, expected: Type) -> bool:
+    def _fits(self, given: Type, expected: Type) -> bool:  # noqa: PLR0911 - one return per kind of type
         kind, other = given.kind, expected.kind
         if other is Kind.PARAMETER:
             valid, known = self._substitutes(given, expected)

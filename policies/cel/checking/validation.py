@@ -8,19 +8,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from policies.cel.syntax.ast import Call, Comprehension, Entry, FieldValue, ListLiteral, Literal, MapLiteral, Node, Select
 from policies.cel.checking import formatcheck
-from policies.cel.syntax.ast import StructLiteral
+from policies.cel.checking.unification import equivalent
 from policies.cel.errors import CelError
 from policies.cel.library.regex import compile_pattern
+from policies.cel.syntax.ast import (
+    Call,
+    Comprehension,
+    Entry,
+    FieldValue,
+    ListLiteral,
+    Literal,
+    MapLiteral,
+    Node,
+    Select,
+    StructLiteral,
+)
 from policies.cel.syntax.source import Issue
 from policies.cel.types import Type
-from policies.cel.checking.unification import equivalent
 
 _READ = ("duration", "timestamp", "matches")
 
 
-def children(node: Node) -> tuple[Node, ...]:
+def children(node: Node) -> tuple[Node, ...]:  # noqa: PLR0911 - one return per kind of node
     """The nodes directly below one, in the reference's order."""
     match node:
         case Select():

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from policies.cel.syntax.ast import Call, Literal, Node
 from policies.cel.errors import CelError, no_such_overload
 from policies.cel.function import Cost, Function, Overload
+from policies.cel.syntax.ast import Call, Literal, Node
 from policies.cel.types import Kind, Type
 from policies.cel.values import Value, type_of
 
@@ -23,7 +23,7 @@ class Binding:
     cost: Cost | int
     stepwise: bool
     exact: Callable[..., Value] | None
-    """The overload's own implementation, for arguments whose types are known to fit; None with a choice of overloads."""
+    """The overload's own implementation, for arguments whose types are known to fit; None where there is a choice."""
 
 
 def bind(node: Call) -> Binding:
@@ -36,7 +36,7 @@ def bind(node: Call) -> Binding:
     return Binding(
         call=call,
         cost=1 if cost is None else cost,
-        stepwise=stepwise or len(arguments(node)) > 2,  # noqa: PLR2004 - cel-go has unary, binary, and the rest
+        stepwise=stepwise or len(arguments(node)) > 2,  # cel-go has unary, binary, and the rest
         exact=function.call or (overload.call if overload is not None else None),
     )
 

@@ -9,24 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from policies.cel.library import arithmetic
-from policies.cel.syntax.ast import (
-    Call,
-    Comprehension,
-    Ident,
-    ListLiteral,
-    Literal,
-    MapLiteral,
-    Node,
-    Select,
-    StructLiteral,
-)
-from policies.cel.evaluation.dispatch import arguments, bind, text_only
 from policies.cel.environment import NOT_A_VALUE
 from policies.cel.equality import equal
 from policies.cel.errors import CelError
+from policies.cel.evaluation.dispatch import arguments, bind, text_only
 from policies.cel.evaluation.qualify import check_key
-from policies.cel.library.regex import compile_pattern
 from policies.cel.evaluation.run import Run
 from policies.cel.evaluation.steps import (
     Alternative,
@@ -51,6 +38,19 @@ from policies.cel.evaluation.steps import (
     failed,
     grow,
 )
+from policies.cel.library import arithmetic
+from policies.cel.library.regex import compile_pattern
+from policies.cel.syntax.ast import (
+    Call,
+    Comprehension,
+    Ident,
+    ListLiteral,
+    Literal,
+    MapLiteral,
+    Node,
+    Select,
+    StructLiteral,
+)
 from policies.cel.types import Kind
 from policies.cel.values import Uint, Value
 
@@ -67,7 +67,7 @@ class PlanError(Exception):
         self.message = message
 
 
-def plan(node: Node) -> Step:
+def plan(node: Node) -> Step:  # noqa: PLR0911 - one return per kind of node
     """The step of a checked node. Raises PlanError."""
     match node:
         case Literal():

@@ -1,4 +1,4 @@
-"""Room for trees that are deeper than Python's usual limit: the reference accepts some, since macros nest in one another."""
+"""Room for trees that are deeper than Python's usual limit: the reference accepts some, since macros nest."""
 
 from __future__ import annotations
 

@@ -14,10 +14,10 @@ from collections.abc import Callable, Sequence
 
 from policies.cel.cost import LIST_CREATION, MAP_CREATION, STRUCT_CREATION
 from policies.cel.errors import BudgetError, CelError, no_such_overload
-from policies.cel.function import Cost
-from policies.cel.patchtypes import ObjectValue, construct
 from policies.cel.evaluation.qualify import check_key, go_type, present, qualify, show_key
 from policies.cel.evaluation.run import Outcome, Pending, Run
+from policies.cel.function import Cost
+from policies.cel.patchtypes import ObjectValue, construct
 from policies.cel.values import ABSENT, NONE, Optional, Value, type_of
 
 

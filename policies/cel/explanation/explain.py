@@ -12,26 +12,27 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
-from policies.cel.explanation import masking
-from policies.cel.syntax.ast import Call, Comprehension, Ident, ListLiteral, Literal, MapLiteral, Node, Select
 from policies.cel.checking.checker import check
-from policies.cel.evaluation.dispatch import arguments
+from policies.cel.checking.validation import children, walk
 from policies.cel.errors import BudgetError, CelError, TimeLimitError
-from policies.cel.syntax.parser import parse
-from policies.cel.explanation.places import NOTHING, Place, Places, Scope, shown
+from policies.cel.evaluation.dispatch import arguments
 from policies.cel.evaluation.plan import plan
-from policies.cel.program import Composition, Names, Program
 from policies.cel.evaluation.recursion import deeply
 from policies.cel.evaluation.run import Expired, Outcome, Run
-from policies.cel.syntax.source import Source
 from policies.cel.evaluation.steps import Step, failed
-from policies.cel.checking.validation import children
+from policies.cel.explanation import masking
+from policies.cel.explanation.places import NOTHING, Place, Places, Scope, shown
+from policies.cel.program import Composition, Names, Program
+from policies.cel.syntax.ast import Call, Comprehension, Ident, ListLiteral, Literal, MapLiteral, Node, Select
+from policies.cel.syntax.parser import parse
+from policies.cel.syntax.source import Source
 from policies.cel.values import Value
 
 REASONS = 5
 """As many reasons are given at most, and as many elements of a list looked at."""
 _LONGEST_TEXT = 160
 _QUANTIFIERS = {"all": False, "exists": True}
+_COUNTING = frozenset({"_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_"})
 _NOUNS = {"containers": "container", "initContainers": "init container", "ephemeralContainers": "ephemeral container"}
 
 
@@ -58,8 +59,8 @@ def explain(
 ) -> tuple[Reason, ...]:
     """The reasons for the outcome of an expression that was evaluated with these names, the most telling first.
 
-    `names` are those that `composition.bind` gave. `limit` bounds the cost of finding out; when it is used up, the reasons
-    found so far are given.
+    `names` are those that `composition.bind` gave. `limit` bounds the cost of finding out; when it is used up, the
+    reasons found so far are given.
     """
     reasons: list[Reason] = []
     try:
@@ -84,10 +85,10 @@ class _Explainer:
         self._text = source.text
         self._run = run
         self._steps: dict[int, Step] = {}
+        programs = {name: each for name, each in composition.programs.items() if isinstance(each, Program)}
+        self._texts = {name: program.source.text for name, program in programs.items()}
         self._variables: Mapping[str, Node] = {
-            name: _tree(program.source, composition)
-            for name, program in composition.programs.items()
-            if isinstance(program, Program)
+            name: _tree(program.source, composition) for name, program in programs.items()
         }
         self._places = Places(self.evaluate, self._variables)
         self._element = ""
@@ -116,8 +117,10 @@ class _Explainer:
                 yield from self._of_quantifier(node, outcome, scope)
             case _ if failed(outcome):
                 yield from self._of_failure(node, outcome, scope)
-            case Select(operand=Ident(name="variables")) if node.field in self._variables:
-                yield from self._of_variable(node, scope)
+            case Select(operand=Ident(name="variables")) if isinstance(outcome, bool) and node.field in self._variables:
+                yield from self._of_variable(node)
+            case Call() if node.function in _COUNTING:
+                yield from self._of_count(node, outcome, scope)
             case _:
                 yield self._reason(node, outcome, scope)
 
@@ -137,10 +140,46 @@ class _Explainer:
             return
         yield from self.reasons(node.args[1 if condition is True else 2], scope)
 
-    def _of_variable(self, node: Select, scope: Scope) -> Iterator[Reason]:
-        """A variable that is true or false is as telling as its own expression."""
-        outcome = self.evaluate(node, scope)
-        yield self._reason(node, outcome, scope)
+    def _of_variable(self, node: Select) -> Iterator[Reason]:
+        """A variable that is true or false is explained by its own expression."""
+        outside, self._text = self._text, self._texts[node.field]
+        yield from self.reasons(self._variables[node.field], NOTHING)
+        self._text = outside
+
+    def _of_count(self, node: Call, outcome: Outcome, scope: Scope) -> Iterator[Reason]:
+        """`bad.size() == 0` where `bad` filters a list: the elements that were kept, and why."""
+        counted = next((found for argument in arguments(node) if (found := _counted(argument)) is not None), None)
+        source = None if counted is None else self._filtering(counted, scope)
+        if source is None:
+            yield self._reason(node, outcome, scope)
+            return
+        text, comprehension, inner = source
+        outside, self._text = self._text, text
+        reasons = list(islice(self._of_kept(comprehension, inner), REASONS))
+        self._text = outside
+        yield from reasons or [self._reason(node, outcome, scope)]
+
+    def _filtering(self, node: Node, scope: Scope) -> tuple[str, Comprehension, Scope] | None:
+        """The macro that chose the elements of a list: through variables, and through `map` of a filtered list."""
+        text = self._text
+        while True:
+            match node:
+                case Select(operand=Ident(name="variables")) if node.field in self._variables:
+                    text, node, scope = self._texts[node.field], self._variables[node.field], NOTHING
+                case Comprehension(macro="map") if len(node.body) == 1:
+                    node = node.range
+                case Comprehension(macro="map" | "filter"):
+                    return text, node, scope
+                case _:
+                    return None
+
+    def _of_kept(self, node: Comprehension, scope: Scope) -> Iterator[Reason]:
+        elements = self.evaluate(node.range, scope)
+        for inner, element in self._turns(node, elements, scope) if isinstance(elements, list) else ():
+            if self.evaluate(node.body[0], inner) is True:
+                outside, self._element = self._element, element or self._element
+                yield from self.reasons(node.body[0], inner)
+                self._element = outside
 
     def _of_quantifier(self, node: Comprehension, outcome: Outcome, scope: Scope) -> Iterator[Reason]:
         """The elements that decided: the first that is false for `all` or true for `exists`, else every one."""
@@ -179,7 +218,7 @@ class _Explainer:
         below = (node.range,) if isinstance(node, Comprehension) else below
         for child in below:
             found = self.evaluate(child, scope) if _is_expression(child) else None
-            if failed(found) and found.message == outcome.message:
+            if isinstance(found, CelError) and found.message == outcome.message:
                 yield from self.reasons(child, scope)
                 return
         yield self._reason(node, outcome, scope)
@@ -187,13 +226,18 @@ class _Explainer:
     def _reason(self, node: Node, outcome: Outcome, scope: Scope, *, element: str = "") -> Reason:
         return Reason(
             expression=_cut(self._text[node.start : node.end]),
-            outcome=f"failed: {outcome.message}" if failed(outcome) else f"is {masking.show(outcome, None, is_secret=False)}"
-            if isinstance(outcome, bool)
-            else f"is {self._shown(node, outcome, scope)}",
+            outcome=self._outcome(node, outcome, scope),
             place=self._place(node, scope),
             values=() if failed(outcome) else tuple(self._values(node, scope)),
             element=element or self._element,
         )
+
+    def _outcome(self, node: Node, outcome: Outcome, scope: Scope) -> str:
+        if failed(outcome):
+            return f"failed: {outcome.message}"
+        if isinstance(outcome, bool):
+            return "is true" if outcome else "is false"
+        return f"is {self._shown(node, outcome, scope)}"
 
     def _place(self, node: Node, scope: Scope) -> Place | None:
         """Where a deciding part reads: its own place, or that of the first part of it that has one."""
@@ -218,8 +262,8 @@ class _Explainer:
             return
         for argument in arguments(node):
             text = _cut(self._text[argument.start : argument.end])
-            if isinstance(argument, Literal | ListLiteral | MapLiteral) or not text:
-                continue
+            if not any(isinstance(part, Ident) and part.constant is None for part in walk(argument)):
+                continue  # literals, and what is made of them
             value = self.evaluate(argument, scope)
             if not failed(value):
                 yield text, self._shown(argument, value, scope)
@@ -228,6 +272,11 @@ class _Explainer:
         if masking.reads_secrets(node, self._variables, is_secret=self._is_secret):
             return masking.MASK
         return masking.show(value, self._places.of(node, scope), is_secret=self._is_secret)
+
+
+def _counted(node: Node) -> Node | None:
+    """The list whose size a node is."""
+    return arguments(node)[0] if isinstance(node, Call) and node.function == "size" else None
 
 
 def _is_expression(node: Node) -> bool:

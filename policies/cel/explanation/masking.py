@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 
-from policies.cel.syntax.ast import Call, Ident, Literal, Node, Select
 from policies.cel.cases import encode
-from policies.cel.explanation.places import Place
 from policies.cel.checking.validation import walk
+from policies.cel.explanation.places import Place
+from policies.cel.syntax.ast import Call, Ident, Literal, Node, Select
 from policies.cel.values import Value
 
 MASK = "(masked)"
@@ -24,7 +24,11 @@ def show(value: Value, place: Place | None, *, is_secret: bool) -> str:
     """A value in a line. `place` is where it was read; `is_secret` whether the object is a Secret."""
     if place is not None and is_masked(place, is_secret=is_secret):
         return MASK
-    text = json.dumps(encode(_masked(value, within_secret=is_secret and place in (("object",), ("oldObject",)))), ensure_ascii=False)
+    within_secret = is_secret and place in (("object",), ("oldObject",))
+    encoded = encode(_masked(value, within_secret=within_secret))
+    if isinstance(encoded, dict) and len(encoded) == 1 and (special := next(iter(encoded))).startswith("$"):
+        encoded = encoded[special]
+    text = json.dumps(encoded, ensure_ascii=False)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from policies import fieldpath
-from policies.cel.syntax.ast import Call, Comprehension, Ident, Literal, Node, Select
 from policies.cel.evaluation.dispatch import arguments
 from policies.cel.evaluation.run import Outcome
+from policies.cel.syntax.ast import Call, Comprehension, Ident, Literal, Node, Select
 from policies.cel.values import Value
 
 Place = tuple[str | int, ...]
@@ -47,7 +47,7 @@ class Places:
         self._evaluate = evaluate
         self._variables = variables
 
-    def of(self, node: Node, scope: Scope) -> Place | None:
+    def of(self, node: Node, scope: Scope) -> Place | None:  # noqa: PLR0911 - a return for each kind of node
         """The place that a node reads, None for what is computed."""
         match node:
             case Ident():

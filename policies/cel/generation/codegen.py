@@ -2,8 +2,8 @@
 
 The function computes the value and the exact cost of an evaluation in which nothing fails. Whatever is out of the
 ordinary (a missing key, a value of another type, a very long text) raises some exception, and the exact evaluator of
-`steps.py` starts afresh: evaluation has no effects, so nothing is lost. Hence the order of computations is free, and only
-what is computed under which condition has to be the reference's.
+`steps.py` starts afresh: evaluation has no effects, so nothing is lost. Hence the order of computations is free, and
+only what is computed under which condition has to be the reference's.
 """
 
 from __future__ import annotations
@@ -11,7 +11,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
+from policies.cel.checking.validation import walk
+from policies.cel.cost import LIST_CREATION, MAP_CREATION, STRUCT_CREATION
+from policies.cel.evaluation.dispatch import arguments
+from policies.cel.evaluation.plan import plan
+from policies.cel.evaluation.steps import Constant, Membership, failed
 from policies.cel.generation import inline
+from policies.cel.generation.emitter import Emitter, Path, UnsupportedError
+from policies.cel.generation.loops import generate_loop
+from policies.cel.generation.trust import trusted
+from policies.cel.kubernetes import VARIABLES
 from policies.cel.syntax.ast import (
     Call,
     Comprehension,
@@ -23,25 +32,12 @@ from policies.cel.syntax.ast import (
     Select,
     StructLiteral,
 )
-from policies.cel.cost import LIST_CREATION, MAP_CREATION, STRUCT_CREATION
-from policies.cel.evaluation.dispatch import arguments
-from policies.cel.generation.emitter import Emitter, Path
-from policies.cel.kubernetes import VARIABLES
-from policies.cel.generation.loops import generate_loop
-from policies.cel.evaluation.plan import plan
-from policies.cel.evaluation.steps import Constant, Membership, failed
-from policies.cel.generation.trust import trusted
 from policies.cel.types import BOOL, STRING, Kind
-from policies.cel.checking.validation import walk
 from policies.cel.values import Value
 
 Facts = dict[Path, str]
 _INDEX = ("_[_]", "_[?_]", "_?._")
 _REFLECTED = {Kind.OPAQUE, Kind.STRUCT, Kind.TYPE}
-
-
-class UnsupportedError(Exception):
-    """A construct that is left to the exact evaluator altogether."""
 
 
 class Generator(Emitter):
@@ -60,7 +56,7 @@ class Generator(Emitter):
                 return scope[name]
         return self.roots.setdefault(name, f"r{len(self.roots)}")
 
-    def value(self, node: Node) -> str:
+    def value(self, node: Node) -> str:  # noqa: PLR0911 - one return per kind of node
         """An expression for a node's value, to be used once."""
         match node:
             case Literal():
@@ -98,8 +94,8 @@ class Generator(Emitter):
         self.charge((0 if _chooses(node) else 1) - (1 if presence else 0))
         return self.attribute(node)
 
-    def attribute(self, node: Node) -> str:
-        """A chain of selections without the cost of the whole, as the branches of `?:` and computed indices count it."""
+    def attribute(self, node: Node) -> str:  # noqa: PLR0911 - one return per kind of node
+        """A chain of selections without the cost of the whole, as branches of `?:` and computed indices count it."""
         match node:
             case Ident() if node.constant is None:
                 return self.name(node.name)
@@ -279,9 +275,9 @@ class Generator(Emitter):
                 return self._membership(node)
             return self.constant(step.value) if isinstance(step, Constant) else None
         if len(given) == 1 and isinstance(given[0], Literal | Ident | Call | ListLiteral | MapLiteral):
-            step = plan(node) if node.function in inline.FOLDED and _is_constant(given[0]) else None
-            if isinstance(step, Constant):
-                return self.constant(step.value)
+            folded = plan(node) if node.function in inline.FOLDED and _is_constant(given[0]) else None
+            if isinstance(folded, Constant):
+                return self.constant(folded.value)
         return None
 
     def _membership(self, node: Call) -> str:
@@ -462,7 +458,7 @@ def _read_attribute(generator: Generator, node: Call) -> str:
     return generator.attribute(node)
 
 
-def _lenient(generator: Generator, node: Call) -> str:
+def _lenient(_generator: Generator, _node: Call) -> str:
     raise UnsupportedError  # only inside macros, which know it
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from policies.cel.syntax.ast import Node
-from policies.cel.generation.codegen import Generator, UnsupportedError
-from policies.cel.library.comprehensions import insert, insert_all
-from policies.cel.generation.emitter import TooDeepError
 from policies.cel.evaluation.run import Expired
+from policies.cel.generation.codegen import Generator
+from policies.cel.generation.emitter import TooDeepError, UnsupportedError
 from policies.cel.generation.support import NAMESPACE
+from policies.cel.library.comprehensions import insert, insert_all
+from policies.cel.syntax.ast import Node
 from policies.cel.values import Value
 
 Function = Callable[[Mapping[str, Value], int, Expired | None], tuple[Value, int]]

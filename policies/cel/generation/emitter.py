@@ -19,6 +19,10 @@ _WRITTEN = (str, int, bool, type(None))
 _DEEPEST = 18  # CPython refuses more than 20 nested loops
 
 
+class UnsupportedError(Exception):
+    """A construct that is left to the exact evaluator altogether."""
+
+
 class TooDeepError(Exception):
     """The source would be nested too deeply for Python."""
 

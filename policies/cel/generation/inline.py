@@ -10,14 +10,14 @@ from collections.abc import Callable
 from math import ceil
 from typing import TYPE_CHECKING
 
-from policies.cel.syntax.ast import Call, Literal, Node
 from policies.cel.cost import REGEX_LENGTH, STRING_TRAVERSAL, of_first
-from policies.cel.evaluation.dispatch import Binding, arguments, bind, literal_pattern, text_only
 from policies.cel.errors import BudgetError, CelError
+from policies.cel.evaluation.dispatch import Binding, arguments, bind, literal_pattern, text_only
 from policies.cel.evaluation.plan import CONVERSIONS as FOLDED
-from policies.cel.library.regex import matcher
 from policies.cel.generation.support import PASS
 from policies.cel.generation.trust import trusted
+from policies.cel.library.regex import matcher
+from policies.cel.syntax.ast import Call, Literal, Node
 from policies.cel.types import DOUBLE, INT, STRING, Kind, Type
 from policies.cel.values import Value
 
@@ -64,7 +64,7 @@ def _plain(generator: Generator, node: Call) -> str:
 
 
 def _of_literals(node: Call, binding: Binding) -> tuple[Value, int] | None:
-    """Value and cost of a call of literals, such as `quantity('64Gi')`: it need not be made again in each evaluation."""
+    """Value and cost of a call of literals, such as `quantity('64Gi')`: it need not be made in each evaluation."""
     given = arguments(node)
     if not given or not all(isinstance(argument, Literal) for argument in given):
         return None

@@ -11,9 +11,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from policies.cel.syntax.ast import Call, Comprehension, Node
-from policies.cel.syntax.macros import ACCUMULATOR
+from policies.cel.checking.validation import children
+from policies.cel.generation.emitter import UnsupportedError
 from policies.cel.generation.trust import trusted
+from policies.cel.syntax.ast import Call, Comprehension, Ident, Node
+from policies.cel.syntax.macros import ACCUMULATOR
 from policies.cel.types import Kind
 
 if TYPE_CHECKING:
@@ -110,14 +112,12 @@ def _append(generator: Generator, step: Call, result: str) -> None:
         generator.line(f"{result} += {generator.value(step.args[1])}")
         return
     given = [generator.value(argument) for argument in step.args[1:]]
-    function = "insert" if len(given) == 2 else "insert_all"  # noqa: PLR2004 - key and value, or a map
+    function = "insert" if len(given) == 2 else "insert_all"  # key and value, or a map
     generator.line(f"{function}({result}, {', '.join(given)})")
 
 
 def _binding(generator: Generator, node: Comprehension) -> str:
     """A name for a value, in `optMap`, `optFlatMap` and `sortBy`. It costs when it is first used, so it must be."""
-    from policies.cel.generation.codegen import UnsupportedError  # noqa: PLC0415 - codegen imports this module
-
     if not _surely_used(node.result, node.accumulator):
         raise UnsupportedError
     name = generator.atom(generator.value(node.init))
@@ -129,9 +129,6 @@ def _binding(generator: Generator, node: Comprehension) -> str:
 
 def _surely_used(node: Node, name: str) -> bool:
     """Whether a name is read whatever the values are: not only behind `&&`, `?:` or in a macro."""
-    from policies.cel.syntax.ast import Ident  # noqa: PLC0415
-    from policies.cel.checking.validation import children  # noqa: PLC0415
-
     if isinstance(node, Ident):
         return node.name == name
     below = children(node)

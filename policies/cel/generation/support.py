@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterable, Mapping
 from math import ceil
 from typing import Any, NoReturn
 
-from policies.cel.library.arithmetic import add, divide, modulo, multiply, negate, subtract
 from policies.cel.cost import STRING_TRAVERSAL, size, traversal
 from policies.cel.equality import equal
 from policies.cel.errors import TimeLimitError
-from policies.cel.patchtypes import construct
 from policies.cel.evaluation.qualify import check_key, present, qualify
-from policies.cel.library.relations import different, greater, greater_or_equal, is_in, length, less, less_or_equal
 from policies.cel.evaluation.run import Expired
+from policies.cel.library.arithmetic import add, divide, modulo, multiply, negate, subtract
+from policies.cel.library.relations import different, greater, greater_or_equal, is_in, length, less, less_or_equal
+from policies.cel.patchtypes import construct
 from policies.cel.values import ABSENT, INT_MAX, INT_MIN, NONE, Optional, Value
 
 SIZED = frozenset({str, bytes, list, dict})
@@ -52,7 +52,7 @@ def item(value: Value, key: Value) -> Value:
 def pairs(value: Value) -> Iterable[tuple[Value, Value]]:
     """What a macro with two variables walks over."""
     if value.__class__ is dict:
-        return value.items()  # type: ignore[no-any-return]
+        return value.items()
     return enumerate(value) if value.__class__ is list else fail()
 
 

@@ -1,8 +1,9 @@
 """Which static types generated code may rely on without looking at the value.
 
-The checker's types are promises about values that may come from anywhere: `namespaceObject.metadata.creationTimestamp` is
-declared a timestamp and is a text, a type variable may have been settled by a dyn. What a function or literal makes is
-what its type says, and so is `request`, which this project builds itself.
+The checker's types are promises about values that may come from anywhere:
+`namespaceObject.metadata.creationTimestamp` is declared a timestamp and is a text, a type variable may have been
+settled by a dyn. What a function or literal makes is what its type says, and so is `request`, which this project
+builds itself.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ _PASSED_ON = frozenset({"_[_]", "_[?_]", "_?._", "or", "orValue", "value", "dyn"
 _BUILDING = frozenset({"map", "filter", "transformList", "transformMap", "transformMapEntry"})
 
 
-def trusted(node: Node) -> bool:
+def trusted(node: Node) -> bool:  # noqa: PLR0911 - one return per kind of node
     """Whether the value of a node certainly has the class that its type says (not: the elements of a list)."""
     match node:
         case Literal() | ListLiteral() | MapLiteral():

@@ -10,8 +10,8 @@ import re
 from dataclasses import dataclass
 from enum import Enum
 
-from policies.cel.library.netip import IPV4_BITS, AddressError, parse_address
 from policies.cel.golang.rawtext import quote, utf8
+from policies.cel.library.netip import IPV4_BITS, AddressError, parse_address
 
 _CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
 _SCHEME = re.compile(rb"([A-Za-z][A-Za-z0-9+.-]*+):")

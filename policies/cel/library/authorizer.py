@@ -14,14 +14,14 @@ from dataclasses import dataclass, replace
 from math import ceil
 from typing import Any, ClassVar, NoReturn, Protocol
 
-from policies.cel.library import selector
 from policies.cel import types
 from policies.cel.cost import LIST_CREATION, STRING_TRAVERSAL, STRUCT_CREATION, size
 from policies.cel.errors import CelError, InterruptedEvaluationError, no_such_overload
 from policies.cel.function import Function, Implementation, Library, Overload
+from policies.cel.library import selector
 from policies.cel.library.selector import NO_SELECTOR, Selector
 from policies.cel.types import Type
-from policies.cel.values import Value
+from policies.cel.values import Incomparable, Value
 
 AUTHORIZER = types.struct("kubernetes.authorization.Authorizer")
 PATH_CHECK = types.struct("kubernetes.authorization.PathCheck")
@@ -118,18 +118,19 @@ class Table:
 # Values --------------------------------------------------------------------------------------------------------------
 
 
-class _Incomparable:
+class _Unequal(Incomparable):
     """These values have no equality: the reference knows none that would be theirs."""
 
     __slots__ = ()
 
-    def cel_equal(self, _: Value) -> NoReturn:
+    def cel_equal(self, other: object) -> NoReturn:
         """Raises CelError."""
+        del other
         raise no_such_overload()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Authorizer(_Incomparable):
+class Authorizer(_Unequal):
     """The value of `authorizer`: checks for one user."""
 
     cel_type: ClassVar[Type] = AUTHORIZER
@@ -138,7 +139,7 @@ class Authorizer(_Incomparable):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PathCheck(_Incomparable):
+class PathCheck(_Unequal):
     """`authorizer.path('/healthz')`."""
 
     cel_type: ClassVar[Type] = PATH_CHECK
@@ -147,7 +148,7 @@ class PathCheck(_Incomparable):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class GroupCheck(_Incomparable):
+class GroupCheck(_Unequal):
     """`authorizer.group('apps')`."""
 
     cel_type: ClassVar[Type] = GROUP_CHECK
@@ -156,7 +157,7 @@ class GroupCheck(_Incomparable):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ResourceCheck(_Incomparable):
+class ResourceCheck(_Unequal):
     """`authorizer.group('apps').resource('deployments')` and `authorizer.requestResource`; selectors as text."""
 
     cel_type: ClassVar[Type] = RESOURCE_CHECK
@@ -171,7 +172,7 @@ class ResourceCheck(_Incomparable):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Decision(_Incomparable):
+class Decision(_Unequal):
     """The result of `check`."""
 
     cel_type: ClassVar[Type] = DECISION

@@ -7,23 +7,23 @@ from dataclasses import dataclass
 from math import ceil
 from typing import ClassVar
 
-from policies.cel.library import ip
 from policies.cel import types
 from policies.cel.cost import STRING_TRAVERSAL, of_first, size, traversal
 from policies.cel.errors import CelError, no_such_overload
 from policies.cel.function import Function, Library, Overload
+from policies.cel.golang.rawtext import clean, quote
+from policies.cel.library import ip
 from policies.cel.library.ip import IP
 from policies.cel.library.netip import Address, AddressError, parse_prefix
-from policies.cel.golang.rawtext import clean, quote
 from policies.cel.types import Type
-from policies.cel.values import Value
+from policies.cel.values import Incomparable, Value
 
 TYPE = types.opaque("net.CIDR")
 _PARSE_ERROR = "network address parse error during conversion from string: "
 
 
-@dataclass(frozen=True, slots=True)
-class CIDR:
+@dataclass(frozen=True, slots=True, eq=False)
+class CIDR(Incomparable):
     """An address and how many of its bits belong to the network; the others are kept, so 10.0.0.1/8 stays as it is."""
 
     cel_type: ClassVar[Type] = TYPE
@@ -34,7 +34,7 @@ class CIDR:
         """`==`, which fails for values of another type."""
         if not isinstance(other, CIDR):
             raise no_such_overload()
-        return self == other
+        return (self.address, self.length) == (other.address, other.length)
 
     @property
     def cel_size(self) -> int:

@@ -1,12 +1,12 @@
-"""`cel.@mapInsert`, which the macros transformMap and transformMapEntry are made of (cel-go's ext/comprehensions.go)."""
+"""`cel.@mapInsert`, which transformMap and transformMapEntry are made of (cel-go's ext/comprehensions.go)."""
 
 from __future__ import annotations
 
 from policies.cel import types
 from policies.cel.equality import find
 from policies.cel.errors import CelError
-from policies.cel.function import Function, Library, Overload
 from policies.cel.evaluation.qualify import show_key
+from policies.cel.function import Function, Library, Overload
 from policies.cel.values import ABSENT, Value
 
 _MAP = types.map_of(types.parameter("K"), types.parameter("V"))

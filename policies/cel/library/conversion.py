@@ -11,7 +11,14 @@ from policies.cel import cost, types
 from policies.cel.errors import CelError
 from policies.cel.function import Cost, Function, Implementation, Library, Overload
 from policies.cel.golang.gotext import double, general, integer, unsigned
-from policies.cel.golang.gotime import SECOND, format_duration, format_timestamp, in_range, parse_duration, parse_timestamp
+from policies.cel.golang.gotime import (
+    SECOND,
+    format_duration,
+    format_timestamp,
+    in_range,
+    parse_duration,
+    parse_timestamp,
+)
 from policies.cel.types import Type
 from policies.cel.values import INT_MAX, INT_MIN, UINT_MAX, Duration, Timestamp, Uint, Value, type_of
 
@@ -143,13 +150,18 @@ def _from(source: Type, id: str, target: Type, call: Implementation, price: Cost
     return Overload(id=id, parameters=(source,), result=target, call=call, cost=price)
 
 
+def _type(value: Value) -> Type:
+    """`type(value)`; of a JSONPatch the reference says `type`."""
+    return types.TYPE if value.__class__ is JSONPatch else type_of(value)
+
+
 LIBRARY = Library(
     name="conversion",
     functions=(
         Function(
             name="type",
             overloads=(Overload(id="type", parameters=(_ANY,), result=types.type_of(_ANY)),),
-            call=type_of,
+            call=_type,
         ),
         Function(
             name="bool",

@@ -11,19 +11,19 @@ from dataclasses import dataclass
 from math import ceil
 from typing import ClassVar
 
-from policies.cel.library import formats
 from policies.cel import types
 from policies.cel.cost import REGEX_LENGTH, STRING_TRAVERSAL, size
 from policies.cel.errors import no_such_overload
 from policies.cel.function import Function, Library, Overload
+from policies.cel.library import formats
 from policies.cel.types import Type
-from policies.cel.values import NONE, Optional, Value
+from policies.cel.values import NONE, Incomparable, Optional, Value
 
 TYPE = types.struct("kubernetes.NamedFormat")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Format:
+class Format(Incomparable):
     """A format: `check` gives what is wrong with a text, `regex_size` is what its cost is estimated from."""
 
     cel_type: ClassVar[Type] = TYPE
@@ -31,17 +31,11 @@ class Format:
     check: Callable[[str], list[str]]
     regex_size: int
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Format) and self.name == other.name
-
-    def __hash__(self) -> int:
-        return hash(self.name)
-
     def cel_equal(self, other: object) -> bool:
         """`==`, which fails for values of another type."""
         if not isinstance(other, Format):
             raise no_such_overload()
-        return self == other
+        return self.name == other.name
 
 
 FORMATS = {

@@ -8,16 +8,17 @@ from typing import ClassVar
 from policies.cel import types
 from policies.cel.cost import of_first, of_first_twice
 from policies.cel.errors import CelError, no_such_overload
+from policies.cel.values import Incomparable
 from policies.cel.function import Function, Implementation, Library, Overload
-from policies.cel.library.netip import IPV4_BITS, Address, AddressError, parse_address
 from policies.cel.golang.rawtext import clean, quote
+from policies.cel.library.netip import IPV4_BITS, Address, AddressError, parse_address
 from policies.cel.types import Type
 
 TYPE = types.opaque("net.IP")
 
 
-@dataclass(frozen=True, slots=True)
-class IP:
+@dataclass(frozen=True, slots=True, eq=False)
+class IP(Incomparable):
     """An IP address without zone, never an IPv4 address inside IPv6."""
 
     cel_type: ClassVar[Type] = TYPE
@@ -27,7 +28,7 @@ class IP:
         """`==`, which fails for values of another type."""
         if not isinstance(other, IP):
             raise no_such_overload()
-        return self == other
+        return self.address == other.address
 
     @property
     def cel_size(self) -> int:

@@ -14,12 +14,22 @@ from functools import lru_cache
 from typing import ClassVar
 
 from policies.cel import types
-from policies.cel.library.amount import EXACT, Amount, Large, Small, approximate, compare, round_up, without_factors, wrap
 from policies.cel.cost import of_first
 from policies.cel.errors import CelError, no_such_overload
 from policies.cel.function import Function, Implementation, Library, Overload
+from policies.cel.library.amount import (
+    EXACT,
+    Amount,
+    Large,
+    Small,
+    approximate,
+    compare,
+    round_up,
+    without_factors,
+    wrap,
+)
 from policies.cel.types import Type
-from policies.cel.values import INT_MAX, INT_MIN
+from policies.cel.values import INT_MAX, INT_MIN, Incomparable
 
 TYPE = types.struct("kubernetes.Quantity")
 _DIGITS, _PLACES = 18, 9  # of 64 bits; nano is the smallest unit
@@ -46,7 +56,7 @@ _BINARY_SUFFIX = {exponent: suffix for suffix, exponent in _BINARY.items()}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Quantity:
+class Quantity(Incomparable):
     """An amount and how it is written. `text` is the text that it was read from, where that is already canonical.
 
     `computed` is true of what add() and sub() give, which the reference holds differently and cannot compare on the
@@ -59,17 +69,11 @@ class Quantity:
     text: str = ""
     computed: bool = False
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Quantity) and compare(self.amount, other.amount) == 0
-
-    def __hash__(self) -> int:
-        return hash(self.amount.decimal)
-
     def cel_equal(self, other: object) -> bool:
         """`==`, which fails for values of another type, and for computed ones on the right."""
         if not isinstance(other, Quantity) or other.computed:
             raise no_such_overload()
-        return self == other
+        return compare(self.amount, other.amount) == 0
 
     def __str__(self) -> str:
         return self.text or _canonical(self)

@@ -12,6 +12,7 @@ from typing import ClassVar
 from policies.cel import types
 from policies.cel.cost import of_first
 from policies.cel.errors import CelError, no_such_overload
+from policies.cel.values import Incomparable
 from policies.cel.function import Function, Implementation, Library, Overload
 from policies.cel.golang.rawtext import clean, quote
 from policies.cel.types import Type
@@ -23,7 +24,7 @@ _UINT64 = 2**64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Semver:
+class Semver(Incomparable):
     """A version. The build metadata plays no part in comparisons."""
 
     cel_type: ClassVar[Type] = TYPE
@@ -33,17 +34,11 @@ class Semver:
     pre: tuple[int | str, ...] = ()
     build: tuple[str, ...] = ()
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Semver) and compare(self, other) == 0
-
-    def __hash__(self) -> int:
-        return hash((self.major, self.minor, self.patch, self.pre))
-
     def cel_equal(self, other: object) -> bool:
         """`==`, which fails for values of another type."""
         if not isinstance(other, Semver):
             raise no_such_overload()
-        return self == other
+        return compare(self, other) == 0
 
     def __str__(self) -> str:
         pre = f"-{'.'.join(map(str, self.pre))}" if self.pre else ""

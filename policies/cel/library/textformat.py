@@ -13,9 +13,9 @@ from functools import partial
 from typing import Any
 
 from policies.cel import cost
-from policies.cel.library.conversion import text_of, text_to_double
 from policies.cel.errors import BudgetError, CelError
 from policies.cel.golang.gotext import atoi, fixed, general, quote
+from policies.cel.library.conversion import text_of, text_to_double
 from policies.cel.types import Type
 from policies.cel.values import Duration, Timestamp, Uint, Value, type_of
 

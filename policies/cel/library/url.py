@@ -8,32 +8,27 @@ from typing import ClassVar
 from policies.cel import types
 from policies.cel.cost import of_first
 from policies.cel.errors import CelError, no_such_overload
+from policies.cel.values import Incomparable
 from policies.cel.function import Function, Implementation, Library, Overload
 from policies.cel.golang.rawtext import text_of
-from policies.cel.types import Type
 from policies.cel.golang.weburl import UrlError, WebUrl, parse_request_uri, parse_url
+from policies.cel.types import Type
 
 TYPE = types.struct("kubernetes.URL")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class URL:
+class URL(Incomparable):
     """A URL. Two are equal if they are written alike after reading."""
 
     cel_type: ClassVar[Type] = TYPE
     parts: WebUrl
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, URL) and bytes(self.parts) == bytes(other.parts)
-
-    def __hash__(self) -> int:
-        return hash(bytes(self.parts))
-
     def cel_equal(self, other: object) -> bool:
         """`==`, which fails for values of another type."""
         if not isinstance(other, URL):
             raise no_such_overload()
-        return self == other
+        return bytes(self.parts) == bytes(other.parts)
 
     def __str__(self) -> str:
         return text_of(bytes(self.parts))

@@ -7,7 +7,8 @@ A node that a macro makes has the span of the macro's call.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from dataclasses import field as declare
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ class Node:
     position: int
     start: int
     end: int
-    type: Type | None = field(default=None, init=False)
+    type: Type | None = declare(default=None, init=False)
 
 
 @dataclass(slots=True, eq=False)
@@ -38,7 +39,7 @@ class Ident(Node):
     """A name. The checker sets `constant` (in a tuple) where it stands for a value, such as a type."""
 
     name: str
-    constant: tuple[Value] | None = field(default=None, init=False)
+    constant: tuple[Value] | None = declare(default=None, init=False)
 
 
 @dataclass(slots=True, eq=False)
@@ -51,8 +52,8 @@ class Select(Node):
     operand: Node
     field: str
     test_only: bool = False
-    name: str | None = field(default=None, init=False)
-    constant: tuple[Value] | None = field(default=None, init=False)
+    name: str | None = declare(default=None, init=False)
+    constant: tuple[Value] | None = declare(default=None, init=False)
 
 
 @dataclass(slots=True, eq=False)
@@ -66,8 +67,8 @@ class Call(Node):
     function: str
     target: Node | None
     args: list[Node]
-    declared: Function | None = field(default=None, init=False)
-    overloads: tuple[Overload, ...] = field(default=(), init=False)
+    declared: Function | None = declare(default=None, init=False)
+    overloads: tuple[Overload, ...] = declare(default=(), init=False)
 
 
 @dataclass(slots=True, eq=False)

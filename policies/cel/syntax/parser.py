@@ -29,7 +29,18 @@ from policies.cel.syntax.frames import (
     Unary,
     UnexpectedTokenError,
 )
-from policies.cel.syntax.lexer import BYTES, DOUBLE, END, IDENTIFIER, INT, QUOTED_IDENTIFIER, STRING, UINT, Tokens, tokenize
+from policies.cel.syntax.lexer import (
+    BYTES,
+    DOUBLE,
+    END,
+    IDENTIFIER,
+    INT,
+    QUOTED_IDENTIFIER,
+    STRING,
+    UINT,
+    Tokens,
+    tokenize,
+)
 from policies.cel.syntax.literals import LiteralValueError, double, integer, octets, string, unsigned
 from policies.cel.syntax.macros import TooLargeError
 from policies.cel.syntax.parsestate import MAX_DEPTH, LimitError, State

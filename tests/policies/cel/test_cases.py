@@ -4,8 +4,8 @@ from typing import Any
 import pytest
 
 from policies.cel import types
-from policies.cel.library.authorizer import Check, User
 from policies.cel.cases import AUTHORIZER, Case, CaseError, Outcome, cases, difference, encode
+from policies.cel.library.authorizer import Check, User
 from policies.cel.patchtypes import JSONPatch, ObjectValue
 from policies.cel.values import NONE, Duration, Optional, Timestamp, Uint
 

@@ -5,6 +5,9 @@ from typing import Any
 
 import pytest
 
+from policies.cel.cost import EXPRESSION_LIMIT
+from policies.cel.errors import CelError, InterruptedEvaluationError
+from policies.cel.function import Function, Overload
 from policies.cel.library.authorizer import (
     LIBRARY,
     Answer,
@@ -20,9 +23,6 @@ from policies.cel.library.authorizer import (
     service_account,
     subject_access_review,
 )
-from policies.cel.cost import EXPRESSION_LIMIT
-from policies.cel.errors import CelError, InterruptedEvaluationError
-from policies.cel.function import Function, Overload
 from policies.cel.library.selector import Requirement, Selector
 from policies.cel.values import type_of
 

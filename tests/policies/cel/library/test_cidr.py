@@ -11,9 +11,9 @@ from cellibrary import answer, charged
 from hypothesis import given
 from hypothesis import strategies as st
 
+from policies.cel.errors import CelError
 from policies.cel.library import ip
 from policies.cel.library.cidr import LIBRARY, parse
-from policies.cel.errors import CelError
 
 READ = [
     ("cidr", "10.0.0.0/8", "10.0.0.0/8"),

@@ -1,0 +1,1 @@
+"""ValidatingAdmissionPolicy and MutatingAdmissionPolicy: documents, bindings, params, evaluation."""

@@ -1,0 +1,186 @@
+"""Policies and bindings as values: what a document says once it is read, validated and defaulted.
+
+Names are those of the API in Python's spelling. Source: the Go types of k8s.io/api/admissionregistration/v1 (types.go).
+An absent selector of matchConstraints is the empty one, which selects everything, as the API server defaults it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from policies.cel.syntax.source import Source
+from policies.match import EVERYTHING, LabelSelector
+
+PolicyKind = Literal["ValidatingAdmissionPolicy", "MutatingAdmissionPolicy"]
+BindingKind = Literal["ValidatingAdmissionPolicyBinding", "MutatingAdmissionPolicyBinding"]
+FailurePolicy = Literal["Fail", "Ignore"]
+MatchPolicy = Literal["Equivalent", "Exact"]
+Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT", "*"]
+Scope = Literal["Cluster", "Namespaced", "*"]
+ParameterNotFoundAction = Literal["Allow", "Deny"]
+ValidationAction = Literal["Deny", "Warn", "Audit"]
+Reason = Literal["Unauthorized", "Forbidden", "Invalid", "RequestEntityTooLarge"]
+PatchType = Literal["ApplyConfiguration", "JSONPatch"]
+ReinvocationPolicy = Literal["Never", "IfNeeded"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """The file that a document is in, and the line, from 1, on which it begins."""
+
+    file: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expression:
+    """A CEL expression, and where it stands: the file, and the line and column, from 1, of its first character.
+
+    text: as it was written, line breaks and blanks around it included. path: as the API server names the field,
+    `spec.validations[0].expression`.
+    """
+
+    text: str
+    path: str
+    file: str = "<input>"
+    line: int = 1
+    column: int = 1
+
+    @property
+    def source(self) -> Source:
+        """The expression as the compiler takes it, so that its errors name the place in the file."""
+        return Source(self.text, self.file, self.line, self.column)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParamKind:
+    """The kind of a policy's parameters. `api_version` is `v1` or `group/version`."""
+
+    api_version: str
+    kind: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedRule:
+    """Operations on resources, perhaps only on some names (none: on all)."""
+
+    resource_names: tuple[str, ...] = ()
+    api_groups: tuple[str, ...]
+    api_versions: tuple[str, ...]
+    operations: tuple[Operation, ...]
+    resources: tuple[str, ...]
+    scope: Scope = "*"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatchResources:
+    """Which requests a policy or a binding is for; what is excluded is so even where a resource rule matches.
+
+    In a policy there is at least one resource rule; in a binding none means all that the policy matches.
+    """
+
+    resource_rules: tuple[NamedRule, ...] = ()
+    exclude_resource_rules: tuple[NamedRule, ...] = ()
+    namespace_selector: LabelSelector = EVERYTHING
+    object_selector: LabelSelector = EVERYTHING
+    match_policy: MatchPolicy = "Equivalent"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatchCondition:
+    """A condition that a request has to meet beside the rules and selectors."""
+
+    name: str
+    expression: Expression
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variable:
+    """An expression under a name: `variables.<name>` in all later expressions."""
+
+    name: str
+    expression: Expression
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Validation:
+    """An expression that has to be true, and what is said if it is not.
+
+    message: as written, empty where there is none.
+    """
+
+    expression: Expression
+    message: str = ""
+    message_expression: Expression | None = None
+    reason: Reason = "Invalid"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditAnnotation:
+    """An annotation of the audit event; its full key is `<policy name>/<key>`."""
+
+    key: str
+    value_expression: Expression
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mutation:
+    """One change: an expression for an object to apply (`Object{...}`), or for a list of `JSONPatch{...}`."""
+
+    patch_type: PatchType
+    expression: Expression
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """A policy of either kind. `validations` and `audit_annotations` are of a validating one, `mutations` of a mutating.
+
+    reinvocation_policy: empty for a validating policy. api_version: as written, `admissionregistration.k8s.io/v1`.
+    """
+
+    kind: PolicyKind
+    name: str
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    api_version: str = "admissionregistration.k8s.io/v1"
+    param_kind: ParamKind | None = None
+    match_constraints: MatchResources
+    match_conditions: tuple[MatchCondition, ...] = ()
+    variables: tuple[Variable, ...] = ()
+    validations: tuple[Validation, ...] = ()
+    audit_annotations: tuple[AuditAnnotation, ...] = ()
+    mutations: tuple[Mutation, ...] = ()
+    failure_policy: FailurePolicy = "Fail"
+    reinvocation_policy: ReinvocationPolicy | Literal[""] = ""
+    origin: Origin
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParamRef:
+    """Which objects of a policy's paramKind are its parameters: the one called `name`, or all that `selector` selects.
+
+    Just one of both is there. namespace: empty for a cluster-scoped kind, or for the namespace of the request.
+    """
+
+    name: str = ""
+    namespace: str = ""
+    selector: LabelSelector | None = None
+    parameter_not_found_action: ParameterNotFoundAction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Binding:
+    """A binding of either kind: it puts a policy into force. A mutating policy's has no validation actions."""
+
+    kind: BindingKind
+    name: str
+    policy_name: str
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    api_version: str = "admissionregistration.k8s.io/v1"
+    param_ref: ParamRef | None = None
+    match_resources: MatchResources | None = None
+    validation_actions: frozenset[ValidationAction] = frozenset()
+    origin: Origin

@@ -1,0 +1,224 @@
+"""`cks-admission eval`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from policies.cel.activation import activation
+from policies.cel.caserun import PATCHING, RESULTS, run
+from policies.cel.cases import Case, CaseError, Outcome, cases, difference, encode
+from policies.cel.cost import EXPRESSION_LIMIT
+from policies.cel.explanation.explain import explain
+from policies.cel.kubernetes import admission
+from policies.cel.library.authorizer import Answer, Check, UnansweredCheck
+from policies.cel.program import Composition, Evaluation, Program, compile_expression
+from policies.cel.syntax.source import CompileError, Source
+from policies.cel.values import type_of
+from webhook import yamlfile
+from webhook.cli import exits, options
+from webhook.cli.exits import InputError
+from webhook.cli.output import write
+from webhook.yamlfile import FileError
+
+
+class _Same:
+    """An authorizer that gives every check the same answer, or none."""
+
+    def __init__(self, answer: str | None) -> None:
+        self._answer = answer
+
+    def answer(self, check: Check) -> Answer:
+        """The answer to a check. Raises UnansweredCheck."""
+        if self._answer is None:
+            raise UnansweredCheck(check)
+        return Answer(allowed=self._answer == "allow", reason="given by --authorizer")
+
+
+@click.command("eval")
+@click.argument("expression", required=False)
+@click.option("-f", "--filename", "file", metavar="FILE|-", help="The object.")
+@click.option("--old", metavar="FILE", help="The object as it is now: oldObject.")
+@click.option("--params", metavar="FILE", help="The parameter object: params.")
+@click.option("--namespace-object", metavar="FILE", help="The object's Namespace: namespaceObject.")
+@click.option("--request", metavar="FILE", help="The AdmissionRequest, without its objects: request.")
+@click.option(
+    "--variable", "variables", multiple=True, metavar="NAME=EXPRESSION", help="A variable; repeatable, in their order."
+)
+@click.option(
+    "--result", type=click.Choice(list(RESULTS)), default="any", show_default=True, help="The type that is demanded."
+)
+@click.option("--authorizer", type=click.Choice(["allow", "deny"]), help="What every authorization check says.")
+@click.option("--explain", "generated", is_flag=True, help="Show the Python that the expression becomes.")
+@click.option("--why", is_flag=True, help="Say what made the value false, or what failed.")
+@click.option("--cases", "case_file", metavar="FILE", help="Run a file of cases instead of one expression.")
+@options.output
+def command(
+    expression: str | None, file: str | None, old: str | None, params: str | None, namespace_object: str | None,
+    request: str | None, variables: tuple[str, ...], result: str, authorizer: str | None, case_file: str | None,
+    output: str, *, generated: bool, why: bool,
+) -> None:  # fmt: skip
+    """Evaluate a CEL expression as kube-apiserver would: value, type and cost.
+
+    Exits with 0 for any value, false too, with 1 when the expression fails or a case differs, with 2 when it does not
+    compile.
+
+    \b
+    Examples:
+      cks-admission eval 'object.spec.replicas <= 5' -f deployment.yaml
+      cks-admission eval 'object.spec.containers.all(c, has(c.resources.limits))' -f pod.yaml --why
+      cks-admission eval 'variables.names' --variable names='object.spec.containers.map(c, c.name)' -f pod.yaml
+      cks-admission eval --cases cases.yaml
+    """
+    if case_file is not None:
+        sys.exit(_run_cases(case_file))
+    if expression is None:
+        raise InputError("an EXPRESSION or --cases FILE is needed")
+    composition, program = _compile(expression, variables, result)
+    paths = {
+        "object": file,
+        "oldObject": old,
+        "params": params,
+        "namespaceObject": namespace_object,
+        "request": request,
+    }
+    inputs = {name: _object(path) for name, path in paths.items()}
+    names = composition.bind(_activation(inputs, authorizer))
+    try:
+        evaluation = program.evaluate(names)
+    except UnansweredCheck as error:
+        raise InputError(f"{_question(error.check)}; give --authorizer allow or deny") from None
+    cost = evaluation.cost + names["variables"].cost
+    reasons = _reasons(program, composition, names, evaluation) if why else ()
+    _show(_answer(evaluation, cost, program, reasons, generated=generated), output)
+    sys.exit(exits.OK if evaluation.error is None else exits.REFUSED)
+
+
+def _compile(expression: str, variables: Iterable[str], result: str) -> tuple[Composition, Program]:
+    composition = Composition(admission())
+    for given in variables:
+        name, equals, text = given.partition("=")
+        if not equals or not name.isidentifier():
+            raise InputError(f"--variable {given}: must be NAME=EXPRESSION")
+        composition = composition.declare(name, text, source=Source(text, f"variables.{name}"))
+        program = composition.programs[name]
+        if isinstance(program, CompileError):
+            raise InputError(f"the variable does not compile\n{program}") from None
+    if result in PATCHING:
+        composition = composition.for_mutations()
+    try:
+        source = Source(expression, "expression")
+        return composition, compile_expression(expression, composition.environment, RESULTS[result], source=source)
+    except CompileError as error:
+        raise InputError(f"the expression does not compile\n{error}") from None
+
+
+def _object(path: str | None) -> Any:
+    if path is None:
+        return None
+    try:
+        content = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+        documents = [document for document in yamlfile.load(path, content) if document.value is not None]
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+    except FileError as error:
+        raise InputError(str(error)) from None
+    if len(documents) != 1 or not isinstance(documents[0].value, dict):
+        raise InputError(f"{path}: holds {len(documents)} documents; one object is needed")
+    return documents[0].value
+
+
+def _activation(inputs: Mapping[str, Any], authorizer: str | None) -> dict[str, Any]:
+    """The variables. Without --request the operation is what the objects tell."""
+    object_, old = inputs["object"], inputs["oldObject"]
+    request = inputs["request"]
+    if request is None:
+        operation = "UPDATE" if object_ and old else "DELETE" if old else "CREATE"
+        metadata = (object_ or old or {}).get("metadata") or {}
+        request = {"operation": operation, "name": metadata.get("name"), "namespace": metadata.get("namespace")}
+    return activation(
+        request,
+        _Same(authorizer),
+        object=object_,
+        old_object=old,
+        params=inputs["params"],
+        namespace=inputs["namespaceObject"],
+    )
+
+
+def _question(check: Check) -> str:
+    about = f"path {check.path}" if check.path is not None else f"{check.resource} in namespace {check.namespace!r}"
+    return f"the expression asks whether {check.user.name or 'the requester'} may {check.verb} {about}"
+
+
+def _reasons(
+    program: Program, composition: Composition, names: Mapping[str, Any], evaluation: Evaluation
+) -> tuple[str, ...]:
+    if evaluation.error is None and evaluation.value is not False:
+        return ()
+    return tuple(map(str, explain(program.source, composition, names, limit=EXPRESSION_LIMIT)))
+
+
+def _answer(
+    evaluation: Evaluation, cost: int, program: Program, reasons: tuple[str, ...], *, generated: bool
+) -> dict[str, Any]:
+    """What is printed, in its order."""
+    if evaluation.error is not None:
+        answer: dict[str, Any] = {"error": str(evaluation.error), "cost": cost}
+    else:
+        answer = {"value": encode(evaluation.value), "type": type_of(evaluation.value).name, "cost": cost}
+    if reasons:
+        answer["why"] = list(reasons)
+    if generated:
+        left = "# This expression is left to the exact evaluator."
+        answer["python"] = left if program.generated is None else program.generated.source
+    return answer
+
+
+def _show(answer: dict[str, Any], form: str) -> None:
+    if form != "text":
+        write(answer, form)
+        return
+    for key in ("value", "error", "type", "cost"):
+        if key in answer:
+            shown = json.dumps(answer[key], ensure_ascii=False) if key == "value" else answer[key]
+            click.echo(f"{key}: {shown}")
+    if "why" in answer:
+        click.echo("why:")
+        for reason in answer["why"]:
+            click.echo(f"  {reason}")
+    if "python" in answer:
+        click.echo(f"python:\n\n{answer['python']}")
+
+
+def _run_cases(path: str) -> int:
+    """Run a file of cases, print those that differ, and say how many agree."""
+    try:
+        documents = yamlfile.load(path, sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes())
+        found = [case for document in documents for case in cases(document.value)]
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+    except FileError as error:
+        raise InputError(str(error)) from None
+    except CaseError as error:
+        raise InputError(f"{path}: {error}") from None
+    agreed = 0
+    for case in found:
+        outcome = run(case)
+        wrong = difference(case, outcome)
+        agreed += wrong is None
+        if wrong is not None:
+            _show_difference(case, outcome, wrong)
+    click.echo(f"{agreed} of {len(found)} cases agree")
+    return exits.OK if agreed == len(found) else exits.REFUSED
+
+
+def _show_difference(case: Case, outcome: Outcome, wrong: str) -> None:
+    click.echo(f"{case.id}: {case.expression}\n  {wrong}")
+    if outcome.error is not None and not wrong.startswith("error"):
+        click.echo(f"  found the {outcome.stage} error: {outcome.error}")

@@ -135,9 +135,10 @@ class Mutation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """A policy of either kind. `validations` and `audit_annotations` are of a validating one, `mutations` of a mutating.
+    """A policy of either kind.
 
-    reinvocation_policy: empty for a validating policy. api_version: as written, `admissionregistration.k8s.io/v1`.
+    validations, audit_annotations: of a validating one. mutations, reinvocation_policy: of a mutating one. api_version:
+    as written, `admissionregistration.k8s.io/v1`.
     """
 
     kind: PolicyKind

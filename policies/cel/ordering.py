@@ -7,6 +7,7 @@ from policies.cel.values import INT_MAX, INT_MIN, UINT_MAX, Duration, Timestamp,
 
 _NUMBERS = (int, Uint, float)
 _PLAIN = (str, bytes, bool)
+_NOT_ORDERED = "NaN values cannot be ordered"
 _TIMES = (Duration, Timestamp)
 
 
@@ -15,6 +16,8 @@ def compare(left: Value, right: Value) -> int:
     kind, other = left.__class__, right.__class__
     if kind in _NUMBERS and other in _NUMBERS:
         return _numbers(left, right)
+    if kind is float and left != left:  # noqa: PLR0124 - true of NaN alone
+        raise CelError(_NOT_ORDERED)
     if kind is not other:
         raise no_such_overload()
     if kind in _PLAIN:
@@ -26,7 +29,7 @@ def compare(left: Value, right: Value) -> int:
 
 def _numbers(left: Value, right: Value) -> int:
     if left != left or right != right:  # noqa: PLR0124 - true of NaN alone
-        raise CelError("NaN values cannot be ordered")
+        raise CelError(_NOT_ORDERED)
     if left.__class__ is float and right.__class__ is not float:
         return _double_to_integer(left, right)
     if right.__class__ is float and left.__class__ is not float:

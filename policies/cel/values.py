@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from policies.cel import types
+from policies.cel.errors import CelError, no_such_overload
 from policies.cel.types import Type
 
 Value = Any
@@ -55,6 +56,14 @@ class Timestamp:
     cel_type: ClassVar[Type] = types.TIMESTAMP
     nanoseconds: int
     offset: int = field(default=0, compare=False)
+
+
+def lacking(function: str, value: Value) -> CelError:
+    """A function met a value without the trait that it needs; what has methods of its own is told so by those."""
+    return no_such_overload() if value.__class__ in _RECEIVERS else CelError(f"no such overload: {function}")
+
+
+_RECEIVERS = (str, Duration, Timestamp)
 
 
 class _Absent:

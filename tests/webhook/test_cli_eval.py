@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 from textwrap import dedent
+from typing import Any
 
 import pytest
 import yaml
@@ -135,24 +136,30 @@ def test_the_object_may_come_from_standard_input() -> None:
     [
         (
             ("obj.spec",),
-            "Error: the expression does not compile\n"
-            "expression:1:1: undeclared reference to 'obj' (in container '')\n"
-            "obj.spec\n^\nhint: did you mean 'object'?\n",
+            (
+                "Error: the expression does not compile\n"
+                "expression:1:1: undeclared reference to 'obj' (in container '')\n"
+                "obj.spec\n^\nhint: did you mean 'object'?\n"
+            ),
         ),
         (
             ("object.spec", "--result", "bool"),
-            "Error: the expression does not compile\n"
-            "expression:1:1: must evaluate to bool but got dyn\n"
-            "object.spec\n^\n"
-            "hint: compare the value, as in `object.spec.hostNetwork == true`: fields of object have no known type\n",
+            (
+                "Error: the expression does not compile\n"
+                "expression:1:1: must evaluate to bool but got dyn\n"
+                "object.spec\n^\n"
+                "hint: compare the value, as in `object.spec.hostNetwork == true`: fields of object have no known type\n"
+            ),
         ),
         (
             ("variables.a", "--variable", "a=1 + 'x'"),
-            "Error: the variable does not compile\n"
-            "variables.a:1:3: found no matching overload for '_+_' applied to '(int, string)'\n"
-            "1 + 'x'\n  ^\n"
-            "hint: declared: bytes + bytes; double + double; duration + duration; duration + timestamp; "
-            "timestamp + duration; int + int; and 3 more\n",
+            (
+                "Error: the variable does not compile\n"
+                "variables.a:1:3: found no matching overload for '_+_' applied to '(int, string)'\n"
+                "1 + 'x'\n  ^\n"
+                "hint: declared: bytes + bytes; double + double; duration + duration; duration + timestamp; "
+                "timestamp + duration; int + int; and 3 more\n"
+            ),
         ),
         (("1", "--variable", "a"), "Error: --variable a: must be NAME=EXPRESSION\n"),
         ((), "Error: an EXPRESSION or --cases FILE is needed\n"),
@@ -198,7 +205,7 @@ def test_a_mutation_is_shown_as_a_patch() -> None:
     }
 
 
-_CASES = {
+_CASES: dict[str, Any] = {
     "fixtures": {"object": {"a": 1}},
     "cases": [
         {"id": "good", "expression": "object.a", "expect": {"value": 1, "type": "int", "cost": 2}},

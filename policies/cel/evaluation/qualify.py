@@ -6,7 +6,7 @@ from policies.cel.equality import find
 from policies.cel.errors import CelError
 from policies.cel.values import ABSENT, INT_MAX, INT_MIN, Duration, Optional, Timestamp, Uint, Value, type_of
 
-_KEYS = (str, int, Uint, bool, float)
+KEYS = (str, int, Uint, bool, float)
 
 
 def qualify(value: Value, key: Value) -> Value:
@@ -53,7 +53,7 @@ def index_of(key: Value) -> int:
 
 def check_key(key: Value) -> None:
     """Raises CelError for a value that cannot be a key or an index at all."""
-    if key.__class__ not in _KEYS:
+    if key.__class__ not in KEYS:
         raise CelError(f"invalid qualifier type: {go_type(key)}")
 
 
@@ -82,6 +82,30 @@ _GO_TYPES: dict[type, str] = {
 }
 
 
+_GO_NATIVE_TYPES: dict[type, str] = {type(None): "<nil>", list: "[]interface {}", dict: "map[string]interface {}"}
+_GO_OWN_TYPES = {
+    "kubernetes.URL": "cel.URL",
+    "kubernetes.Quantity": "cel.Quantity",
+    "kubernetes.Semver": "cel.Semver",
+    "kubernetes.NamedFormat": "*cel.Format",
+    "net.IP": "cel.IP",
+    "net.CIDR": "cel.CIDR",
+    "kubernetes.authorization.Authorizer": "library.authorizerVal",
+    "kubernetes.authorization.PathCheck": "library.pathCheckVal",
+    "kubernetes.authorization.GroupCheck": "library.groupCheckVal",
+    "kubernetes.authorization.ResourceCheck": "library.resourceCheckVal",
+    "kubernetes.authorization.Decision": "library.decisionVal",
+    "kubernetes.variables": "*lazy.MapValue",
+    "JSONPatch": "*mutation.JSONPatchVal",
+}
+
+
 def go_type(value: Value) -> str:
     """The name of the reference's class for a value, which some of its messages show."""
-    return _GO_TYPES.get(value.__class__, "*types.Type")
+    found = _GO_TYPES.get(value.__class__)
+    return found or _GO_OWN_TYPES.get(type_of(value).name, "*types.Type")
+
+
+def native_type(value: Value) -> str:
+    """The same for a value of decoded JSON that no macro or function has touched."""
+    return _GO_NATIVE_TYPES.get(value.__class__) or go_type(value)

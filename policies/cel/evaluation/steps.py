@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 from policies.cel.cost import LIST_CREATION, MAP_CREATION, STRUCT_CREATION
 from policies.cel.errors import BudgetError, CelError, no_such_overload
-from policies.cel.evaluation.qualify import check_key, go_type, present, qualify, show_key
+from policies.cel.evaluation.qualify import KEYS, go_type, native_type, present, qualify, show_key
 from policies.cel.evaluation.run import Outcome, Pending, Run
 from policies.cel.function import Cost
 from policies.cel.patchtypes import ObjectValue, construct
@@ -60,12 +60,10 @@ class Qualifier:
         if self._constant is not ABSENT:
             return self._constant
         value = self._key.resolve(run) if isinstance(self._key, Attribute) else self._key.evaluate(run)
-        if not failed(value):
-            try:
-                check_key(value)
-            except CelError as error:
-                return error
-        return value
+        if failed(value) or value.__class__ in KEYS:
+            return value
+        native = isinstance(self._key, Attribute) and self._key.is_native(run)
+        return CelError(f"invalid qualifier type: {native_type(value) if native else go_type(value)}")
 
     def apply(self, value: Value, run: Run) -> Outcome:
         """The value of the key."""
@@ -137,6 +135,11 @@ class Attribute:
     def _root(self, run: Run) -> Outcome:
         raise NotImplementedError
 
+    def is_native(self, run: Run) -> bool:
+        """Whether the value is a part of decoded JSON that the reference has not wrapped yet; only messages show it."""
+        del run
+        return False
+
     def _qualified(self, value: Value, run: Run) -> Outcome:
         is_optional = value.__class__ is Optional
         if is_optional:
@@ -170,6 +173,10 @@ class Name(Attribute):
     def _root(self, run: Run) -> Outcome:
         return run.lookup(self.name)
 
+    def is_native(self, run: Run) -> bool:
+        """Variables of macros and of the policy are wrapped."""
+        return self.name != "variables" and not any(self.name in scope for scope in run.scopes)
+
 
 class Operand(Attribute):
     """Whatever else is selected from: `f(x).y`."""
@@ -202,6 +209,13 @@ class Choice(Attribute):
         if condition is False:
             return self._falsy.resolve(run)
         return condition if failed(condition) else no_such_overload()
+
+    def is_native(self, run: Run) -> bool:
+        """As the chosen branch is."""
+        cost = run.cost
+        chosen = self._truthy if self._condition.evaluate(run) is True else self._falsy
+        run.cost = cost
+        return chosen.is_native(run)
 
 
 class Read(Step):

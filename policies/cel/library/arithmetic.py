@@ -14,12 +14,11 @@ from policies.cel.cost import STRING_TRAVERSAL, size
 from policies.cel.errors import CelError, no_such_overload
 from policies.cel.function import Function, Library, Overload
 from policies.cel.types import Type
-from policies.cel.values import INT_MAX, INT_MIN, UINT_MAX, Duration, Timestamp, Uint, Value
+from policies.cel.values import INT_MAX, INT_MIN, UINT_MAX, Duration, Timestamp, Uint, Value, lacking
 
 SECOND = 1_000_000_000
 _FIRST_SECOND, _LAST_SECOND = -62135596800, 253402300799  # 0001-01-01T00:00:00Z, 9999-12-31T23:59:59Z
 
-_RECEIVERS = (str, Duration, Timestamp)  # types with methods, for which the reference words the error without a name
 _CONCATENATED = (str, bytes, list)
 
 
@@ -35,10 +34,6 @@ def unsigned(value: int) -> Uint:
     if 0 <= value <= UINT_MAX:
         return Uint(value)
     raise CelError("unsigned integer overflow")
-
-
-def _unsupported(name: str, left: Value) -> CelError:
-    return no_such_overload() if left.__class__ in _RECEIVERS else CelError(f"no such overload: {name}")
 
 
 def _moment(nanoseconds: int, offset: int) -> Timestamp:
@@ -64,7 +59,7 @@ def add(left: Value, right: Value) -> Value:
         return _moment(left.nanoseconds + right.nanoseconds, moment.offset)
     if kind in _ADDABLE:
         raise no_such_overload()
-    raise _unsupported("_+_", left)
+    raise lacking("_+_", left)
 
 
 _ADDABLE = (int, Uint, float, str, bytes, list, Duration, Timestamp)
@@ -87,7 +82,7 @@ def subtract(left: Value, right: Value) -> Value:
         return _moment(left.nanoseconds - right.nanoseconds, left.offset)
     if kind in (int, Uint, float, Duration, Timestamp):
         raise no_such_overload()
-    raise _unsupported("_-_", left)
+    raise lacking("_-_", left)
 
 
 def multiply(left: Value, right: Value) -> Value:
@@ -102,7 +97,7 @@ def multiply(left: Value, right: Value) -> Value:
             return unsigned(int(left) * int(right))
     if kind in (int, Uint, float):
         raise no_such_overload()
-    raise _unsupported("_*_", left)
+    raise lacking("_*_", left)
 
 
 def divide(left: Value, right: Value) -> Value:
@@ -118,7 +113,7 @@ def divide(left: Value, right: Value) -> Value:
             return Uint(quotient) if kind is Uint else whole(quotient if (left < 0) == (right < 0) else -quotient)
     if kind in (int, Uint, float):
         raise no_such_overload()
-    raise _unsupported("_/_", left)
+    raise lacking("_/_", left)
 
 
 def _divide_doubles(left: float, right: float) -> float:
@@ -141,7 +136,7 @@ def modulo(left: Value, right: Value) -> Value:
         return Uint(rest) if kind is Uint else (rest if left >= 0 else -rest)
     if kind in (int, Uint):
         raise no_such_overload()
-    raise _unsupported("_%_", left)
+    raise lacking("_%_", left)
 
 
 def negate(value: Value) -> Value:
@@ -155,7 +150,7 @@ def negate(value: Value) -> Value:
         return Duration(whole(-value.nanoseconds))
     if kind is bool:
         raise no_such_overload()
-    raise _unsupported("-_", value)
+    raise lacking("-_", value)
 
 
 def _signatures(name: str, *signatures: tuple[str, Type, Type, Type]) -> tuple[Overload, ...]:

@@ -19,6 +19,7 @@ from policies.cel.golang.gotime import (
     parse_duration,
     parse_timestamp,
 )
+from policies.cel.patchtypes import JSONPatch
 from policies.cel.types import Type
 from policies.cel.values import INT_MAX, INT_MIN, UINT_MAX, Duration, Timestamp, Uint, Value, type_of
 

@@ -16,7 +16,7 @@ from policies.cel.function import Cost, Function, Implementation, Library, Overl
 from policies.cel.golang.goshow import type_name
 from policies.cel.golang.gosort import sorted_indices
 from policies.cel.types import Type
-from policies.cel.values import Duration, Timestamp, Uint, Value, type_of
+from policies.cel.values import Duration, Timestamp, Uint, Value, lacking, type_of
 
 _COMPARABLE = (
     types.INT,
@@ -77,13 +77,13 @@ def _flattened(items: list[Value], depth: int) -> list[Value]:
 
 def _sort(items: Value) -> list[Value]:
     if items.__class__ is not list:
-        raise CelError("no such overload: sort")
+        raise lacking("sort", items)
     return _sort_by_keys(items, items)
 
 
 def _sort_by_keys(items: Value, keys: Value) -> list[Value]:
     if items.__class__ is not list or keys.__class__ is not list:
-        raise CelError("no such overload: @sortByAssociatedKeys")
+        raise lacking("@sortByAssociatedKeys", items)
     if len(items) != len(keys):
         raise CelError(
             "@sortByAssociatedKeys() expected a list of the same size as the associated keys list, "

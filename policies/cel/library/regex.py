@@ -21,7 +21,7 @@ from policies.cel.function import Function, Library, Overload
 from policies.cel.golang.rawtext import clean, utf8
 from policies.cel.golang.resyntax import to_re2
 from policies.cel.golang.retext import RegexError
-from policies.cel.values import Value
+from policies.cel.values import Value, lacking
 
 _CACHED = 256
 _LARGER_PROGRAM = 128 * 2**20  # Go's own limit on a compiled expression
@@ -184,7 +184,9 @@ def _options(memory: int | None = None) -> object:
 
 
 def _matches(text: Value, pattern: Value) -> bool:
-    if not isinstance(text, str) or not isinstance(pattern, str):
+    if text.__class__ is not str:
+        raise lacking("matches", text)
+    if pattern.__class__ is not str:
         raise no_such_overload()
     return compile_pattern(pattern).matches(text)
 

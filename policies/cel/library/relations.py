@@ -12,7 +12,7 @@ from policies.cel.errors import CelError, no_such_overload
 from policies.cel.function import Function, Library, Overload
 from policies.cel.ordering import compare
 from policies.cel.types import BOOL, BYTES, DOUBLE, DURATION, INT, STRING, TIMESTAMP, UINT, Type
-from policies.cel.values import ABSENT, Duration, Timestamp, Uint, Value
+from policies.cel.values import ABSENT, Duration, Timestamp, Uint, Value, lacking
 
 _A, _B = types.parameter("A"), types.parameter("B")
 _LIST_OF_A, _MAP_OF_AB = types.list_of(_A), types.map_of(_A, _B)
@@ -62,9 +62,7 @@ def length(value: Value) -> int:
     """`size(value)`: characters, bytes, elements or entries."""
     if value.__class__ in (str, list, dict, bytes):
         return len(value)
-    if value.__class__ in (Duration, Timestamp):
-        raise no_such_overload()
-    raise CelError("no such overload: size")
+    raise lacking("size", value)
 
 
 def opposite(value: Value) -> bool:

@@ -15,6 +15,7 @@ NOWHERE = -1
 ISSUES_LIMIT = 100
 """The reference reports no more."""
 
+_LONGEST = 16_384  # bytes of a line that the reference shows
 _WIDEST = 160  # longer lines are cut around the place
 
 
@@ -49,12 +50,16 @@ class Source:
     def _within(self, offset: int) -> tuple[int, int]:
         return self.text.count("\n", 0, offset), offset - self.text.rfind("\n", 0, offset) - 1
 
-    def excerpt(self, offset: int) -> tuple[str, str]:
-        """The line of an offset and, to be printed below, a line with `^` under the place."""
+    def line_at(self, offset: int) -> tuple[str, int]:
+        """The line of an offset, and how many characters of it stand before the offset."""
         column = self._within(offset)[1]
         first = offset - column
         last = self.text.find("\n", first)
-        line = self.text[first : len(self.text) if last < 0 else last]
+        return self.text[first : len(self.text) if last < 0 else last], column
+
+    def excerpt(self, offset: int) -> tuple[str, str]:
+        """The line of an offset and, to be printed below, a line with `^` under the place."""
+        line, column = self.line_at(offset)
         before, after = _window(line, column)
         return f"{before}{after}", f"{''.join(map(_blank, before))}^"
 
@@ -92,9 +97,14 @@ class CompileError(Exception):
 
     def _as_reference(self, issue: Issue) -> str:
         line, column = self.source.within(issue.position)
-        excerpt, _ = self.source.excerpt(max(issue.position, 0))
-        dots = "." * (column - 1)
-        return f"ERROR: <input>:{line}:{column}: {issue.message}\n | {excerpt}\n | {dots}^"
+        text, before = self.source.line_at(max(issue.position, 0))
+        head = f"ERROR: <input>:{line}:{column}: {issue.message}"
+        if len(text.encode(errors="surrogatepass")) > _LONGEST:
+            return head
+        dots = "".join("." if character.isascii() else "\uff0e" for character in text[:before])
+        mark = "^" if text[before : before + 1].isascii() else "\uff3e"
+        shown = text.replace("\t", " ")
+        return f"{head}\n | {shown}\n | {dots}{mark}"
 
     def _show(self, issue: Issue) -> str:
         if issue.position < 0:

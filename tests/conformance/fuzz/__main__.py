@@ -18,7 +18,7 @@ from random import Random
 from typing import IO, Any
 
 from conformance.fuzz.grammar import Tree, generate
-from conformance.ours import ours
+from conformance.ours import generated_differs, ours
 from conformance.record import dump, expectation, question
 
 from policies.cel.cases import Case, difference
@@ -130,14 +130,20 @@ def _problem(oracle: Oracle, case: Case) -> str | None:
 
 
 def _compare(case: Case, answers: Sequence[dict[str, Any]]) -> str | None:
-    if any(answer.get("stage") == "panic" for answer in answers):
+    if any(map(_panicked, answers)):
         return None  # nobody depends on it
     try:
         outcome = ours(case)
+        if (unlike := generated_differs(case)) is not None:
+            return unlike
     except Exception as error:  # noqa: BLE001 - a crash of ours is what is looked for
         return f"crash: {type(error).__name__}: {error}"
     problems = [difference(replace(case, expect=expectation([answer])), outcome) for answer in answers]
     return None if None in problems else problems[0]
+
+
+def _panicked(answer: Mapping[str, Any]) -> bool:
+    return answer.get("stage") == "panic" or "internal error: " in str(answer.get("error"))
 
 
 def _minimised(oracle: Oracle, case: Case, tree: Tree) -> Case:

@@ -80,8 +80,10 @@ _CASES: dict[str, tuple[str, tuple[str, ...]]] = {
     "both sides of ||": (
         "request.userInfo.username == 'alice' || has(object.spec.x)",
         (
-            "request.userInfo.username: request.userInfo.username == 'alice' is false"
-            ' (request.userInfo.username is "bob")',
+            (
+                "request.userInfo.username: request.userInfo.username == 'alice' is false"
+                ' (request.userInfo.username is "bob")'
+            ),
             "spec: has(object.spec.x) is false",
         ),
     ),
@@ -92,8 +94,10 @@ _CASES: dict[str, tuple[str, tuple[str, ...]]] = {
     "lists put together": (
         "(object.spec.containers + object.spec.?initContainers.orValue([])).all(c, !c.image.startsWith('bad'))",
         (
-            "spec.initContainers[0].image: c.image.startsWith('bad') is true"
-            ' (init container "init"; c.image is "bad")',
+            (
+                "spec.initContainers[0].image: c.image.startsWith('bad') is true"
+                ' (init container "init"; c.image is "bad")'
+            ),
         ),
     ),
     "filtered list": (
@@ -103,8 +107,10 @@ _CASES: dict[str, tuple[str, tuple[str, ...]]] = {
     "how many were kept": (
         "object.spec.containers.filter(c, !c.image.startsWith('reg/')).size() == 0",
         (
-            "spec.containers[1].image: c.image.startsWith('reg/') is false"
-            ' (container "sidecar"; c.image is "other/x")',
+            (
+                "spec.containers[1].image: c.image.startsWith('reg/') is false"
+                ' (container "sidecar"; c.image is "other/x")'
+            ),
         ),
     ),
     "a failure": (
@@ -114,8 +120,10 @@ _CASES: dict[str, tuple[str, tuple[str, ...]]] = {
     "a failure in an element": (
         "object.spec.initContainers.all(c, c.securityContext.privileged)",
         (
-            "spec.initContainers[0].securityContext: c.securityContext failed: no such key: securityContext"
-            ' (init container "init")',
+            (
+                "spec.initContainers[0].securityContext: c.securityContext failed: no such key: securityContext"
+                ' (init container "init")'
+            ),
         ),
     ),
     "a wrong type": (
@@ -125,9 +133,11 @@ _CASES: dict[str, tuple[str, tuple[str, ...]]] = {
     "a call": (
         "quantity(object.spec.containers[0].resources.limits.memory).isLessThan(quantity('512Mi'))",
         (
-            "spec.containers[0].resources.limits.memory:"
-            " quantity(object.spec.containers[0].resources.limits.memory).isLessThan(quantity('512Mi')) is false"
-            ' (quantity(object.spec.containers[0].resources.limits.memory) is "1Gi")',
+            (
+                "spec.containers[0].resources.limits.memory:"
+                " quantity(object.spec.containers[0].resources.limits.memory).isLessThan(quantity('512Mi')) is false"
+                ' (quantity(object.spec.containers[0].resources.limits.memory) is "1Gi")'
+            ),
         ),
     ),
     "nothing of the object": ("1 == 2", ("1 == 2 is false",)),
@@ -145,8 +155,10 @@ _WITH_VARIABLES: dict[str, tuple[str, dict[str, str], tuple[str, ...]]] = {
         "variables.all.all(c, c.image.startsWith('reg/'))",
         {"all": "object.spec.containers + object.spec.initContainers"},
         (
-            "spec.containers[1].image: c.image.startsWith('reg/') is false"
-            ' (container "sidecar"; c.image is "other/x")',
+            (
+                "spec.containers[1].image: c.image.startsWith('reg/') is false"
+                ' (container "sidecar"; c.image is "other/x")'
+            ),
         ),
     ),
     "names of what is wrong": (

@@ -1,0 +1,340 @@
+"""What stands at a place in a kind: a scalar, a map whose entries merge, a list that is replaced as a whole, ...
+
+Read from OpenAPI v3 schemas as the API server reads its own for server-side apply (kube-openapi's pkg/schemaconv): the
+built-in kinds from `schemas.json` beside this module, which tests/cluster/mergeschemas.py writes, a custom resource from
+the openAPIV3Schema of its CRD. Schemas refer to each other in circles, so they are converted only when a value is there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from importlib import resources
+from typing import Any, Literal
+
+from policies.request import GroupVersionKind
+
+Relation = Literal["atomic", "set", "map"]
+ScalarType = Literal["string", "boolean", "numeric", "untyped"]
+OpenApi = Mapping[str, Any]
+
+OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
+RAW_EXTENSION = "io.k8s.apimachinery.pkg.runtime.RawExtension"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scalar:
+    """A single value. `form` says more about it where the schema does: int32, int64, double, byte, date-time, ..."""
+
+    type: ScalarType
+    form: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MapType:
+    """Named fields, and for all other keys `element`, where there may be any. An atomic map is replaced as a whole.
+
+    defaults: of those fields that have one; the key of a list's item may be left out then.
+    """
+
+    fields: Mapping[str, Node]
+    element: Node | None
+    atomic: bool = False
+    defaults: Mapping[str, Any] = ()  # type: ignore[assignment]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ListType:
+    """Items that are replaced as a whole (atomic), each there once (set), or merged by their keys (map)."""
+
+    element: Node
+    relation: Relation = "atomic"
+    keys: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Atom:
+    """What a value may be; more than one where the schema leaves it open. `name`: of the definition, where it has one."""
+
+    scalar: Scalar | None = None
+    list: ListType | None = None
+    map: MapType | None = None
+    name: str = ""
+
+    def same(self, other: Atom) -> bool:
+        """Whether both allow the same."""
+        return self.scalar is other.scalar and self.list is other.list and self.map is other.map
+
+
+class Node:
+    """The schema of a place, converted when it is first asked for."""
+
+    def __init__(self, convert: Callable[[], Atom]) -> None:
+        self._convert = convert
+
+    @cached_property
+    def atom(self) -> Atom:
+        """What a value here may be."""
+        return self._convert()
+
+    def child(self, key: str) -> Node | None:
+        """The place below a key of the map that is here; None where the schema knows no such key."""
+        if self.atom.map is None:
+            return None
+        return self.atom.map.fields.get(key, self.atom.map.element)
+
+    @property
+    def item(self) -> Node | None:
+        """The place of each item of the list that is here."""
+        return None if self.atom.list is None else self.atom.list.element
+
+
+_ANY = Scalar("untyped")
+_UNTYPED: Node = Node(lambda: Atom(_ANY, ListType(_UNTYPED), MapType({}, _UNTYPED, atomic=True)))
+DEDUCED: Node = Node(lambda: Atom(_ANY, ListType(_UNTYPED), MapType({}, DEDUCED)))
+"""What is known of a value without a schema: maps merge, lists are replaced."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Schema:
+    """The schema of a kind.
+
+    typed: whether the API server decodes it into a Go type, which drops null and refuses unknown fields; a custom
+    resource stays as it is written.
+    """
+
+    root: Node
+    kind: GroupVersionKind
+    typed: bool
+
+    def place(self, path: Iterable[str | int]) -> Node | None:
+        """The place that keys and indexes lead to, or None where the schema has none."""
+        node: Node | None = self.root
+        for step in path:
+            if node is None:
+                return None
+            node = node.child(step) if isinstance(step, str) else node.item
+        return node
+
+
+class Definitions:
+    """The schemas of an OpenAPI v3 document (`components.schemas`) by their names."""
+
+    def __init__(self, schemas: Mapping[str, OpenApi]) -> None:
+        self._schemas = schemas
+        self._nodes: dict[str, Node] = {}
+
+    def node(self, name: str) -> Node:
+        """The definition of a name. Raises KeyError where there is none, when the node is asked for its atom."""
+        if name not in self._nodes:
+            self._nodes[name] = Node(lambda: self._definition(name))
+        return self._nodes[name]
+
+    def inline(self, schema: OpenApi, *, preserve: bool = False) -> Node:
+        """A schema that stands in another one, or a reference. `preserve`: unknown fields are allowed around it."""
+        reference = schema.get("$ref", "")
+        if not reference and len(schema.get("allOf") or ()) == 1:
+            reference = schema["allOf"][0].get("$ref", "")
+        if not reference:
+            return Node(lambda: self._convert(schema, preserve=preserve))
+        node = self.node(reference.rpartition("/")[2])
+        relation = schema.get("x-kubernetes-map-type")
+        return Node(lambda: _related(node.atom, atomic=relation == "atomic")) if relation else node
+
+    def _definition(self, name: str) -> Atom:
+        schema = self._schemas[name]
+        match name:
+            case _ if name == QUANTITY:
+                return Atom(Scalar("untyped", "quantity"), name=name)
+            case _ if name == RAW_EXTENSION:
+                return replace(_UNTYPED.atom, name=name)
+            case _:
+                return replace(self._convert(schema, preserve=False), name=name)
+
+    def _convert(self, schema: OpenApi, *, preserve: bool) -> Atom:
+        preserve = preserve or schema.get("x-kubernetes-preserve-unknown-fields") is True
+        match _type(schema):
+            case "object":
+                return Atom(map=self._map(schema, preserve=preserve))
+            case "array":
+                return Atom(list=self._list(schema, preserve=preserve))
+            case "integer" | "number" as name:
+                return Atom(Scalar("numeric", schema.get("format", name)))
+            case "boolean":
+                return Atom(Scalar("boolean"))
+            case "string":
+                form = schema.get("format", "")
+                return Atom(Scalar("string" if form in {"", "byte"} else "untyped", form))
+            case _:
+                scalar = Scalar("untyped", schema.get("format", ""))
+                return Atom(scalar, self._list(schema, preserve=preserve), self._map(schema, preserve=preserve))
+
+    def _map(self, schema: OpenApi, *, preserve: bool) -> MapType:
+        properties = schema.get("properties") or {}
+        fields = {name: self.inline(field, preserve=preserve) for name, field in properties.items()}
+        defaults = {name: field["default"] for name, field in properties.items() if field.get("default") is not None}
+        rest = schema.get("additionalProperties")
+        if rest is None:
+            element = DEDUCED if preserve or not properties else None
+        elif isinstance(rest, bool):
+            element = DEDUCED if rest else None
+        else:
+            element = self.inline(rest, preserve=preserve)
+        return MapType(fields, element, schema.get("x-kubernetes-map-type") == "atomic", defaults)
+
+    def _list(self, schema: OpenApi, *, preserve: bool) -> ListType:
+        items = schema.get("items")
+        element = _UNTYPED if items is None else self.inline(items, preserve=preserve)
+        return ListType(element, *_relation(schema))
+
+
+def built_in(kind: GroupVersionKind) -> Schema | None:
+    """The schema of a built-in kind, or None for a kind that is none, such as a custom resource."""
+    table = _table()
+    name = table["kinds"].get(f"{kind.group}/{kind.version}/{kind.kind}")
+    return None if name is None else Schema(_built_in_definitions().node(name), kind, typed=True)
+
+
+def of_custom_resource(kind: GroupVersionKind, schema: OpenApi | None) -> Schema:
+    """The schema of a custom resource, from the openAPIV3Schema of its version in the CRD; None where it has none."""
+    if schema is None:
+        return unknown(kind)
+    whole = _with_embedded(schema)
+    properties = {**whole.get("properties", {}), **_EMBEDDED}
+    return Schema(_built_in_definitions().inline({**whole, "properties": properties}), kind, typed=False)
+
+
+def of_document(kind: GroupVersionKind, schemas: Mapping[str, OpenApi], *, typed: bool) -> Schema | None:
+    """The schema of a kind from a cluster's own OpenAPI v3 document (its `components.schemas`)."""
+    wanted = {"group": kind.group, "version": kind.version, "kind": kind.kind}
+    for name, schema in schemas.items():
+        if wanted in schema.get("x-kubernetes-group-version-kind", ()):
+            return Schema(Definitions(schemas).node(name), kind, typed=typed)
+    return None
+
+
+def unknown(kind: GroupVersionKind) -> Schema:
+    """The schema of a custom resource of which nothing is known: maps merge, lists are replaced."""
+    return Schema(DEDUCED, kind, typed=False)
+
+
+def compact(documents: Iterable[Mapping[str, OpenApi]]) -> dict[str, Any]:
+    """The table of the built-in kinds, as schemas.json has it, from the `components.schemas` of OpenAPI v3 documents.
+
+    Only what a merge and a check of fields ask for is kept. Lists of objects and the options of a delete, which every
+    group has, are no kinds that a policy changes.
+    """
+    kinds: dict[str, str] = {}
+    types: dict[str, Any] = {}
+    for document in documents:
+        for name, schema in document.items():
+            types[name] = _reduced(schema)
+            for kind in schema.get("x-kubernetes-group-version-kind", ()):
+                if not kind["kind"].endswith("List") and kind["kind"] not in {"DeleteOptions", "WatchEvent"}:
+                    kinds[f"{kind['group']}/{kind['version']}/{kind['kind']}"] = name
+    reached = _reached(types, {*kinds.values(), OBJECT_META})
+    return {"kinds": dict(sorted(kinds.items())), "types": {name: types[name] for name in sorted(reached)}}
+
+
+_KEPT = (
+    "type",
+    "format",
+    "x-kubernetes-list-map-keys",
+    "x-kubernetes-list-type",
+    "x-kubernetes-map-type",
+    "x-kubernetes-patch-merge-key",
+    "x-kubernetes-patch-strategy",
+    "x-kubernetes-preserve-unknown-fields",
+)
+_EMBEDDED: Mapping[str, Any] = {
+    "apiVersion": {"type": "string"},
+    "kind": {"type": "string"},
+    "metadata": {"$ref": OBJECT_META},
+}
+
+
+def _reduced(schema: OpenApi) -> dict[str, Any]:
+    small: dict[str, Any] = {key: schema[key] for key in _KEPT if key in schema}
+    if "x-kubernetes-list-type" in small:  # the older form of the same is not asked for then
+        small = {key: value for key, value in small.items() if "patch" not in key}
+    if not isinstance(schema.get("default", {}), dict):
+        small["default"] = schema["default"]
+    references = [schema, *schema.get("allOf", ())]
+    for reference in references:
+        if "$ref" in reference:
+            small["$ref"] = reference["$ref"].rpartition("/")[2]
+    if "properties" in schema:
+        small["properties"] = {name: _reduced(field) for name, field in sorted(schema["properties"].items())}
+    for key in ("items", "additionalProperties"):
+        if key in schema:
+            small[key] = _reduced(schema[key]) if isinstance(schema[key], dict) else schema[key]
+    return small
+
+
+def _reached(types: Mapping[str, OpenApi], names: set[str]) -> set[str]:
+    reached: set[str] = set()
+    waiting: list[Any] = [{"$ref": name} for name in names]
+    while waiting:
+        schema = waiting.pop()
+        if not isinstance(schema, dict):
+            continue
+        name = schema.get("$ref")
+        if isinstance(name, str) and name not in reached:
+            reached.add(name)
+            waiting.append(types[name])
+        waiting += [*schema.get("properties", {}).values(), schema.get("items"), schema.get("additionalProperties")]
+    return reached
+
+
+def _type(schema: OpenApi) -> str:
+    name = schema.get("type") or ""
+    return name if isinstance(name, str) else str(name[0])
+
+
+def _relation(schema: OpenApi) -> tuple[Relation, tuple[str, ...]]:
+    """How items merge, from the list type or, in its absence, from the patch strategy that is older than it."""
+    match schema.get("x-kubernetes-list-type"):
+        case "set":
+            return "set", ()
+        case "map":
+            return "map", tuple(schema.get("x-kubernetes-list-map-keys") or ())
+        case None if schema.get("x-kubernetes-patch-strategy") in {"merge", "merge,retainKeys"}:
+            key = schema.get("x-kubernetes-patch-merge-key")
+            return ("set", ()) if key is None else ("map", (key,))
+        case _:
+            return "atomic", ()
+
+
+def _related(atom: Atom, *, atomic: bool) -> Atom:
+    """A definition whose use says how it merges."""
+    if atom.map is not None:
+        return replace(atom, map=replace(atom.map, atomic=atomic))
+    return atom
+
+
+def _with_embedded(schema: OpenApi) -> dict[str, Any]:
+    """A CRD's schema with the fields that every embedded resource has, as the API server publishes it."""
+    whole = dict(schema)
+    if "properties" in whole:
+        whole["properties"] = {name: _with_embedded(field) for name, field in whole["properties"].items()}
+    for key in ("items", "additionalProperties"):
+        if isinstance(whole.get(key), dict):
+            whole[key] = _with_embedded(whole[key])
+    if whole.get("x-kubernetes-embedded-resource") is True:
+        whole["properties"] = {**whole.get("properties", {}), **_EMBEDDED}
+    return whole
+
+
+@cache
+def _table() -> Mapping[str, Any]:
+    text = resources.files("policies.admissionpolicy").joinpath("schemas.json").read_text(encoding="utf-8")
+    table: Mapping[str, Any] = json.loads(text)
+    return table
+
+
+@cache
+def _built_in_definitions() -> Definitions:
+    return Definitions(_table()["types"])

@@ -1,0 +1,97 @@
+"""Authorization checks of expressions, answered by the real API server's RBAC."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from policies.cel.activation import activation
+from policies.cel.kubernetes import admission
+from policies.cel.program import Evaluation, compile_expression
+from webhook.cluster.access import settled
+from webhook.cluster.client import connect
+
+if TYPE_CHECKING:
+    from cluster.controlplane import ControlPlane
+    from policies.cel.library.authorizer import Decisions
+
+_RIGHTS = """
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: readers, namespace: %(namespace)s}
+rules:
+- {apiGroups: [""], resources: [pods], verbs: [get]}
+- {apiGroups: [apps], resources: [deployments/scale], resourceNames: [web], verbs: [update]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: readers, namespace: %(namespace)s}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: readers}
+subjects:
+- {apiGroup: rbac.authorization.k8s.io, kind: User, name: reader}
+- {kind: ServiceAccount, name: builder, namespace: %(namespace)s}
+"""
+_PODS = "authorizer.group('').resource('pods').namespace(request.namespace)"
+_SCALE = "authorizer.group('apps').resource('deployments').subresource('scale').namespace(request.namespace)"
+_BUILDER = "authorizer.serviceAccount(request.namespace, 'builder').group('').resource('pods')"
+_CASES = {
+    "granted": (f"{_PODS}.check('get').allowed()", True),
+    "another verb": (f"{_PODS}.check('delete').allowed()", False),
+    "another namespace": (
+        "authorizer.group('').resource('pods').namespace('kube-system').check('get').allowed()",
+        False,
+    ),
+    "subresource by name": (f"{_SCALE}.name('web').check('update').allowed()", True),
+    "subresource by another name": (f"{_SCALE}.name('db').check('update').allowed()", False),
+    "service account": (f"{_BUILDER}.namespace(request.namespace).check('get').allowed()", True),
+    "service account elsewhere": (f"{_BUILDER}.namespace('default').check('get').allowed()", False),
+    "the request's resource": ("authorizer.requestResource.check('get').allowed()", True),
+    "label selector": (f"{_PODS}.labelSelector('a=b').check('get').allowed()", True),
+    "path for everybody": ("authorizer.path('/healthz').check('get').allowed()", True),
+    "path for nobody": ("authorizer.path('/secret').check('get').allowed()", False),
+    "no error": (f"{_PODS}.check('delete').errored()", False),
+}
+
+
+@pytest.fixture
+def rights(control_plane: ControlPlane, namespace: str) -> str:
+    """Grant what the cases are about, in a Namespace of the test's own."""
+    control_plane.apply(_RIGHTS % {"namespace": namespace}, check=True)
+    return namespace
+
+
+async def _evaluated(control_plane: ControlPlane, namespace: str, expression: str) -> Evaluation:
+    program = compile_expression(expression, admission())
+    request = {
+        "userInfo": {"username": "reader", "groups": ["system:authenticated"]},
+        "resource": {"group": "", "version": "v1", "resource": "pods"},
+        "namespace": namespace,
+        "name": "web-0",
+    }
+
+    def evaluate(decisions: Decisions) -> Evaluation:
+        return program.evaluate(activation(request, decisions, object={}))
+
+    api = await connect(str(control_plane.kubeconfig("admin")), in_cluster=False)
+    try:
+        return await settled(evaluate, api, asyncio.get_running_loop().time() + 30)
+    finally:
+        await api.close()
+
+
+async def test_checks_are_answered_as_rbac_says(control_plane: ControlPlane, rights: str) -> None:
+    """Every check has the answer that the API server's authorizers give, selectors and service accounts included."""
+    found = {
+        name: (await _evaluated(control_plane, rights, expression)).value for name, (expression, _) in _CASES.items()
+    }
+
+    assert found == {name: value for name, (_, value) in _CASES.items()}
+
+
+async def test_the_reason_is_the_authorizers(control_plane: ControlPlane, rights: str) -> None:
+    """What RBAC gives as its reason is what reason() says."""
+    found = await _evaluated(control_plane, rights, f"{_PODS}.check('get').reason()")
+
+    assert found.value == (f'RBAC: allowed by RoleBinding "readers/{rights}" of Role "readers" to User "reader"')

@@ -198,13 +198,13 @@ class Composition:
 class Variables(dict[str, Value]):
     """The value of `variables` in one evaluation: each is evaluated when it is first read, with a cost of its own."""
 
+    __slots__ = ("_expired", "_failures", "_names", "_programs", "cost")
     cel_type = VARIABLES
 
     def __init__(self, programs: Mapping[str, Program | CompileError], names: Names, expired: Expired | None) -> None:
         self.cost = 0
-        super().__init__()
         self._programs, self._names, self._expired = programs, names, expired
-        self._failures: dict[str, CelError] = {}
+        self._failures: dict[str, CelError] | None = None  # made when the first fails
 
     def cel_has(self, name: str) -> bool:
         """Whether there is such a variable."""
@@ -216,11 +216,11 @@ class Variables(dict[str, Value]):
 
     def __missing__(self, name: str) -> Value:
         """Evaluate a variable that was not asked for before. Raises CelError, the same one each time."""
-        if name in self._failures:
+        if self._failures is not None and name in self._failures:
             raise self._failures[name]
         value = self._evaluate(name)
         if value.__class__ is CelError:
-            self._failures[name] = value
+            self._failures = {**(self._failures or {}), name: value}
             raise value
         self[name] = value
         return value

@@ -90,14 +90,15 @@ def compile_pattern(text: str) -> Pattern:
     """The compiled expression. Raises CelError with the words of Go's regexp.Compile."""
     text = clean(text)
     try:
-        search = _searcher(to_re2(text), text)
+        search, matches = _searcher(to_re2(text), text)
         if "\\B" in text:
             search = _between_characters(search)
+            matches = _matching(search)
     except RegexError as error:
         raise CelError(str(error)) from None
     literal = _LITERAL.fullmatch(text)
     if literal is None:
-        return Pattern(search, _matching(search), None)
+        return Pattern(search, matches, None)
     plain = _ESCAPED.sub(r"\1", literal[2])
     return Pattern(search, _comparing(literal[1], plain, literal[3]), plain)
 
@@ -130,7 +131,7 @@ def _matching(search: Search) -> Matcher:
     return matches
 
 
-def _searcher(pattern: str, shown: str) -> Search:
+def _searcher(pattern: str, shown: str) -> tuple[Search, Matcher]:
     private = getattr(getattr(re2, "_re2", None), "RE2", None)
     return _public(pattern, shown) if private is None else _private(private, pattern, shown)
 
@@ -146,7 +147,7 @@ def _between_characters(search: Search) -> Search:
     return checked
 
 
-def _private(private: Callable[[bytes, object], _Raw], pattern: str, shown: str) -> Search:
+def _private(private: Callable[[bytes, object], _Raw], pattern: str, shown: str) -> tuple[Search, Matcher]:
     compiled = private(pattern.encode(), _options())
     if not compiled.ok():
         compiled = private(pattern.encode(), _options(_LARGER_PROGRAM))
@@ -158,10 +159,17 @@ def _private(private: Callable[[bytes, object], _Raw], pattern: str, shown: str)
         span = match(anywhere, raw, start, len(raw))[0]
         return None if span[0] < 0 else span
 
-    return search
+    def matches(text: str) -> bool:  # what policies do for every container: no further layer
+        try:
+            raw = text.encode()
+        except UnicodeEncodeError:
+            raw = utf8(text)
+        return match(anywhere, raw, 0, len(raw))[0][0] >= 0
+
+    return search, matches
 
 
-def _public(pattern: str, shown: str) -> Search:
+def _public(pattern: str, shown: str) -> tuple[Search, Matcher]:
     try:
         compiled = re2.compile(pattern.encode(), _options(_LARGER_PROGRAM))
     except re2.error:
@@ -171,7 +179,7 @@ def _public(pattern: str, shown: str) -> Search:
         found = compiled.search(raw, start)
         return None if found is None else found.span()
 
-    return search
+    return search, _matching(search)
 
 
 def _options(memory: int | None = None) -> object:

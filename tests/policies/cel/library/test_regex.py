@@ -120,7 +120,8 @@ def test_plain_texts(text: str, plain: str, start: str, end: str) -> None:
 
 def test_without_the_raw_object() -> None:
     """The package's public functions, used where its private object is missing, find the same places."""
-    search = _public("b[c-e]+", "")
+    search, matches = _public("b[c-e]+", "")
+    assert (matches("abcd"), matches("ab")) == (True, False)
     assert [search(b"abcd bc", start) for start in (0, 3, 6)] == [(1, 4), (5, 7), None]
 
 
@@ -135,7 +136,7 @@ def test_no_text(capfd: pytest.CaptureFixture[str]) -> None:
     """What is not a text has no overload, and RE2 writes nothing to stderr."""
     call = LIBRARY.functions[0].call
     assert call is not None
-    with pytest.raises(CelError, match=r"^no such overload$"):
+    with pytest.raises(CelError, match=r"^no such overload: matches$"):
         call(1, "a")
     with pytest.raises(CelError):
         compile_pattern("(" * 3 + "x{1000}" * 4000 + ")" * 3)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 Path = tuple[str | int, ...]
@@ -15,13 +15,13 @@ Place = tuple[int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """One object, or a list of objects, of one file. Every callable is only asked about what is there.
+    """One object, or a list of objects, of one file.
 
-    name: the file. line: where the document begins. places: where the value at a path stands; for a text, its first
-    character, behind the quote or on the first line of a block (see scalars.py). keys: where the key of a path stands;
-    None where the reader does not know. inside: where the character at an offset of the text at a path stands; None
-    where all lines of a text are as in the file, equally indented. duplicates: keys that are there a second time, if
-    the reader does not refuse them itself.
+    name: the file. line: where the document begins. places: where the value at a path stands, or its nearest parent
+    that is there; for a text, its first character, behind the quote or on the first line of a block (see scalars.py).
+    keys: where the key of a path stands; None where the reader does not know. inside: where the character at an offset
+    of the text at a path stands; None where all lines of a text are as in the file, equally indented. duplicates: keys
+    that are there a second time, if the reader does not refuse them itself.
     """
 
     value: Any
@@ -33,11 +33,8 @@ class Document:
     duplicates: Sequence[Path] = field(default=())
 
     def place(self, path: Path, *, key: bool = False) -> Place:
-        """Where a value (or its key) stands; of one that is not there, its nearest parent."""
-        there = self._existing(path)
-        if key and self.keys is not None and there and isinstance(there[-1], str):
-            return self.keys(there)
-        return self.places(there)
+        """Where a value (or its key) stands."""
+        return self.keys(path) if key and self.keys is not None else self.places(path)
 
     def place_inside(self, path: Path, offset: int) -> Place | None:
         """Where a character of a text stands; None where the reader does not know."""
@@ -59,13 +56,6 @@ class Document:
             duplicates=tuple(path[len(steps) :] for path in self.duplicates if path[: len(steps)] == steps),
         )
 
-    def _existing(self, path: Path) -> Path:
-        value = self.value
-        for length, step in enumerate(path):
-            if isinstance(value, dict) and step in value:
-                value = value[step]
-            elif isinstance(value, list) and isinstance(step, int) and step < len(value):
-                value = value[step]
-            else:
-                return path[:length]
-        return path
+    def with_value(self, value: Any) -> Document:
+        """The same place with another value."""
+        return replace(self, value=value)

@@ -34,21 +34,45 @@ _VALUE_WORDS = (
 )
 _IDENTIFIER = re.compile(r"[_a-zA-Z][_a-zA-Z0-9]*")
 _RESERVED = frozenset(
-    "true false null in as break const continue else for function if import let loop package namespace return var "
-    "void while".split()
+    {
+        "true",
+        "false",
+        "null",
+        "in",
+        "as",
+        "break",
+        "const",
+        "continue",
+        "else",
+        "for",
+        "function",
+        "if",
+        "import",
+        "let",
+        "loop",
+        "package",
+        "namespace",
+        "return",
+        "var",
+        "void",
+        "while",
+    }
 )
+_BLANK = "\t\n\v\f\r \u0085\u00a0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 _SUBDOMAIN_LENGTH = 253
 _LABEL_LENGTH = 63
 
 
-def subdomain(text: str) -> list[str]:
-    """A name of most objects: a DNS subdomain of RFC 1123."""
-    return _checked(text, _SUBDOMAIN, _SUBDOMAIN_LENGTH, _described(_SUBDOMAIN_WORDS, _SUBDOMAIN, "example.com"))
+def subdomain(text: str, unit: str = "characters") -> list[str]:
+    """A name of most objects: a DNS subdomain of RFC 1123. `unit`: what its length is said to be counted in."""
+    return _checked(text, _SUBDOMAIN, _SUBDOMAIN_LENGTH, _described(_SUBDOMAIN_WORDS, _SUBDOMAIN, "example.com"), unit)
 
 
 def dns1035_label(text: str) -> list[str]:
     """A version of an API, or a kind in small letters: a DNS label of RFC 1035."""
-    return _checked(text, _DNS1035, _LABEL_LENGTH, _described(_DNS1035_WORDS, _DNS1035, "my-name", "abc-123"))
+    return _checked(
+        text, _DNS1035, _LABEL_LENGTH, _described(_DNS1035_WORDS, _DNS1035, "my-name", "abc-123"), "characters"
+    )
 
 
 def label_value(text: str) -> list[str]:
@@ -65,7 +89,9 @@ def qualified_name(text: str) -> list[str]:
         return [f"a valid label key {words} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"]
     found = []
     if prefix:
-        found = [f"prefix part {words}" for words in (subdomain(prefix[0]) if prefix[0] else ["must be non-empty"])]
+        found = [
+            f"prefix part {words}" for words in (subdomain(prefix[0], "bytes") if prefix[0] else ["must be non-empty"])
+        ]
     if not name:
         found.append("name part must be non-empty")
     return [*found, *(f"name part {message}" for message in _checked(name, _KEY, _LABEL_LENGTH, words))]
@@ -83,10 +109,15 @@ def is_identifier(text: str) -> bool:
     return bool(_IDENTIFIER.fullmatch(text)) and text not in _RESERVED
 
 
-def _checked(text: str, pattern: str, longest: int, words: str) -> list[str]:
+def trimmed(text: str) -> str:
+    """A text without blanks around it, as Go's strings.TrimSpace."""
+    return text.strip(_BLANK)
+
+
+def _checked(text: str, pattern: str, longest: int, words: str, unit: str = "bytes") -> list[str]:
     found = []
     if len(text.encode(errors="surrogatepass")) > longest:
-        found.append(f"must be no more than {longest} bytes")
+        found.append(f"must be no more than {longest} {unit}")
     if not re.fullmatch(pattern, text):
         found.append(words)
     return found

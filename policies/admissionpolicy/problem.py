@@ -21,8 +21,8 @@ class Problem:
     """One problem of one document.
 
     path: the field as the API server names it, empty for the document as a whole. message: what the API server says
-    about that field. excerpt: for an expression, each issue at its place with a caret. An error makes the document
-    unusable, a warning does not.
+    about that field. excerpt: for an expression, each issue with its line and a caret, instead of the message. An error
+    makes the document unusable, a warning does not.
     """
 
     file: str
@@ -42,12 +42,9 @@ class Problem:
     def __str__(self) -> str:
         """The problem for people: file, line and column, what is wrong, how to mend it."""
         kind = "" if self.severity == "error" else f"{self.severity}: "
-        where = f"{self.file}:{self.line}:{self.column}: {kind}"
-        if self.excerpt:
-            lines = [f"{where}{self.path}: the API server refuses this expression", self.excerpt]
-        else:
-            lines = [f"{where}{self.text}"]
-        return "\n".join([*lines, f"hint: {self.hint}"] if self.hint else lines)
+        what = f"{self.path}: {self.excerpt}" if self.excerpt else self.text
+        text = f"{self.file}:{self.line}:{self.column}: {kind}{what}"
+        return f"{text}\nhint: {self.hint}" if self.hint else text
 
 
 class Report:

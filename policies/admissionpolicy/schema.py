@@ -1,8 +1,9 @@
 """What stands at a place in a kind: a scalar, a map whose entries merge, a list that is replaced as a whole, ...
 
 Read from OpenAPI v3 schemas as the API server reads its own for server-side apply (kube-openapi's pkg/schemaconv): the
-built-in kinds from `schemas.json` beside this module, which tests/cluster/mergeschemas.py writes, a custom resource from
-the openAPIV3Schema of its CRD. Schemas refer to each other in circles, so they are converted only when a value is there.
+built-in kinds from `schemas.json` beside this module, which tests/cluster/mergeschemas.py writes, a custom resource
+from the openAPIV3Schema of its CRD. Schemas refer to each other in circles, so they are converted only when a value is
+there.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class ListType:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Atom:
-    """What a value may be; more than one where the schema leaves it open. `name`: of the definition, where it has one."""
+    """What a value may be; more than one where the schema leaves it open. `name`: of the definition, if it has one."""
 
     scalar: Scalar | None = None
     list: ListType | None = None

@@ -120,8 +120,3 @@ class Environment:
     def fields(self, struct: str) -> Iterable[str]:
         """The names of a type's fields, for suggestions."""
         return JSON_PATCH_FIELDS if struct == "JSONPatch" else self.structs.get(struct, {})
-
-
-def is_named(type_: Type) -> bool:
-    """Whether values of a type have declared fields."""
-    return type_.kind is Kind.STRUCT

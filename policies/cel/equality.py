@@ -37,7 +37,7 @@ def _numbers(left: Value, right: Value) -> bool:
 
 def same_number(double: float, integer: int) -> bool:
     """A double and an integer: compared as doubles, so that integers beyond 2**53 lose their last digits."""
-    low, high = (0, UINT_MAX) if integer.__class__ is Uint else (INT_MIN, INT_MAX)
+    low, high = (0.0, float(UINT_MAX)) if integer.__class__ is Uint else (float(INT_MIN), float(INT_MAX))
     return low <= double <= high and double == float(integer)
 
 

@@ -38,7 +38,7 @@ def _numbers(left: Value, right: Value) -> int:
 
 
 def _double_to_integer(double: float, integer: int) -> int:
-    low, high = (0, UINT_MAX) if integer.__class__ is Uint else (INT_MIN, INT_MAX)
+    low, high = (0.0, float(UINT_MAX)) if integer.__class__ is Uint else (float(INT_MIN), float(INT_MAX))
     if double < low:
         return -1
     if double > high:

@@ -21,7 +21,7 @@ from policies.cel.cost import EXPRESSION_LIMIT
 from policies.cel.environment import Environment
 from policies.cel.errors import BudgetError, CelError, TimeLimitError
 from policies.cel.evaluation.plan import PlanError, plan
-from policies.cel.evaluation.recursion import deeply
+from policies.cel.evaluation.recursion import NestingError, deeply
 from policies.cel.evaluation.run import Expired, Outcome, Run
 from policies.cel.evaluation.steps import Step, failed
 from policies.cel.generation.compiled import Function, Generated, generate
@@ -110,7 +110,7 @@ class Program:
             outcome = deeply(evaluated)
         except (BudgetError, TimeLimitError) as error:
             return Evaluation(None, run.cost, error)
-        except RecursionError:
+        except NestingError:
             outcome = CelError("values are nested too deeply")
         return Evaluation(None, run.cost, outcome) if failed(outcome) else Evaluation(outcome, run.cost)
 

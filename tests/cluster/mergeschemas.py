@@ -21,9 +21,10 @@ TABLE = Path(schema.__file__).with_name("schemas.json")
 def documents(control_plane: ControlPlane) -> list[Mapping[str, Any]]:
     """Return the schemas of each group and version that the API server itself serves."""
     index = json.loads(control_plane.kubectl("get", "--raw", "/openapi/v3", user="admin", check=True).stdout)["paths"]
+    custom = {item["spec"]["group"] for item in control_plane.get("customresourcedefinitions")["items"]}
     found = []
     for path, entry in sorted(index.items()):
-        if path.startswith(("api/", "apis/")):
+        if path.startswith(("api/", "apis/")) and not custom & set(path.split("/")):
             text = control_plane.kubectl("get", "--raw", entry["serverRelativeURL"], user="admin", check=True).stdout
             found.append(json.loads(text).get("components", {}).get("schemas", {}))
     return found
@@ -32,7 +33,9 @@ def documents(control_plane: ControlPlane) -> list[Mapping[str, Any]]:
 def table(control_plane: ControlPlane) -> str:
     """Return the table of this API server's kinds, as the file has it: a definition a line."""
     whole = schema.compact(documents(control_plane))
-    lines = [f"{json.dumps(name)}: {json.dumps(value, separators=(',', ':'))}" for name, value in whole["types"].items()]
+    lines = [
+        f"{json.dumps(name)}: {json.dumps(value, separators=(',', ':'))}" for name, value in whole["types"].items()
+    ]
     kinds = ",\n".join(f"{json.dumps(kind)}: {json.dumps(name)}" for kind, name in whole["kinds"].items())
     types = ",\n".join(lines)
     return f'{{"kinds": {{\n{kinds}\n}}, "types": {{\n{types}\n}}}}\n'

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -128,6 +129,16 @@ class _Dumper(yaml.CSafeDumper):
         return True
 
 
+_NUMBER = re.compile(r"[-+]?(?:[0-9.]+[eE][-+]?[0-9]+|\.[0-9]+|0o[0-7]+)")
+
+
+def _text_node(dumper: yaml.CSafeDumper, text: str) -> yaml.ScalarNode:
+    """A text, in quotes also where only other readers of YAML, Kubernetes' among them, would take it for a number."""
+    quoted = "'" if _NUMBER.fullmatch(text) else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=quoted)
+
+
+_Dumper.add_representer(str, _text_node)
 _Dumper.add_representer(
     _OneLine, lambda dumper, data: dumper.represent_mapping("tag:yaml.org,2002:map", data, flow_style=True)
 )

@@ -131,8 +131,10 @@ class _Checker:
         return self._environment.lookup(name)
 
     def _undeclared(self, node: Node, name: str) -> None:
+        """A name that stands for nothing; suggested are functions for a call, and variables elsewhere."""
         local = {known for scope in self._scopes for known in scope if known.isidentifier()}
-        known = local.union(self._environment.variables, self._environment.functions)
+        functions = isinstance(node, Call)
+        known = self._environment.functions if functions else local.union(self._environment.variables)
         self._report(node, f"undeclared reference to '{name}' (in container '')", nearest(name, known))
 
     def _check_ident(self, node: Ident) -> None:

@@ -87,7 +87,7 @@ _GO_OWN_TYPES = {
     "kubernetes.URL": "cel.URL",
     "kubernetes.Quantity": "cel.Quantity",
     "kubernetes.Semver": "cel.Semver",
-    "kubernetes.NamedFormat": "*cel.Format",
+    "kubernetes.NamedFormat": "cel.Format",
     "net.IP": "cel.IP",
     "net.CIDR": "cel.CIDR",
     "kubernetes.authorization.Authorizer": "library.authorizerVal",

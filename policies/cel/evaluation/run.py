@@ -59,8 +59,10 @@ class Run:
         """The first value of an accumulator, computed when it is first needed, in the scope around the macro."""
         inner, self.scopes = self.scopes, self.scopes[:depth]
         pending: Pending = scope[name]
-        scope[name] = value = pending.compute(self)
-        self.scopes = inner
+        try:
+            scope[name] = value = pending.compute(self)
+        finally:  # the budget may end in there
+            self.scopes = inner
         return value
 
 

@@ -193,7 +193,7 @@ class _Explainer:
         decisive = _QUANTIFIERS[node.macro]
         for inner, element in self._turns(node, elements, scope):
             found = self.evaluate(node.body[0], inner)
-            if outcome is decisive and found is not decisive:
+            if (outcome is decisive and found is not decisive) or failed(outcome) is not failed(found):
                 continue
             outside, self._element = self._element, element or self._element
             yield from self.reasons(node.body[0], inner)

@@ -13,7 +13,7 @@ from policies.cel.cases import encode
 from policies.cel.checking.validation import walk
 from policies.cel.explanation.places import Place
 from policies.cel.syntax.ast import Call, Ident, Literal, Node, Select
-from policies.cel.values import Value
+from policies.cel.values import ABSENT, Optional, Value
 
 MASK = "(masked)"
 _LONGEST = 100
@@ -24,6 +24,8 @@ def show(value: Value, place: Place | None, *, is_secret: bool) -> str:
     """A value in a line. `place` is where it was read; `is_secret` whether the object is a Secret."""
     if place is not None and is_masked(place, is_secret=is_secret):
         return MASK
+    if value.__class__ is Optional:
+        return "none" if value.value is ABSENT else show(value.value, place, is_secret=is_secret)
     within_secret = is_secret and place in (("object",), ("oldObject",))
     encoded = encode(_masked(value, within_secret=within_secret))
     if isinstance(encoded, dict) and len(encoded) == 1 and (special := next(iter(encoded))).startswith("$"):

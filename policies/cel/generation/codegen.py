@@ -192,6 +192,8 @@ class Generator(Emitter):
         return f"item({operand}, {index})"
 
     def _key(self, node: Node) -> str:
+        if isinstance(node, Select) and node.test_only:
+            return self._read(node)
         if isinstance(node, Ident | Select) or (isinstance(node, Call) and node.function in (*_INDEX, "_?_:_")):
             return self.attribute(node)
         return self.value(node)
@@ -293,6 +295,8 @@ class Generator(Emitter):
     def condition(self, node: Node) -> tuple[str, Facts, Facts]:
         """An expression that is true or false, and what is known where it holds and where it does not."""
         if isinstance(node, Select) and node.test_only:
+            if _chooses(node):
+                self.charge(-1)
             expression, facts = self.presence(node)
             return expression, facts, {}
         if isinstance(node, Call) and node.function == "!_":
@@ -489,7 +493,7 @@ def _or(generator: Generator, node: Call) -> str:
 def _has_value(generator: Generator, node: Call) -> str:
     generator.charge(1)
     assert node.target is not None  # noqa: S101 - a method
-    return f"({generator.optional(node.target)} is not ABSENT)"
+    return f"({generator.atom(generator.optional(node.target))} is not ABSENT)"
 
 
 def _value(generator: Generator, node: Call) -> str:

@@ -15,9 +15,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
+from threading import Timer
 from typing import IO, Any
 
-from conformance.fuzz.grammar import Tree, generate
+from conformance.fuzz.grammar import Tree, generate, typed
 from conformance.ours import generated_differs, ours
 from conformance.record import dump, expectation, question
 
@@ -25,7 +26,11 @@ from policies.cel.cases import Case, difference
 
 BATCH = 200
 MODES = ("any",) * 12 + ("bool",) * 4 + ("jsonpatch", "applyconfig")
-VARIABLES = (("i", "int"), ("b", "bool"), ("s", "string"), ("l", "list"))
+VARIABLES = (("i", "int"), ("b", "bool"), ("s", "string"), ("l", "list"), ("d", "dyn"))
+KNOWN = ("unsupported key type: ",)
+"""Errors of ours where README.md says that the reference has none."""
+PATIENCE = 10.0
+"""Seconds for one answer."""
 AGAIN = 12
 """How often the reference is asked again about a difference: its answer may depend on the order of a map."""
 SCALARS: Sequence[Any] = (0, 1, -7, 2.5, "a", "", "1", True, False, None, [], [1, "a"], {}, {"x": 1})
@@ -35,18 +40,42 @@ class Oracle:
     """The program built from oracle/, kept running."""
 
     def __init__(self, path: Path) -> None:
-        self._process = subprocess.Popen([path, "-serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self._path = path
+        self._process = self._started()
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        return subprocess.Popen([self._path, "-serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def ask(self, cases: Sequence[Case]) -> list[dict[str, Any]]:
-        """The answers to cases."""
+        """The answers to cases. One that takes too long, or kills the program, counts as a panic."""
+        answers: list[dict[str, Any]] = []
+        while len(answers) < len(cases):
+            answers += self._ask(cases[len(answers) :])
+            if len(answers) < len(cases):
+                print(f"no answer: {cases[len(answers)].expression}", file=sys.stderr)
+                answers.append({"stage": "panic", "error": "no answer", "cost": 0})
+                self.close()
+                self._process = self._started()
+        return answers
+
+    def _ask(self, cases: Sequence[Case]) -> Iterator[dict[str, Any]]:
         source, sink = _pipes(self._process)
-        sink.write("".join(f"{json.dumps(_question(case))}\n" for case in cases).encode())
-        sink.flush()
-        return [json.loads(source.readline()) for _ in cases]
+        for case in cases:
+            sink.write(f"{json.dumps(_question(case))}\n".encode())
+            sink.flush()
+            timer = Timer(PATIENCE, self._process.kill)
+            timer.start()
+            line = source.readline()
+            timer.cancel()
+            if not line:
+                return
+            yield json.loads(line)
 
     def close(self) -> None:
         """End the program."""
-        _pipes(self._process)[1].close()
+        source, sink = _pipes(self._process)
+        sink.close()
+        source.close()
         self._process.wait()
 
 
@@ -100,21 +129,41 @@ def _case(
 def _inputs(random: Random) -> dict[str, Any]:
     """Inputs whose maps have at most one key where an expression may go through them, so that order does not matter."""
     fields = {name: random.choice(SCALARS) for name in "idsbnlm" if random.random() < 0.9}
+    items = [random.choice(SCALARS) for _ in range(random.randint(0, 3))]
+    texts = {f"s{size}": "a" * size for size in (9, 10, 11, 30)} | {"u": "é" * 11}
     return {
-        "object": {"a": fields, "l": [random.choice(SCALARS) for _ in range(random.randint(0, 3))]},
+        "object": _some(random, {"a": fields, "l": items, "t": texts, "spec": _spec(random), "metadata": _meta(random)}),
         "oldObject": {"a": {"i": random.choice(SCALARS)}} if random.random() < 0.7 else None,
         "params": {"i": random.choice(SCALARS)} if random.random() < 0.8 else None,
-        "namespaceObject": {"metadata": {"name": "n"}},
+        "namespaceObject": {"metadata": _meta(random) | {"name": "n"}} if random.random() < 0.8 else None,
         "request": {
             "operation": random.choice(("CREATE", "UPDATE")),
             "name": "n",
-            "userInfo": {"username": "alice", "groups": ["a"]},
-        },
+            "userInfo": {"username": "alice", "groups": ["a", "system:authenticated"]},
+        }
+        | _some(random, {"namespace": "team-a", "dryRun": True, "kind": {"group": "", "version": "v1", "kind": "Pod"}}),
     }
 
 
+def _spec(random: Random) -> dict[str, Any]:
+    containers = [
+        _some(random, {"name": random.choice("abc"), "image": "a.example/b:1", "ports": [{"containerPort": 80}, {}]})
+        for _ in range(random.randint(0, 3))
+    ]
+    return _some(random, {"containers": containers, "replicas": random.choice(SCALARS), "template": None})
+
+
+def _meta(random: Random) -> dict[str, Any]:
+    labels = {random.choice(("app", "a", "é")): random.choice(("a", "", "aaaaaaaaaaa"))}
+    return _some(random, {"labels": labels, "name": "a-b", "creationTimestamp": "2026-01-02T03:04:05Z"})
+
+
+def _some(random: Random, fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if random.random() < 0.85}
+
+
 def _variables(random: Random) -> tuple[tuple[str, str], ...]:
-    return tuple((name, str(generate(random, "bool" if type_ == "bool" else "any"))) for name, type_ in VARIABLES)
+    return tuple((name, str(typed(random, type_))) for name, type_ in VARIABLES)
 
 
 def _different(oracle: Oracle, batch: Sequence[tuple[Case, Tree]]) -> Iterator[tuple[Case, Tree]]:
@@ -138,6 +187,8 @@ def _compare(case: Case, answers: Sequence[dict[str, Any]]) -> str | None:
             return unlike
     except Exception as error:  # noqa: BLE001 - a crash of ours is what is looked for
         return f"crash: {type(error).__name__}: {error}"
+    if outcome.error is not None and outcome.error.startswith(KNOWN):
+        return None
     problems = [difference(replace(case, expect=expectation([answer])), outcome) for answer in answers]
     return None if None in problems else problems[0]
 

@@ -215,7 +215,10 @@ def test_a_macro_variable_ends_with_its_macro() -> None:
     """Behind a macro its variable is unknown, and within it hides a variable of the same name."""
     assert refused("[1].all(x, x > 0) && x")[0][:2] == (21, "undeclared reference to 'x' (in container '')")
     assert refused("['a'].all(request, request.startsWith('b'))") == []
-    assert refused("[1].all(request, request.name == 'a')")[0][:2] == (24, "type 'int' does not support field selection")
+    assert refused("[1].all(request, request.name == 'a')")[0][:2] == (
+        24,
+        "type 'int' does not support field selection",
+    )
 
 
 @pytest.mark.parametrize(
@@ -224,7 +227,10 @@ def test_a_macro_variable_ends_with_its_macro() -> None:
         ("op: 'add'", []),
         ("value: 1", []),
         ("op: 1", [(12, "expected type of field 'op' is 'string' but provided type is 'int'", "")]),
-        ("pth: 'a'", [(13, "expected type of field 'pth' is '' but provided type is 'string'", "did you mean 'path'?")]),
+        (
+            "pth: 'a'",
+            [(13, "expected type of field 'pth' is '' but provided type is 'string'", "did you mean 'path'?")],
+        ),
     ],
     ids=str,
 )

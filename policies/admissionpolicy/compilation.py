@@ -1,0 +1,152 @@
+"""A policy compiled once, when it is loaded: a program for each of its expressions.
+
+An expression that does not compile does not stop the rest: the error is kept in its place, and the policy fails there
+when it is evaluated, as in kube-apiserver. Sources: k8s.io/apiserver's pkg/admission/plugin/policy/validating/plugin.go
+and mutating/compilation.go (which expression may speak of what), pkg/admission/plugin/cel/compile.go (result types).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from policies.admissionpolicy.model import Expression, Policy
+from policies.cel import types
+from policies.cel.checking.validation import walk
+from policies.cel.environment import Environment
+from policies.cel.kubernetes import VARIABLES, admission
+from policies.cel.patchtypes import JSON_PATCH, OBJECT
+from policies.cel.program import Composition, Program, ResultError, compile_expression
+from policies.cel.syntax.ast import Call
+from policies.cel.syntax.parser import parse
+from policies.cel.syntax.source import CompileError, Issue
+from policies.cel.types import Type
+
+_PATCHES = {"ApplyConfiguration": OBJECT, "JSONPatch": types.list_of(JSON_PATCH)}
+_ANNOTATION_TYPES = (types.STRING, types.NULL)
+
+# Calls whose cost at most grows with the size of what they read. With these an expression stops soon after its own
+# limit, so that a few of them cannot use up what a policy may cost.
+_CHEAP_CALLS = frozenset(
+    (
+        *("_+_", "_-_", "-_", "_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_", "_&&_", "_||_", "!_", "_?_:_", "@in"),
+        *("_[_]", "_[?_]", "_?._", "or", "orValue", "hasValue", "value", "optional.of", "optional.none"),
+        *("size", "string", "int", "format", "join", "trim", "lowerAscii", "upperAscii"),
+    )
+)
+_CHEAP_COUNT = 4
+"""So many expressions, variables included, each at most twice its own limit, are below the limit of a policy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """An expression and its program, or what is wrong with it."""
+
+    expression: Expression
+    program: Program | CompileError
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompiledPolicy:
+    """A policy with its programs, in the order of the document.
+
+    composition: the policy's variables, for match conditions, validations and audit annotations. speaking: the same for
+    messageExpressions, which may not ask the authorizer. patching: the same for mutations. messages: None for a
+    validation without a messageExpression.
+    """
+
+    policy: Policy
+    composition: Composition
+    speaking: Composition
+    patching: Composition
+    conditions: tuple[Unit, ...] = ()
+    validations: tuple[Unit, ...] = ()
+    messages: tuple[Unit | None, ...] = ()
+    annotations: tuple[Unit, ...] = ()
+    mutations: tuple[Unit, ...] = ()
+
+    @cached_property
+    def errors(self) -> tuple[tuple[Expression, CompileError], ...]:
+        """All that does not compile, in the order of the document."""
+        return tuple(
+            (unit.expression, unit.program) for unit in self._units() if isinstance(unit.program, CompileError)
+        )
+
+    @cached_property
+    def reads_namespace(self) -> bool:
+        """Whether an expression may read `namespaceObject`."""
+        return any("namespaceObject" in unit.expression.text for unit in self._units())
+
+    @cached_property
+    def has_cheap_messages(self) -> bool:
+        """Whether the messageExpressions can never use up the budget: then one is evaluated only if it is shown."""
+        units = [unit for unit in self.messages if unit is not None]
+        programs = [unit.program for unit in units] + list(self.composition.programs.values())
+        return len(programs) <= _CHEAP_COUNT and all(map(_is_cheap, programs))
+
+    def _units(self) -> Iterator[Unit]:
+        yield from self.conditions
+        for variable in self.policy.variables:
+            yield Unit(variable.expression, self.composition.programs[variable.name])
+        for validation, message in zip(self.validations, self.messages, strict=True):
+            yield validation
+            if message is not None:
+                yield message
+        yield from self.annotations
+        yield from self.mutations
+
+
+def compile_policy(policy: Policy) -> CompiledPolicy:
+    """Compile all expressions of a policy of either kind. Raises nothing: see CompiledPolicy.errors."""
+    params = policy.param_kind is not None
+    composition = Composition(admission(params=params))
+    for variable in policy.variables:
+        composition = composition.declare(variable.name, variable.expression.text, source=variable.expression.source)
+    fields = composition.environment.structs[VARIABLES.name]
+    silent = admission(params=params, authorizer_=False).with_fields(VARIABLES.name, fields)
+    speaking = Composition(silent, composition.programs)
+    patching = composition.for_mutations()
+    known, mutable = composition.environment, patching.environment
+    return CompiledPolicy(
+        policy=policy,
+        composition=composition,
+        speaking=speaking,
+        patching=patching,
+        conditions=_units((each.expression for each in policy.match_conditions), known, types.BOOL),
+        validations=_units((each.expression for each in policy.validations), known, types.BOOL),
+        messages=tuple(
+            None if each.message_expression is None else _unit(each.message_expression, silent, types.STRING)
+            for each in policy.validations
+        ),
+        annotations=tuple(_annotation(each.value_expression, known) for each in policy.audit_annotations),
+        mutations=tuple(_unit(each.expression, mutable, _PATCHES[each.patch_type]) for each in policy.mutations),
+    )
+
+
+def _units(expressions: Iterable[Expression], environment: Environment, result: Type) -> tuple[Unit, ...]:
+    return tuple(_unit(expression, environment, result) for expression in expressions)
+
+
+def _unit(expression: Expression, environment: Environment, result: Type | None) -> Unit:
+    try:
+        program = compile_expression(expression.text, environment, result, source=expression.source)
+    except CompileError as error:
+        return Unit(expression, error)
+    return Unit(expression, program)
+
+
+def _annotation(expression: Expression, environment: Environment) -> Unit:
+    """A valueExpression: a text, or null for no annotation."""
+    unit = _unit(expression, environment, None)
+    if isinstance(unit.program, CompileError) or unit.program.type in _ANNOTATION_TYPES:
+        return unit
+    message = f"must evaluate to one of [string null_type] but got {unit.program.type.declared}"
+    return Unit(expression, ResultError(expression.source, (Issue(0, message),)))
+
+
+def _is_cheap(program: Program | CompileError) -> bool:
+    if isinstance(program, CompileError):
+        return True  # it is not even tried
+    calls = (node.function for node in walk(parse(program.source)) if isinstance(node, Call))
+    return all(call in _CHEAP_CALLS for call in calls)

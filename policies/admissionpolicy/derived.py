@@ -1,0 +1,224 @@
+"""Policies on Pods, applied to the pod templates of workloads: the Pod that would be created, and the way back.
+
+A person then sees the refusal on the Deployment that was applied and not in the events of a ReplicaSet. A template is
+judged as a CREATE of pods by whoever writes the workload: policies are matched (`Index`, `Matcher`), conditions and
+expressions evaluated on `Derived.request`, and the places of findings translated back by `Derived.place`.
+
+Source of the metadata that a controller copies: k8s.io/kubernetes' pkg/controller/controller_utils.go,
+GetPodFromTemplate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from policies.admissionpolicy.model import Policy
+from policies.admissionpolicy.poddefaults import defaulted
+from policies.cel.reads import Reads
+from policies.fieldpath import Location, locate, lookup
+from policies.request import (
+    AdmissionRequest,
+    GroupVersionKind,
+    GroupVersionResource,
+    JsonObject,
+    is_being_deleted,
+    mapping,
+)
+from policies.workload import Workload
+
+ANNOTATION: Final = "cks-admission.dev/derive"
+POD = GroupVersionKind("", "v1", "Pod")
+PODS = GroupVersionResource("", "v1", "pods")
+
+UNDERIVED: Final = frozenset({("", "Pod"), ("apps", "ControllerRevision")})
+"""Kinds of the table of workloads without a template of their own: a Pod is judged as it is, and the history of a
+workload holds what was judged with the workload."""
+
+_COPIED = ("labels", "annotations", "finalizers")
+_OWNERS = frozenset({"name", "generateName", "namespace"})
+_NOT_READY, _UNREACHABLE = (f"node.kubernetes.io/{name}" for name in ("not-ready", "unreachable"))
+
+FILLED_BY_ADMISSION: Final = frozenset(
+    {
+        # the API server's own, and the controller's
+        "metadata.name",
+        "metadata.uid",
+        "metadata.creationTimestamp",
+        "metadata.generation",
+        "metadata.managedFields",
+        "metadata.ownerReferences",
+        "status",
+        # ServiceAccount
+        "spec.serviceAccountName",
+        "spec.serviceAccount",
+        "spec.imagePullSecrets",
+        "spec.volumes",
+        "spec.volumes[*].name",
+        "spec.volumes[*].projected",
+        "spec.containers[*].volumeMounts",
+        "spec.initContainers[*].volumeMounts",
+        # Priority
+        "spec.priority",
+        "spec.priorityClassName",
+        "spec.preemptionPolicy",
+        # DefaultTolerationSeconds, and RuntimeClass
+        "spec.tolerations",
+        "spec.nodeSelector",
+        "spec.overhead",
+    }
+)
+"""What a Pod may get only when it is created itself: from an admission plugin, the API server or its controller.
+
+`Derived.filled` says which of them are open for a Pod. LimitRanges are not among it: see FILLED_BY_LIMIT_RANGES.
+"""
+
+FILLED_BY_LIMIT_RANGES: Final = frozenset({"spec.containers[*].resources", "spec.initContainers[*].resources"})
+"""What a LimitRange in the Namespace may fill in. Most Namespaces have none, and most rules are about resources, so
+that it is up to the caller whether a Namespace is known to have one."""
+
+
+class Derived(Struct, frozen=True):
+    """A Pod that would be created from a template of a workload.
+
+    request: the CREATE of that Pod. template: where the template is in the workload.
+    """
+
+    request: AdmissionRequest
+    template: Location
+
+    @property
+    def pod(self) -> JsonObject:
+        """The Pod."""
+        return self.request.object or {}
+
+    def place(self, location: Location) -> Location:
+        """Where in the workload stands, or would stand, what is at a location in the Pod.
+
+        A Pod's name and namespace come from the workload's own.
+        """
+        if location[:1] == ("metadata",) and location[1:2] and location[1] in _OWNERS:
+            return ("metadata", "name" if location[1] == "generateName" else location[1], *location[2:])
+        return (*self.template, *location)
+
+    def place_in_pod(self, location: Location) -> Location | None:
+        """Where in the Pod stands what is at a location in the workload's template; None for what is not in it."""
+        size = len(self.template)
+        return location[size:] if location[:size] == self.template else None
+
+    @property
+    def filled(self) -> frozenset[str]:
+        """Those of FILLED_BY_ADMISSION that the template leaves open."""
+        return FILLED_BY_ADMISSION - frozenset(_settled(mapping(self.pod, "spec")))
+
+    def unknown_to(self, reads: Reads) -> frozenset[str]:
+        """Which open fields an expression with these reads looks at: its verdict is not that on the real Pod.
+
+        A rule for which there are any must not refuse the workload; a warning may name them.
+        """
+        return frozenset(path for path in self.filled if _sees(reads, path))
+
+
+def is_derived(policy: Policy) -> bool:
+    """Whether a policy is also for pod templates: unless its annotation says `false`."""
+    return policy.annotations.get(ANNOTATION) != "false"
+
+
+def derive(request: AdmissionRequest, workloads: Mapping[tuple[str, str], Workload]) -> tuple[Derived, ...]:
+    """The Pods that would be created from what a request writes; none where it leaves the templates as they were.
+
+    None either for a cluster-scoped workload, since it is not known in which Namespace its Pods will be: they are
+    judged with the namespaced object that is made of it.
+    """
+    row = workloads.get(request.kind.group_kind)
+    if row is None or request.kind.group_kind in UNDERIVED or not _is_written(request):
+        return ()
+    return tuple(
+        Derived(_creation(request, template), location)
+        for pattern in row.templates
+        for location, template in locate(request.object, pattern)
+        if isinstance(template, dict) and not _is_unchanged(request, location, template)
+    )
+
+
+def _is_written(request: AdmissionRequest) -> bool:
+    return (
+        request.operation in ("CREATE", "UPDATE")
+        and not request.sub_resource
+        and bool(request.scope_namespace)
+        and not is_being_deleted(request.object)
+    )
+
+
+def _is_unchanged(request: AdmissionRequest, location: Location, template: JsonObject) -> bool:
+    return request.operation == "UPDATE" and lookup(request.old_object, location) == template
+
+
+def _creation(request: AdmissionRequest, template: JsonObject) -> AdmissionRequest:
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": _metadata(request, mapping(template, "metadata")),
+        "spec": template.get("spec"),
+    }
+    return replace(
+        request,
+        kind=POD,
+        resource=PODS,
+        name="",
+        operation="CREATE",
+        object=defaulted(pod),
+        old_object=None,
+    )
+
+
+def _metadata(request: AdmissionRequest, metadata: JsonObject) -> JsonObject:
+    """The template's, with the workload's name as controllers use it: `web-`."""
+    owner = mapping(request.object, "metadata")
+    name = request.name or owner.get("name")
+    prefix = f"{name}-" if name else owner.get("generateName") or ""
+    copied: JsonObject = {field: metadata[field] for field in _COPIED if field in metadata}
+    return {"generateName": prefix, "namespace": request.namespace, **copied}
+
+
+def _settled(spec: JsonObject) -> Iterator[str]:
+    """The fields that admission will leave as they are in a Pod with this spec."""
+    for field in ("imagePullSecrets", "priority", "priorityClassName", "preemptionPolicy"):
+        if spec.get(field) not in (None, "", []):
+            yield f"spec.{field}"
+    if spec.get("serviceAccountName"):
+        yield from ("spec.serviceAccountName", "spec.serviceAccount")
+    if spec.get("automountServiceAccountToken") is False:
+        yield from ("spec.volumes[*].name", "spec.volumes[*].projected")
+        yield from ("spec.containers[*].volumeMounts", "spec.initContainers[*].volumeMounts")
+    if spec.get("automountServiceAccountToken") is False or spec.get("volumes"):
+        yield "spec.volumes"
+    if not spec.get("runtimeClassName"):
+        yield from ("spec.nodeSelector", "spec.overhead")
+        if _tolerates(spec, _NOT_READY) and _tolerates(spec, _UNREACHABLE):
+            yield "spec.tolerations"
+
+
+def _tolerates(spec: JsonObject, taint: str) -> bool:
+    """As DefaultTolerationSeconds looks for a toleration before it adds its own (admission.go)."""
+    tolerations = spec.get("tolerations")
+    return any(
+        toleration.get("key") in (taint, None, "") and toleration.get("effect") in ("NoExecute", None, "")
+        for toleration in (tolerations if isinstance(tolerations, list) else [])
+        if isinstance(toleration, dict)
+    )
+
+
+def _sees(reads: Reads, path: str) -> bool:
+    """Whether a rule would notice that a path is filled; of a list that is added, only that it is there is new."""
+    if path != "spec.volumes":
+        return reads.touches(path)
+    return any(read in (path, "spec", "") for read in reads.whole) or path in reads.present
+
+
+def template_of(derived: Derived, workload: JsonObject) -> Any:
+    """The template that a Pod was derived from."""
+    return lookup(workload, derived.template)

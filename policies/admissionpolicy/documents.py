@@ -1,0 +1,157 @@
+"""Reading policies and bindings: documents in, values and all problems out, and everything else as context.
+
+A document is read as the API server takes it: decoded strictly, validated, its expressions compiled, its defaults
+filled in (kubernetes' pkg/apis/admissionregistration/{v1,v1beta1,v1alpha1}/defaults.go). What no single document shows
+comes last: names that are there twice, and bindings and policies that do not fit together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from policies.admissionpolicy import building
+from policies.admissionpolicy.document import Document
+from policies.admissionpolicy.fields import KINDS, decode, nearest
+from policies.admissionpolicy.fitting import Entry, fit
+from policies.admissionpolicy.model import Binding, Policy
+from policies.admissionpolicy.problem import Problem, Report, Spot, required, show
+from policies.admissionpolicy.validation import validate_binding, validate_policy
+from policies.cel.golang.gotext import quote
+
+GROUP = "admissionregistration.k8s.io"
+VERSIONS = ("v1", "v1beta1", "v1alpha1")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """What a set of documents comes to.
+
+    policies, bindings: those without errors, in the order of the documents. context: all other objects, such as
+    parameters, Namespaces and CRDs, unread. problems: in the order of the documents; with any error among them the set
+    as a whole should not be used.
+    """
+
+    policies: tuple[Policy, ...] = ()
+    bindings: tuple[Binding, ...] = ()
+    context: tuple[Document, ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def errors(self) -> tuple[Problem, ...]:
+        """The problems that are no mere warnings."""
+        return tuple(problem for problem in self.problems if problem.severity == "error")
+
+    @property
+    def warnings(self) -> tuple[Problem, ...]:
+        """The problems that a person should know of, and that nothing fails for."""
+        return tuple(problem for problem in self.problems if problem.severity == "warning")
+
+
+def read(documents: Iterable[Document]) -> Loaded:
+    """Read all documents, items of Lists included. All problems are found at once; nothing is raised."""
+    entries: list[Entry] = []
+    context: list[Document] = []
+    reports: list[Report] = []
+    for document in objects(documents):
+        report = Report(document)
+        reports.append(report)
+        kind = _kind(document, Spot(report))
+        if kind is not None:
+            entries.append(_entry(document, kind, report))
+        elif not report.failed:
+            context.append(document)
+    fit(entries)
+    values = [entry.value for entry in entries]
+    return Loaded(
+        policies=tuple(value for value in values if isinstance(value, Policy)),
+        bindings=tuple(value for value in values if isinstance(value, Binding)),
+        context=tuple(context),
+        problems=tuple(problem for report in reports for problem in report.problems),
+    )
+
+
+def objects(documents: Iterable[Document]) -> Iterator[Document]:
+    """The objects of documents: the items of a List are objects of their own."""
+    for document in documents:
+        value = document.value
+        if not _is_list(value):
+            yield document
+            continue
+        for index in range(len(value["items"])):
+            item = document.at("items", index)
+            if isinstance(item.value, dict) and value["kind"] != "List":
+                # As in what `kubectl get --raw` prints: only the list says what its items are.
+                inherited = {"apiVersion": value["apiVersion"], "kind": value["kind"].removesuffix("List")}
+                item = item.with_value({**inherited, **item.value})
+            yield from objects([item])
+
+
+def _is_list(value: Any) -> bool:
+    return (
+        isinstance(value, dict)
+        and isinstance(value.get("apiVersion"), str)
+        and isinstance(value.get("kind"), str)
+        and value["kind"].endswith("List")
+        and isinstance(value.get("items"), list)
+    )
+
+
+def _kind(document: Document, spot: Spot) -> str | None:
+    """The kind of a policy or binding; None for other objects, and for what is none, which is noted."""
+    value = document.value
+    if not isinstance(value, dict):
+        spot.fault("this is no object of Kubernetes", "a document is a map with apiVersion, kind and metadata")
+        return None
+    for name in ("apiVersion", "kind"):
+        if not isinstance(value.get(name), str) or not value[name]:
+            spot.child(name).fault(required(), "every object of Kubernetes says what it is by apiVersion and kind")
+    if spot.report.failed:
+        return None
+    kind, (group, _, version) = value["kind"], value["apiVersion"].rpartition("/")
+    if kind in KINDS and group == GROUP and version in VERSIONS:
+        return str(kind)
+    misspelt = nearest(kind, KINDS) if group == GROUP and "Webhook" not in kind else ""
+    if misspelt or kind in KINDS:
+        meant = f"apiVersion: {GROUP}/v1, kind: {misspelt or kind}"
+        spot.child("kind" if misspelt and misspelt != kind else "apiVersion").fault(
+            f"no matches for kind {quote(kind)} in version {quote(value['apiVersion'])}", f"write {meant}", path=""
+        )
+    return None
+
+
+def _entry(document: Document, kind: str, report: Report) -> Entry:
+    """Decode, validate and build one policy or binding."""
+    top = Spot(report)
+    version = str(document.value["apiVersion"]).rpartition("/")[2]
+    for path in document.duplicates:
+        line, column = document.place(path, key=True)
+        report.add(
+            Problem(
+                file=document.name,
+                line=line,
+                column=column,
+                path=show(path),
+                message=f"duplicate field {quote(show(path))}",
+                hint="keep one of them",
+            )
+        )
+    value = decode(document.value, KINDS[kind], top, version)
+    mutating, binds = kind.startswith("Mutating"), kind.endswith("Binding")
+    # Before validation, as the API server does: then a default is no different from what was written.
+    if binds and version == "v1alpha1" and "paramRef" in value.get("spec", {}):
+        value["spec"]["paramRef"].setdefault("parameterNotFoundAction", "Deny")
+    (validate_binding if binds else validate_policy)(value, top, mutating=mutating)
+    entry = Entry(
+        kind=kind,
+        name=value.get("metadata", {}).get("name", ""),
+        policy_name=value.get("spec", {}).get("policyName", ""),
+        report=report,
+    )
+    if not report.failed:
+        entry.value = (building.binding if binds else building.policy)(value, document)
+    return entry
+
+
+__all__ = ["GROUP", "VERSIONS", "Document", "Loaded", "Problem", "objects", "read"]

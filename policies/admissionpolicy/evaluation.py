@@ -1,0 +1,108 @@
+"""Expressions that are evaluated together: they share their variables' values and a budget.
+
+Match conditions, validations, messageExpressions and audit annotations of a policy are such groups; each mutation is
+one by itself. Source: k8s.io/apiserver's pkg/admission/plugin/cel/activation.go (Evaluate), and for match conditions
+pkg/admission/plugin/webhook/matchconditions/matcher.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from policies.admissionpolicy import wording
+from policies.admissionpolicy.compilation import CompiledPolicy, Unit
+from policies.admissionpolicy.inputs import Inputs, Json
+from policies.cel.cost import EXPRESSION_LIMIT, MATCH_CONDITIONS_LIMIT
+from policies.cel.evaluation.run import Expired
+from policies.cel.explanation import explain
+from policies.cel.program import NO_VARIABLES, Composition, Names, Program, Variables
+from policies.cel.syntax.source import CompileError
+from policies.cel.values import Value
+
+
+class SpentError(Exception):
+    """The expressions of a group together cost more than its budget; the rest of them is not evaluated."""
+
+    def __init__(self) -> None:
+        super().__init__(wording.OUT_OF_BUDGET)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An expression that could not be evaluated; `text` is the API server's."""
+
+    text: str
+
+
+class Group:
+    """The expressions of one group in one evaluation. `names` are those with `variables`, `remaining` the budget."""
+
+    __slots__ = ("_composition", "_expired", "_variables", "names", "remaining")
+
+    def __init__(self, composition: Composition, names: Names, budget: int, expired: Expired | None) -> None:
+        self.names = composition.bind(names, expired=expired)
+        self.remaining = budget
+        variables = self.names["variables"]
+        self._variables: Variables = variables if isinstance(variables, Variables) else NO_VARIABLES
+        self._composition, self._expired = composition, expired
+
+    def evaluate(self, unit: Unit) -> Value | Failure:
+        """The value of an expression. Raises SpentError, and UnansweredCheck."""
+        program = unit.program
+        if isinstance(program, CompileError):
+            return Failure(wording.not_compiled(program.full_reference()))
+        before = self._variables.cost
+        evaluation = program.evaluate(self.names, expired=self._expired)
+        spent = evaluation.cost + self._variables.cost - before
+        if spent > self.remaining:
+            raise SpentError
+        self.remaining -= spent
+        if evaluation.error is not None:
+            return Failure(wording.not_evaluated(unit.expression.text, str(evaluation.error)))
+        return evaluation.value
+
+    def reasons(self, unit: Unit) -> tuple[explain.Reason, ...]:
+        """Which parts of an expression decided. Whatever goes wrong here takes nothing away from the finding."""
+        if not isinstance(unit.program, Program):
+            return ()
+        try:
+            return explain.explain(
+                unit.program.source, self._composition, self.names, limit=EXPRESSION_LIMIT, expired=self._expired
+            )
+        except Exception:  # noqa: BLE001 - an explanation is an extra; a check without an answer ends here, too
+            return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Unmatched:
+    """The policy is not for this request: the condition of this name is false, or some failed (none is named)."""
+
+    condition: str
+
+
+def unmatched(compiled: CompiledPolicy, params: Json | None, inputs: Inputs) -> Unmatched | Failure | None:
+    """Why the match conditions keep a policy from a request; None where they do not.
+
+    They do not know the request's Namespace. One that is false settles it, whatever the others come to; what failed
+    besides only counts where none is false.
+    """
+    if not compiled.conditions:
+        return None
+    group = Group(compiled.composition, inputs.names(params), MATCH_CONDITIONS_LIMIT, inputs.expired)
+    try:
+        outcomes = [group.evaluate(unit) for unit in compiled.conditions]
+    except SpentError as error:
+        return Failure(str(error))
+    for condition, outcome in zip(compiled.policy.match_conditions, outcomes, strict=True):
+        if outcome is False:
+            return Unmatched(condition.name)
+    return _combined([outcome for outcome in outcomes if isinstance(outcome, Failure)])
+
+
+def _combined(failures: Sequence[Failure]) -> Failure | None:
+    """All failures as one: k8s.io/apimachinery's errors.Aggregate says each text once."""
+    texts = list(dict.fromkeys(failure.text for failure in failures))
+    if len(texts) <= 1:
+        return failures[0] if failures else None
+    return Failure(f"[{', '.join(texts)}]")

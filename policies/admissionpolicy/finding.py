@@ -1,0 +1,145 @@
+"""What the evaluation of a policy with its bindings found, for every violation and every failure of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from policies.admissionpolicy import wording
+from policies.admissionpolicy.model import Expression, PolicyKind, Reason, ValidationAction
+from policies.cel.explanation import explain
+from policies.cel.explanation.places import Place, shown
+
+FindingKind = Literal["violation", "error", "misconfigured", "internal"]
+"""A validation is false; an expression failed; policy or binding cannot be evaluated; a mutation's result is unfit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that speaks against a request, or that kept a policy from judging it.
+
+    message: the API server's words after `denied request: `, nothing of ours in them. binding: empty for a policy that
+    is misconfigured itself. index: of the decision among those of one evaluation, as the API server counts them: that
+    of the validation, else 0. expression: None where none is to blame. params: the name of the parameter object.
+    actions: what follows; none at all where the failurePolicy lets an error pass. reasons: which parts of the
+    expression decided, with places and values.
+    """
+
+    policy_kind: PolicyKind = "ValidatingAdmissionPolicy"
+    policy: str
+    binding: str = ""
+    kind: FindingKind
+    message: str
+    reason: Reason | Literal["InternalError", "ServiceUnavailable"] = "Invalid"
+    actions: frozenset[ValidationAction] = frozenset()
+    index: int = 0
+    expression: Expression | None = None
+    params: str = ""
+    reasons: tuple[explain.Reason, ...] = ()
+
+    @property
+    def denies(self) -> bool:
+        """Whether the request is refused because of it."""
+        return "Deny" in self.actions
+
+    @property
+    def place(self) -> Place | None:
+        """Where in the inputs the fault is, with the variable's name first; None where that is not known."""
+        return next((reason.place for reason in self.reasons if reason.place is not None), None)
+
+    @property
+    def path(self) -> str:
+        """The place as a field path in the object; empty where that is not known."""
+        return "" if self.place is None else shown(self.place)
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The reasons as texts, one line each."""
+        return tuple(map(str, self.reasons))
+
+    @property
+    def native(self) -> str:
+        """The refusal as the API server words it, without the object's name before it."""
+        if self.kind == "internal":
+            return self.message
+        if self.policy_kind == "MutatingAdmissionPolicy":
+            return wording.mutating_denial(self.policy, self.binding, self.message)
+        return wording.validating_denial(self.policy, self.binding, self.message)
+
+    @property
+    def warning(self) -> str:
+        """The warning as the API server words it."""
+        return wording.warning(self.policy, self.binding, self.message)
+
+    @property
+    def annotation(self) -> str:
+        """The value of the audit annotation for failures as the API server writes it."""
+        return wording.failure_annotation(self.policy, self.binding, self.index, self.message, self.actions)
+
+    @property
+    def code(self) -> int:
+        """The HTTP status: of a mutating policy always 403, whatever the reason (policy_dispatcher.go)."""
+        if self.policy_kind == "MutatingAdmissionPolicy" and self.kind != "internal":
+            return wording.STATUS_CODES["Forbidden"]
+        return wording.code(self.reason)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What one policy said about one request.
+
+    findings: in the order in which the API server comes to them; it shows the first that denies. ignored: errors that
+    the failurePolicy lets pass, to be counted and logged. published: the values of audit annotations by their full
+    keys. skipped: why a binding did not judge the request, by its name.
+    """
+
+    findings: tuple[Finding, ...] = ()
+    ignored: tuple[Finding, ...] = ()
+    published: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    skipped: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def denial(self) -> Finding | None:
+        """The finding that the API server would show."""
+        return next((finding for finding in self.findings if finding.denies), None)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """The API server's warnings, of any length."""
+        return tuple(finding.warning for finding in self.findings if "Warn" in finding.actions)
+
+    @property
+    def annotations(self) -> dict[str, str]:
+        """The audit annotations as the API server writes them; of several failures the first stays."""
+        failures = (finding.annotation for finding in self.findings if "Audit" in finding.actions)
+        failure = next(failures, None)
+        published = {key: wording.joined(values) for key, values in self.published.items()}
+        return published | ({} if failure is None else {wording.FAILURE_ANNOTATION: failure})
+
+
+def together(results: Iterable[Result]) -> Result:
+    """The results of several bindings, parameters or policies as one, in their order."""
+    parts = tuple(results)
+    if len(parts) == 1:
+        return parts[0]
+    values: dict[str, tuple[str, ...]] = {}
+    for part in parts:
+        for key, found in part.published.items():
+            values[key] = values.get(key, ()) + found
+    return Result(
+        findings=tuple(finding for part in parts for finding in part.findings),
+        ignored=tuple(finding for part in parts for finding in part.ignored),
+        published=values,
+        skipped=tuple(skipped for part in parts for skipped in part.skipped),
+    )
+
+
+def sorted_out(found: Iterable[Finding], published: Mapping[str, tuple[str, ...]] | None = None) -> Result:
+    """A result: the findings that have consequences apart from those that have none."""
+    every = tuple(found)
+    return Result(
+        findings=tuple(each for each in every if each.actions),
+        ignored=tuple(each for each in every if not each.actions),
+        published=published or {},
+    )

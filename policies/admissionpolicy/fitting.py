@@ -1,0 +1,89 @@
+"""What no single document shows: names that are there twice, and policies and bindings that do not fit together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from policies.admissionpolicy.fields import nearest
+from policies.admissionpolicy.model import Binding, Policy
+from policies.admissionpolicy.problem import Report, Spot, duplicate, not_found
+
+
+@dataclass(slots=True, kw_only=True)
+class Entry:
+    """One policy or binding that was read: its kind and names, its report, and what it is, None where it has errors."""
+
+    kind: str
+    name: str
+    policy_name: str
+    report: Report
+    value: Policy | Binding | None = None
+
+    @property
+    def place(self) -> str:
+        """File and line of its name."""
+        document = self.report.document
+        return f"{document.name}:{document.place(('metadata', 'name'))[0]}"
+
+
+def fit(entries: Sequence[Entry]) -> None:
+    """Note what does not fit, in the report of the document that has to change."""
+    _duplicates(entries)
+    policies = {(entry.kind, entry.name): entry for entry in entries if not entry.kind.endswith("Binding")}
+    bindings = [entry for entry in entries if entry.kind.endswith("Binding")]
+    for entry in bindings:
+        if entry.policy_name:
+            _binding(entry, policies)
+    bound = {(_policy_kind(entry), entry.policy_name) for entry in bindings}
+    for key, entry in policies.items():
+        if entry.name and key not in bound:
+            message = f"no {entry.kind}Binding names this policy, and without one it does nothing"
+            Spot(entry.report, ("metadata", "name")).warn(message, "add a binding with this name as its policyName")
+
+
+def _policy_kind(binding: Entry) -> str:
+    return binding.kind.removesuffix("Binding")
+
+
+def _duplicates(entries: Iterable[Entry]) -> None:
+    """In a cluster the second object of a kind and name would replace the first."""
+    first: dict[tuple[str, str], Entry] = {}
+    for entry in entries:
+        known = first.setdefault((entry.kind, entry.name), entry)
+        if known is not entry and entry.name:
+            hint = f"the first {entry.kind} of this name is at {known.place}: rename one"
+            Spot(entry.report, ("metadata", "name")).fault(duplicate(entry.name), hint)
+            entry.value = None
+
+
+def _binding(entry: Entry, policies: Mapping[tuple[str, str], Entry]) -> None:
+    """Whether the policy of a binding is there, and takes parameters as the binding gives them."""
+    kind, name = _policy_kind(entry), entry.policy_name
+    known = policies.get((kind, name))
+    if known is None:
+        _missing(entry, kind, policies)
+        return
+    policy, binding = known.value, entry.value
+    if not isinstance(policy, Policy) or not isinstance(binding, Binding):
+        return
+    spot = Spot(entry.report, ("spec", "paramRef"))
+    if binding.param_ref is not None and policy.param_kind is None:
+        hint = f"leave it out, or give the policy at {known.place} a paramKind"
+        spot.warn("the policy has no paramKind: the parameters are ignored", hint, key=True)
+    if binding.param_ref is None and policy.param_kind is not None:
+        hint = f"name a {policy.param_kind.kind}, or let the policy check `params == null`"
+        spot.warn("the policy has a paramKind: without a paramRef, params is null", hint)
+
+
+def _missing(entry: Entry, kind: str, policies: Mapping[tuple[str, str], Entry]) -> None:
+    name = entry.policy_name
+    other = next((known for known in policies.values() if known.name == name), None)
+    meant = nearest(name, [known for known_kind, known in policies if known_kind == kind])
+    if other is not None:
+        hint = f"there is a {other.kind} of this name: write {other.kind}Binding"
+    elif meant:
+        hint = f"did you mean {meant}?"
+    else:
+        hint = f"a {kind} of this name must be among the documents"
+    Spot(entry.report, ("spec", "policyName")).fault(not_found(name), hint)

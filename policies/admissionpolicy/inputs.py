@@ -1,0 +1,73 @@
+"""What a policy is evaluated for: one request, as values, with all that its expressions may ask about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from policies.cel.activation import activation
+from policies.cel.evaluation.run import Expired
+from policies.cel.library.authorizer import Decisions, Table
+from policies.cel.values import Value
+from policies.request import JsonObject
+
+Json = Mapping[str, Any]
+"""A decoded object."""
+
+_AUTHORIZERS = ("authorizer", "authorizer.requestResource")
+
+
+def _nobody_asked() -> Decisions:
+    return Table({})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inputs:
+    """One request.
+
+    request: an AdmissionRequest as decoded JSON, of admission.k8s.io/v1. object: null on DELETE; on CONNECT the options
+    of the connection. namespace: the Namespace that the request is in, or a function that finds it, which is called
+    only where an expression may read it and may raise a look-up request of its own. decisions: the answers to what
+    expressions ask of `authorizer`; one that is missing raises UnansweredCheck out of the evaluation. expired: whether
+    the time for the evaluation is over.
+    """
+
+    request: Json
+    object: JsonObject | None = None
+    old_object: JsonObject | None = None
+    namespace: Json | Callable[[], Json | None] | None = None
+    decisions: Decisions = field(default_factory=_nobody_asked)
+    expired: Expired | None = None
+
+    @property
+    def request_namespace(self) -> str:
+        """The namespace that the request names; that of a Namespace is its own name."""
+        return str(self.request.get("namespace") or "")
+
+    def names(self, params: Json | None, *, namespace: bool = False, authorizer: bool = True) -> dict[str, Value]:
+        """The variables for expressions with these parameters; `namespaceObject` and `authorizer` on demand."""
+        names = {**self._shared, "params": params}
+        if namespace:
+            names["namespaceObject"] = self._namespace_object
+        if not authorizer:
+            for name in _AUTHORIZERS:
+                del names[name]
+        return names
+
+    @cached_property
+    def _shared(self) -> dict[str, Value]:
+        """What is the same for all policies. The API server's own engine knows no uid of a request."""
+        request = {**self.request, "uid": ""}
+        return activation(request, self.decisions, object=self.object, old_object=self.old_object)
+
+    @cached_property
+    def _namespace_object(self) -> Value:
+        """Null for what is in no namespace and, though its request names one, for a Namespace (dispatcher.go)."""
+        kind = self.request.get("requestKind") or self.request.get("kind") or {}
+        is_namespace = (kind.get("group", ""), kind.get("version"), kind.get("kind")) == ("", "v1", "Namespace")
+        if is_namespace or not self.request_namespace:
+            return None
+        found = self.namespace() if callable(self.namespace) else self.namespace
+        return activation(self.request, self.decisions, object=None, namespace=found)["namespaceObject"]

@@ -1,0 +1,316 @@
+"""What a CEL value becomes when the API server takes it out of CEL, and how its messages show that.
+
+An `Object{...}` becomes a map through `Value()` of what it holds (apiserver's pkg/cel/mutation/dynamic), the value of a
+JSON Patch through cel-go's ConvertToNative to structpb.Value. The two differ: the first keeps values that no JSON has,
+which the schema refuses afterwards, the second turns what it can into JSON.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from policies.cel.golang.gotext import general, quote
+from policies.cel.golang.gotime import format_duration, format_timestamp, go_duration
+from policies.cel.patchtypes import JSONPatch, ObjectValue
+from policies.cel.types import Type
+from policies.cel.values import ABSENT, Duration, Optional, Timestamp, Typed, Uint, Value
+
+_JSON_SAFE = 2**53 - 1  # what a double holds exactly: cel-go writes larger numbers as text
+_EXACT_BELOW = 1e21  # Go's JSON writes a double without an exponent below it
+
+
+class ConversionError(Exception):
+    """A value that cannot leave CEL; the text is the reference's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """A value in an Object that is no JSON: how Go's %T, %v and %#v show it."""
+
+    go_type: str
+    shown: str
+    syntax: str
+
+
+# Not from strftime, which asks the locale.
+_MONTHS: tuple[str, ...] = ("January", "February", "March", "April", "May", "June")
+_MONTHS += ("July", "August", "September", "October", "November", "December")
+_NULL = Foreign("structpb.NullValue", "NULL_VALUE", "0")
+
+
+class Taken:
+    """Takes objects out of CEL.
+
+    inputs: the variables of the evaluation. Maps and lists that come from them are JSON already; one that CEL made is
+    converted one level deep only, so that a map literal in a list, or a list in a map, is refused by the API server.
+    None: not known, so that all are taken for JSON.
+    """
+
+    def __init__(self, inputs: Iterable[Any] | None) -> None:
+        self._inputs = inputs
+        self._known: set[int] | None = None
+
+    def fields(self, value: ObjectValue) -> dict[str, Any]:
+        """The fields of an object. Raises ConversionError for a map with a key that is no text."""
+        found = {}
+        for name, item in value.fields.items():
+            try:
+                found[name] = self._field(item)
+            except ConversionError as error:
+                raise ConversionError(f"fail to convert field {quote(name)}: {error}") from error
+        return found
+
+    def _field(self, value: Value) -> Any:
+        value = _unwrapped(value)
+        if value is ABSENT:
+            return None
+        if isinstance(value, list) and not self._is_json(value):
+            return [self._inner(item) for item in value]
+        if isinstance(value, dict) and not self._is_json(value):
+            for key in value:
+                if not isinstance(key, str):
+                    raise ConversionError(f"map key {_key(key)} is of type {_CEL_TYPES[key.__class__]}, not string")
+            return {key: self._inner(item) for key, item in value.items()}
+        return self._inner(value)
+
+    def _inner(self, value: Value) -> Any:
+        value = _unwrapped(value)
+        if value is ABSENT:
+            return None
+        if isinstance(value, ObjectValue):
+            try:
+                return self.fields(value)
+            except ConversionError as error:
+                return Foreign("*types.Err", str(error), "&types.Err{...}")
+        if isinstance(value, list | dict):
+            return value if self._inputs is None or self._is_json(value) else _made(value)
+        return value if value.__class__ in {bool, int, float, str} else _foreign(value)
+
+    def _is_json(self, value: Any) -> bool:
+        if self._inputs is None:
+            return False
+        if self._known is None:
+            self._known = set(_containers(self._inputs))
+        return id(value) in self._known
+
+
+def to_json(value: Value) -> Any:
+    """The JSON that a value in a JSON Patch becomes. Raises ConversionError with the reference's words."""
+    call = _TO_JSON.get(value.__class__)
+    if call is not None:
+        return call(value)
+    if isinstance(value, ObjectValue):
+        return _structure(Taken(None).fields(value))
+    name = value.cel_type.name.rpartition(".")[2] if isinstance(value, Typed) else value.__class__.__name__
+    raise ConversionError(f"type conversion error from '{name}' to '*structpb.Value'")
+
+
+def go_type(value: Any) -> str:
+    """The Go type of a value (%T)."""
+    return value.go_type if isinstance(value, Foreign) else _GO_TYPES[value.__class__]
+
+
+def shown(value: Any) -> str:
+    """A value as Go shows it (%v)."""
+    match value:
+        case list():
+            return f"[{' '.join(map(shown, value))}]"
+        case dict():
+            return f"map[{' '.join(f'{key}:{shown(item)}' for key, item in sorted(value.items()))}]"
+        case _:
+            return _scalar(value)
+
+
+def _scalar(value: Any) -> str:
+    match value:
+        case Foreign():
+            return value.shown
+        case None:
+            return "<nil>"
+        case bool():
+            return str(value).lower()
+        case float():
+            return general(value)
+        case _:
+            return str(value)
+
+
+def syntax(value: Any) -> str:
+    """A value as Go source (%#v)."""
+    match value:
+        case Foreign():
+            return value.syntax
+        case str():
+            return quote(value)
+        case list():
+            return f"[]interface {{}}{{{', '.join(map(syntax, value))}}}"
+        case dict():
+            items = ", ".join(f"{quote(key)}:{syntax(item)}" for key, item in sorted(value.items()))
+            return f"map[string]interface {{}}{{{items}}}"
+        case _:
+            return shown(value)
+
+
+def _unwrapped(value: Value) -> Value:
+    while isinstance(value, Optional):
+        value = value.value
+    return value
+
+
+def _containers(values: Iterable[Any]) -> Iterable[int]:
+    waiting = [value for value in values if isinstance(value, list | dict)]
+    while waiting:
+        value = waiting.pop()
+        yield id(value)
+        items: Iterable[Any] = value.values() if isinstance(value, dict) else value
+        waiting += [item for item in items if isinstance(item, list | dict)]
+
+
+def _made(value: Any) -> Foreign:
+    """A map or list that CEL made, where the API server does not look into it."""
+    if isinstance(value, list):
+        items = [_shown_inside(item) for item in value]
+        return Foreign("[]ref.Val", f"[{' '.join(items)}]", f"[]ref.Val{{{', '.join(map(_syntax_inside, value))}}}")
+    pairs = sorted((_shown_inside(key), _shown_inside(item)) for key, item in value.items())
+    written = sorted((_syntax_inside(key), _syntax_inside(item)) for key, item in value.items())
+    return Foreign(
+        "map[ref.Val]ref.Val",
+        f"map[{' '.join(f'{key}:{item}' for key, item in pairs)}]",
+        f"map[ref.Val]ref.Val{{{', '.join(f'{key}:{item}' for key, item in written)}}}",
+    )
+
+
+def _shown_inside(value: Value) -> str:
+    return shown(value) if isinstance(value, str | bool | int | float) else shown(_foreign(value))
+
+
+def _syntax_inside(value: Value) -> str:
+    return syntax(value) if isinstance(value, str | bool | int | float) else syntax(_foreign(value))
+
+
+def _foreign(value: Value) -> Foreign:
+    match value:
+        case None:
+            return _NULL
+        case Uint():
+            return Foreign("uint64", str(int(value)), hex(value))
+        case bytes():
+            numbers = ", ".join(f"0x{byte:x}" for byte in value)
+            return Foreign("[]uint8", f"[{' '.join(map(str, value))}]", f"[]uint8{{{numbers}}}")
+        case Duration():
+            return Foreign("time.Duration", go_duration(value.nanoseconds), str(value.nanoseconds))
+        case Timestamp():
+            text = format_timestamp(value.nanoseconds)
+            return Foreign("time.Time", f"{text[:-1].replace('T', ' ')} +0000 UTC", _date(value.nanoseconds))
+        case _:
+            text = str(value)
+            return Foreign(f"*{value.__class__.__name__}", text, text)
+
+
+def _structure(value: Any) -> Any:
+    """What structpb.NewValue makes of the fields of an Object."""
+    match value:
+        case Foreign(go_type="uint64"):
+            return int(value.shown)
+        case Foreign(go_type="[]uint8"):
+            return base64.b64encode(bytes(map(int, value.shown[1:-1].split()))).decode()
+        case Foreign():
+            raise ConversionError(f"proto: invalid type: {value.go_type}")
+        case list():
+            return [_structure(item) for item in value]
+        case dict():
+            return {key: _structure(item) for key, item in value.items()}
+        case _:
+            return _number(value) if isinstance(value, float) else value
+
+
+def _integer(value: int) -> int | str:
+    return int(value) if abs(value) <= _JSON_SAFE else str(int(value))
+
+
+def _number(value: float) -> float | int:
+    if not math.isfinite(value):
+        raise ConversionError("json: error calling MarshalJSON for type *structpb.Value: proto: invalid number")
+    return int(value) if value.is_integer() and abs(value) < _EXACT_BELOW else value
+
+
+def _map(value: Mapping[Any, Value]) -> dict[str, Any]:
+    found = {}
+    for key, item in value.items():
+        if not isinstance(key, str):
+            kind = "bool" if isinstance(key, bool) else "uint" if isinstance(key, Uint) else "int"
+            start = "type conversion error" if kind == "bool" else "unsupported type conversion"
+            target = "'string'" if kind == "bool" else "string"
+            source = kind if kind == "bool" else f"'{kind}'"
+            raise ConversionError(f"{start} from {source} to {target}")
+        found[key] = to_json(item)
+    return found
+
+
+def _optional(value: Optional) -> Any:
+    if value.value is ABSENT:
+        raise ConversionError("optional.none() dereference")
+    return to_json(value.value)
+
+
+def _no_type(_: Type) -> Any:
+    raise ConversionError("type conversion not supported for 'type'")
+
+
+def _no_patch(_: JSONPatch) -> Any:
+    raise ConversionError("cannot convert to native type: *structpb.Value")
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+_TO_JSON: Mapping[type, Callable[[Any], Any]] = {
+    type(None): _same,
+    bool: _same,
+    str: _same,
+    int: _integer,
+    Uint: _integer,
+    float: _number,
+    bytes: lambda value: base64.b64encode(value).decode(),
+    list: lambda value: [to_json(item) for item in value],
+    dict: _map,
+    Duration: lambda value: format_duration(value.nanoseconds),
+    Timestamp: lambda value: format_timestamp(value.nanoseconds, value.offset),
+    Optional: _optional,
+    Type: _no_type,
+    JSONPatch: _no_patch,
+}
+_GO_TYPES: Mapping[type, str] = {
+    type(None): "<nil>",
+    bool: "bool",
+    int: "int64",
+    float: "float64",
+    str: "string",
+    list: "[]interface {}",
+    dict: "map[string]interface {}",
+}
+_CEL_TYPES: Mapping[type, str] = {int: "types.Int", Uint: "types.Uint", bool: "types.Bool"}
+
+
+def _key(key: Any) -> str:
+    """A key as Go quotes it: %q of a number is the character of that number."""
+    if isinstance(key, bool):
+        return f"%!q(types.Bool={str(key).lower()})"
+    if not 0 <= key < sys.maxunicode:
+        return "'\ufffd'"
+    character = chr(key)
+    return {"'": r"'\''", '"': "'\"'"}.get(character) or f"'{quote(character)[1:-1]}'"
+
+
+def _date(nanoseconds: int) -> str:
+    """A moment as Go source."""
+    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=nanoseconds // 10**9)
+    numbers = f"{moment.day}, {moment.hour}, {moment.minute}, {moment.second}, {nanoseconds % 10**9}"
+    return f"time.Date({moment.year}, time.{_MONTHS[moment.month - 1]}, {numbers}, time.UTC)"

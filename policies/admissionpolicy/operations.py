@@ -1,0 +1,277 @@
+"""A JSON Patch as the API server applies it: gopkg.in/evanphx/json-patch.v4, whose habits differ from RFC 6902.
+
+`replace` sets a field that is not there, `copy` takes null from one, an index may count from the end, and a path
+without a slash at its start loses its first part. The package `jsonpatch` does none of that. The document that is
+passed in is not changed: containers are copied along the changed paths only.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from policies.cel.golang.gotext import quote
+from policies.cel.values import ABSENT
+
+MAX_COPIED_BYTES = 3 * 1024 * 1024  # --json-patch-max-copy-bytes of kube-apiserver's defaults (server/config.go)
+_INDEX = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
+_ESCAPES = {"~0": "~", "~1": "/"}
+
+
+class OperationError(Exception):
+    """An operation that does not apply; the text is the reference's."""
+
+
+class TestFailedError(OperationError):
+    """A `test` found something else: the whole patch is left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One operation; `value` is JSON, or ABSENT where none was given."""
+
+    op: str
+    path: str
+    from_: str = ""
+    value: Any = ABSENT
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a path leads: the container that holds it, the keys and indexes that lead there, and the last part."""
+
+    container: Any
+    parents: tuple[str | int, ...]
+    last: str
+
+
+def apply(document: Any, operations: Iterable[Operation]) -> Any:
+    """The document after the operations. Raises OperationError, or TestFailedError where a test says no."""
+    copied = 0
+    for operation in operations:
+        if operation.op == "copy":
+            document, size = _copy(document, operation, copied)
+            copied += size
+            continue
+        call = _CALLS.get(operation.op)
+        if call is None:
+            raise OperationError(f"Unexpected kind: {operation.op}")
+        document = call(document, operation)
+    return document
+
+
+def _add(document: Any, operation: Operation) -> Any:
+    place = _find(document, operation.path)
+    if place is None:
+        raise OperationError(f'add operation does not apply: doc is missing path: "{operation.path}": missing value')
+    try:
+        return _added(document, place, None if operation.value is ABSENT else operation.value)
+    except OperationError as error:
+        raise OperationError(f"error in add for path: '{operation.path}': {error}") from error
+
+
+def _remove(document: Any, operation: Operation) -> Any:
+    place = _find(document, operation.path)
+    if place is None:
+        raise OperationError(f'remove operation does not apply: doc is missing path: "{operation.path}": missing value')
+    try:
+        return _removed(document, place)
+    except OperationError as error:
+        raise OperationError(f"error in remove for path: '{operation.path}': {error}") from error
+
+
+def _replace(document: Any, operation: Operation) -> Any:
+    value = None if operation.value is ABSENT else operation.value
+    if not operation.path:
+        if not isinstance(value, dict | list):
+            raise OperationError("replace operation value must be object or array: %!w(<nil>)")
+        return value
+    place = _find(document, operation.path)
+    if place is None:
+        raise OperationError(f"replace operation does not apply: doc is missing path: {operation.path}: missing value")
+    try:
+        key = place.last if isinstance(place.container, dict) else _index(place.last, len(place.container))
+    except OperationError as error:
+        words = f"replace operation does not apply: doc is missing key: {operation.path}: missing value"
+        raise OperationError(words) from error
+
+    def set_value(container: Any) -> None:
+        container[key] = value
+
+    return _changed(document, place.parents, set_value)
+
+
+def _move(document: Any, operation: Operation) -> Any:
+    source = _source(document, operation)
+    try:
+        value = _get(source.container, source.last)
+        document = _removed(document, source)
+    except OperationError as error:
+        raise OperationError(f"error in move for path: '{source.last}': {error}") from error
+    place = _destination(document, operation)
+    try:
+        return _added(document, place, value)
+    except OperationError as error:
+        raise OperationError(f"error in move for path: '{operation.path}': {error}") from error
+
+
+def _copy(document: Any, operation: Operation, copied: int) -> tuple[Any, int]:
+    source = _source(document, operation)
+    try:
+        value = _get(source.container, source.last)
+    except OperationError as error:
+        raise OperationError(f"error in copy for from: '{operation.from_}': {error}") from error
+    place = _destination(document, operation)
+    size = 0 if value is None else len(json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode())
+    if copied + size > MAX_COPIED_BYTES:
+        raise OperationError(
+            f"Unable to complete the copy, the accumulated size increase of copy is {copied + size}, "
+            f"exceeding the limit {MAX_COPIED_BYTES}"
+        )
+    try:
+        return _added(document, place, value), size
+    except OperationError as error:
+        raise OperationError(f"error while adding value during copy: {error}") from error
+
+
+def _test(document: Any, operation: Operation) -> Any:
+    failed = TestFailedError(f"testing value {operation.path} failed: test failed")
+    if not operation.path:
+        if operation.value is ABSENT or not _equal(document, operation.value):
+            raise failed
+        return document
+    place = _find(document, operation.path)
+    if place is None:
+        raise OperationError(f"test operation does not apply: is missing path: {operation.path}: missing value")
+    try:
+        value = _get(place.container, place.last)
+    except OperationError as error:
+        raise OperationError(f"error in test for path: '{operation.path}': {error}") from error
+    if value is None:  # null, or not there: only a test without any value agrees with it
+        if operation.value is not ABSENT:
+            raise failed
+        return document
+    if operation.value is ABSENT or not _matches(value, operation.value):
+        raise failed
+    return document
+
+
+_CALLS: Mapping[str, Callable[[Any, Operation], Any]] = {
+    "add": _add,
+    "remove": _remove,
+    "replace": _replace,
+    "move": _move,
+    "test": _test,
+}
+
+
+def _source(document: Any, operation: Operation) -> _Place:
+    if not operation.from_:
+        words = f"{operation.op} operation failed to decode from: operation, missing from field: missing value"
+        raise OperationError(words)
+    place = _find(document, operation.from_)
+    if place is None:
+        words = f"{operation.op} operation does not apply: doc is missing from path: {operation.from_}: missing value"
+        raise OperationError(words)
+    return place
+
+
+def _destination(document: Any, operation: Operation) -> _Place:
+    place = _find(document, operation.path)
+    if place is None:
+        start = f"{operation.op} operation does not apply: doc is missing destination path"
+        raise OperationError(f"{start}: {operation.path}: missing value")
+    return place
+
+
+def _find(document: Any, path: str) -> _Place | None:
+    """The container of a path, or None where there is none."""
+    _, *parts = path.split("/")
+    if not parts:
+        return None
+    container = document
+    parents: list[str | int] = []
+    for part in parts[:-1]:
+        try:
+            key = _decoded(part) if isinstance(container, dict) else _index(_decoded(part), len(container))
+        except OperationError:
+            return None
+        container = container.get(key) if isinstance(container, dict) else container[key]
+        if not isinstance(container, dict | list):
+            return None
+        parents.append(key)
+    return _Place(container, tuple(parents), _decoded(parts[-1]))
+
+
+def _decoded(part: str) -> str:
+    return re.sub("~[01]", lambda found: _ESCAPES[found[0]], part) if "~" in part else part
+
+
+def _number(text: str) -> int:
+    if _INDEX.fullmatch(text) is None:
+        raise OperationError(f"strconv.Atoi: parsing {quote(text)}: invalid syntax")
+    return int(text)
+
+
+def _index(text: str, size: int) -> int:
+    """An index into a list of that size; negative ones count from its end."""
+    number = _number(text)
+    if not -size <= number < size:
+        raise OperationError(f"Unable to access invalid index: {number}: invalid index referenced")
+    return number % size
+
+
+def _get(container: Any, key: str) -> Any:
+    return container.get(key) if isinstance(container, dict) else container[_index(key, len(container))]
+
+
+def _added(document: Any, place: _Place, value: Any) -> Any:
+    if isinstance(place.container, dict):
+        return _changed(document, place.parents, lambda container: container.__setitem__(place.last, value))
+    size = len(place.container)
+    if place.last == "-":
+        at = size
+    else:
+        try:
+            number = _number(place.last)
+        except OperationError as error:
+            raise OperationError(f"value was not a proper array index: '{place.last}': {error}") from error
+        if not -size - 1 <= number <= size:
+            raise OperationError(f"Unable to access invalid index: {number}: invalid index referenced")
+        at = number % (size + 1)
+    return _changed(document, place.parents, lambda container: container.insert(at, value))
+
+
+def _removed(document: Any, place: _Place) -> Any:
+    if isinstance(place.container, dict):
+        if place.last not in place.container:
+            raise OperationError(f"Unable to remove nonexistent key: {place.last}: missing value")
+        return _changed(document, place.parents, lambda container: container.pop(place.last))
+    at = _index(place.last, len(place.container))
+    return _changed(document, place.parents, lambda container: container.pop(at))
+
+
+def _changed(node: Any, parents: Sequence[str | int], edit: Callable[[Any], object]) -> Any:
+    """A copy of the containers that lead to a place, of which the last is edited."""
+    fresh = node.copy()
+    if parents:
+        fresh[parents[0]] = _changed(node[parents[0]], parents[1:], edit)
+    else:
+        edit(fresh)
+    return fresh
+
+
+def _matches(value: Any, expected: Any) -> bool:
+    """Whether a test agrees: null is an empty map to it."""
+    return value == {} if expected is None else _equal(value, expected)
+
+
+def _equal(left: Any, right: Any) -> bool:
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(_equal(item, right[key]) for key, item in left.items())
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(_equal, left, right))
+    return isinstance(left, bool) == isinstance(right, bool) and bool(left == right)

@@ -1,0 +1,171 @@
+"""Which objects are a binding's parameters for a request.
+
+Source: CollectParams in k8s.io/apiserver's pkg/admission/plugin/policy/generic/policy_dispatcher.go, and
+policy_source.go for a paramKind that the cluster does not have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from policies.admissionpolicy.inputs import Json
+from policies.admissionpolicy.model import Binding, ParamKind, ParamRef
+from policies.match import LabelSelector
+
+KindScope = Literal["Cluster", "Namespaced"]
+
+
+class ConfigurationError(Exception):
+    """A policy or binding that cannot be evaluated as it is; the text is the API server's."""
+
+
+class UnknownParameters(Exception):  # noqa: N818 - a request for a look-up, not an error
+    """Parameter objects are needed and not known yet: one by name, or all that a selector selects.
+
+    kind: theirs. namespace: empty for a cluster-scoped kind. scope: whether only the scope of the kind is missing.
+    """
+
+    def __init__(
+        self, kind: ParamKind, *, namespace: str = "", name: str = "", selector: LabelSelector | None = None
+    ) -> None:
+        super().__init__(f"the {kind.kind} parameters {name!r} in namespace {namespace!r} are not known yet")
+        self.kind, self.namespace, self.name, self.selector = kind, namespace, name, selector
+
+
+class Parameters(Protocol):
+    """Where parameter objects come from: the API server's, decoded, with apiVersion and kind.
+
+    All methods may raise UnknownParameters, and ConfigurationError for what cannot be had.
+    """
+
+    def scope(self, kind: ParamKind) -> KindScope | None:
+        """Whether objects of a kind are in namespaces; None for a kind that there is not."""
+        ...
+
+    def named(self, kind: ParamKind, namespace: str, name: str) -> Json | None:
+        """The object of a name, None where there is none. `namespace` is empty for a cluster-scoped kind."""
+        ...
+
+    def selected(self, kind: ParamKind, namespace: str, selector: LabelSelector) -> Sequence[Json]:
+        """The objects with labels that a selector selects, in the order of their names."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class StaticParameters:
+    """Parameters that are all at hand: those of a directory, or of a test. `scopes` are the kinds that there are."""
+
+    objects: Sequence[Json] = ()
+    scopes: Mapping[ParamKind, KindScope] = field(default_factory=dict)
+
+    def scope(self, kind: ParamKind) -> KindScope | None:
+        """The scope given for a kind."""
+        return self.scopes.get(kind)
+
+    def named(self, kind: ParamKind, namespace: str, name: str) -> Json | None:
+        """The object given of this name."""
+        return next((each for each in self._of(kind, namespace) if each["metadata"].get("name") == name), None)
+
+    def selected(self, kind: ParamKind, namespace: str, selector: LabelSelector) -> Sequence[Json]:
+        """The objects given that a selector selects."""
+        found = [each for each in self._of(kind, namespace) if selector.matches(each["metadata"].get("labels") or {})]
+        return sorted(found, key=lambda each: str(each["metadata"].get("name", "")))
+
+    def _of(self, kind: ParamKind, namespace: str) -> list[Json]:
+        wanted = (kind.api_version, kind.kind, namespace)
+        return [
+            each
+            for each in self.objects
+            if (each.get("apiVersion"), each.get("kind"), each["metadata"].get("namespace", "")) == wanted
+        ]
+
+
+NO_PARAMETERS = StaticParameters()
+
+
+def scope_of(kind: ParamKind, parameters: Parameters) -> KindScope:
+    """The scope of a policy's paramKind. Raises ConfigurationError for a kind that there is not."""
+    scope = parameters.scope(kind)
+    if scope is None:
+        group, _, version = kind.api_version.rpartition("/")
+        message = f"failed to find resource referenced by paramKind: '{group}/{version}, Kind={kind.kind}'"
+        raise ConfigurationError(message)
+    return scope
+
+
+def collect(
+    kind: ParamKind | None, binding: Binding, parameters: Parameters, request_namespace: str
+) -> tuple[Json | None, ...]:
+    """The parameters of a binding: the policy is evaluated once for each of them, for None without parameters.
+
+    None of them at all: the policy is not evaluated. Raises ConfigurationError, and UnknownParameters.
+    """
+    reference = binding.param_ref
+    if kind is None or reference is None:
+        return (None,)
+    scope = scope_of(kind, parameters)
+    namespace = _namespace(scope, reference, request_namespace)
+    if reference.namespace and scope == "Cluster":
+        raise ConfigurationError("paramRef.namespace must not be provided for a cluster-scoped `paramKind`")
+    found = _found(kind, namespace, reference, parameters)
+    if not found and reference.parameter_not_found_action == "Deny":
+        raise ConfigurationError("no params found for policy binding with `Deny` parameterNotFoundAction")
+    return found
+
+
+def _namespace(scope: KindScope, reference: ParamRef, request_namespace: str) -> str:
+    if scope == "Cluster":
+        return ""
+    if not (reference.namespace or request_namespace):
+        message = "cannot use namespaced paramRef in policy binding that matches cluster-scoped resources"
+        raise ConfigurationError(message)
+    return reference.namespace or request_namespace
+
+
+def _found(kind: ParamKind, namespace: str, reference: ParamRef, parameters: Parameters) -> tuple[Json, ...]:
+    if reference.name:
+        found = parameters.named(kind, namespace, reference.name)
+        return () if found is None else (found,)
+    if reference.selector is None:
+        raise ConfigurationError("one of name or selector must be provided")
+    return tuple(parameters.selected(kind, namespace, reference.selector))
+
+
+# The kinds that kube-apiserver reads as Go types (client-go's informers), which do not know their own name.
+_TYPED_GROUPS = frozenset(
+    (
+        "",
+        "admissionregistration.k8s.io",
+        "apps",
+        "autoscaling",
+        "batch",
+        "certificates.k8s.io",
+        "coordination.k8s.io",
+        "discovery.k8s.io",
+        "events.k8s.io",
+        "extensions",
+        "flowcontrol.apiserver.k8s.io",
+        "internal.apiserver.k8s.io",
+        "networking.k8s.io",
+        "node.k8s.io",
+        "policy",
+        "rbac.authorization.k8s.io",
+        "resource.k8s.io",
+        "scheduling.k8s.io",
+        "storage.k8s.io",
+        "storagemigration.k8s.io",
+    )
+)
+
+
+def as_mutating_policies_see(params: Json | None, kind: ParamKind | None) -> Json | None:
+    """The parameters of a MutatingAdmissionPolicy: those of a built-in kind have no apiVersion and kind there.
+
+    The validating plugin puts them back (wrappedParam in validating/dispatcher.go), the mutating one does not.
+    """
+    if params is None or kind is None or kind.api_version.rpartition("/")[0] not in _TYPED_GROUPS:
+        return params
+    named: dict[str, Any] = {key: value for key, value in params.items() if key not in ("apiVersion", "kind")}
+    return named

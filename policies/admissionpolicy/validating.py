@@ -1,0 +1,191 @@
+"""One ValidatingAdmissionPolicy with its bindings and parameters, evaluated for one request as kube-apiserver does.
+
+Sources: k8s.io/apiserver's pkg/admission/plugin/policy/validating/dispatcher.go (bindings, parameters, actions) and
+validator.go (match conditions, validations, messages, audit annotations, failurePolicy).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from policies.admissionpolicy import wording
+from policies.admissionpolicy.compilation import CompiledPolicy, Unit
+from policies.admissionpolicy.evaluation import Failure, Group, SpentError, Unmatched, unmatched
+from policies.admissionpolicy.finding import Finding, Result, sorted_out, together
+from policies.admissionpolicy.inputs import Inputs, Json
+from policies.admissionpolicy.model import Binding, Validation, ValidationAction
+from policies.admissionpolicy.params import NO_PARAMETERS, ConfigurationError, Parameters, collect, scope_of
+from policies.cel.cost import EXPRESSION_LIMIT, POLICY_LIMIT
+from policies.cel.values import Value, type_of
+
+_DENY: frozenset[ValidationAction] = frozenset({"Deny"})
+_NOTHING: frozenset[ValidationAction] = frozenset()
+_SPARE_FOR_MESSAGES = 8 * EXPRESSION_LIMIT
+
+
+def evaluate_policy(
+    compiled: CompiledPolicy,
+    bindings: Iterable[Binding],
+    parameters: Parameters,
+    inputs: Inputs,
+    *,
+    budget: int = POLICY_LIMIT,
+) -> Result:
+    """Evaluate a policy with those of its bindings that match the request, in the order given.
+
+    A policy whose paramKind does not exist is refused or ignored as such, whatever its bindings match.
+    Raises UnansweredCheck and UnknownParameters: find the answer, and evaluate again.
+    """
+    policy = compiled.policy
+    try:
+        if policy.param_kind is not None:
+            scope_of(policy.param_kind, parameters)
+    except ConfigurationError as error:
+        message = wording.misconfigured_policy(str(error))
+        return sorted_out([_misconfigured(compiled, "", message)])
+    return together(evaluate(compiled, binding, parameters, inputs, budget=budget) for binding in bindings)
+
+
+def evaluate(
+    compiled: CompiledPolicy,
+    binding: Binding,
+    parameters: Parameters = NO_PARAMETERS,
+    inputs: Inputs = Inputs(request={}),  # noqa: B008 - immutable
+    *,
+    budget: int = POLICY_LIMIT,
+) -> Result:
+    """Evaluate a policy with one binding that matches the request: once for each of its parameters.
+
+    `budget` is the cost that each of these evaluations may have. Raises as evaluate_policy does.
+    """
+    try:
+        found = collect(compiled.policy.param_kind, binding, parameters, inputs.request_namespace)
+    except ConfigurationError as error:
+        message = wording.misconfigured_binding(str(error))
+        return sorted_out([_misconfigured(compiled, binding.name, message)])
+    if not found:
+        return Result(skipped=((binding.name, "it has no parameters"),))
+    return together(_Evaluation(compiled, binding, params, inputs, budget).result() for params in found)
+
+
+def _misconfigured(compiled: CompiledPolicy, binding: str, message: str) -> Finding:
+    """Refused whatever the binding's actions are: only the failurePolicy counts."""
+    actions = _DENY if compiled.policy.failure_policy == "Fail" else _NOTHING
+    return Finding(policy=compiled.policy.name, binding=binding, kind="misconfigured", message=message, actions=actions)
+
+
+@dataclass(frozen=True, slots=True)
+class _Evaluation:
+    """One evaluation: of one policy, with one binding and one parameter object, for one request."""
+
+    compiled: CompiledPolicy
+    binding: Binding
+    params: Json | None
+    inputs: Inputs
+    budget: int
+
+    def result(self) -> Result:
+        why = unmatched(self.compiled, self.params, self.inputs)
+        if isinstance(why, Unmatched):
+            return Result(skipped=((self.binding.name, f"match condition {why.condition!r} is false"),))
+        if isinstance(why, Failure):
+            return sorted_out([self._error(why.text)])
+        published: dict[str, tuple[str, ...]] = {}
+        try:
+            found = [*self._validations(), *self._annotations(published)]
+        except SpentError as error:
+            return sorted_out([self._error(str(error))])
+        return sorted_out(found, published)
+
+    def _validations(self) -> Iterator[Finding]:
+        """All validations are evaluated before any is judged. Raises SpentError."""
+        compiled = self.compiled
+        names = self.inputs.names(self.params, namespace=compiled.reads_namespace)
+        group = Group(compiled.composition, names, self.budget, self.inputs.expired)
+        outcomes = [group.evaluate(unit) for unit in compiled.validations]
+        if all(outcome is True for outcome in outcomes) and self._spares(group):
+            return
+        messages, spent = self._messages(outcomes, group.remaining)
+        validations = zip(compiled.policy.validations, compiled.validations, outcomes, messages, strict=True)
+        for index, (validation, unit, outcome, message) in enumerate(validations):
+            if isinstance(outcome, Failure):
+                yield self._error(outcome.text, index, unit, group)
+            elif spent is not None:
+                yield self._error(wording.no_message(str(spent)), index, unit)
+            elif outcome is not True:
+                yield self._violation(index, validation, message, group)
+
+    def _spares(self, group: Group) -> bool:
+        """Whether messages that nobody is going to read need no evaluation, since they cannot fail the policy."""
+        return group.remaining >= _SPARE_FOR_MESSAGES and self.compiled.has_cheap_messages
+
+    def _messages(self, outcomes: list[Value], remaining: int) -> tuple[list[Value], SpentError | None]:
+        """The results of the messageExpressions, None for none, and the error where all together cost too much."""
+        compiled, nothing = self.compiled, [None] * len(outcomes)
+        if not any(compiled.messages):
+            return list(nothing), None
+        names = self.inputs.names(self.params, namespace=compiled.reads_namespace, authorizer=False)
+        group = Group(compiled.speaking, names, remaining, self.inputs.expired)
+        spares = self._spares(group)
+        try:
+            return [
+                None if unit is None or (spares and outcome is True) else group.evaluate(unit)
+                for unit, outcome in zip(compiled.messages, outcomes, strict=True)
+            ], None
+        except SpentError as error:
+            return list(nothing), error
+
+    def _annotations(self, published: dict[str, tuple[str, ...]]) -> Iterator[Finding]:
+        """The audit annotations go into `published`; those that fail, under failurePolicy Fail, refuse the request.
+
+        Their expressions may ask the authorizer as far as types go, but there is none. Raises SpentError.
+        """
+        compiled = self.compiled
+        if not compiled.annotations:
+            return
+        names = self.inputs.names(self.params, namespace=compiled.reads_namespace, authorizer=False)
+        group = Group(compiled.composition, names, self.budget, self.inputs.expired)
+        values = [group.evaluate(unit) for unit in compiled.annotations]
+        keys = (f"{compiled.policy.name}/{each.key}" for each in compiled.policy.audit_annotations)
+        for key, unit, value in zip(keys, compiled.annotations, values, strict=True):
+            if isinstance(value, Failure):
+                yield self._annotation_error(value.text, unit, always=False)
+            elif isinstance(value, str):
+                if text := wording.trimmed(value):
+                    published[key] = (wording.annotation(text),)
+            elif value is not None:
+                text = wording.not_annotation(unit.expression.text, type_of(value).name)
+                yield self._annotation_error(text, unit, always=True)
+
+    def _annotation_error(self, text: str, unit: Unit, *, always: bool) -> Finding:
+        actions = _DENY if always or self.compiled.policy.failure_policy == "Fail" else _NOTHING
+        return self._finding(kind="error", message=text, actions=actions, expression=unit.expression)
+
+    def _error(self, text: str, index: int = 0, unit: Unit | None = None, group: Group | None = None) -> Finding:
+        """An expression failed: as if a validation were false, or nothing at all, as the failurePolicy says."""
+        actions = self.binding.validation_actions if self.compiled.policy.failure_policy == "Fail" else _NOTHING
+        reasons = group.reasons(unit) if actions and unit is not None and group is not None else ()
+        expression = None if unit is None else unit.expression
+        return self._finding(
+            kind="error", message=text, index=index, actions=actions, expression=expression, reasons=reasons
+        )
+
+    def _violation(self, index: int, validation: Validation, message: Value, group: Group) -> Finding:
+        words = wording.denial(message, validation.message, validation.expression.text)
+        unit, actions = self.compiled.validations[index], self.binding.validation_actions
+        return self._finding(
+            kind="violation",
+            message=words,
+            reason=validation.reason,
+            index=index,
+            actions=actions,
+            expression=unit.expression,
+            reasons=group.reasons(unit) if actions else (),
+        )
+
+    def _finding(self, **fields: Any) -> Finding:
+        metadata = (self.params or {}).get("metadata") or {}
+        name = str(metadata.get("name", ""))
+        return Finding(policy=self.compiled.policy.name, binding=self.binding.name, params=name, **fields)

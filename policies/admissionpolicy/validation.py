@@ -1,0 +1,479 @@
+"""What the API server refuses in a policy or binding, in its words, with a hint of our own for each.
+
+Source: kubernetes' pkg/apis/admissionregistration/validation/validation.go, and for metadata and selectors
+k8s.io/apimachinery's pkg/api/validation/objectmeta.go and pkg/apis/meta/v1/validation/validation.go. The order of the
+checks is theirs. The input is what strict decoding leaves: values of the right types, nothing unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from policies.admissionpolicy.expressions import Expressions
+from policies.admissionpolicy.fields import nearest
+from policies.admissionpolicy.formats import (
+    Format,
+    dns1035_label,
+    is_identifier,
+    label_value,
+    path_segment,
+    qualified_name,
+    subdomain,
+    trimmed,
+)
+from policies.admissionpolicy.problem import (
+    Spot,
+    Word,
+    duplicate,
+    forbidden,
+    invalid,
+    required,
+    too_long,
+    too_many,
+    unsupported,
+)
+
+Values = Mapping[str, Any]
+
+FAILURE_POLICIES = ("Fail", "Ignore")
+MATCH_POLICIES = ("Equivalent", "Exact")
+SCOPES = ("*", "Cluster", "Namespaced")
+OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
+MUTATING_OPERATIONS = ("*", "CONNECT", "CREATE", "UPDATE")
+REASONS = ("Forbidden", "Invalid", "RequestEntityTooLarge")
+ACTIONS = ("Audit", "Deny", "Warn")
+REINVOCATION_POLICIES = ("IfNeeded", "Never")
+NOT_FOUND_ACTIONS = ("Deny", "Allow")
+PATCHES = {"ApplyConfiguration": "applyConfiguration", "JSONPatch": "jsonPatch"}
+
+ANNOTATIONS_SIZE = 256 * 1024
+MATCH_CONDITIONS = 64
+AUDIT_ANNOTATIONS = 20
+VALUE_EXPRESSION_SIZE = 5 * 1024
+
+_RULE_HINT = "name at least one resource rule: operations, apiGroups, apiVersions and resources"
+
+
+def validate_policy(value: Values, top: Spot, *, mutating: bool) -> None:
+    """Note all that is wrong with a policy."""
+    _metadata(value.get("metadata", {}), top.child("metadata"))
+    spec, spot = value.get("spec", {}), top.child("spec")
+    _choice(spec, "failurePolicy", FAILURE_POLICIES, spot)
+    if "paramKind" in spec:
+        _param_kind(spec["paramKind"], spot.child("paramKind"))
+    _constraints(spec, spot, mutating=mutating)
+    expressions = Expressions(params="paramKind" in spec, composed=mutating or bool(spec.get("variables")))
+    _match_conditions(spec.get("matchConditions", ()), spot.child("matchConditions"), expressions)
+    _variables(spec.get("variables", ()), spot.child("variables"), expressions)
+    if mutating:
+        _mutations(spec.get("mutations", ()), spot.child("mutations"), expressions)
+        if _needed(spec, "reinvocationPolicy", spot, "write Never, or IfNeeded to run again after other mutations"):
+            _choice(spec, "reinvocationPolicy", REINVOCATION_POLICIES, spot)
+    else:
+        _checks(spec, value.get("metadata", {}).get("name", ""), spot, expressions)
+
+
+def validate_binding(value: Values, top: Spot, *, mutating: bool) -> None:
+    """Note all that is wrong with a binding."""
+    _metadata(value.get("metadata", {}), top.child("metadata"))
+    spec, spot = value.get("spec", {}), top.child("spec")
+    if _needed(spec, "policyName", spot, "name the policy that this binding puts into force"):
+        _formatted(spec["policyName"], subdomain, spot.child("policyName"), "write the policy's metadata.name")
+    if "paramRef" in spec:
+        _param_ref(spec["paramRef"], spot.child("paramRef"))
+    if "matchResources" in spec:
+        _match_resources(spec["matchResources"], spot.child("matchResources"))
+        if mutating:
+            _no_delete(spec["matchResources"], spot.child("matchResources"))
+    if not mutating:
+        _actions(spec.get("validationActions", ()), spot.child("validationActions"))
+
+
+def _metadata(value: Values, spot: Spot) -> None:
+    name = value.get("name", "")
+    if generated := value.get("generateName"):
+        # The API server judges what a name made of it could look like.
+        masked = f"{generated[:-2]}a" if len(generated) > 1 and generated.endswith("-") else generated
+        for words in subdomain(masked):
+            spot.child("generateName").fault(invalid(generated, words), "use lower case letters, digits, '-' and '.'")
+    if name:
+        _formatted(name, subdomain, spot.child("name"), "use lower case letters, digits, '-' and '.'")
+    else:
+        spot.child("name").fault(required("name or generateName is required"), "a file needs a name of its own")
+    if value.get("namespace"):
+        spot.child("namespace").warn(forbidden("not allowed on this type"), "a policy is in no namespace: leave it out")
+    _labels(value.get("labels", {}), spot.child("labels"))
+    _annotations(value.get("annotations", {}), spot.child("annotations"))
+    for finalizer in value.get("finalizers", ()):
+        _formatted(finalizer, qualified_name, spot.child("finalizers"), "leave finalizers out")
+
+
+def _labels(labels: Mapping[str, str], spot: Spot) -> None:
+    path = ".".join(map(str, spot.path))
+    for key, value in labels.items():
+        for words in qualified_name(key):
+            spot.child(key).fault(invalid(key, words), "write a label key, as example.org/team", path=path, key=True)
+        for words in label_value(value):
+            spot.child(key).fault(invalid(value, words), "write a label value of at most 63 characters", path=path)
+
+
+def _annotations(annotations: Mapping[str, str], spot: Spot) -> None:
+    for key in annotations:
+        for words in qualified_name(key.lower()):
+            hint = "write an annotation key, as example.org/owner"
+            spot.child(key).fault(invalid(key, words), hint, path="metadata.annotations", key=True)
+    if sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items()) > ANNOTATIONS_SIZE:
+        spot.fault(too_long(ANNOTATIONS_SIZE), "keep notes of that length elsewhere")
+
+
+def _param_kind(value: Values, spot: Spot) -> None:
+    if _needed(value, "apiVersion", spot, "write it as in the parameters themselves: v1 for ConfigMaps"):
+        _group_version(value["apiVersion"], spot.child("apiVersion"))
+    if _needed(value, "kind", spot, "write the kind of the parameters, as ConfigMap"):
+        kind = value["kind"]
+        for words in dns1035_label(kind.lower()):
+            detail = f"may have mixed case, but should otherwise match: {words}"
+            spot.child("kind").fault(invalid(kind, detail), "write the kind of the parameters, as ConfigMap")
+
+
+def _group_version(text: str, spot: Spot) -> None:
+    hint = "write v1 or group/version, as in the parameters themselves"
+    group, _, version = text.rpartition("/") if text != "/" else ("", "", "")
+    if "/" in group:
+        spot.fault(invalid(text, f"unexpected GroupVersion string: {text}"), hint)
+        return
+    if group and (found := subdomain(group)):
+        spot.fault(invalid(group, ",".join(found)), hint)
+    if not version:
+        spot.fault(invalid(text, "version must be specified"), hint)
+    elif found := dns1035_label(version):
+        spot.fault(invalid(version, ",".join(found)), hint)
+
+
+def _constraints(spec: Values, spot: Spot, *, mutating: bool) -> None:
+    below = spot.child("matchConstraints")
+    if "matchConstraints" not in spec:
+        below.fault(required(), _RULE_HINT)
+        return
+    constraints = spec["matchConstraints"]
+    _match_resources(constraints, below)
+    if not constraints.get("resourceRules"):
+        below.child("resourceRules").fault(required(), _RULE_HINT)
+    if mutating:
+        _no_delete(constraints, below)
+
+
+def _no_delete(value: Values, spot: Spot) -> None:
+    """There is nothing to mutate in a DELETE. The API server names no rule."""
+    path = ".".join(map(str, (*spot.path, "resourceRules", "operations")))
+    for index, rule in enumerate(value.get("resourceRules", ())):
+        for number, operation in enumerate(rule.get("operations", ())):
+            if operation not in MUTATING_OPERATIONS:
+                place = spot.child("resourceRules", index, "operations", number)
+                hint = "a mutating policy has nothing to do on DELETE: leave it out"
+                place.fault(unsupported(operation, MUTATING_OPERATIONS), hint, path=path)
+
+
+def _match_resources(value: Values, spot: Spot) -> None:
+    _choice(value, "matchPolicy", MATCH_POLICIES, spot)
+    for name in ("namespaceSelector", "objectSelector"):
+        _selector(value.get(name, {}), spot.child(name))
+    for name in ("resourceRules", "excludeResourceRules"):
+        for index, rule in enumerate(value.get(name, ())):
+            _rule(rule, spot.child(name, index))
+
+
+def _selector(value: Values, spot: Spot) -> None:
+    _labels(value.get("matchLabels", {}), spot.child("matchLabels"))
+    for index, requirement in enumerate(value.get("matchExpressions", ())):
+        _requirement(requirement, spot.child("matchExpressions", index))
+
+
+def _requirement(value: Values, spot: Spot) -> None:
+    operator, values = value.get("operator", ""), value.get("values", ())
+    below = spot.child("values")
+    if operator in ("In", "NotIn"):
+        if not values:
+            detail = "must be specified when `operator` is 'In' or 'NotIn'"
+            below.fault(required(detail), "list the values, or use Exists")
+    elif operator in ("Exists", "DoesNotExist"):
+        if values:
+            detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+            below.fault(forbidden(detail), "leave the values out, or use In or NotIn")
+    else:
+        hint = "write In, NotIn, Exists or DoesNotExist"
+        spot.child("operator").fault(invalid(Word(operator), "not a valid selector operator"), hint)
+    _formatted(value.get("key", ""), qualified_name, spot.child("key"), "write a label key, as example.org/team")
+    for index, item in enumerate(values):
+        _formatted(item, label_value, below.child(index), "write a label value of at most 63 characters")
+
+
+def _rule(value: Values, spot: Spot) -> None:
+    for index, name in _distinct(value.get("resourceNames", ()), spot.child("resourceNames"), formatted=path_segment):
+        spot.child("resourceNames", index).fault(duplicate(name), "name each object once")
+    _operations(value.get("operations", ()), spot.child("operations"))
+    _alone(
+        value.get("apiGroups", ()), "API groups", spot.child("apiGroups"), 'write "" for the core group, "*" for all'
+    )
+    versions = value.get("apiVersions", ())
+    _alone(versions, "API versions", spot.child("apiVersions"), 'write the versions, as v1, or "*" for all')
+    for index, version in enumerate(versions):
+        if not version:
+            spot.child("apiVersions", index).fault(required(), "write a version, as v1")
+    _resources(value.get("resources", ()), spot.child("resources"))
+    _choice(value, "scope", SCOPES, spot)
+
+
+def _distinct(items: Sequence[str], spot: Spot, *, formatted: Format) -> Iterator[tuple[int, str]]:
+    """The items that were there before; each item's format is checked as it comes."""
+    seen: set[str] = set()
+    for index, item in enumerate(items):
+        _formatted(item, formatted, spot.child(index), "write a name as it stands in metadata.name")
+        if item in seen:
+            yield index, item
+        seen.add(item)
+
+
+def _operations(operations: Sequence[str], spot: Spot) -> None:
+    _alone(operations, "operations", spot, 'write CREATE, UPDATE, DELETE, CONNECT, or "*" for all')
+    for index, operation in enumerate(operations):
+        if operation not in OPERATIONS:
+            spot.child(index).fault(unsupported(operation, OPERATIONS), _did_you_mean(operation, OPERATIONS))
+
+
+def _alone(items: Sequence[str], what: str, spot: Spot, hint: str) -> None:
+    """At least one item, and nothing beside `*`."""
+    if not items:
+        spot.fault(required(), hint)
+    elif len(items) > 1 and "*" in items:
+        spot.fault(invalid(items, f"if '*' is present, must not specify other {what}"), "leave the others out")
+
+
+def _resources(resources: Sequence[str], spot: Spot) -> None:
+    if not resources:
+        spot.fault(required(), 'write plural names in small letters, as pods or deployments/scale, or "*" for all')
+    _subresources(resources, spot)
+    if len(resources) > 1 and "*/*" in resources:
+        detail = "if '*/*' is present, must not specify other resources"
+        spot.fault(invalid(resources, detail), "leave the others out")
+    plain = [resource for resource in resources if resource and "/" not in resource]
+    if "*" in plain and plain[-1] != "*":  # the API server looks at the last one only
+        detail = "if '*' is present, must not specify other resources without subresources"
+        spot.fault(invalid(resources, detail), "leave the others out")
+
+
+def _subresources(resources: Sequence[str], spot: Spot) -> None:
+    """A pattern, such as `pods/*`, must not be followed by what it matches."""
+    below: set[str] = set()  # resources whose subresources are all named
+    everywhere: set[str] = set()  # subresources that are named for all resources
+    for index, resource in enumerate(resources):
+        name, slash, subresource = resource.partition("/")
+        if not resource:
+            spot.child(index).fault(required(), "write a resource, as pods")
+        elif slash:
+            patterns = [f"{name}/*"] if name in below else []
+            patterns += [f"*/{subresource}"] if subresource in everywhere else []
+            for pattern in patterns:
+                detail = f"if '{pattern}' is present, must not specify {resource}"
+                spot.child(index).fault(invalid(resource, detail), "leave it out: it is among the others")
+            below |= {name} if subresource == "*" else set()
+            everywhere |= {subresource} if name == "*" else set()
+
+
+def _match_conditions(conditions: Sequence[Values], spot: Spot, expressions: Expressions) -> None:
+    if len(conditions) > MATCH_CONDITIONS:
+        spot.fault(too_many(len(conditions), MATCH_CONDITIONS), "join conditions with &&")
+    seen: set[str] = set()
+    for index, condition in enumerate(conditions):
+        below = spot.child(index)
+        text, name = condition.get("expression", ""), condition.get("name", "")
+        if trimmed(text):
+            expressions.match_condition(text, below.child("expression"))
+        else:
+            below.child("expression").fault(required(), "write an expression that is true for requests to judge")
+        if not name:
+            below.child("name").fault(required(), "name the condition: its name stands in errors")
+            continue
+        _formatted(name, qualified_name, below.child("name"), "write a name, as exclude-leases")
+        if name in seen:
+            below.child("name").fault(duplicate(name), "give each condition a name of its own")
+        seen.add(name)
+
+
+def _variables(variables: Sequence[Values], spot: Spot, expressions: Expressions) -> None:
+    seen: set[str] = set()
+    for index, variable in enumerate(variables):
+        below = spot.child(index)
+        text, name = variable.get("expression", ""), variable.get("name", "")
+        if not trimmed(name):
+            below.child("name").fault(required("name is not specified"), "expressions say variables.name")
+        elif not is_identifier(name):
+            hint = "use letters, digits and _ only, no digit first, and no word of CEL"
+            below.child("name").fault(invalid(name, "must be a valid CEL identifier"), hint)
+        elif name in seen:
+            below.child("name").warn(duplicate(name), "only the last variable of a name has an effect: rename one")
+        seen.add(name)
+        if trimmed(text):
+            expressions.variable(name, text, below.child("expression"))
+        else:
+            hint = "write the expression that the name stands for"
+            below.child("expression").fault(required("expression is not specified"), hint)
+
+
+def _checks(spec: Values, policy: str, spot: Spot, expressions: Expressions) -> None:
+    """Validations and audit annotations, of which there must be one at least."""
+    names = ("validations", "auditAnnotations")
+    if not any(spec.get(name) for name in names):
+        if not any(spot.report.hidden((*spot.path, name)) for name in names):
+            for name in names:
+                detail = "validations or auditAnnotations must contain at least one item"
+                spot.child(name).fault(required(detail), "add a validation: an expression that has to be true")
+        return
+    for index, validation in enumerate(spec.get("validations", ())):
+        _validation(validation, spot.child("validations", index), expressions)
+    _audit_annotations(spec.get("auditAnnotations", ()), policy, spot.child("auditAnnotations"), expressions)
+
+
+def _validation(value: Values, spot: Spot, expressions: Expressions) -> None:
+    if trimmed(text := value.get("expression", "")):
+        expressions.validation(text, spot.child("expression"))
+    else:
+        hint = "write an expression that is true for what is allowed"
+        spot.child("expression").fault(required("expression is not specified"), hint)
+    message_expression = value.get("messageExpression", "")
+    if trimmed(message_expression):
+        expressions.message(message_expression, spot.child("messageExpression"))
+    elif message_expression:
+        hint = "write an expression for the message, or leave it out"
+        spot.child("messageExpression").fault(invalid(message_expression, "must be non-empty if specified"), hint)
+    message = value.get("message", "")
+    if message and not trimmed(message):
+        hint = "write what is wrong and what to do, or leave it out"
+        spot.child("message").fault(invalid(message, "must be non-empty if specified"), hint)
+    elif any(character in trimmed(message) for character in "\n\r"):
+        hint = "put it on one line: >- folds a YAML text"
+        spot.child("message").fault(invalid(message, "must not contain line breaks"), hint)
+    _choice(value, "reason", REASONS, spot)
+
+
+def _audit_annotations(items: Sequence[Values], policy: str, spot: Spot, expressions: Expressions) -> None:
+    if len(items) > AUDIT_ANNOTATIONS:
+        shown = [{"Key": item.get("key", ""), "ValueExpression": item.get("valueExpression", "")} for item in items]
+        detail = f"must not have more than {AUDIT_ANNOTATIONS} auditAnnotations"
+        spot.fault(invalid(shown, detail), "put several values into one annotation")
+    seen: set[str] = set()
+    for index, item in enumerate(items):
+        below, key = spot.child(index), item.get("key", "")
+        if not policy:
+            below.child("key").fault(invalid(key, "requires metadata.name be non-empty"), "name the policy")
+        else:
+            for words in qualified_name(f"{policy}/{key}"):
+                hint = "write a key without a slash: the policy's name becomes its prefix"
+                below.child("key").fault(invalid(f"{policy}/{key}", words), hint)
+        _value_expression(item.get("valueExpression", ""), below.child("valueExpression"), expressions)
+        if key in seen:
+            below.child("key").fault(duplicate(key), "give each annotation a key of its own")
+        seen.add(key)
+
+
+def _value_expression(text: str, spot: Spot, expressions: Expressions) -> None:
+    inner = trimmed(text)
+    if not inner:
+        hint = "write an expression for the value; null for no annotation"
+        spot.fault(required("valueExpression is not specified"), hint)
+    elif len(inner.encode()) > VALUE_EXPRESSION_SIZE:
+        detail = f"must not exceed {VALUE_EXPRESSION_SIZE} bytes in length"
+        spot.fault(required(detail), "move parts of it to variables")
+    else:
+        expressions.audit_annotation(text, spot)
+
+
+def _mutations(mutations: Sequence[Values], spot: Spot, expressions: Expressions) -> None:
+    if not mutations:
+        spot.fault(required("mutations must contain at least one item"), "add a mutation: patchType and its expression")
+    for index, mutation in enumerate(mutations):
+        _mutation(mutation, spot.child(index), expressions)
+
+
+def _mutation(value: Values, spot: Spot, expressions: Expressions) -> None:
+    kind = value.get("patchType", "")
+    if not kind:
+        spot.child("patchType").fault(required(), "write ApplyConfiguration or JSONPatch")
+        return
+    if kind not in PATCHES:
+        hint = _did_you_mean(kind, PATCHES)
+        spot.child("patchType").fault(unsupported(kind, tuple(PATCHES)), hint)
+        return
+    wanted = PATCHES[kind]
+    (other,) = (name for name in PATCHES.values() if name != wanted)
+    below = spot.child(wanted)
+    if wanted not in value:
+        below.fault(required(f"must be specified when patchType is {kind}"), f"add {wanted} with its expression")
+    elif not trimmed(text := value[wanted].get("expression", "")):
+        below.child("expression").fault(required(), "write the expression of the patch")
+    else:
+        compiled = expressions.json_patch if kind == "JSONPatch" else expressions.apply_configuration
+        compiled(text, below.child("expression"))
+    if other in value:
+        detail = f"must not be specified when patchType is {kind}"
+        spot.child(other).fault(invalid(f"{{{other}}}", detail), "make a mutation of its own of it", key=True)
+
+
+def _param_ref(value: Values, spot: Spot) -> None:
+    name, selected = value.get("name", ""), "selector" in value
+    hint = "a binding takes one object by name, or all that selector selects"
+    if name:
+        _formatted(name, path_segment, spot.child("name"), "write the metadata.name of the parameters")
+    if name and selected:
+        spot.child("name").fault(forbidden("name and selector are mutually exclusive"), hint)
+    if selected:
+        _selector(value["selector"], spot.child("selector"))
+    if name and selected:
+        spot.child("selector").fault(forbidden("name and selector are mutually exclusive"), hint, key=True)
+    if not name and not selected and not spot.report.hidden((*spot.path, "selector")):
+        spot.fault(required("one of name or selector must be specified"), hint)
+    if _needed(value, "parameterNotFoundAction", spot, "write Deny, or Allow to skip the policy without parameters"):
+        _choice(value, "parameterNotFoundAction", NOT_FOUND_ACTIONS, spot)
+
+
+def _actions(actions: Sequence[str], spot: Spot) -> None:
+    seen: set[str] = set()
+    for index, action in enumerate(actions):
+        if action not in ACTIONS:
+            spot.child(index).fault(unsupported(action, ACTIONS), _did_you_mean(action, ACTIONS))
+        if action in seen:
+            spot.child(index).fault(duplicate(Word(action)), "name each action once")
+        seen.add(action)
+    if {"Deny", "Warn"} <= seen:
+        detail = (
+            "must not contain both Deny and Warn (repeating the same validation failure information in the API "
+            "response and headers serves no purpose)"
+        )
+        spot.fault(invalid(actions, detail), "keep Deny alone: what it refuses is told anyway")
+    if not seen:
+        spot.fault(required("at least one validation action is required"), "write Deny, Warn or Audit")
+
+
+def _needed(value: Values, name: str, spot: Spot, hint: str) -> bool:
+    """Whether a text is there; noted if not."""
+    if value.get(name):
+        return True
+    spot.child(name).fault(required(), hint)
+    return False
+
+
+def _choice(value: Values, name: str, allowed: Sequence[str], spot: Spot) -> None:
+    """A word of an enumeration, which may be absent: then it has a default."""
+    if name in value and value[name] not in allowed:
+        spot.child(name).fault(unsupported(value[name], allowed), _did_you_mean(value[name], allowed))
+
+
+def _formatted(text: str, check: Format, spot: Spot, hint: str) -> None:
+    for words in check(text):
+        spot.fault(invalid(text, words), hint)
+
+
+def _did_you_mean(word: str, allowed: Sequence[str] | Mapping[str, str]) -> str:
+    meant = nearest(word, allowed)
+    return f"did you mean {meant}?" if meant else f"write {' or '.join(allowed)}"

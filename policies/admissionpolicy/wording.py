@@ -1,0 +1,172 @@
+"""The texts of policies, in kube-apiserver's words.
+
+Sources: of k8s.io/apiserver's pkg/admission/plugin/policy validating/dispatcher.go, validating/validator.go and
+generic/policy_dispatcher.go; pkg/endpoints/filters/warning.go; pkg/admission/plugin/cel/activation.go.
+"""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from collections.abc import Iterable
+
+from policies.admissionpolicy.model import Reason, ValidationAction
+from policies.cel.golang.gotext import quote
+from policies.cel.values import Value
+
+OUT_OF_BUDGET = "validation failed due to running out of cost budget, no further validation rules will be run"
+MESSAGE_LIMIT = 5 * 1024
+"""A messageExpression whose result has more bytes is not used."""
+ANNOTATION_LIMIT = 10 * 1024
+"""The value of an audit annotation is cut to so many bytes."""
+FAILURE_ANNOTATION = "validation.policy.admission.k8s.io/validation_failure"
+"""The audit annotation with the first failure of a binding with the action Audit."""
+STATUS_CODES: dict[str, int] = {
+    "Unauthorized": 401,
+    "Forbidden": 403,
+    "Invalid": 422,
+    "RequestEntityTooLarge": 413,
+    "InternalError": 500,
+    "ServiceUnavailable": 503,
+}
+
+_ACTIONS: tuple[ValidationAction, ...] = ("Deny", "Warn", "Audit")
+_WARNINGS_LIMIT = 4 * 1024
+_CUT_WARNING = 256
+# unicode.IsSpace of Go, which str.strip() goes beyond
+_SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
+
+
+def trimmed(text: str) -> str:
+    """A text without the white space around it, as Go sees white space."""
+    return text.strip(_SPACE)
+
+
+def not_compiled(error: str) -> str:
+    """An expression that the policy should not have been stored with."""
+    return f"compilation error: {error}"
+
+
+def not_evaluated(expression: str, error: str) -> str:
+    """An expression that failed."""
+    return f"expression '{expression}' resulted in error: {error}"
+
+
+def no_message(error: str) -> str:
+    """The messageExpressions of a policy together used up its budget: this is said of every validation."""
+    return f"failed messageExpression: {error}"
+
+
+def not_annotation(expression: str, type_name: str) -> str:
+    """An audit annotation's expression that gives neither a text nor null."""
+    found = f"valueExpression '{expression}' resulted in unsupported return type: {type_name}."
+    return f"{found} Return type must be either string or null."
+
+
+def denial(message: Value, static: str, expression: str) -> str:
+    """What is said of a validation that is false.
+
+    `message` is the result of its messageExpression, None where there is none or it failed. What is no text, blank, too
+    long or of several lines is not used; next comes the static message, at last the expression itself.
+    """
+    words = trimmed(message) if isinstance(message, str) else ""
+    if "\n" in words or len(words.encode(errors="surrogatepass")) > MESSAGE_LIMIT:
+        words = ""
+    return words or trimmed(static) or f"failed expression: {trimmed(expression)}"
+
+
+def misconfigured_policy(error: str) -> str:
+    """A policy that cannot be evaluated at all."""
+    return f"failed to configure policy: {error}"
+
+
+def misconfigured_binding(error: str) -> str:
+    """A binding whose parameters cannot be had."""
+    return f"failed to configure binding: {error}"
+
+
+def validating_denial(policy: str, binding: str, message: str) -> str:
+    """The refusal of a ValidatingAdmissionPolicy; `binding` is empty where the policy itself is misconfigured."""
+    with_binding = f" with binding '{binding}'" if binding else ""
+    return f"ValidatingAdmissionPolicy '{policy}'{with_binding} denied request: {message}"
+
+
+def mutating_denial(policy: str, binding: str, message: str) -> str:
+    """The refusal of a MutatingAdmissionPolicy."""
+    if not binding:
+        return f"policy {quote(policy)} denied request: {message}"
+    return f"policy '{policy}' with binding '{binding}' denied request: {message}"
+
+
+def no_schema(kind: str) -> str:
+    """A kind whose schema is not known: nothing can be mutated."""
+    delay = "There can be a delay between when CustomResourceDefinitions are created and when they are available."
+    return f"Resource kind {kind} not found. {delay}"
+
+
+def forbidden(group: str, resource: str, name: str, message: str) -> str:
+    """The whole message of a refusal: of which object, then why (apierrors.NewForbidden).
+
+    `name` is the request's, else the object's name or generateName, else `Unknown`.
+    """
+    what = f"{resource}.{group}" if group else resource
+    return f"{what} {quote(name)} is forbidden: {message}"
+
+
+def warning(policy: str, binding: str, message: str) -> str:
+    """The warning of a validation that failed under the action Warn."""
+    return f"Validation failed for ValidatingAdmissionPolicy '{policy}' with binding '{binding}': {message}"
+
+
+def code(reason: Reason | str) -> int:
+    """The HTTP status of a refusal with a reason."""
+    return STATUS_CODES.get(reason, STATUS_CODES["Invalid"])
+
+
+def failure_annotation(policy: str, binding: str, index: int, message: str, actions: Iterable[ValidationAction]) -> str:
+    """The value of FAILURE_ANNOTATION: JSON as Go writes it, `<`, `>` and `&` escaped."""
+    ordered = [action for action in _ACTIONS if action in actions]
+    failure = {
+        "message": message,
+        "policy": policy,
+        "binding": binding,
+        "expressionIndex": index,
+        "validationActions": ordered,
+    }
+    text = json.dumps([failure], ensure_ascii=False, separators=(",", ":"))
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
+
+
+def annotation(value: str) -> str:
+    """The value of an audit annotation, cut to its limit."""
+    encoded = value.encode(errors="surrogatepass")
+    return value if len(encoded) <= ANNOTATION_LIMIT else encoded[:ANNOTATION_LIMIT].decode(errors="replace")
+
+
+def joined(values: Iterable[str]) -> str:
+    """The value of an audit annotation that several bindings or parameters gave: each different one."""
+    return ", ".join(dict.fromkeys(values))
+
+
+def delivered(warnings: Iterable[str]) -> tuple[str, ...]:
+    """What of an answer's warnings reaches the client: each text once, none with control characters.
+
+    Once all together pass 4096 characters, each is cut to 256 and what does not fit is left out.
+    """
+    kept: list[str] = []
+    written, cutting = 0, False
+    for text in (each for each in dict.fromkeys(warnings) if each and not _has_control_character(each)):
+        if cutting and written >= _WARNINGS_LIMIT:
+            break
+        kept.append(text)
+        cutting = cutting or written + len(text) > _WARNINGS_LIMIT
+        if cutting:
+            kept = [each[:_CUT_WARNING] for each in kept]
+        written = sum(map(len, kept))
+    return tuple(kept)
+
+
+def _has_control_character(text: str) -> bool:
+    return any(unicodedata.category(character) == "Cc" for character in text)

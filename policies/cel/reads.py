@@ -1,0 +1,278 @@
+"""Which parts of `object` and `oldObject` an expression reads: the rest of them need not be decoded.
+
+An abstract evaluation: every part of the expression has, instead of a value, the places that its value may have been
+taken from. A place whose value is merely passed through is read no further than to what is selected of it; one whose
+value is compared, computed with, handed to a function or returned is read with everything below it.
+
+>>> from policies.cel.checking.checker import check
+>>> from policies.cel.kubernetes import admission
+>>> from policies.cel.syntax.parser import parse
+>>> from policies.cel.syntax.source import Source
+>>> source = Source("object.spec.containers.all(c, has(c.image) && c.image != '')")
+>>> tree = parse(source)
+>>> _ = check(tree, source, admission())
+>>> sorted(reads(tree, {})["object"].paths)
+['spec.containers[*].image']
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import reduce
+from typing import Final
+
+from msgspec import Struct
+
+from policies.cel.evaluation.dispatch import arguments
+from policies.cel.evaluation.recursion import deeply
+from policies.cel.syntax.ast import (
+    Call,
+    Comprehension,
+    Ident,
+    ListLiteral,
+    Literal,
+    MapLiteral,
+    Node,
+    Select,
+    StructLiteral,
+)
+from policies.cel.types import Kind
+from policies.fieldpath import Pattern, Step, Wildcard, parse, render
+
+ROOTS: Final = ("object", "oldObject")
+_VARIABLES = "variables"
+# What fieldpath.parse reads back; what is below another key is read with the map that has it.
+_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*\Z")
+_SCALARS = {Kind.BOOL, Kind.BYTES, Kind.DOUBLE, Kind.DURATION, Kind.INT, Kind.STRING, Kind.TIMESTAMP, Kind.UINT}
+# A macro's accumulator is settled after two rounds: the first elements, and those together with themselves.
+_ROUNDS = 4
+
+
+class Reads(Struct, frozen=True):
+    """What is read of one object, as `spec.containers[*].resources`; the empty path is the object itself.
+
+    whole: places that are read with everything below them. present: places of which only is read whether something is
+    there and of what type, and of a list how many elements it has.
+    """
+
+    whole: frozenset[str] = frozenset()
+    present: frozenset[str] = frozenset()
+
+    @property
+    def paths(self) -> frozenset[str]:
+        """What has to be kept of the object for the expression to have the same outcome.
+
+        What is on the way to a path stays too, so that a place of which only the presence counts is a path of its own
+        only where nothing below it is read. That the object itself is there needs no path. The cost may come out lower
+        by that of comparing what is left with null.
+        """
+        whole, places = set(map(parse, self.whole)), set(map(parse, self.whole | self.present))
+        above = {place[:end] for place in places for end in range(len(place))} | {()} - whole
+        return frozenset(
+            render(place)
+            for place in places
+            if (place in whole or place not in above) and not any(place[:end] in whole for end in range(len(place)))
+        )
+
+    def __or__(self, other: Reads) -> Reads:
+        """What both read."""
+        return Reads(self.whole | other.whole, self.present | other.present)
+
+    def touches(self, path: str) -> bool:
+        """Whether a change at a path, or below it, can be seen by the expression."""
+        changed = parse(path)
+        return any(_meet(parse(read), changed) for read in self.whole) or any(
+            _starts(parse(read), changed) for read in self.present
+        )
+
+
+NOTHING = Reads()
+EVERYTHING = Reads(whole=frozenset({""}))
+
+
+def reads(tree: Node, variables: Mapping[str, Node]) -> Mapping[str, Reads]:
+    """What a checked expression reads of `object` and of `oldObject`; `variables` are the checked trees of a policy's.
+
+    A variable without a tree, since it does not compile, reads nothing: it fails before it could.
+    """
+    walk = _Walk(variables)
+    try:
+        deeply(lambda: walk.read_whole(walk.source(tree, {})))
+    except RecursionError:
+        return dict.fromkeys(ROOTS, EVERYTHING)
+    return {root: Reads(_paths(root, walk.whole), _paths(root, walk.present)) for root in ROOTS}
+
+
+def _paths(root: str, places: Iterable[Pattern]) -> frozenset[str]:
+    return frozenset(render(place[1:]) for place in places if place[0] == root and place[1:2] != (Wildcard.ITEMS,))
+
+
+def _meet(left: Pattern, right: Pattern) -> bool:
+    """Whether one of two patterns is, or may be, above the other or the same."""
+    return all(Wildcard.VALUES in pair or pair[0] == pair[1] for pair in zip(left, right, strict=False))
+
+
+def _starts(pattern: Pattern, prefix: Pattern) -> bool:
+    return len(pattern) >= len(prefix) and _meet(pattern, prefix)
+
+
+class _Source(Struct, frozen=True):
+    """Where a value may come from: places in the objects, or a list that was made of elements from such places."""
+
+    at: frozenset[Pattern] = frozenset()
+    items: _Source | None = None
+
+    def __or__(self, other: _Source) -> _Source:
+        if self.items is None or other.items is None:
+            return _Source(self.at | other.at, self.items or other.items)
+        return _Source(self.at | other.at, self.items | other.items)
+
+    @property
+    def elements(self) -> _Source:
+        """Where the elements of the value come from, if it is a list."""
+        return _Source(frozenset((*place, Wildcard.ITEMS) for place in self.at)) | (self.items or _COMPUTED)
+
+
+_COMPUTED = _Source()
+_Scope = Mapping[str, _Source]
+
+
+class _Walk:
+    """One walk over one expression and the variables that it uses."""
+
+    def __init__(self, variables: Mapping[str, Node]) -> None:
+        self.whole: set[Pattern] = set()
+        self.present: set[Pattern] = set()
+        self._trees = variables
+        self._variables: dict[str, _Source] = {}
+
+    def read_whole(self, source: _Source) -> None:
+        """Note that a value is read with all that is below it. All elements of a list are the list."""
+        for place in source.at:
+            while isinstance(place[-1], Wildcard):
+                place = place[:-1]  # noqa: PLW2901 - shortened step by step
+            self.whole.add(place)
+        if source.items is not None:
+            self.read_whole(source.items)
+
+    def _passed(self, source: _Source) -> _Source:
+        """Note that a value is there. An object is no list: whoever takes it for one gets all of it."""
+        self.present |= source.at
+        self.whole |= {place[:1] for place in source.at if place[1:2] == (Wildcard.ITEMS,)}
+        return source
+
+    def source(self, node: Node, scope: _Scope) -> _Source:
+        """Where the value of a node may come from; what is read on the way is noted."""
+        match node:
+            case Ident():
+                return self._of_name(node, scope)
+            case Select():
+                return self._of_selection(node, scope)
+            case Call():
+                return self._of_call(node, scope)
+            case ListLiteral():
+                elements = [self.source(element, scope) for element in node.elements]
+                return _Source(items=reduce(_Source.__or__, elements, _COMPUTED))
+            case MapLiteral():
+                self._read_all([part for entry in node.entries for part in (entry.key, entry.value)], scope)
+            case StructLiteral():
+                self._read_all([field.value for field in node.fields], scope)
+            case Comprehension():
+                return self._of_fold(node, scope)
+            case _:
+                pass
+        return _COMPUTED
+
+    def _read_all(self, nodes: Iterable[Node], scope: _Scope) -> _Source:
+        for node in nodes:
+            self.read_whole(self.source(node, scope))
+        return _COMPUTED
+
+    def _of_name(self, node: Ident, scope: _Scope) -> _Source:
+        if node.name in scope:
+            return scope[node.name]
+        if node.name == _VARIABLES:
+            for name in self._trees:
+                self.read_whole(self._of_variable(name))
+        return self._passed(_Source(frozenset({(node.name,)}))) if node.name in ROOTS else _COMPUTED
+
+    def _of_variable(self, name: str) -> _Source:
+        if name not in self._variables:
+            tree = self._trees.get(name)
+            self._variables[name] = _COMPUTED if tree is None else self.source(tree, {})
+        return self._variables[name]
+
+    def _of_selection(self, node: Select, scope: _Scope) -> _Source:
+        if node.name is not None or node.constant is not None:
+            return _COMPUTED  # one declared name, such as authorizer.requestResource
+        if isinstance(node.operand, Ident) and node.operand.name == _VARIABLES and _VARIABLES not in scope:
+            return self._of_variable(node.field)
+        selected = self._step(self.source(node.operand, scope), node.field)
+        return _COMPUTED if node.test_only else selected
+
+    def _step(self, source: _Source, key: Step) -> _Source:
+        """Where what is selected comes from; a list that was made has elements, but no fields."""
+        if isinstance(key, str) and not _KEY.match(key):
+            self.read_whole(source)
+            return _COMPUTED
+        if key is Wildcard.ITEMS:
+            return self._passed(source.elements)
+        return self._passed(_Source(frozenset((*place, key) for place in source.at)))
+
+    def _of_call(self, node: Call, scope: _Scope) -> _Source:  # noqa: PLR0911 - a return for each kind of call
+        given = arguments(node)
+        match node.function:
+            case "_[_]" | "_[?_]" | "_?._":
+                return self._of_index(given[0], given[1], scope)
+            case "_?_:_":
+                self._read_all(given[:1], scope)
+                return self.source(given[1], scope) | self.source(given[2], scope)
+            case "orValue" | "or":
+                return self.source(given[0], scope) | self.source(given[1], scope)
+            case "value" | "optional.of" | "dyn":
+                return self.source(given[0], scope)
+            case "hasValue" | "type":
+                self.source(given[0], scope)
+                return _COMPUTED
+            case "_==_" | "_!=_" if any(isinstance(each, Literal) and each.value is None for each in given):
+                for each in given:
+                    self.source(each, scope)
+                return _COMPUTED
+            case "_+_" if node.type is None or node.type.kind not in _SCALARS:
+                left, right = (self.source(each, scope) for each in given)
+                return _Source(items=left.elements | right.elements)
+            case _:
+                return self._read_all(given, scope)
+
+    def _of_index(self, operand: Node, key: Node, scope: _Scope) -> _Source:
+        source = self.source(operand, scope)
+        if isinstance(key, Literal) and isinstance(key.value, str):
+            return self._step(source, key.value)
+        self._read_all([key], scope)
+        if key.type is not None and key.type.kind is Kind.INT:
+            return self._step(source, Wildcard.ITEMS)
+        self.read_whole(source)
+        return _COMPUTED
+
+    def _of_fold(self, node: Comprehension, scope: _Scope) -> _Source:
+        inner = dict(scope)
+        over = self.source(node.range, scope)
+        inner[node.variable] = self._passed(over.elements)
+        if node.variable2 is not None:  # of a map the values, of which the keys are read too
+            inner[node.variable2] = inner[node.variable]
+            inner[node.variable] = _COMPUTED
+            if node.range.type is None or node.range.type.kind is not Kind.LIST:
+                self.read_whole(over)
+                inner[node.variable2] = _COMPUTED
+        found = self.source(node.init, scope)
+        for _ in range(_ROUNDS):
+            inner[node.accumulator] = found
+            self._read_all([node.condition], inner)
+            stepped = found | self.source(node.step, inner)
+            if stepped == found:
+                break
+            found = stepped
+        else:
+            self.read_whole(found)
+        return self.source(node.result, {**scope, node.accumulator: found})

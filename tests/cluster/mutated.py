@@ -1,0 +1,231 @@
+"""Objects as a real API server's MutatingAdmissionPolicies change them, and as our engine does."""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import ssl
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+import yaml
+
+from cluster.manifests import Manifest
+from cluster.mutations import CASES, CRD, GROUP, OBJECTS, SCHEMA, Mutation
+from cluster.polling import NotYet
+from policies.admissionpolicy import apply, schema
+from policies.cel import types
+from policies.cel.kubernetes import admission
+from policies.cel.patchtypes import JSON_PATCH, OBJECT
+from policies.cel.program import compile_expression
+from policies.request import GroupVersionKind
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from cluster.controlplane import ControlPlane
+
+CASE_LABEL = "merge.example.test/case"
+_CANARY = "canary"
+_API = "/apis/admissionregistration.k8s.io/v1"
+_OWN = ("uid", "creationTimestamp", "managedFields", "resourceVersion", "selfLink", "generation")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the API server made of an object: the object as it would be stored, or an error."""
+
+    code: int
+    object: Manifest | None = None
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A case: the object that the policy is given, and what comes of it there."""
+
+    given: Manifest
+    there: Answer
+
+
+class Client:
+    """The API server over one connection, as the user of a kubeconfig."""
+
+    def __init__(self, kubeconfig: Path, ca_file: Path) -> None:
+        document = yaml.safe_load(kubeconfig.read_text(encoding="utf-8"))
+        user = document["users"][0]["user"]
+        pem = kubeconfig.with_suffix(".pem")
+        pem.touch(mode=0o600)
+        pem.write_bytes(b"".join(base64.b64decode(user[key]) for key in ("client-certificate-data", "client-key-data")))
+        context = ssl.create_default_context(cafile=ca_file)
+        context.load_cert_chain(pem)
+        server = document["clusters"][0]["cluster"]["server"].removeprefix("https://")
+        self._connection = http.client.HTTPSConnection(server, context=context, timeout=60)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.close()
+
+    def post(self, path: str, manifest: Manifest) -> Answer:
+        """Create an object and return the answer."""
+        self._connection.request("POST", path, json.dumps(manifest), {"Content-Type": "application/json"})
+        with closing(self._connection.getresponse()) as response:
+            body = json.loads(response.read())
+        if response.status >= http.HTTPStatus.BAD_REQUEST:
+            # protobuf puts one of two spaces into its messages, so that nobody compares them
+            return Answer(response.status, message=body["message"].replace("\N{NO-BREAK SPACE}", " "))
+        return Answer(response.status, body)
+
+    def delete(self, path: str) -> None:
+        """Delete all objects of a path. Raises AssertionError where that fails."""
+        self._connection.request("DELETE", path)
+        with closing(self._connection.getresponse()) as response:
+            assert response.status == http.HTTPStatus.OK, response.read()
+            response.read()
+
+    def create(self, path: str, manifest: Manifest) -> None:
+        """Create an object. Raises AssertionError where that fails."""
+        answer = self.post(path, manifest)
+        assert answer.object is not None, f"{manifest['kind']} {manifest['metadata']['name']}: {answer.message}"
+
+
+def record(control_plane: ControlPlane, namespace: str) -> Mapping[str, Recorded]:
+    """Run all cases against the API server, after their policies are in force."""
+    control_plane.kubectl("create", "-f", "-", input=yaml.safe_dump(CRD), user="admin", check=True)
+    with Client(control_plane.identity("merge-admin", ["system:masters"]), control_plane.ca_file) as client:
+        control_plane.wait_for("Widgets to be served", lambda: _served(client, namespace))
+        for case in CASES:
+            _write(client, case.name, case.object, case.expressions)
+        for name in OBJECTS:
+            expression = f'[JSONPatch{{op: "add", path: "/metadata/labels/{_CANARY}", value: "sings"}}]'
+            _write(client, f"{_CANARY}-{name}", name, (expression,))
+        control_plane.wait_for("the policies to be in force", lambda: _in_force(client, namespace), 60)
+        given = {name: _object_of(create(client, namespace, name, "none")) for name in OBJECTS}
+        return {
+            case.name: Recorded(
+                _labelled(given[case.object], case.name), create(client, namespace, case.object, case.name)
+            )
+            for case in CASES
+        }
+
+
+def create(client: Client, namespace: str, name: str, case: str, manifest: Manifest | None = None) -> Answer:
+    """Create an object, or another one in its place, by a dry run under the policy of a case."""
+    path, wanted = OBJECTS[name]
+    wanted = _labelled(wanted if manifest is None else manifest, case)
+    answer = client.post(f"{path.format(namespace=namespace)}?dryRun=All", wanted)
+    return answer if answer.object is None else Answer(answer.code, _plain(answer.object))
+
+
+def remove(control_plane: ControlPlane) -> None:
+    """Delete the policies of all cases and the CRD."""
+    with Client(control_plane.identity("merge-remover", ["system:masters"]), control_plane.ca_file) as client:
+        for kind in ("mutatingadmissionpolicybindings", "mutatingadmissionpolicies"):
+            client.delete(f"{_API}/{kind}?labelSelector={CASE_LABEL}")
+    control_plane.kubectl("delete", "crd", CRD["metadata"]["name"], "--wait=false", user="admin", check=True)
+
+
+def ours(case: Mutation, given: Manifest) -> Manifest:
+    """The object after the mutations of a case, by our engine. Raises MutationError."""
+    kind = _kind(given)
+    found = schema.of_custom_resource(kind, SCHEMA) if kind.group == GROUP else schema.built_in(kind)
+    assert found is not None
+    obj = given
+    for expression in case.expressions:
+        value = _evaluated(expression, obj)
+        if isinstance(value, list):
+            obj = apply.apply_json_patch(obj, value, found) or obj
+        else:
+            obj = apply.apply_configuration(obj, value, found, ())
+    return obj
+
+
+def _evaluated(expression: str, obj: Manifest) -> Any:
+    wanted = types.list_of(JSON_PATCH) if expression.startswith("[") else OBJECT
+    program = compile_expression(expression, admission(patch_types=True), wanted)
+    evaluation = program.evaluate({"object": obj})
+    assert evaluation.error is None, f"{expression}: {evaluation.error}"
+    return evaluation.value
+
+
+def _kind(obj: Manifest) -> GroupVersionKind:
+    group, _, version = obj["apiVersion"].rpartition("/")
+    return GroupVersionKind(group, version, obj["kind"])
+
+
+def _write(client: Client, name: str, object_name: str, expressions: tuple[str, ...]) -> None:
+    path, manifest = OBJECTS[object_name]
+    kind = _kind(manifest)
+    rule = {
+        "apiGroups": [kind.group],
+        "apiVersions": [kind.version],
+        "operations": ["CREATE"],
+        "resources": [path.rpartition("/")[2]],
+    }
+    spec = {
+        "reinvocationPolicy": "Never",
+        "failurePolicy": "Fail",
+        "matchConstraints": {
+            "resourceRules": [rule],
+            "objectSelector": {"matchLabels": {CASE_LABEL: name}},
+        },
+        "mutations": [
+            {"patchType": "JSONPatch", "jsonPatch": {"expression": expression}}
+            if expression.startswith("[")
+            else {"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": expression}}
+            for expression in expressions
+        ],
+    }
+    meta = {"name": name, "labels": {CASE_LABEL: name}}
+    version = "admissionregistration.k8s.io/v1"
+    policy = {"apiVersion": version, "kind": "MutatingAdmissionPolicy", "metadata": meta, "spec": spec}
+    binding = {
+        "apiVersion": version,
+        "kind": "MutatingAdmissionPolicyBinding",
+        "metadata": meta,
+        "spec": {"policyName": name},
+    }
+    client.create(f"{_API}/mutatingadmissionpolicies", policy)
+    client.create(f"{_API}/mutatingadmissionpolicybindings", binding)
+
+
+def _served(client: Client, namespace: str) -> bool:
+    answer = create(client, namespace, "widget", "none")
+    if answer.object is None:
+        raise NotYet(answer.message)
+    return True
+
+
+def _in_force(client: Client, namespace: str) -> bool:
+    """Whether the policies that were written last work, for each kind, and so all that were written before."""
+    for name in OBJECTS:
+        answer = create(client, namespace, name, f"{_CANARY}-{name}")
+        if _CANARY not in (answer.object or {}).get("metadata", {}).get("labels", {}):
+            raise NotYet(f"{name}: {answer}")
+    return True
+
+
+def _object_of(answer: Answer) -> Manifest:
+    assert answer.object is not None, answer.message
+    return answer.object
+
+
+def _labelled(manifest: Manifest, case: str) -> Manifest:
+    meta = manifest["metadata"]
+    return {**manifest, "metadata": {**meta, "labels": {**(meta.get("labels") or {}), CASE_LABEL: case}}}
+
+
+def _plain(obj: Manifest) -> Manifest:
+    """An object without what the API server gives each one anew."""
+    meta = {key: value for key, value in obj["metadata"].items() if key not in _OWN}
+    return {key: value for key, value in {**obj, "metadata": meta}.items() if key != "status"}  # set before admission
+
+
+def relabelled(answer: Answer) -> Answer:
+    """The answer as if no case had been named."""
+    return answer if answer.object is None else Answer(answer.code, _labelled(answer.object, "none"), answer.message)

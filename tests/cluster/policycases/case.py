@@ -1,0 +1,147 @@
+"""What a case is: a policy, its bindings, and requests that it is asked about.
+
+Every policy of a case selects the objects that carry the case's name as a label, so that all cases can be in force at
+once and each request meets one policy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Json = dict[str, Any]
+Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
+
+NAMESPACE = "policy-cases"
+LABEL = "policy-case"
+GROUP = "admissionregistration.k8s.io"
+EVERYTHING = {"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*/*"]}
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of object, as a request names it."""
+
+    group: str
+    version: str
+    kind: str
+    resource: str
+    namespaced: bool = True
+
+    @property
+    def api_version(self) -> str:
+        """`v1` or `apps/v1`."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def path(self, namespace: str) -> str:
+        """Where objects of the kind are."""
+        root = f"/apis/{self.api_version}" if self.group else f"/api/{self.version}"
+        return f"{root}/namespaces/{namespace}/{self.resource}" if self.namespaced else f"{root}/{self.resource}"
+
+
+CONFIG_MAP = Kind("", "v1", "ConfigMap", "configmaps")
+POD = Kind("", "v1", "Pod", "pods")
+DEPLOYMENT = Kind("apps", "v1", "Deployment", "deployments")
+NAMESPACE_KIND = Kind("", "v1", "Namespace", "namespaces", namespaced=False)
+CLUSTER_ROLE = Kind("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles", namespaced=False)
+PRIORITY_CLASS = Kind("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", namespaced=False)
+LIMIT = Kind("policy-cases.example.com", "v1", "Limit", "limits")
+"""A custom resource of the proof's own, for parameters."""
+
+
+@dataclass(frozen=True)
+class Ask:
+    """One request. `old` is what the object is before an UPDATE or DELETE, where that is not `content`."""
+
+    operation: Operation = "CREATE"
+    kind: Kind = CONFIG_MAP
+    content: Json = field(default_factory=lambda: {"data": {"a": "1"}})
+    old: Json | None = None
+    subresource: str = ""
+    user: str = "alice"
+    groups: tuple[str, ...] = ("testers",)
+    extra: tuple[tuple[str, str], ...] = ()
+    generate_name: bool = False
+    annotations: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Case:
+    """A policy with its bindings, and what it is asked. `match` replaces the label as what selects the requests."""
+
+    name: str
+    spec: Json
+    bindings: Sequence[Json]
+    asks: Sequence[Ask]
+    mutating: bool = False
+    match: Json | None = None
+
+    @property
+    def prefix(self) -> str:
+        """Mutating or Validating."""
+        return "Mutating" if self.mutating else "Validating"
+
+    @property
+    def documents(self) -> list[Json]:
+        """The policy and its bindings as the API server gets them."""
+        labels = {LABEL: "all"}
+        constraints = self.match or {
+            "resourceRules": [EVERYTHING | ({"operations": ["CREATE", "UPDATE", "CONNECT"]} if self.mutating else {})],
+            "objectSelector": {"matchLabels": {LABEL: self.name}},
+        }
+        head = {"apiVersion": f"{GROUP}/v1"}
+        policy = {
+            **head,
+            "kind": f"{self.prefix}AdmissionPolicy",
+            "metadata": {"name": self.name, "labels": labels},
+            "spec": {"matchConstraints": constraints, **self.spec},
+        }
+        bindings = [
+            {
+                **head,
+                "kind": f"{self.prefix}AdmissionPolicyBinding",
+                "metadata": {"name": f"{self.name}-{index}", "labels": labels},
+                "spec": {"policyName": self.name, **binding},
+            }
+            for index, binding in enumerate(self.bindings)
+        ]
+        return [policy, *bindings]
+
+
+DENY: Json = {"validationActions": ["Deny"]}
+
+
+def validating(
+    name: str,
+    *validations: str | Json,
+    asks: Sequence[Ask] = (Ask(),),
+    bindings: Sequence[Json] = (DENY,),
+    match: Json | None = None,
+    **spec: Any,
+) -> Case:
+    """A case of a ValidatingAdmissionPolicy; a validation is an expression, or all its fields."""
+    spec = {
+        **({"validations": [{"expression": v} if isinstance(v, str) else v for v in validations]} if validations else {}),
+        **spec,
+    }
+    return Case(f"v-{name}", spec, bindings, asks, match=match)
+
+
+def mutating(
+    name: str,
+    *mutations: str,
+    asks: Sequence[Ask] = (Ask(),),
+    bindings: Sequence[Json] = ({},),
+    match: Json | None = None,
+    **spec: Any,
+) -> Case:
+    """A case of a MutatingAdmissionPolicy; an expression that begins with `[` is a JSON patch."""
+    made = [
+        {"patchType": "JSONPatch", "jsonPatch": {"expression": text}}
+        if text.startswith("[")
+        else {"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": text}}
+        for text in mutations
+    ]
+    spec = {"mutations": made, "reinvocationPolicy": "Never", **spec}
+    return Case(f"m-{name}", spec, bindings, asks, mutating=True, match=match)

@@ -1,0 +1,167 @@
+"""The same documents and requests as this project judges them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from cluster.policycases.case import LIMIT, NAMESPACE, Ask, Case, Json
+from cluster.policycases.native import object_name
+from policies.admissionpolicy import documents, mutating, validating, wording
+from policies.admissionpolicy.compilation import CompiledPolicy, compile_policy
+from policies.admissionpolicy.document import Document
+from policies.admissionpolicy.inputs import Inputs
+from policies.admissionpolicy.model import Binding, ParamKind
+from policies.admissionpolicy.params import StaticParameters
+from policies.admissionpolicy.schema import built_in
+from policies.cel.library.authorizer import Answer, Check, Table, UnansweredCheck, answer_of, subject_access_review
+from policies.request import GroupVersionKind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from policies.admissionpolicy.finding import Finding
+
+SCOPES = {
+    ParamKind(api_version="v1", kind="ConfigMap"): "Namespaced",
+    ParamKind(api_version="scheduling.k8s.io/v1", kind="PriorityClass"): "Cluster",
+    ParamKind(api_version=LIMIT.api_version, kind=LIMIT.kind): "Namespaced",
+}
+VARYING = ("managedFields", "uid", "creationTimestamp", "resourceVersion", "generation", "selfLink")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What is compared: the status of a refusal as it is, or the object as it became; and the warnings."""
+
+    status: Json | None
+    object: Json | None = None
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass
+class World:
+    """What there is in the cluster, and who answers what a policy asks the authorizer."""
+
+    namespace: Json
+    parameters: Sequence[Json]
+    review: Callable[[Json], Json]
+    answers: dict[Check, Answer] = field(default_factory=dict)
+    rounds: int = 0
+    """How often an evaluation had to be repeated with an answer."""
+
+
+def compiled(case: Case) -> tuple[CompiledPolicy, tuple[Binding, ...]]:
+    """The policy of a case, read as from a file."""
+    read = documents.read(Document(value=each, name=case.name, places=lambda _: (1, 1)) for each in case.documents)
+    assert read.errors == ()
+    return compile_policy(read.policies[0]), read.bindings
+
+
+def request(case: str, ask: Ask) -> Json:
+    """The AdmissionRequest that the API server makes of a request."""
+    kind = ask.kind
+    shown: Mapping[str, str] = {"group": kind.group, "version": kind.version, "kind": kind.kind}
+    if ask.subresource in _SUBRESOURCES:
+        shown = _SUBRESOURCES[ask.subresource]
+    resource = {"group": kind.group, "version": kind.version, "resource": kind.resource}
+    name = "" if ask.generate_name else object_name(case, ask)
+    namespace = NAMESPACE if kind.namespaced else (name if kind.kind == "Namespace" else "")
+    subresource = {"subResource": ask.subresource, "requestSubResource": ask.subresource}
+    extra: dict[str, list[str]] = {}
+    for key, value in ask.extra:
+        extra.setdefault(key, []).append(value)
+    dry_run = ask.operation != "CONNECT"
+    return {
+        "kind": shown,
+        "resource": resource,
+        "requestKind": shown,
+        "requestResource": resource,
+        **subresource,
+        "name": name,
+        "namespace": namespace,
+        "operation": ask.operation,
+        "userInfo": {"username": ask.user, "groups": [*ask.groups, "system:authenticated"], "extra": extra},
+        "dryRun": dry_run,
+        "options": _options(ask.operation),
+    }
+
+
+_SUBRESOURCES: Mapping[str, Mapping[str, str]] = {
+    "exec": {"group": "", "version": "v1", "kind": "PodExecOptions"},
+    "scale": {"group": "autoscaling", "version": "v1", "kind": "Scale"},
+    "eviction": {"group": "policy", "version": "v1", "kind": "Eviction"},
+}
+
+
+def _options(operation: str) -> Json | None:
+    if operation == "CONNECT":
+        return None
+    return {"kind": f"{operation.title()}Options", "apiVersion": "meta.k8s.io/v1", "dryRun": ["All"]}
+
+
+def outcome(case: Case, ask: Ask, new: Json | None, old: Json | None, world: World) -> Outcome:
+    """What this project says; the answers of the authorizer are looked up one after the other."""
+    policy, bindings = compiled(case)
+    parameters = StaticParameters(world.parameters, SCOPES)
+    while True:
+        inputs = Inputs(
+            request=request(case.name, ask),
+            object=new,
+            old_object=old,
+            namespace=lambda: world.namespace,
+            decisions=Table(world.answers),
+        )
+        try:
+            if case.mutating:
+                return _mutated(policy, bindings, parameters, inputs)
+            return _validated(policy, bindings, parameters, inputs)
+        except UnansweredCheck as question:
+            world.rounds += 1
+            world.answers[question.check] = answer_of(world.review(subject_access_review(question.check)))
+
+
+def _validated(
+    policy: CompiledPolicy, bindings: Sequence[Binding], parameters: StaticParameters, inputs: Inputs
+) -> Outcome:
+    result = validating.evaluate_policy(policy, bindings, parameters, inputs)
+    warnings = wording.delivered(result.warnings)
+    if result.denial is None:
+        return Outcome(None, None, warnings)
+    return Outcome(_status(result.denial, [result.denial], inputs), None, warnings)
+
+
+def _mutated(
+    policy: CompiledPolicy, bindings: Sequence[Binding], parameters: StaticParameters, inputs: Inputs
+) -> Outcome:
+    kind = inputs.request["kind"]
+    schema = built_in(GroupVersionKind(kind["group"], kind["version"], kind["kind"]))
+    mutated = mutating.mutate(lambda _: [(policy, bindings)], parameters, inputs, schema)
+    if mutated.denial is None:
+        return Outcome(None, stable(mutated.object))
+    return Outcome(_status(mutated.denial, mutated.result.findings, inputs))
+
+
+def _status(denial: Finding, causes: Sequence[Finding], inputs: Inputs) -> Json:
+    """The Status that the API server answers a refusal with."""
+    metadata = (inputs.object or {}).get("metadata") or {}
+    name = inputs.request["name"] or metadata.get("name") or metadata.get("generateName") or "Unknown"
+    resource = inputs.request["resource"]
+    message = denial.native
+    if denial.policy_kind == "ValidatingAdmissionPolicy":
+        message = wording.forbidden(resource["group"], resource["resource"], name, message)
+    status = {"code": denial.code, "reason": denial.reason, "message": message}
+    if denial.kind == "internal":
+        return status
+    group = {"group": resource["group"]} if resource["group"] else {}
+    listed = [{"message": cause.native} for cause in causes]
+    return {**status, "details": {"name": name, **group, "kind": resource["resource"], "causes": listed}}
+
+
+def stable(obj: Json | None) -> Json | None:
+    """An object without what the API server makes anew each time."""
+    if obj is None:
+        return None
+    metadata = {key: value for key, value in (obj.get("metadata") or {}).items() if key not in VARYING}
+    return {**obj, "metadata": metadata}

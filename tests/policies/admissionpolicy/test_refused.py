@@ -1,0 +1,27 @@
+"""What the API server refuses is refused in its words, and what it takes is taken."""
+
+from __future__ import annotations
+
+import pytest
+from refusedpolicies import Case, cases
+
+from policies.admissionpolicy.documents import Document, read
+
+CASES = cases()
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_words_are_those_of_the_api_server(case: Case) -> None:
+    """Each field that is wrong is named, in the API server's order and words, and nothing else."""
+    document = Document(value=case.document, name="policy.yaml", places=lambda _: (1, 1))
+
+    found = [problem.text for problem in read([document]).errors]
+
+    assert [text for text in found if ": Not found: " not in text] == case.says
+
+
+def test_table_is_large() -> None:
+    """The table has grown to what it is for a reason: nothing falls out of it unseen."""
+    refused = [name for name, case in CASES.items() if case.says]
+
+    assert len(refused) >= 170

@@ -1,0 +1,252 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from celexpressions import EXPRESSIONS
+from celrun import OBJECT, compiled, exactly, generated, names
+
+from policies.cel.errors import BudgetError, TimeLimitError
+from policies.cel.generation.compiled import Generated
+from policies.cel.generation.support import PASS, HandOverError, guard
+from policies.cel.values import ABSENT, Optional
+
+WORKLOAD: dict[str, Any] = {
+    "metadata": {"name": "b", "namespace": "a", "labels": {"a": "x"}, "finalizers": ["x"]},
+    "spec": {
+        "replicas": 3,
+        "paused": True,
+        "name": "n",
+        "memory": "2Gi",
+        "timeout": "1m",
+        "containers": [{"image": "r/b", "ports": [{"port": 8080}]}, {"image": "r/a", "ports": []}],
+    },
+    "a": None,
+    "b": 2,
+}
+FAILING = {
+    "int(object.metadata.name)",  # no number
+    "object.spec.containers[object.spec.replicas]",  # beyond the end
+}
+
+
+def _plain(value: Any) -> Any:
+    """The same with optionals as tuples, which compare by what they hold."""
+    if isinstance(value, Optional):
+        return ("none",) if value.value is ABSENT else ("some", _plain(value.value))
+    return [_plain(each) for each in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("text", EXPRESSIONS)
+def test_generated_and_exact(text: str) -> None:
+    """On an object as it should be, the function gives the value and cost of the exact evaluator by itself."""
+    exact = exactly(text, WORKLOAD, oldObject={"spec": {}})
+    found = generated(text, WORKLOAD, oldObject={"spec": {}})
+
+    assert (found is None) == (text in FAILING)
+    if found is not None:
+        assert (_plain(found[0]), found[1]) == (_plain(exact[0]), exact[1])
+        assert type(found[0]) is type(exact[0])
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "cost"),
+    [
+        ("object.a == 1", True, 3),
+        ("object.l.all(x, x > 0)", True, 18),
+        ("object.l.all(x, x < 2)", False, 15),
+        ("object.l.exists(x, x == 2)", True, 18),
+        ("object.l.map(x, x + 1)", [2, 3, 4], 45),
+        ("object.l.filter(x, x > 1)", [2, 3], 35),
+        ("object.l.exists_one(x, x == 2)", True, 12),
+        ("object.?x.?y.orValue('d')", "d", 1),
+        ("{?'a': object.?a, ?'b': object.?x}", {"a": 1}, 33),
+        ("(object.a == 1 ? object.m : object.l).x", "y", 5),
+        ("object.l.sortBy(x, -x)", [3, 2, 1], 48),
+        ("has(object.m) && has(object.m.x) && object.m.x == 'y'", True, 7),
+    ],
+)
+def test_values_and_costs(text: str, value: object, cost: int) -> None:
+    """The generated function itself charges what the reference charges."""
+    assert generated(text) == (value, cost)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "object.x",
+        "object.a.b",
+        "object.l[3]",
+        "object.l['a']",
+        "object.m[0]",
+        "object.x && false",
+        "object.x || true",
+        "object.s && false",
+        "object.s ? 1 : 2",
+        "!object.s",
+        "object.a.all(x, true)",
+        "object.s.all(x, true)",
+        "object.n.transformList(i, v, v)",
+        "object.l.all(x, x / (x - 1) < 2)",
+        "object.a + 'x'",
+        "object.a / 0",
+        "object.a + 9223372036854775807",
+        "object.?x.value()",
+        "object.l.transformMapEntry(i, v, {'a': v})",
+        "object.n.?a",
+        "object.a.startsWith('a')",
+        "object.a.contains('a')",
+        "object.a.matches('a')",
+        "object.a < 'x'",
+        "size(object.a)",
+        "'a' in object.a",
+        "[?object.a]",
+    ],
+)
+def test_what_hands_over(text: str) -> None:
+    """Where anything fails, the function leaves the case to the exact evaluator, and the answer is the exact one."""
+    evaluation = compiled(text).evaluate(names())
+
+    assert generated(text) is None
+    exact = compiled(text).evaluate_exactly(names())
+    assert (_plain(evaluation.value), evaluation.cost, str(evaluation.error)) == (
+        _plain(exact.value),
+        exact.cost,
+        str(exact.error),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "obj", "value"),
+    [
+        ("object.a == 1", {"a": True}, False),
+        ("object.a == true", {"a": 1}, False),
+        ("object.a == 0", {"a": False}, False),
+        ("object.a == 1", {"a": 1.0}, True),
+        ("object.a == 'a'", {"a": ["a"]}, False),
+        ("object.a == null", {"a": 0}, False),
+        ("object.a in [1, 2]", {"a": True}, False),
+        ("'a' in object.a", {"a": {"a": None}}, True),
+        ("object.a < 2", {"a": 1.5}, True),
+        ("object.a == object.b", {"a": 1, "b": True}, False),
+        ("object.a == object.b", {"a": [1], "b": [True]}, False),
+        ("object.a == object.b", {"a": {"x": 1}, "b": {"x": 1.0}}, True),
+    ],
+)
+def test_where_python_differs(text: str, obj: Any, value: bool) -> None:  # noqa: FBT001
+    """Python's `True == 1` and its kin do not shine through."""
+    found = generated(text, obj)
+
+    assert found is not None
+    assert found[0] is value
+    assert found == exactly(text, obj)
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "message"),
+    [
+        ("object.a in dyn('abc')", "a", "no such overload"),
+        ("object.a < 2", True, "no such overload"),
+        ("object.a + 1", True, "no such overload: _+_"),
+        ("object.a * 2", "ab", "no such overload"),
+        ("object.a ? 1 : 2", 1, "no such overload"),
+        ("object.a && true", 1, "no such overload"),
+    ],
+)
+def test_bools_are_no_numbers_and_texts_no_lists(text: str, value: object, message: str) -> None:
+    """What Python would compute and CEL does not is left to the exact evaluator."""
+    obj = {"a": value}
+
+    assert generated(text, obj) is None
+    assert str(compiled(text).evaluate(names(obj)).error) == message
+
+
+def test_long_texts_are_left_to_the_exact_evaluator() -> None:
+    """A text beyond the table of costs ends the function; the cost is right all the same."""
+    for length in (len(PASS) - 1, len(PASS), 50_000):
+        obj = {"a": "a" * length}
+        program = compiled("object.a.contains('b')")
+        assert (generated("object.a.contains('b')", obj) is None) is (length >= len(PASS))
+        assert program.evaluate(names(obj)).cost == 2 + -(-length // 10)
+
+
+def test_a_name_that_hides_another() -> None:
+    """What is known of `object.a` is not known of a macro's variable `object`, and not in the other branch."""
+    obj = {"a": 1, "l": [{"a": 2}, {"a": 3}]}
+    text = "has(object.a) && object.l.all(object, object.a > 1) && object.a == 1"
+
+    assert generated(text, obj) == exactly(text, obj)
+    assert exactly(text, obj)[0] is True
+    assert exactly("has(object.x) ? object.x : object.a", obj)[0] == 1
+    assert generated("has(object.x) ? object.x : object.a", obj) == exactly("has(object.x) ? object.x : object.a", obj)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "object.l.map(x, object.x).size() == 0 || object.a == 1",
+        "false && object.x",
+        "true ? object.a : object.x",
+        "object.a == 2 && object.x == 1",
+        "object.a == 1 || object.x == 1",
+        "object.e.all(x, object.x)",
+        "object.?a.orValue(object.x)",
+        "object.?a.or(object.x).hasValue()",
+        "object.l.exists(x, x == 2 || object.x)",
+    ],
+)
+def test_what_is_not_needed_is_not_computed(text: str) -> None:
+    """What the reference does not evaluate cannot fail in the function."""
+    exact, found = exactly(text), generated(text)
+
+    assert found is None or found == exact
+    assert text.startswith(("object.l.map", "object.l.exists", "object.?a.or(")) or found is not None
+
+
+def test_nested_too_deeply_for_python() -> None:
+    """Twenty loops in one another are more than Python takes: then there is no function, but an answer."""
+    text = "1 == 1"
+    for depth in range(20):
+        text = f"[{depth}].all(x{depth}, {text})"
+    program = compiled(text)
+
+    assert program.generated is None
+    assert program.evaluate(names()).value is True
+
+
+def test_a_function_that_python_does_not_take() -> None:
+    """Source that does not compile makes no function."""
+    assert Generated("def evaluate(:", {}).load() is None
+    assert Generated(f"evaluate = {'(' * 500}{')' * 500}", {}).load() is None
+
+
+def test_over_the_limit() -> None:
+    """A loop that costs more than the limit is left at a mark, and the exact evaluator says where it ended."""
+    obj = {"l": list(range(3000))}
+    text = "object.l.all(x, x >= 0)"
+    evaluation = compiled(text).evaluate(names(obj), limit=5000)
+
+    assert generated(text, obj, limit=5000) is None
+    assert isinstance(evaluation.error, BudgetError)
+    assert (evaluation.value, evaluation.cost, evaluation.error.cost) == (None, 5001, 5001)
+    assert compiled(text).evaluate(names(obj), limit=15_003).cost == 15_003
+    assert compiled(text).evaluate(names(obj), limit=15_002).cost == 15_003
+
+
+def test_marks() -> None:
+    """Loops look at the limit and the clock each 20,000 units."""
+    assert guard(30_000, 1_000_000, None) == 50_000
+    assert guard(30_000, 40_000, lambda: False) == 40_000
+    with pytest.raises(HandOverError):
+        guard(40_001, 40_000, None)
+    with pytest.raises(TimeLimitError):
+        guard(30_000, 1_000_000, lambda: True)
+
+
+def test_the_object_is_not_part_of_the_result_by_accident() -> None:
+    """A list that an expression makes is its own; one of the object is the object's."""
+    program, obj = compiled("object.l + [4]"), {"l": [1]}
+    value = program.evaluate(names(obj)).value
+
+    assert (value, obj) == ([1, 4], {"l": [1]})
+    assert OBJECT["l"] == [1, 2, 3]

@@ -1,0 +1,214 @@
+"""Expressions and objects at and beyond the bounds: each ends with a value or with an error that says why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from celrun import ENVIRONMENT, compiled, exactly, names, refused, usually
+
+from policies.cel.errors import BudgetError
+from policies.cel.program import Composition, Evaluation, compile_expression
+from policies.cel.types import Kind
+
+DEEP = "expression recursion limit exceeded: 250"
+LONG = "max recursion depth exceeded"
+LARGE = "expression is too large when its macros are expanded"
+
+
+def _nested(depth: int) -> str:
+    text = "true"
+    for level in range(depth):
+        text = f"[1].all(x{level}, {text})"
+    return text
+
+
+def _deep_object(depth: int) -> Any:
+    obj: Any = 1
+    for _ in range(depth):
+        obj = {"a": obj}
+    return obj
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("(" * 300 + "1" + ")" * 300, DEEP),
+        ("[" * 300 + "]" * 300, DEEP),
+        ("{1:" * 300 + "1" + "}" * 300, DEEP),
+        ("true ? 1 : " * 300 + "2", DEEP),
+        (_nested(300), DEEP),
+        ("object" + ".a" * 300, LONG),
+        ("object" + ".?a" * 300, LONG),
+        ("object" + "[0]" * 300, LONG),
+        ("1" + " + 1" * 300, LONG),
+        ("object.s" + ".lowerAscii()" * 300, LONG),
+        ("object.l" + ".map(x, x)" * 300, LONG),
+        ("optional.of(1)" + ".optMap(x, x)" * 30, LARGE),
+        ("'" + "a" * 100_000 + "'", "expression code point size exceeds limit: size: 100002, limit 100000"),
+    ],
+    ids=lambda value: value[:24],
+)
+def test_refused(text: str, message: str) -> None:
+    """What is nested too deeply, chained too long or too large is an error of the compilation."""
+    assert [found for _, found, _ in refused(text)] == [message]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("(" * 249 + "1" + ")" * 249, (1, 0)),
+        ("1" + " + 1" * 249, (250, 249)),
+        ("object.a" + " + object.a" * 249, (250, 749)),
+        ("true" + " && object.a == 1" * 2000, (True, 6000)),
+        ("false" + " || object.a == 2" * 2000, (False, 6000)),
+        ("!" * 10_001 + "true", (False, 1)),
+        ("-" * 10_000 + "1", (1, 0)),
+        ("object.s" + ".lowerAscii()" * 240, ("text", 242)),
+        (_nested(249), (True, 996)),
+        ("object.l" + ".map(x, x)" * 100, ([1, 2, 3], 4002)),
+    ],
+    ids=lambda value: str(value)[:24],
+)
+def test_just_within_the_bounds(text: str, expected: tuple[Any, int]) -> None:
+    """What the reference accepts is evaluated, whichever way, however deep Python finds it."""
+    assert (usually(text), exactly(text)) == (expected, expected)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "object" + ".a" * 240,
+        "object" + "['a']" * 240,
+        "object" + ".?a" * 240 + ".orValue(0)",
+        "object" + ".?a" * 120 + ".optMap(x, x" + ".a" * 120 + ").orValue(0)",
+    ],
+    ids=lambda text: text[:12],
+)
+def test_deep_objects(text: str) -> None:
+    """A long way down a deep object there is its end."""
+    assert usually(text, _deep_object(240))[0] == exactly(text, _deep_object(240))[0] == 1
+
+
+def test_values_that_are_nested_beyond_python() -> None:
+    """Comparing objects that are nested without bounds ends in an error or an answer."""
+    left, right = _deep_object(30_000), _deep_object(30_000)
+    evaluation = compiled("object == oldObject").evaluate(names(left, oldObject=right))
+
+    assert evaluation.value is True or str(evaluation.error) == "values are nested too deeply"
+
+
+@pytest.mark.parametrize(
+    ("text", "pattern"),
+    [
+        ("object.s.matches('(a+)+$')", "literal"),
+        ("object.s.matches(object.p)", "computed"),
+        ("object.s.find('(a|aa)+$') == ''", "found"),
+        ("object.s.matches('(.*)(.*)(.*)(.*)x')", "many"),
+    ],
+)
+def test_patterns_on_long_texts(text: str, pattern: str) -> None:
+    """No pattern blows up on a long text; the cost grows with the length."""
+    obj = {"s": "a" * 300_000 + "!", "p": "(a+)+$"}
+    value, cost = usually(text, obj)
+
+    assert value is (pattern == "found")
+    assert cost > 30_000
+    assert (value, cost) == exactly(text, obj)
+
+
+def test_many_elements() -> None:
+    """A list of 10,000 elements costs what its elements cost."""
+    obj = {"l": list(range(10_000))}
+
+    assert usually("object.l.all(x, x >= 0)", obj) == (True, 2 + 5 * 10_000 + 1)
+    assert usually("object.l.map(x, x + 1).size()", obj) == (10_000, 2 + 14 * 10_000 + 1 + 1)
+    assert usually("object.l.filter(x, x % 2 == 0).size()", obj)[0] == 5000
+    assert usually("9999 in object.l", obj) == (True, 2 + 1) or usually("9999 in object.l", obj)[0] is True
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "object.l.all(x, object.l.all(y, x + y >= 0))",
+        "object.l.map(x, object.l.map(y, x * y)).size() > 0",
+        "object.l.map(x, object.l).size() > 0 && object.l.exists(x, object.l.exists(y, x + y < 0))",
+        "object.l.map(a, object.l.map(b, object.l.map(c, object.l.map(d, a + b + c + d)))).size() == 1",
+        "object.l.all(x, object.l.all(y, true || x == y))",
+    ],
+)
+def test_loops_in_loops(text: str) -> None:
+    """Macros in macros over many elements run out of the budget, at the same cost whichever way."""
+    program, given = compiled(text), names({"l": list(range(2000))})
+    found = [run(given) for run in (program.evaluate, program.evaluate_exactly)]
+
+    assert [type(each.error) for each in found] == [BudgetError, BudgetError]
+    assert found[0].cost == found[1].cost > 1_000_000
+
+
+def test_texts_that_double() -> None:
+    """A text that doubles in each variable ends with the budget of one of them, and not with the memory."""
+    composition = Composition(ENVIRONMENT).declare("v0", "string(object.s)")
+    for number in range(40):
+        composition = composition.declare(f"v{number + 1}", f"variables.v{number} + variables.v{number}")
+    program = compile_expression("variables.v40", composition.environment)
+    evaluation = program.evaluate(composition.bind(names({"s": "a" * 100})))
+
+    assert evaluation.value is None
+    assert str(evaluation.error).endswith("operation cancelled: actual cost limit exceeded")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "object.l.map(x, 'aaaaaaaaaa').join(object.s)",
+        "object.s.replace('a', object.s)",
+        "object.s.split('').size() > 0",
+        "'%s%s%s'.format([object.s, object.s, object.l.map(x, object.s)])",
+        "object.l.map(x, object.s).map(x, x + x).join('')",
+    ],
+)
+def test_large_results(text: str) -> None:
+    """What would become very large ends with a value or with the budget."""
+    program, given = compiled(text), names({"s": "a" * 20_000, "l": list(range(300))})
+    usual, exact = (run(given) for run in (program.evaluate, program.evaluate_exactly))
+
+    assert (usual.value, usual.cost, str(usual.error)) == (exact.value, exact.cost, str(exact.error))
+    assert usual.error is None or isinstance(usual.error, BudgetError)
+
+
+def _from(depth: int, function: Callable[[], Evaluation]) -> Evaluation:
+    return function() if depth == 0 else _from(depth - 1, function)
+
+
+@pytest.mark.parametrize("depth", range(0, 40, 3))
+def test_many_variables(depth: int) -> None:
+    """A long chain of variables, each reading the one before, has a value, from wherever it is evaluated."""
+    composition = Composition(ENVIRONMENT).declare("v0", "1")
+    for number in range(200):
+        composition = composition.declare(f"v{number + 1}", f"variables.v{number} + 1")
+    program = compile_expression("variables.v200", composition.environment)
+
+    assert program.type.kind is Kind.INT
+    assert _from(depth, lambda: program.evaluate(composition.bind(names()))) == Evaluation(value=201, cost=2)
+
+
+def test_deep_variables_in_deep_expressions() -> None:
+    """A variable at the bound of depth, read deep within an expression at the bound, is evaluated."""
+    composition = Composition(ENVIRONMENT).declare("v", "object.a" + " + object.a" * 240)
+    text = "[1].all(x, " * 40 + "(" * 150 + "variables.v == 241" + ")" * 150 + ")" * 40
+    program = compile_expression(text, composition.environment)
+
+    assert program.evaluate(composition.bind(names())).value is True
+
+
+@pytest.mark.parametrize(
+    "text", ["", " ", "\x00", "\ud800", "object.\ud800", "'\ud800'", "/* */", "//", "\ufeff1", "é"]
+)
+def test_odd_texts(text: str) -> None:
+    """Texts that are hardly any are refused, or have the value that they say."""
+    if text == "'\ud800'":
+        assert usually(text) == ("\ud800", 0) or refused(text) != []
+    else:
+        assert refused(text) != []

@@ -1,0 +1,314 @@
+from __future__ import annotations
+
+import doctest
+from typing import Any
+
+import pytest
+from celrun import ENVIRONMENT, compiled, names
+
+from policies.cel import program as module
+from policies.cel import types
+from policies.cel.cost import EXPRESSION_LIMIT
+from policies.cel.errors import BudgetError, CelError, TimeLimitError
+from policies.cel.library.authorizer import Answer, Check, Table, UnansweredCheck, User, authorizer
+from policies.cel.program import (
+    NO_VARIABLES,
+    Composition,
+    Evaluation,
+    Names,
+    Program,
+    ResultError,
+    Variables,
+    compile_expression,
+)
+from policies.cel.syntax.source import CompileError, Source
+
+NUMBERS = list(range(1000))
+WALK = "object.l.all(x, x >= 0)"  # 2 + 5 per element + 1
+
+
+def _shown(evaluation: Evaluation) -> tuple[Any, int, str | None]:
+    return evaluation.value, evaluation.cost, None if evaluation.error is None else str(evaluation.error)
+
+
+def test_the_examples_in_the_documentation() -> None:
+    """What the module's docstrings show is so."""
+    assert doctest.testmod(module).failed == 0
+    assert doctest.testmod(module).attempted > 5
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("object.a + 1", (2, 3, None)),
+        ("object.x", (None, 2, "no such key: x")),
+        ("object.x == 1 || object.a == 1", (True, 6, None)),
+        ("null", (None, 0, None)),
+    ],
+)
+def test_evaluate(text: str, expected: tuple[Any, int, str | None]) -> None:
+    """An evaluation is a value or an error, with its cost; null is a value."""
+    assert _shown(compiled(text).evaluate(names())) == expected
+    assert _shown(compiled(text).evaluate_exactly(names())) == expected
+
+
+def test_a_program_can_be_evaluated_again() -> None:
+    """Nothing of one evaluation stays for the next, whichever way it ended."""
+    program = compiled("object.a + 1")
+    found = [_shown(program.evaluate(names({"a": value}))) for value in (1, "x", 2)]
+
+    assert found == [(2, 3, None), (None, 3, "no such overload"), (3, 3, None)]
+
+
+@pytest.mark.parametrize(
+    ("text", "result", "message"),
+    [
+        ("1", types.BOOL, "must evaluate to bool but got int"),
+        ("[[]]", types.STRING, "must evaluate to string but got list(list(dyn))"),
+        ("object.a", types.BOOL, "must evaluate to bool but got dyn"),
+        ("duration('1s')", types.BOOL, "must evaluate to bool but got google.protobuf.Duration"),
+        ("['a']", types.BOOL, "must evaluate to bool but got list(string)"),
+    ],
+)
+def test_results_of_another_type(text: str, result: types.Type, message: str) -> None:
+    """An expression of another type than its use demands is refused in Kubernetes' words, without a place."""
+    with pytest.raises(ResultError) as caught:
+        compile_expression(text, ENVIRONMENT, result)
+
+    assert (caught.value.reference(), caught.value.full_reference()) == (message, message)
+    assert ("hostNetwork == true" in caught.value.issues[0].hint) is (text == "object.a")
+
+
+def test_any_result() -> None:
+    """Without a demand any type will do, and with one that type."""
+    assert compile_expression("1", ENVIRONMENT).type == types.INT
+    assert compile_expression("true", ENVIRONMENT, types.BOOL).type == types.BOOL
+
+
+def test_errors_of_the_text() -> None:
+    """What does not compile is refused with the source that was given, and its lines."""
+    source = Source("1 +\n  x", name="policy.yaml", line=7, column=3)
+    with pytest.raises(CompileError) as caught:
+        compile_expression("ignored", ENVIRONMENT, source=source)
+
+    assert caught.value.source is source
+    assert str(caught.value).startswith("policy.yaml:8:")
+
+
+@pytest.mark.parametrize("limit", [0, 1, 2, 3])
+def test_the_limit(limit: int) -> None:
+    """A cost up to the limit is allowed; beyond it the evaluation ends at the first charge that passes it."""
+    evaluation = compiled("object.a + 1").evaluate(names(), limit=limit)
+
+    if limit == 3:
+        assert _shown(evaluation) == (2, 3, None)
+    else:
+        assert isinstance(evaluation.error, BudgetError)
+        assert (evaluation.value, evaluation.cost, evaluation.error.cost) == (None, limit + 1, limit + 1)
+
+
+def test_the_limit_is_not_absorbed() -> None:
+    """No `||` and no macro turns the end of the budget into a value."""
+    for text in (f"{WALK} || true", f"[1].exists(x, {WALK}) || true", f"true || {WALK}"):
+        evaluation = compiled(text).evaluate(names({"l": NUMBERS}), limit=1000)
+        ended = isinstance(evaluation.error, BudgetError)
+        assert ended is not text.startswith("true")
+
+
+def test_the_usual_limit() -> None:
+    """Without a limit it is a million, counted to the unit."""
+    text = "object.l.all(x, object.l.all(y, x >= y - 999))"
+    evaluation = compiled(text).evaluate(names({"l": NUMBERS}))
+
+    assert isinstance(evaluation.error, BudgetError)
+    assert evaluation.cost == EXPRESSION_LIMIT + 1
+
+
+def test_what_is_too_large_to_be_built() -> None:
+    """A result that would cost more than the limit is not even made."""
+    text = "object.s.replace('', object.s)"
+    evaluation = compiled(text).evaluate(names({"s": "a" * 100_000}))
+
+    assert isinstance(evaluation.error, BudgetError)
+    assert evaluation.value is None
+    assert evaluation.cost > EXPRESSION_LIMIT
+
+
+@pytest.mark.parametrize("exactly", [False, True], ids=["usually", "exactly"])
+def test_the_clock(exactly: bool) -> None:  # noqa: FBT001
+    """A long loop asks the clock; its yes ends the evaluation, absorbed by nothing."""
+    program = compiled(f"object.l.all(y, {WALK}) || true")
+    asked: list[int] = []
+
+    def expired() -> bool:
+        asked.append(1)
+        return len(asked) == 3
+
+    evaluate = program.evaluate_exactly if exactly else program.evaluate
+    evaluation = evaluate(names({"l": NUMBERS[:150]}), expired=expired)
+
+    assert isinstance(evaluation.error, TimeLimitError)
+    assert (evaluation.value, len(asked)) == (None, 3)
+
+
+def test_a_patient_clock() -> None:
+    """A clock that says no changes nothing."""
+    program = compiled(WALK)
+    found = [program.evaluate(names({"l": NUMBERS}), expired=expired) for expired in (None, lambda: False)]
+
+    assert found[0] == found[1] == Evaluation(value=True, cost=5003)
+
+
+def test_unanswered_checks_pass_through() -> None:
+    """A check without an answer ends the evaluation as an exception, and is no failure that `||` absorbs."""
+    program = compiled("authorizer.group('').resource('pods').check('get').allowed() || true")
+    given = names(authorizer=authorizer(User("jane"), Table({})))
+    for evaluate in (program.evaluate, program.evaluate_exactly):
+        with pytest.raises(UnansweredCheck) as caught:
+            evaluate(given)
+        assert (caught.value.check.resource, caught.value.check.verb) == ("pods", "get")
+
+
+class _Refusing:
+    """Fails at each check, and remembers it."""
+
+    def __init__(self) -> None:
+        self.asked: list[Check] = []
+
+    def answer(self, check: Check) -> Answer:
+        """No answer but a failure."""
+        self.asked.append(check)
+        raise CelError("refused")
+
+
+def _composition(**texts: str) -> Composition:
+    composition = Composition(ENVIRONMENT)
+    for name, text in texts.items():
+        composition = composition.declare(name, text)
+    return composition
+
+
+def _evaluated(composition: Composition, text: str, **given: Any) -> tuple[Evaluation, Variables]:
+    bound = composition.bind(names(**given))
+    program = compile_expression(text, composition.environment)
+    return program.evaluate(bound), bound["variables"]
+
+
+def test_variables_are_evaluated_when_they_are_read() -> None:
+    """A variable that nobody reads costs nothing and cannot fail; each has a cost of its own."""
+    composition = _composition(n="object.a + 1", bad="object.x", unused="1 / 0")
+    evaluation, variables = _evaluated(composition, "variables.n == 2 || variables.bad")
+
+    assert (_shown(evaluation), variables.cost) == ((True, 3, None), 3)
+    assert dict(variables) == {"n": 2}
+
+
+def test_variables_are_evaluated_once() -> None:
+    """However often a variable is read, its expression is evaluated one time, also across expressions."""
+    rules = _Refusing()
+    composition = _composition(
+        list="[object.a, object.a]", ok="authorizer.group('').resource('pods').check('get').allowed()"
+    )
+    bound = composition.bind(names(authorizer=authorizer(User("jane"), rules)))
+    same = compile_expression("variables.list == variables.list", composition.environment)
+    failing = compile_expression("variables.ok || variables.ok", composition.environment)
+    found = [_shown(program.evaluate(bound)) for program in (same, failing, failing)]
+
+    message = 'composited variable "ok" fails to evaluate: refused'
+    assert found[0][0] is True
+    assert [(value, text) for value, _, text in found[1:]] == [(None, message)] * 2
+    assert len(rules.asked) == 2  # once by the generated function, once more exactly
+    assert bound["variables"]["list"] is bound["variables"]["list"]
+
+
+def test_variables_use_those_before_them() -> None:
+    """A variable sees those that were declared before, and not itself or later ones."""
+    composition = _composition(a="object.a", b="variables.a + variables.a", c="variables.d", d="1")
+    found, variables = _evaluated(composition, "variables.b")
+
+    assert (found.value, variables.cost) == (2, 2 + 5)
+    broken, _ = _evaluated(composition, "variables.c")
+    assert str(broken.error).startswith(
+        'composited variable "c" fails to compile: compilation failed: ERROR: <input>:1:10'
+    )
+    assert "undefined field 'd'" in str(broken.error)
+
+
+def test_failing_variables() -> None:
+    """A failure of a variable is a failure where it is read, in the reference's words, and can be absorbed."""
+    composition = _composition(bad="object.x", worse="variables.bad + 1")
+    failure = 'composited variable "bad" fails to evaluate: no such key: x'
+
+    assert _shown(_evaluated(composition, "variables.bad")[0]) == (None, 2, failure)
+    assert _shown(_evaluated(composition, "variables.bad || true")[0]) == (True, 2, None)
+    assert _shown(_evaluated(composition, "variables.worse")[0])[2] == (
+        f'composited variable "worse" fails to evaluate: {failure}'
+    )
+
+
+def test_the_cost_of_failing_variables_is_counted_once() -> None:
+    """A variable that failed is not evaluated again."""
+    composition = _composition(bad="object.m.x + object.a")
+    found, variables = _evaluated(composition, "[1, 2].all(x, variables.bad) || variables.bad")
+
+    assert isinstance(found.error, CelError)
+    assert variables.cost == 3 + 2 + 1
+
+
+def test_a_variable_over_its_own_limit() -> None:
+    """Each variable has a budget of its own; passing it is a failure of the variable."""
+    composition = _composition(big="object.l.all(x, object.l.all(y, x >= y - 999))")
+    found, variables = _evaluated(composition, "variables.big", obj={"l": NUMBERS})
+
+    message = 'composited variable "big" fails to evaluate: operation cancelled: actual cost limit exceeded'
+    assert _shown(found) == (None, 2, message)
+    assert variables.cost == EXPRESSION_LIMIT + 1
+
+
+def test_the_clock_ends_variables_too() -> None:
+    """The end of the time in a variable is the end of everything."""
+    composition = _composition(long="object.l.all(x, object.l.all(y, x >= y - 999))")
+    bound = composition.bind(names({"l": NUMBERS}), expired=lambda: True)
+    program = compile_expression("variables.long || true", composition.environment)
+
+    assert isinstance(program.evaluate(bound).error, TimeLimitError)
+
+
+def test_has_of_variables() -> None:
+    """`has(variables.x)` is true once x was evaluated, and fails where x does, as in the reference."""
+    composition = _composition(good="object.a", bad="object.x")
+    found, variables = _evaluated(composition, "has(variables.good)")
+    failed, _ = _evaluated(composition, "has(variables.bad)")
+
+    assert (_shown(found), variables.cost) == ((True, 1, None), 2)
+    assert _shown(failed) == (None, 1, 'composited variable "bad" fails to evaluate: no such key: x')
+
+
+def test_without_variables() -> None:
+    """A policy without variables has an empty one, which no expression changes."""
+    composition = Composition(ENVIRONMENT)
+    bound = composition.bind({"object": 1})
+
+    assert bound == {"object": 1, "variables": NO_VARIABLES}
+    assert (NO_VARIABLES.cel_has("x"), dict(NO_VARIABLES), NO_VARIABLES.cost) == (False, {}, 0)
+    with pytest.raises(CelError, match="no such key: x"):
+        NO_VARIABLES.cel_field("x")
+
+
+def test_compositions_are_values() -> None:
+    """Declaring a variable leaves the composition before as it was."""
+    before = Composition(ENVIRONMENT)
+    after = before.declare("a", "1")
+
+    assert (dict(before.programs), list(after.programs)) == ({}, ["a"])
+    with pytest.raises(CompileError, match="undefined field 'a'"):
+        compile_expression("variables.a", before.environment)
+
+
+def test_programs_without_a_function() -> None:
+    """What has no generated function is evaluated step by step."""
+    program = compiled("object.a + 1")
+    alone: Program = Program(program.source, program.type, program._steps, None)
+    given: Names = names()
+
+    assert alone.evaluate(given) == program.evaluate(given) == Evaluation(value=2, cost=3)

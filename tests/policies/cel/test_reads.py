@@ -1,0 +1,258 @@
+"""What an expression reads of an object is all that it needs of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import Json
+from conformance.casefile import files, read
+from conformance.ours import compiled
+
+from policies.cel.activation import activation
+from policies.cel.cases import AUTHORIZER, Case, encode
+from policies.cel.checking.checker import check
+from policies.cel.kubernetes import admission
+from policies.cel.program import Composition, Program
+from policies.cel.reads import NOTHING, Reads, reads
+from policies.cel.syntax.ast import Node
+from policies.cel.syntax.parser import parse
+from policies.cel.syntax.source import CompileError, Source
+from policies.fieldpath import Pattern, Wildcard
+from policies.fieldpath import parse as parse_path
+
+
+def tree_of(source: Source, composition: Composition) -> Node:
+    """The checked tree of an expression."""
+    tree = parse(source)
+    check(tree, source, composition.environment)
+    return tree
+
+
+def found(text: str, **variables: str) -> Mapping[str, Reads]:
+    """What an expression reads, with variables in their order."""
+    composition = Composition(admission())
+    for name, expression in variables.items():
+        composition = composition.declare(name, expression)
+    return reads(tree_of(Source(text), composition), _trees(composition))
+
+
+def _trees(composition: Composition) -> dict[str, Node]:
+    programs = {name: each for name, each in composition.programs.items() if isinstance(each, Program)}
+    return {name: tree_of(program.source, composition) for name, program in programs.items()}
+
+
+def projected(value: Any, patterns: list[Pattern]) -> Any:
+    """The value without what no pattern leads to; what is of a type that is not expected stays as it is."""
+    if () in patterns:
+        return value
+    steps = {pattern[0] for pattern in patterns}
+    if isinstance(value, dict) and all(isinstance(step, str) for step in steps):
+        rests = {key: [pattern[1:] for pattern in patterns if pattern[0] == key] for key in value}
+        return {key: projected(child, rests[key]) for key, child in value.items() if rests[key]}
+    if isinstance(value, list) and steps == {Wildcard.ITEMS}:
+        return [projected(child, [pattern[1:] for pattern in patterns]) for child in value]
+    return value
+
+
+def kept(obj: Any, read_: Reads) -> Any:
+    """What is left of an object when only these parts are decoded."""
+    return projected(deepcopy(obj), [parse_path(path) for path in read_.paths])
+
+
+PATHS: dict[str, tuple[str, set[str], set[str]]] = {
+    "a field": ("object.spec.replicas > 3", {"spec.replicas"}, set()),
+    "both objects": ("object.spec.a == oldObject.spec.b", {"spec.a"}, {"spec.b"}),
+    "no object": ("request.operation == 'CREATE' && params.a.b == 1", set(), set()),
+    "presence": ("has(object.spec.securityContext)", {"spec.securityContext"}, set()),
+    "presence on the way": ("has(object.spec.a) && object.spec.a.b == 1", {"spec.a.b"}, set()),
+    "null": ("object.spec.a != null && object.spec.a.b == 1", {"spec.a.b"}, set()),
+    "whether there is an object": ("object == null || oldObject != null", set(), set()),
+    "a macro over a list": (
+        "object.spec.containers.all(c, !has(c.resources) || c.image.startsWith('x'))",
+        {"spec.containers[*].resources", "spec.containers[*].image"},
+        set(),
+    ),
+    "a macro that looks at elements as they are": ("object.spec.args.exists(a, a == '-v')", {"spec.args"}, set()),
+    "a macro that counts": ("object.spec.containers.all(c, true)", {"spec.containers[*]"}, set()),
+    "macros in macros": (
+        "object.spec.containers.all(c, c.ports.all(p, p.hostPort == 0))",
+        {"spec.containers[*].ports[*].hostPort"},
+        set(),
+    ),
+    "filter and map": (
+        "object.spec.containers.filter(c, c.image != '').map(c, c.name).exists(n, n == 'a')",
+        {"spec.containers[*].image", "spec.containers[*].name"},
+        set(),
+    ),
+    "what a filter leaves": (
+        "object.spec.containers.filter(c, c.image != '').all(c, c.name != 'a')",
+        {"spec.containers[*].image", "spec.containers[*].name"},
+        set(),
+    ),
+    "size": ("size(object.spec.containers) < 3", {"spec.containers"}, set()),
+    "two variables over an unknown": ("object.spec.a.all(k, v, v.x == 1)", {"spec.a"}, set()),
+    "two variables over a list": (
+        "[object.spec.a, object.spec.b].all(i, v, v.x == 1)",
+        {"spec.a.x", "spec.b.x"},
+        set(),
+    ),
+    "joined lists": (
+        "(object.spec.containers + object.spec.initContainers).all(c, c.image != '')",
+        {"spec.containers[*].image", "spec.initContainers[*].image"},
+        set(),
+    ),
+    "joined texts": ("string(object.a) + 'x' == 'y'", {"a"}, set()),
+    "joined unknowns": ("object.a + object.b == 'y'", {"a", "b"}, set()),
+    "optionals": (
+        "object.spec.?initContainers.orValue([]).all(c, c.?image.orValue('') != '')",
+        {"spec.initContainers[*].image"},
+        set(),
+    ),
+    "an optional's presence": ("object.?spec.?a.hasValue()", {"spec.a"}, set()),
+    "optMap": ("object.?spec.?a.optMap(a, a.b + 1).orValue(0) == 2", {"spec.a.b"}, set()),
+    "an index": ("object.spec.containers[0].image == ''", {"spec.containers[*].image"}, set()),
+    "an optional index": ("object.spec.containers[?0].?image.orValue('') == ''", {"spec.containers[*].image"}, set()),
+    "a computed index": (
+        "object.spec.containers[object.spec.n].image == ''",
+        {"spec.containers", "spec.n"},
+        set(),
+    ),
+    "a computed index that is an integer": (
+        "object.spec.containers[int(object.spec.n)].image == ''",
+        {"spec.containers[*].image", "spec.n"},
+        set(),
+    ),
+    "a key": ("object.metadata.labels['app'] == 'x'", {"metadata.labels.app"}, set()),
+    "a key that is no step": ("object.metadata.labels['example.org/app'] == 'x'", {"metadata.labels"}, set()),
+    "a key among the keys": ("'app' in object.metadata.labels", {"metadata.labels"}, set()),
+    "the keys of a map": ("object.metadata.labels.all(k, k != 'app')", {"metadata.labels"}, set()),
+    "a choice": ("(object.a ? object.b : object.c).d == 1", {"a", "b.d", "c.d"}, set()),
+    "a type": ("type(object.spec.a) == string", {"spec.a"}, set()),
+    "a function": ("quantity(object.spec.a).isGreaterThan(quantity('1'))", {"spec.a"}, set()),
+    "the whole object": ("object == oldObject", {""}, {""}),
+    "the object in a list": ("[object, oldObject].all(o, o.spec.a == 1)", {"spec.a"}, {"spec.a"}),
+    "a shadow": ("[1].all(object, object == 1)", set(), set()),
+    "returned": ("object.spec.a", {"spec.a"}, set()),
+    "a map literal": ("{'a': object.spec.a}.a.b == 1", {"spec.a"}, set()),
+    "sorted": ("object.spec.a.sortBy(x, x.n)[0].b == 1", {"spec.a"}, set()),
+    "an authorizer": ("authorizer.requestResource.check('get').allowed() && object.a == 1", {"a"}, set()),
+}
+
+
+@pytest.mark.parametrize(("text", "new", "old"), PATHS.values(), ids=PATHS)
+def test_paths(text: str, new: set[str], old: set[str]) -> None:
+    """What is selected is followed as far as it goes; what is used as it is, is read with all below."""
+    both = found(text)
+
+    assert ({*both["object"].paths}, {*both["oldObject"].paths}) == (new, old)
+
+
+def test_variables_are_followed() -> None:
+    """A variable reads what its own expression reads, and no further than the one that uses it."""
+    both = found(
+        "variables.all.all(c, c.image != '') && variables.old.a == 1",
+        containers="object.spec.containers",
+        all="variables.containers + object.spec.?initContainers.orValue([])",
+        old="oldObject.spec",
+        unused="object.status",
+    )
+
+    paths = {root: {*read_.paths} for root, read_ in both.items()}
+    assert paths == {
+        "object": {"spec.containers[*].image", "spec.initContainers[*].image"},
+        "oldObject": {"spec.a"},
+    }
+
+
+def test_a_variable_that_does_not_compile_reads_nothing() -> None:
+    """It fails before it could."""
+    assert found("variables.broken == 1", broken="object.a +")["object"] == NOTHING
+
+
+TOUCHES: dict[str, tuple[str, str, bool]] = {
+    "the same": ("object.spec.a == 1", "spec.a", True),
+    "above": ("object.spec.a == 1", "spec", True),
+    "below": ("object.spec.a == object.b", "spec.a.x", True),
+    "beside": ("object.spec.a == 1", "spec.b", False),
+    "another field of elements": ("object.spec.v.all(v, !has(v.hostPath))", "spec.v[*].projected", False),
+    "a field of elements": ("object.spec.v.all(v, !has(v.hostPath))", "spec.v[*].hostPath.path", False),
+    "the field of elements itself": ("object.spec.v.all(v, !has(v.hostPath))", "spec.v[*].hostPath", True),
+    "the list of the elements": ("object.spec.v.all(v, !has(v.hostPath))", "spec.v", True),
+    "something below what is there": ("has(object.spec)", "spec.a", False),
+    "the presence itself": ("has(object.spec.a)", "spec.a", True),
+    "every value of a map": ("object.spec.a.b == 1", "spec.*.b", True),
+    "a whole object": ("object == oldObject", "spec.a", True),
+    "whether there is an object": ("object != null", "spec.a", False),
+}
+
+
+@pytest.mark.parametrize(("text", "path", "expected"), TOUCHES.values(), ids=TOUCHES)
+def test_touches(text: str, path: str, expected: bool) -> None:  # noqa: FBT001
+    """A change is seen where it is on the way to what is read, or below what is read as a whole."""
+    assert found(text)["object"].touches(path) is expected
+
+
+def test_reads_add_up() -> None:
+    """Several expressions read what any of them reads."""
+    both = found("object.a == 1")["object"] | found("has(object.b)")["object"]
+
+    assert both == Reads(frozenset({"a"}), frozenset({"", "a", "b"}))
+
+
+def _outcome(program: Program, composition: Composition, inputs: Mapping[str, Any]) -> tuple[Any, ...]:
+    names = composition.bind(
+        activation(
+            inputs.get("request") or {},
+            AUTHORIZER,
+            object=inputs.get("object"),
+            old_object=inputs.get("oldObject"),
+            params=inputs.get("params"),
+            namespace=inputs.get("namespaceObject"),
+        )
+    )
+    evaluation = program.evaluate_exactly(names)
+    error = evaluation.error and str(evaluation.error)
+    return repr(encode(evaluation.value)), error, evaluation.cost + names["variables"].cost
+
+
+def _difference(case: Case) -> Any:
+    """How the outcome on what is read differs from that on the whole objects."""
+    try:
+        program, composition = compiled(case)
+    except CompileError:
+        return None
+    read_ = reads(tree_of(program.source, composition), _trees(composition))
+    given: Json = dict(case.inputs)
+    parts = {root: kept(given[root], read_[root]) for root in read_ if given.get(root) is not None}
+    *whole, cost = _outcome(program, composition, given)
+    *part, cost_of_part = _outcome(program, composition, {**given, **parts})
+    return None if whole == part and cost_of_part <= cost else (case.expression, whole, part, cost, cost_of_part, read_)
+
+
+@pytest.mark.parametrize("path", files(), ids=lambda path: path.stem)
+def test_what_is_read_is_enough(path: Path) -> None:
+    """Every recorded expression has on what it reads the value and the error that it has on all, and costs no more."""
+    different = {case.id: difference for case in read(path) if (difference := _difference(case)) is not None}
+
+    assert different == {}
+
+
+def test_much_is_left_out() -> None:
+    """Of the recorded policies over real objects most read a small part of them."""
+    sizes = []
+    for path in files():
+        for case in read(path) if path.stem.startswith("real_") else ():
+            try:
+                program, composition = compiled(case)
+            except CompileError:
+                continue
+            read_ = reads(tree_of(program.source, composition), _trees(composition))["object"]
+            whole = case.inputs.get("object")
+            if whole:
+                sizes.append(len(repr(kept(whole, read_))) / len(repr(whole)))
+
+    assert sum(sizes) / len(sizes) < 0.2

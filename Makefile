@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help venv run test check unit cluster-test cluster bench format lock clean
+.PHONY: help venv run test check unit cluster-test cluster conformance fuzz bench format lock clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -36,6 +36,14 @@ cluster-test: venv ## the proofs through kubectl on a real kube-apiserver (built
 
 cluster: venv ## a real control plane with the service registered, left running to play with; Ctrl-C ends it
 	PYTHONPATH=tests $(BIN)/python -m cluster.demo
+
+conformance: venv ## record again what kube-apiserver's CEL library answers to the cases in tests/conformance (needs go)
+	cd tests && ../$(BIN)/python -m conformance.record --all
+
+SEED ?= 1
+CASES ?= 20000
+fuzz: venv ## random CEL expressions, asked of kube-apiserver's library and of ours: SEED=7 CASES=20000 (needs go)
+	cd tests && ../$(BIN)/python -m conformance.fuzz --seed $(SEED) --cases $(CASES)
 
 bench: venv ## speed and memory as ratios against a bare aiohttp echo
 	$(BIN)/python -m benchmarks

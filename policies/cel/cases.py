@@ -15,8 +15,10 @@ import math
 from base64 import b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any
 
+from policies.cel.errors import CelError
 from policies.cel.golang.gotime import format_timestamp, go_duration
 from policies.cel.library.authorizer import Answer, Check
 from policies.cel.library.format import Format
@@ -133,6 +135,8 @@ def _map(value: Mapping[Any, Value]) -> Any:
 def _key(key: Any) -> str:
     if key is None:
         return "null"
+    if key.__class__ is Optional:
+        return "<nil>" if key.value is ABSENT else _key(key.value)
     return str(key).lower() if isinstance(key, bool) else str(key)
 
 
@@ -157,8 +161,14 @@ def _native(value: Value) -> Any:
     return str(value) if encoder is None else encoder(value)
 
 
+def _whole(value: float) -> int:
+    """A whole number as Go's JSON has it: the fewest digits that tell it from its neighbours, then zeros."""
+    return int(Decimal(repr(value)))
+
+
 _NATIVE: Mapping[type, Callable[[Any], Any]] = {
-    **dict.fromkeys((type(None), bool, int, float, str), _same),
+    **dict.fromkeys((type(None), bool, int, str), _same),
+    float: lambda value: _whole(value) if value.is_integer() and abs(value) < 1e21 else value,
     ObjectValue: lambda value: {name: _native(item) for name, item in value.fields.items()},
     dict: lambda value: {_key(key): _native(item) for key, item in value.items()},
     list: lambda value: list(map(_native, value)),
@@ -187,6 +197,7 @@ _ENCODERS: Mapping[type, Callable[[Any], Any]] = {
     Format: lambda value: {"$kubernetes.NamedFormat": value.name},
     JSONPatch: _patch,
     ObjectValue: _object,
+    CelError: lambda value: {"$error": str(value)},  # an optional may hold one
 }
 
 

@@ -14,7 +14,7 @@ from policies.cel import types
 from policies.cel.equality import equal
 from policies.cel.errors import CelError
 from policies.cel.types import Type
-from policies.cel.values import ABSENT, Value
+from policies.cel.values import ABSENT, Duration, Optional, Timestamp, Uint, Value
 
 JSON_PATCH = types.struct("JSONPatch")
 OBJECT = types.struct("Object")
@@ -79,6 +79,15 @@ class ObjectValue:
     name: str
     fields: Mapping[str, Value]
 
+    def field(self, name: str) -> Value:
+        """A field as a selection finds it: parts are maps from here on. ABSENT where it was not given.
+
+        Raises CelError where any field is a map with a key that is no text: no field can be selected then.
+        """
+        if any(key.__class__ is not str for value in self.fields.values() if isinstance(value, dict) for key in value):
+            raise CelError(f'cannot get field "{name}"')
+        return _plain(self.fields.get(name, ABSENT))
+
     @property
     def cel_type(self) -> Type:
         """The type of this part: `Object.spec`."""
@@ -91,7 +100,34 @@ class ObjectValue:
         )
 
 
-_GO_TYPES = {int: "int64", float: "float64", bool: "bool", bytes: "[]uint8", type(None): "structpb.NullValue"}
+def _plain(value: Value) -> Value:
+    match value:
+        case ObjectValue():
+            return {name: _plain(item) for name, item in value.fields.items()}
+        case list():
+            return [_plain(item) for item in value]
+        case dict():
+            return {key: _plain(item) for key, item in value.items()}
+        case Optional():
+            return None if value.value is ABSENT else _plain(value.value)
+        case Type():
+            return value.name
+        case _:
+            return value
+
+
+_GO_TYPES = {
+    int: "int64",
+    Uint: "uint64",
+    float: "float64",
+    bool: "bool",
+    bytes: "[]uint8",
+    type(None): "structpb.NullValue",
+    list: "[]interface {}",
+    dict: "map[string]interface {}",
+    Duration: "time.Duration",
+    Timestamp: "time.Time",
+}
 
 
 def construct(type_name: str, fields: Mapping[str, Value]) -> JSONPatch | ObjectValue:

@@ -23,7 +23,7 @@ from policies.cel.errors import BudgetError, CelError, TimeLimitError
 from policies.cel.evaluation.plan import PlanError, plan
 from policies.cel.evaluation.recursion import NestingError, deeply
 from policies.cel.evaluation.run import Expired, Outcome, Run
-from policies.cel.evaluation.steps import Step, failed
+from policies.cel.evaluation.step import Step, failed
 from policies.cel.generation.compiled import Function, Generated, generate
 from policies.cel.generation.support import HandOverError
 from policies.cel.kubernetes import VARIABLES, admission, variable_type
@@ -33,6 +33,8 @@ from policies.cel.syntax.source import CompileError, Issue, Source
 from policies.cel.types import Type
 from policies.cel.values import Value
 
+Mark = tuple[int, int, int]
+"""The cost of variables, and how many have values and failures."""
 Names = Mapping[str, Value]
 """The variables of one evaluation by name: `object`, `oldObject`, `params`, `request`, `variables`, ..."""
 
@@ -68,7 +70,7 @@ class Evaluation(Struct, frozen=True):
 class Program:
     """A compiled expression: a generated function, and the steps that take over where it cannot tell."""
 
-    __slots__ = ("_function", "_steps", "generated", "source", "type")
+    __slots__ = ("_function", "_reads_variables", "_steps", "generated", "source", "type")
 
     def __init__(self, source: Source, type_: Type, steps: Step, generated: Generated | None) -> None:
         self.source = source
@@ -76,24 +78,30 @@ class Program:
         self.generated = generated
         self._steps = steps
         self._function: Function | None = None if generated is None else self._load
+        self._reads_variables = generated is not None and generated.reads_variables
 
     def evaluate(self, names: Names, *, limit: int = EXPRESSION_LIMIT, expired: Expired | None = None) -> Evaluation:
         """Evaluate with these variables. `limit` is the cost allowed; `expired` is asked now and then whether to stop.
 
         Raises UnansweredCheck where an authorization check has no answer yet: find it, and evaluate again.
         """
-        if self._function is not None:
-            try:
-                value, cost = self._function(names, limit, expired)
-            except UnansweredCheck:
-                raise
-            except TimeLimitError as error:
-                return Evaluation(None, 0, error)
-            except Exception:  # noqa: BLE001, S110 - whatever went wrong, the exact evaluator says what
-                pass
-            else:
-                if cost <= limit:
-                    return Evaluation(value, cost)
+        if self._function is None:
+            return self.evaluate_exactly(names, limit=limit, expired=expired)
+        variables = names["variables"] if self._reads_variables else NO_VARIABLES
+        mark = variables.mark() if self._reads_variables else None
+        try:
+            value, cost = self._function(names, limit, expired)
+        except UnansweredCheck:
+            raise
+        except TimeLimitError as error:
+            return Evaluation(None, 0, error)
+        except Exception:  # noqa: BLE001, S110 - whatever went wrong, the exact evaluator says what
+            pass
+        else:
+            if cost <= limit:
+                return Evaluation(value, cost)
+        if mark is not None:
+            variables.forget(mark)
         return self.evaluate_exactly(names, limit=limit, expired=expired)
 
     def evaluate_exactly(
@@ -198,13 +206,14 @@ class Composition:
 class Variables(dict[str, Value]):
     """The value of `variables` in one evaluation: each is evaluated when it is first read, with a cost of its own."""
 
-    __slots__ = ("_expired", "_failures", "_names", "_programs", "cost")
+    __slots__ = ("_expired", "_failures", "_inexact", "_names", "_programs", "cost")
     cel_type = VARIABLES
 
     def __init__(self, programs: Mapping[str, Program | CompileError], names: Names, expired: Expired | None) -> None:
         self.cost = 0
         self._programs, self._names, self._expired = programs, names, expired
         self._failures: dict[str, CelError] | None = None  # made when the first fails
+        self._inexact: frozenset[str] = frozenset()  # variables that failed or were forgotten once
 
     def cel_has(self, name: str) -> bool:
         """Whether there is such a variable."""
@@ -213,6 +222,21 @@ class Variables(dict[str, Value]):
     def cel_field(self, name: str) -> Value:
         """Its value. Raises CelError in the reference's words where it failed."""
         return self[name]
+
+    def mark(self) -> Mark:
+        """What has been evaluated up to now."""
+        return self.cost, len(self), len(self._failures or ())
+
+    def forget(self, mark: Mark) -> None:
+        """Undo what was evaluated since: a generated function reads variables in its own order, and then gave up.
+
+        They are evaluated exactly the next time: with two tries each, those that read one another would take 2**n.
+        """
+        self.cost, values, failures = mark
+        forgotten = [self.popitem()[0] for _ in range(len(self) - values)]
+        self._inexact |= {*forgotten, *(self._failures or ())}
+        if self._failures is not None:
+            self._failures = dict(list(self._failures.items())[:failures])
 
     def __missing__(self, name: str) -> Value:
         """Evaluate a variable that was not asked for before. Raises CelError, the same one each time."""
@@ -231,7 +255,8 @@ class Variables(dict[str, Value]):
             return CelError(f"no such key: {name}")
         if isinstance(program, CompileError):
             return CelError(f'composited variable "{name}" fails to compile: {program.full_reference()}')
-        evaluation = program.evaluate(self._names, expired=self._expired)
+        evaluate = program.evaluate_exactly if name in self._inexact else program.evaluate
+        evaluation = evaluate(self._names, expired=self._expired)
         self.cost += evaluation.cost
         if isinstance(evaluation.error, TimeLimitError):
             raise evaluation.error

@@ -4,14 +4,9 @@ An abstract evaluation: every part of the expression has, instead of a value, th
 taken from. A place whose value is merely passed through is read no further than to what is selected of it; one whose
 value is compared, computed with, handed to a function or returned is read with everything below it.
 
->>> from policies.cel.checking.checker import check
 >>> from policies.cel.kubernetes import admission
->>> from policies.cel.syntax.parser import parse
->>> from policies.cel.syntax.source import Source
->>> source = Source("object.spec.containers.all(c, has(c.image) && c.image != '')")
->>> tree = parse(source)
->>> _ = check(tree, source, admission())
->>> sorted(reads(tree, {})["object"].paths)
+>>> text = "object.spec.containers.all(c, has(c.image) && c.image != '')"
+>>> sorted(composed_reads([Source(text)], Composition(admission()))["object"].paths)
 ['spec.containers[*].image']
 """
 
@@ -24,8 +19,10 @@ from typing import Final
 
 from msgspec import Struct
 
+from policies.cel.checking.checker import check
 from policies.cel.evaluation.dispatch import arguments
 from policies.cel.evaluation.recursion import deeply
+from policies.cel.program import Composition, Program
 from policies.cel.syntax.ast import (
     Call,
     Comprehension,
@@ -37,6 +34,8 @@ from policies.cel.syntax.ast import (
     Select,
     StructLiteral,
 )
+from policies.cel.syntax.parser import parse as parse_expression
+from policies.cel.syntax.source import Source
 from policies.cel.types import Kind
 from policies.fieldpath import Pattern, Step, Wildcard, parse, render
 
@@ -102,6 +101,32 @@ def reads(tree: Node, variables: Mapping[str, Node]) -> Mapping[str, Reads]:
     except RecursionError:
         return dict.fromkeys(ROOTS, EVERYTHING)
     return {root: Reads(_paths(root, walk.whole), _paths(root, walk.present)) for root in ROOTS}
+
+
+def composed_reads(sources: Iterable[Source], composition: Composition) -> Mapping[str, Reads]:
+    """What expressions that compile read together, with the variables of their policy.
+
+    >>> from policies.cel.kubernetes import admission
+    >>> composition = Composition(admission()).declare("spec", "object.spec")
+    >>> composed_reads([Source("variables.spec.a > 1"), Source("has(oldObject.b)")], composition)["object"].paths
+    frozenset({'spec.a'})
+    """
+    programs = {name: each for name, each in composition.programs.items() if isinstance(each, Program)}
+    variables = {name: _tree(program.source, composition) for name, program in programs.items()}
+    found = dict.fromkeys(ROOTS, NOTHING)
+    for source in sources:
+        more = reads(_tree(source, composition), variables)
+        found = {root: found[root] | more[root] for root in ROOTS}
+    return found
+
+
+def _tree(source: Source, composition: Composition) -> Node:
+    def checked() -> Node:
+        tree = parse_expression(source)
+        check(tree, source, composition.environment)
+        return tree
+
+    return deeply(checked)
 
 
 def _paths(root: str, places: Iterable[Pattern]) -> frozenset[str]:

@@ -100,17 +100,21 @@ class Typed(Protocol):
 
 
 class Incomparable:
-    """A library's value that cannot be compared with one of another type: not even Python's `==` does, so that it is
-    safe in generated code."""
+    """A library's value that cannot be compared with one of another type.
+
+    Not even Python's `==` does, so that it is safe in generated code.
+    """
 
     __slots__ = ()
+    cel_type: ClassVar[Type]
 
     def __eq__(self, other: object) -> bool:
         """Raises CelError for a value of another type."""
         return self.cel_equal(other)
 
     def __hash__(self) -> int:
-        return id(self)
+        """The same for all of a class: what is equal must not differ, and nobody looks these values up."""
+        return hash(self.__class__)
 
     def cel_equal(self, other: object) -> bool:
         """CEL's `==`; raises CelError for a value of another type."""

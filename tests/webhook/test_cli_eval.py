@@ -148,7 +148,8 @@ def test_the_object_may_come_from_standard_input() -> None:
                 "Error: the expression does not compile\n"
                 "expression:1:1: must evaluate to bool but got dyn\n"
                 "object.spec\n^\n"
-                "hint: compare the value, as in `object.spec.hostNetwork == true`: fields of object have no known type\n"
+                "hint: compare the value, as in `object.spec.hostNetwork == true`: "
+                "fields of object have no known type\n"
             ),
         ),
         (

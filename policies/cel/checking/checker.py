@@ -14,6 +14,7 @@ from policies.cel.checking.hints import nearest, signatures
 from policies.cel.checking.unification import Unifier, more_general
 from policies.cel.environment import Declared, Environment
 from policies.cel.function import Function, Overload
+from policies.cel.patchtypes import JSON_PATCH
 from policies.cel.syntax.ast import (
     Call,
     Comprehension,
@@ -27,7 +28,6 @@ from policies.cel.syntax.ast import (
     Select,
     StructLiteral,
 )
-from policies.cel.patchtypes import JSON_PATCH
 from policies.cel.syntax.source import CompileError, Issue, Source
 from policies.cel.types import Kind, Type
 from policies.cel.values import type_of
@@ -245,10 +245,10 @@ class _Checker:
         found: list[Overload] = []
         result: Type | None = None
         for overload in function.overloads:
-            if overload.member is not member or len(overload.parameters) != len(given):
+            if overload.member is not member:
                 continue
             *expected, declared = self._unifier.instance((*overload.parameters, overload.result))
-            if not self._unifier.assignable(given, tuple(expected)):
+            if len(expected) != len(given) or not self._unifier.assignable(given, tuple(expected)):
                 continue
             found.append(overload)
             declared = self._unifier.resolve(declared)

@@ -12,7 +12,7 @@ _SHOWN = 6
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """`did you mean 'object'?`, or nothing where no name is near."""
-    found = get_close_matches(name, (each for each in known if each[0].isalpha()), n=1, cutoff=0.6)
+    found = get_close_matches(name, (each for each in known if each[:1].isalpha()), n=1, cutoff=0.6)
     return f"did you mean '{found[0]}'?" if found else ""
 
 

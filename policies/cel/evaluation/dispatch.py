@@ -9,7 +9,7 @@ from policies.cel.errors import CelError, no_such_overload
 from policies.cel.function import Cost, Function, Overload
 from policies.cel.syntax.ast import Call, Literal, Node
 from policies.cel.types import Kind, Type
-from policies.cel.values import Value, type_of
+from policies.cel.values import Optional, Value, type_of
 
 _ANYTHING = {Kind.DYN, Kind.PARAMETER}
 _COMPOSED = {Kind.LIST, Kind.MAP}
@@ -117,10 +117,19 @@ def literal_pattern(node: Call) -> str | None:
     return pattern.value if isinstance(pattern, Literal) and isinstance(pattern.value, str) else None
 
 
+def _native(value: Value) -> Value:
+    """What Go's Value() gives of a value: that is where the reference looks for a text here."""
+    while value.__class__ is Optional:
+        value = value.value
+    return value.name if value.__class__ is Type else value
+
+
 def text_only(call: Callable[..., Value]) -> Callable[..., Value]:
     """A search whose pattern is known to be good: only the text is looked at."""
 
     def searching(text: Value, *rest: Value) -> Value:
+        if text.__class__ is not str:
+            text = _native(text)
         if text.__class__ is not str or any(limit.__class__ is not int for limit in rest[1:]):
             raise no_such_overload()
         return call(text, *rest)

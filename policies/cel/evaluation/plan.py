@@ -12,15 +12,14 @@ from collections.abc import Callable
 from policies.cel.environment import NOT_A_VALUE
 from policies.cel.equality import equal
 from policies.cel.errors import CelError
+from policies.cel.evaluation.attribute import Attribute, Choice, Name, Operand, Presence, Qualifier, Read
 from policies.cel.evaluation.dispatch import arguments, bind, text_only
 from policies.cel.evaluation.qualify import check_key
 from policies.cel.evaluation.run import Run
+from policies.cel.evaluation.step import Constant, Step, failed
 from policies.cel.evaluation.steps import (
     Alternative,
-    Attribute,
     CallStep,
-    Choice,
-    Constant,
     Fold,
     Growing,
     Lenient,
@@ -28,14 +27,7 @@ from policies.cel.evaluation.steps import (
     Logic,
     MapStep,
     Membership,
-    Name,
-    Operand,
-    Presence,
-    Qualifier,
-    Read,
-    Step,
     StructStep,
-    failed,
     grow,
 )
 from policies.cel.library import arithmetic
@@ -130,14 +122,19 @@ def _plan_index(node: Call) -> Step:
             check_key(index.value)
         except CelError as error:
             raise PlanError(node, error.message) from None
-    key = index.attribute if isinstance(index, Read) and not index.presence else index
+    key = index.attribute if isinstance(index, Read) else index
     attribute.add(Qualifier(key, optional=node.function != "_[_]"))
     return Read(attribute)
 
 
+def _branch(step: Step) -> Attribute:
+    """An attribute within an attribute: not even a presence test counts as read there."""
+    return step.attribute if isinstance(step, Read) else Operand(step)
+
+
 def _plan_choice(node: Call) -> Step:
     condition, truthy, falsy = map(plan, node.args)
-    return Read(Choice(condition, _attribute(truthy), _attribute(falsy)))
+    return Read(Choice(condition, _branch(truthy), _branch(falsy)))
 
 
 def _plan_and(node: Call) -> Step:

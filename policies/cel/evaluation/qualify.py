@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from policies.cel.equality import find
 from policies.cel.errors import CelError
+from policies.cel.golang.gotext import general
 from policies.cel.values import ABSENT, INT_MAX, INT_MIN, Duration, Optional, Timestamp, Uint, Value, type_of
 
 KEYS = (str, int, Uint, bool, float)
@@ -62,7 +63,7 @@ def show_key(key: Value) -> str:
     if key.__class__ is bool:
         return "true" if key else "false"
     if key.__class__ is float:
-        return f"{key:g}"
+        return general(key)
     return str(key)
 
 
@@ -103,6 +104,8 @@ _GO_OWN_TYPES = {
 def go_type(value: Value) -> str:
     """The name of the reference's class for a value, which some of its messages show."""
     found = _GO_TYPES.get(value.__class__)
+    if getattr(value, "computed", False):  # a quantity
+        return "*cel.Quantity"
     return found or _GO_OWN_TYPES.get(type_of(value).name, "*types.Type")
 
 

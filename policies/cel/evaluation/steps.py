@@ -4,8 +4,7 @@ This is the exact evaluator: `compiled.py` makes a function that is many times f
 whenever something fails, so that errors, their absorption and the cost up to them are as in the reference. They also
 serve explanations, which evaluate parts of an expression.
 
-A step returns a value, or the CelError that it failed with; failures are values here because `&&`, `||` and the macros
-absorb them. Source: cel-go's interpreter package (interpretable.go, attributes.go, runtimecost.go).
+Source: cel-go's interpreter package (interpretable.go, runtimecost.go).
 """
 
 from __future__ import annotations
@@ -14,225 +13,13 @@ from collections.abc import Callable, Sequence
 
 from policies.cel.cost import LIST_CREATION, MAP_CREATION, STRUCT_CREATION
 from policies.cel.errors import BudgetError, CelError, no_such_overload
-from policies.cel.evaluation.qualify import KEYS, go_type, native_type, present, qualify, show_key
+from policies.cel.evaluation.qualify import go_type, show_key
 from policies.cel.evaluation.run import Outcome, Pending, Run
+from policies.cel.evaluation.step import Step, failed
 from policies.cel.function import Cost
-from policies.cel.patchtypes import ObjectValue, construct
-from policies.cel.values import ABSENT, NONE, Optional, Value, type_of
-
-
-class Step:
-    """Something that can be evaluated."""
-
-    def evaluate(self, run: Run) -> Outcome:
-        """The value, or the failure."""
-        raise NotImplementedError
-
-
-def failed(outcome: Outcome) -> bool:
-    """Whether an outcome is a failure."""
-    return outcome.__class__ is CelError
-
-
-class Constant(Step):
-    """A value that is known beforehand; costs nothing. A literal list may have failed to be built."""
-
-    def __init__(self, value: Outcome) -> None:
-        self.value = value
-
-    def evaluate(self, run: Run) -> Outcome:
-        """The value, or the failure."""
-        del run
-        return self.value
-
-
-class Qualifier:
-    """`.field`, `[index]` and their optional forms; costs 1 when it is applied (`?`: when there is a value)."""
-
-    def __init__(self, key: Step | Attribute, *, optional: bool = False, typed: bool = False) -> None:
-        self.optional = optional
-        self._key = key
-        self._constant = key.value if isinstance(key, Constant) else ABSENT
-        self._typed = typed  # the operand is statically a part of Object{...}
-
-    def key(self, run: Run) -> Outcome:
-        """The key, computed if it has to be."""
-        if self._constant is not ABSENT:
-            return self._constant
-        value = self._key.resolve(run) if isinstance(self._key, Attribute) else self._key.evaluate(run)
-        if failed(value) or value.__class__ in KEYS:
-            return value
-        native = isinstance(self._key, Attribute) and self._key.is_native(run)
-        return CelError(f"invalid qualifier type: {native_type(value) if native else go_type(value)}")
-
-    def apply(self, value: Value, run: Run) -> Outcome:
-        """The value of the key."""
-        key = self.key(run)
-        outcome = key
-        if not failed(key):
-            try:
-                outcome = self._get(value, key)
-            except CelError as error:
-                outcome = error
-        run.charge(1)
-        return outcome
-
-    def _get(self, value: Value, key: Value) -> Value:
-        if self._typed and isinstance(value, ObjectValue):
-            return value.fields.get(key)
-        return qualify(value, key)
-
-    def apply_if_present(self, value: Value, run: Run) -> Outcome:
-        """The value of the key, or ABSENT."""
-        key = self.key(run)
-        if failed(key):
-            return key
-        try:
-            outcome = value.fields.get(key, ABSENT) if self._is_part(value) else present(value, key)
-        except CelError as error:
-            return error
-        if outcome is not ABSENT:
-            run.charge(1)
-        return outcome
-
-    def _is_part(self, value: Value) -> bool:
-        return self._typed and isinstance(value, ObjectValue)
-
-
-class Presence(Qualifier):
-    """The last field of `has(a.b)`: true or false."""
-
-    def apply(self, value: Value, run: Run) -> Outcome:
-        """Whether there is such a field."""
-        try:
-            outcome: Outcome = self._has(value)
-        except CelError as error:
-            outcome = error
-        run.charge(1)
-        return outcome
-
-    def _has(self, value: Value) -> bool:
-        if self._is_part(value):
-            return self._constant in value.fields
-        return present(value, self._constant) is not ABSENT
-
-
-class Attribute:
-    """A root and the qualifiers behind it; `resolve` is without the cost of the whole, which only `Read` charges."""
-
-    def __init__(self) -> None:
-        self.qualifiers: list[Qualifier] = []
-
-    def add(self, qualifier: Qualifier) -> None:
-        """One more qualifier at the end."""
-        self.qualifiers.append(qualifier)
-
-    def resolve(self, run: Run) -> Outcome:
-        """The value."""
-        root = self._root(run)
-        return root if failed(root) else self._qualified(root, run)
-
-    def _root(self, run: Run) -> Outcome:
-        raise NotImplementedError
-
-    def is_native(self, run: Run) -> bool:
-        """Whether the value is a part of decoded JSON that the reference has not wrapped yet; only messages show it."""
-        del run
-        return False
-
-    def _qualified(self, value: Value, run: Run) -> Outcome:
-        is_optional = value.__class__ is Optional
-        if is_optional:
-            if value.value is ABSENT:
-                return value
-            value = _content(value.value)
-        for qualifier in self.qualifiers:
-            is_optional = is_optional or qualifier.optional
-            value = qualifier.apply_if_present(value, run) if is_optional else qualifier.apply(value, run)
-            if value is ABSENT:
-                return NONE
-            if failed(value):
-                return value
-        return Optional(value) if is_optional else value
-
-
-def _content(value: Value) -> Value:
-    """What the reference makes of an optional's content: of an optional inside an optional, the content of that."""
-    if value.__class__ is not Optional:
-        return value
-    return None if value.value is ABSENT else value.value
-
-
-class Name(Attribute):
-    """A variable: `object`, or that of a macro."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__()
-        self.name = name
-
-    def _root(self, run: Run) -> Outcome:
-        return run.lookup(self.name)
-
-    def is_native(self, run: Run) -> bool:
-        """Variables of macros and of the policy are wrapped."""
-        return self.name != "variables" and not any(self.name in scope for scope in run.scopes)
-
-
-class Operand(Attribute):
-    """Whatever else is selected from: `f(x).y`."""
-
-    def __init__(self, step: Step) -> None:
-        super().__init__()
-        self._step = step
-
-    def _root(self, run: Run) -> Outcome:
-        return self._step.evaluate(run)
-
-
-class Choice(Attribute):
-    """`condition ? a : b`; a qualifier behind it goes to both branches."""
-
-    def __init__(self, condition: Step, truthy: Attribute, falsy: Attribute) -> None:
-        super().__init__()
-        self._condition, self._truthy, self._falsy = condition, truthy, falsy
-
-    def add(self, qualifier: Qualifier) -> None:
-        """One more qualifier behind either branch."""
-        self._truthy.add(qualifier)
-        self._falsy.add(qualifier)
-
-    def resolve(self, run: Run) -> Outcome:
-        """The value of the branch that the condition chooses."""
-        condition = self._condition.evaluate(run)
-        if condition is True:
-            return self._truthy.resolve(run)
-        if condition is False:
-            return self._falsy.resolve(run)
-        return condition if failed(condition) else no_such_overload()
-
-    def is_native(self, run: Run) -> bool:
-        """As the chosen branch is."""
-        cost = run.cost
-        chosen = self._truthy if self._condition.evaluate(run) is True else self._falsy
-        run.cost = cost
-        return chosen.is_native(run)
-
-
-class Read(Step):
-    """An attribute as a step: costs 1, a choice nothing of its own; a presence test 1 less."""
-
-    def __init__(self, attribute: Attribute, *, presence: bool = False) -> None:
-        self.attribute = attribute
-        self.presence = presence
-        self._cost = (0 if isinstance(attribute, Choice) else 1) - (1 if presence else 0)
-
-    def evaluate(self, run: Run) -> Outcome:
-        """The value, or the failure."""
-        outcome = self.attribute.resolve(run)
-        if self.presence and outcome.__class__ is Optional:
-            outcome = outcome.value is not ABSENT
-        run.charge(self._cost)
-        return outcome
+from policies.cel.golang.goshow import shown
+from policies.cel.patchtypes import construct
+from policies.cel.values import ABSENT, Optional, Value, type_of
 
 
 class Logic(Step):
@@ -352,7 +139,7 @@ class ListStep(Step):
                 return value
             if index in self._optional:
                 if value.__class__ is not Optional:
-                    return CelError(f"cannot initialize optional list element from non-optional value {value}")
+                    return CelError(f"cannot initialize optional list element from non-optional value {shown(value)}")
                 if value.value is ABSENT:
                     continue
                 value = value.value
@@ -364,7 +151,7 @@ def _optional_entry(name: Value, value: Outcome) -> Outcome:
     """The content of an entry with a question mark, ABSENT for none."""
     if value.__class__ is Optional:
         return value.value
-    return CelError(f"cannot initialize optional entry '{show_key(name)}' from non-optional value {value}")
+    return CelError(f"cannot initialize optional entry '{show_key(name)}' from non-optional value {shown(value)}")
 
 
 class MapStep(Step):

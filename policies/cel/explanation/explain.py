@@ -19,7 +19,7 @@ from policies.cel.evaluation.dispatch import arguments
 from policies.cel.evaluation.plan import plan
 from policies.cel.evaluation.recursion import deeply
 from policies.cel.evaluation.run import Expired, Outcome, Run
-from policies.cel.evaluation.steps import Step, failed
+from policies.cel.evaluation.step import Step, failed
 from policies.cel.explanation import masking
 from policies.cel.explanation.places import NOTHING, Place, Places, Scope, shown
 from policies.cel.program import Composition, Names, Program
@@ -48,10 +48,14 @@ class Reason:
 
     def __str__(self) -> str:
         """`spec.replicas: object.spec.replicas <= 5 is false (object.spec.replicas is 7)`."""
-        where = f"{shown(self.place)}: " if self.place is not None else ""
+        return f"{shown(self.place)}: {self.detail}" if self.place is not None else self.detail
+
+    @property
+    def detail(self) -> str:
+        """The same without the place."""
         details = [*([self.element] if self.element else []), *(f"{text} is {value}" for text, value in self.values)]
         more = f" ({'; '.join(details)})" if details else ""
-        return f"{where}{self.expression} {self.outcome}{more}"
+        return f"{self.expression} {self.outcome}{more}"
 
 
 def explain(

@@ -15,12 +15,13 @@ from policies.cel.checking.validation import walk
 from policies.cel.cost import LIST_CREATION, MAP_CREATION, STRUCT_CREATION
 from policies.cel.evaluation.dispatch import arguments
 from policies.cel.evaluation.plan import plan
-from policies.cel.evaluation.steps import Constant, Membership, failed
+from policies.cel.evaluation.step import Constant, failed
+from policies.cel.evaluation.steps import Membership
 from policies.cel.generation import inline
 from policies.cel.generation.emitter import Emitter, Path, UnsupportedError
 from policies.cel.generation.loops import generate_loop
+from policies.cel.generation.shape import INDEX, chooses, is_constant, is_optional, is_patch, is_variables, written_path
 from policies.cel.generation.trust import trusted
-from policies.cel.kubernetes import VARIABLES
 from policies.cel.syntax.ast import (
     Call,
     Comprehension,
@@ -36,8 +37,7 @@ from policies.cel.types import BOOL, STRING, Kind
 from policies.cel.values import Value
 
 Facts = dict[Path, str]
-_INDEX = ("_[_]", "_[?_]", "_?._")
-_REFLECTED = {Kind.OPAQUE, Kind.STRUCT, Kind.TYPE}
+_REFLECTED = {Kind.OPAQUE, Kind.STRUCT, Kind.TYPE, Kind.DYN}
 
 
 class Generator(Emitter):
@@ -47,7 +47,7 @@ class Generator(Emitter):
         super().__init__()
         self.roots: dict[str, str] = {}  # names of the activation and the generated names that hold them
         self.scopes: list[dict[str, str]] = []  # variables of macros
-        self._uses = Counter(path for node in walk(tree) if (path := _written_path(node)))
+        self._uses = Counter(path for node in walk(tree) if (path := written_path(node)))
 
     def name(self, name: str) -> str:
         """The generated name of a variable."""
@@ -91,7 +91,7 @@ class Generator(Emitter):
 
     def _read(self, node: Node) -> str:
         presence = isinstance(node, Select) and node.test_only
-        self.charge((0 if _chooses(node) else 1) - (1 if presence else 0))
+        self.charge((0 if chooses(node) else 1) - (1 if presence else 0))
         return self.attribute(node)
 
     def attribute(self, node: Node) -> str:  # noqa: PLR0911 - one return per kind of node
@@ -103,11 +103,11 @@ class Generator(Emitter):
                 return self.name(node.name)
             case Select() if node.constant is None and node.test_only:
                 return self._presence(node)
-            case Select() if node.constant is None and _is_optional(node.operand):
+            case Select() if node.constant is None and is_optional(node.operand):
                 return self.wrapped(self._behind_optional(node.operand, node.field))
             case Select() if node.constant is None:
                 return self._select(node)
-            case Call(function="_[_]") if not _is_optional(arguments(node)[0]):
+            case Call(function="_[_]") if not is_optional(arguments(node)[0]):
                 return self._index(node)
             case Call(function="_[_]"):
                 return self.wrapped(self.optional_attribute(node))
@@ -119,9 +119,9 @@ class Generator(Emitter):
                 return self.value(node)
 
     def _operand(self, node: Node) -> str:
-        if _is_optional(node) or _is_patch(node):
+        if is_optional(node) or is_patch(node):
             raise UnsupportedError  # selections behind an optional are optional themselves
-        return self._constant_of(node) if _is_constant(node) else self.attribute(node)
+        return self._constant_of(node) if is_constant(node) else self.attribute(node)
 
     def path(self, node: Node) -> Path | None:
         """The chain that a node is, from the generated name of its root; None if it is anything else."""
@@ -151,7 +151,7 @@ class Generator(Emitter):
             node = node.operand
 
     def _shared(self, node: Node) -> bool:
-        written = _written_path(node)
+        written = written_path(node)
         return written is not None and self._uses[written] > 1
 
     def _remember(self, path: Path, expression: str) -> str:
@@ -168,8 +168,8 @@ class Generator(Emitter):
         path = self.path(node.operand)
         if (
             path is None
-            or _is_variables(node.operand)
-            or self._uses[(*(_written_path(node.operand) or ()), node.field)] < 1
+            or is_variables(node.operand)
+            or self._uses[(*(written_path(node.operand) or ()), node.field)] < 1
         ):
             return (
                 f"({node.field!r} in {operand} if {operand}.__class__ is dict else has({operand}, {node.field!r}))",
@@ -192,9 +192,7 @@ class Generator(Emitter):
         return f"item({operand}, {index})"
 
     def _key(self, node: Node) -> str:
-        if isinstance(node, Select) and node.test_only:
-            return self._read(node)
-        if isinstance(node, Ident | Select) or (isinstance(node, Call) and node.function in (*_INDEX, "_?_:_")):
+        if isinstance(node, Ident | Select) or (isinstance(node, Call) and node.function in (*INDEX, "_?_:_")):
             return self.attribute(node)
         return self.value(node)
 
@@ -207,13 +205,13 @@ class Generator(Emitter):
     def optional(self, node: Node) -> str:
         """The content of an optional as a name, ABSENT for none: no Optional is made where none is needed."""
         if isinstance(node, Call) and node.function in ("_?._", "_[?_]"):
-            self.charge(0 if _chooses(node) else 1)
+            self.charge(0 if chooses(node) else 1)
             return self.optional_attribute(node)
-        if isinstance(node, Select) and _is_optional(node.operand) and not node.test_only:
-            self.charge(0 if _chooses(node) else 1)
+        if isinstance(node, Select) and is_optional(node.operand) and not node.test_only:
+            self.charge(0 if chooses(node) else 1)
             return self._behind_optional(node.operand, node.field)
-        if isinstance(node, Call) and node.function == "_[_]" and _is_optional(arguments(node)[0]):
-            self.charge(0 if _chooses(node) else 1)
+        if isinstance(node, Call) and node.function == "_[_]" and is_optional(arguments(node)[0]):
+            self.charge(0 if chooses(node) else 1)
             return self.optional_attribute(node)
         if isinstance(node, Call) and node.function == "optional.none":
             self.charge(1)
@@ -230,21 +228,21 @@ class Generator(Emitter):
 
     def _behind_optional(self, target: Node, key: Value | Node) -> str:
         result = self.temporary()
-        if _is_optional(target):
+        if is_optional(target):
             above = self._optional_above(target)
             self.line(f"{result} = {above}")
             with self.block(f"if {result} is not ABSENT:"):
                 self._get(result, result, key)
-        elif _is_variables(target):
+        elif is_variables(target):
             raise UnsupportedError
         else:
             self._get(result, self._operand(target), key)
         return result
 
     def _optional_above(self, target: Node) -> str:
-        if isinstance(target, Call) and target.function in _INDEX:
+        if isinstance(target, Call) and target.function in INDEX:
             return self.optional_attribute(target)
-        if isinstance(target, Select) and not target.test_only and _is_optional(target.operand):
+        if isinstance(target, Select) and not target.test_only and is_optional(target.operand):
             return self._behind_optional(target.operand, target.field)
         raise UnsupportedError
 
@@ -277,7 +275,7 @@ class Generator(Emitter):
                 return self._membership(node)
             return self.constant(step.value) if isinstance(step, Constant) else None
         if len(given) == 1 and isinstance(given[0], Literal | Ident | Call | ListLiteral | MapLiteral):
-            folded = plan(node) if node.function in inline.FOLDED and _is_constant(given[0]) else None
+            folded = plan(node) if node.function in inline.FOLDED and is_constant(given[0]) else None
             if isinstance(folded, Constant):
                 return self.constant(folded.value)
         return None
@@ -295,7 +293,7 @@ class Generator(Emitter):
     def condition(self, node: Node) -> tuple[str, Facts, Facts]:
         """An expression that is true or false, and what is known where it holds and where it does not."""
         if isinstance(node, Select) and node.test_only:
-            if _chooses(node):
+            if chooses(node):
                 self.charge(-1)
             expression, facts = self.presence(node)
             return expression, facts, {}
@@ -326,7 +324,7 @@ class Generator(Emitter):
 
     def choice(self, node: Call) -> str:
         """`a ? b : c`; the branches do not cost their own 1 when they are attributes."""
-        if _is_optional(node) and node.type is not None and node.type.parameters[0].kind in _REFLECTED:
+        if is_optional(node) and (node.type is None or node.type.parameters[0].kind in _REFLECTED):
             raise UnsupportedError  # the reference unwraps such contents on the way
         result = self.temporary()
         condition, holds, holds_not = self.condition(node.args[0])
@@ -342,7 +340,7 @@ class Generator(Emitter):
     # Literals
 
     def _list(self, node: ListLiteral) -> str:
-        if _is_constant(node):
+        if is_constant(node):
             return self._constant_of(node)
         self.charge(LIST_CREATION)
         if not node.optional:
@@ -358,10 +356,10 @@ class Generator(Emitter):
         return result
 
     def _content(self, node: Node) -> str:
-        return self.optional(node) if _is_optional(node) else f"unwrap({self.value(node)})"
+        return self.optional(node) if is_optional(node) else f"unwrap({self.value(node)})"
 
     def _map(self, node: MapLiteral) -> str:
-        if _is_constant(node):
+        if is_constant(node):
             return self._constant_of(node)
         self.charge(MAP_CREATION)
         return self._entries([(self.value(e.key), e.value, e.optional) for e in node.entries])
@@ -394,71 +392,8 @@ class Generator(Emitter):
         return self.bound(step.value)
 
 
-def _is_optional(node: Node) -> bool:
-    if isinstance(node, Call) and node.function in ("_?._", "_[?_]"):
-        return True  # whatever the checker made of it
-    return node.type is not None and node.type.kind is Kind.OPAQUE and node.type.name == "optional_type"
-
-
-def _is_variables(node: Node) -> bool:
-    """Whether a node is `variables`, whose fields come to be when they are read."""
-    return node.type == VARIABLES
-
-
-def _is_patch(node: Node) -> bool:
-    return (
-        node.type is not None
-        and node.type.kind is Kind.STRUCT
-        and node.type.name.split(".")[0] in ("Object", "JSONPatch")
-    )
-
-
-def _is_constant(node: Node) -> bool:
-    """Whether `plan.py` makes a constant of a node."""
-    match node:
-        case Literal():
-            return True
-        case Ident() | Select():
-            return node.constant is not None
-        case ListLiteral():
-            return all(map(_is_constant, node.elements))
-        case MapLiteral():
-            return all(_is_constant(entry.key) and _is_constant(entry.value) for entry in node.entries)
-        case Call():
-            given = arguments(node)
-            return node.function in inline.FOLDED and len(given) == 1 and _is_constant(given[0])
-        case _:
-            return False
-
-
-def _written_path(node: Node) -> Path | None:
-    """A chain as it is written; the same text may mean different variables, so it only tells what is worth keeping."""
-    match node:
-        case Ident():
-            return (node.name,)
-        case Select() if not node.test_only:
-            above = _written_path(node.operand)
-            return None if above is None else (*above, node.field)
-        case _:
-            return None
-
-
-def _chooses(node: Node) -> bool:
-    """Whether a chain begins with `a ? b : c`, which makes its reading free."""
-    while True:
-        match node:
-            case Select() if node.name is None and node.constant is None:
-                node = node.operand
-            case Call() if node.function in _INDEX:
-                node = arguments(node)[0]
-            case Call():
-                return node.function == "_?_:_"
-            case _:
-                return False
-
-
 def _read_attribute(generator: Generator, node: Call) -> str:
-    generator.charge(0 if _chooses(node) else 1)
+    generator.charge(0 if chooses(node) else 1)
     return generator.attribute(node)
 
 
@@ -469,7 +404,7 @@ def _lenient(_generator: Generator, _node: Call) -> str:
 def _or_value(generator: Generator, node: Call) -> str:
     """`a.orValue(b)`: b only when a holds nothing."""
     assert node.target is not None  # noqa: S101 - a method
-    if not _is_optional(node.target):
+    if not is_optional(node.target):
         raise UnsupportedError
     result = generator.atom(generator.optional(node.target))
     name = generator.temporary()
@@ -481,7 +416,7 @@ def _or_value(generator: Generator, node: Call) -> str:
 
 def _or(generator: Generator, node: Call) -> str:
     assert node.target is not None  # noqa: S101 - a method
-    if not _is_optional(node.target) or not _is_optional(node.args[0]):
+    if not is_optional(node.target) or not is_optional(node.args[0]):
         raise UnsupportedError
     result = generator.temporary()
     generator.line(f"{result} = {generator.optional(node.target)}")

@@ -25,6 +25,7 @@ class Generated:
 
     source: str
     constants: Mapping[str, Value]
+    reads_variables: bool = False
 
     def load(self) -> Function | None:
         """The function; None where Python finds the source too complex."""
@@ -47,4 +48,8 @@ def generate(tree: Node) -> Generated | None:
     generator.settle()
     head = ["def evaluate(names, limit, expired):", " cost = 0", " mark = min(limit, 20000)"]
     head += [f" {generated} = names[{name!r}]" for name, generated in generator.roots.items()]
-    return Generated("\n".join([*head, *generator.lines, f" return {result}, cost"]), generator.constants)
+    return Generated(
+        "\n".join([*head, *generator.lines, f" return {result}, cost"]),
+        generator.constants,
+        "variables" in generator.roots,
+    )

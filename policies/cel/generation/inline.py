@@ -133,8 +133,10 @@ def _with_literal(generator: Generator, node: Node, literal: Literal) -> str | N
         generator.charge(1)
     else:
         _charge_unless_empty(generator, name)
-    if value is None or value is True or value is False:
+    if value is None or (value.__class__ is bool and _is_scalar(node)):
         return f"({name} is {value!r})"
+    if value.__class__ is bool:  # what is neither true nor false may be a value that cannot be compared
+        return f"({name} is {value!r} or {name} is not {not value!r} and equal({name}, {value!r}))"
     return f"({name} == {value!r} if {name}.__class__ is int_ else equal({name}, {value!r}))"
 
 

@@ -6,6 +6,7 @@ import math
 import re
 
 from policies.cel.errors import CelError
+from policies.cel.golang.rawtext import quote
 from policies.cel.values import INT_MAX, INT_MIN, UINT_MAX
 
 _DECIMAL = re.compile(r"[+-]?(?:[0-9][0-9_]*(?:\.[0-9_]*)?|\.[0-9][0-9_]*)(?:[eE][+-]?[0-9][0-9_]*)?")
@@ -14,17 +15,7 @@ _SPECIAL = re.compile(r"[+-]?inf(?:inity)?|nan", re.IGNORECASE | re.ASCII)
 _UNDERSCORES = re.compile(r"(?<![0-9a-fA-FxX])_|_(?![0-9a-fA-F])")
 _DECIMAL_UNDERSCORES = re.compile(r"(?<![0-9])_|_(?![0-9])")
 _LONGEST_INTEGER = 20  # digits of 2**64 - 1
-_ESCAPES = {
-    "\a": "\\a",
-    "\b": "\\b",
-    "\f": "\\f",
-    "\n": "\\n",
-    "\r": "\\r",
-    "\t": "\\t",
-    "\v": "\\v",
-    "\\": "\\\\",
-    '"': '\\"',
-}
+__all__ = ["atoi", "double", "fixed", "general", "integer", "quote", "unsigned"]
 
 
 def integer(text: str, low: int = INT_MIN, high: int = INT_MAX) -> int | None:
@@ -120,23 +111,3 @@ def _plain(digits: str, point: int) -> str:
     if len(digits) <= point:
         return digits + "0" * (point - len(digits))
     return f"{digits[:point]}.{digits[point:]}"
-
-
-def quote(text: str) -> str:
-    """Text in double quotes, as Go source (strconv.Quote): what cannot be printed is escaped."""
-    if text.isprintable():
-        escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-        return f'"{escaped}"'
-    return f'"{"".join(map(_escaped, text))}"'
-
-
-def _escaped(character: str) -> str:
-    found = _ESCAPES.get(character)
-    if found is not None:
-        return found
-    if character.isprintable():
-        return character
-    code = ord(character)
-    if code < 0x80:  # ASCII
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"  # four hexadecimal digits

@@ -22,6 +22,7 @@ from policies.cel.library import selector
 from policies.cel.library.selector import NO_SELECTOR, Selector
 from policies.cel.types import Type
 from policies.cel.values import Incomparable, Value
+from policies.facts import NeededLookUp
 
 AUTHORIZER = types.struct("kubernetes.authorization.Authorizer")
 PATH_CHECK = types.struct("kubernetes.authorization.PathCheck")
@@ -85,7 +86,7 @@ class Answer:
     error: str | None = None
 
 
-class UnansweredCheck(InterruptedEvaluationError):  # noqa: N818 (an answer is missing, nothing went wrong)
+class UnansweredCheck(InterruptedEvaluationError, NeededLookUp):  # noqa: N818 (an answer is missing, nothing went wrong)
     """The evaluation needs the answer to `check`. Nothing in the expression absorbs it."""
 
     def __init__(self, check: Check) -> None:

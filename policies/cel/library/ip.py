@@ -8,11 +8,11 @@ from typing import ClassVar
 from policies.cel import types
 from policies.cel.cost import of_first, of_first_twice
 from policies.cel.errors import CelError, no_such_overload
-from policies.cel.values import Incomparable
 from policies.cel.function import Function, Implementation, Library, Overload
 from policies.cel.golang.rawtext import clean, quote
 from policies.cel.library.netip import IPV4_BITS, Address, AddressError, parse_address
 from policies.cel.types import Type
+from policies.cel.values import Incomparable
 
 TYPE = types.opaque("net.IP")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from policies.cel import types
 from policies.cel.errors import CelError
 from policies.cel.function import Function, Library, Overload
+from policies.cel.golang.goshow import shown
 from policies.cel.types import BOOL, DYN, INT, STRING
 from policies.cel.values import ABSENT, NONE, Duration, Optional, Timestamp, Uint, Value
 
@@ -43,7 +44,7 @@ def _has_value(optional: Optional) -> bool:
 def _unwrap(values: list[Value]) -> list[Value]:
     for value in values:
         if value.__class__ is not Optional:
-            raise CelError(f"value {value} is not optional")
+            raise CelError(f"value {shown(value)} is not optional")
     return [optional.value for optional in values if optional.value is not ABSENT]
 
 

@@ -12,7 +12,7 @@ from policies.cel.errors import CelError, no_such_overload
 from policies.cel.function import Function, Library, Overload
 from policies.cel.ordering import compare
 from policies.cel.types import BOOL, BYTES, DOUBLE, DURATION, INT, STRING, TIMESTAMP, UINT, Type
-from policies.cel.values import ABSENT, Duration, Timestamp, Uint, Value, lacking
+from policies.cel.values import ABSENT, Duration, Incomparable, Timestamp, Uint, Value, lacking
 
 _A, _B = types.parameter("A"), types.parameter("B")
 _LIST_OF_A, _MAP_OF_AB = types.list_of(_A), types.map_of(_A, _B)
@@ -79,7 +79,7 @@ def _smaller(arguments: Sequence[Value], _: Value) -> int:
 
 def _equality(arguments: Sequence[Value], result: Value) -> int:
     """As above, except that the types of Kubernetes' libraries cost 1 whatever their size."""
-    return 1 if hasattr(arguments[0], "cel_size") else _smaller(arguments, result)
+    return 1 if isinstance(arguments[0], Incomparable) else _smaller(arguments, result)
 
 
 def _elements(arguments: Sequence[Value], _: Value) -> int:

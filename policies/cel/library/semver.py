@@ -12,10 +12,10 @@ from typing import ClassVar
 from policies.cel import types
 from policies.cel.cost import of_first
 from policies.cel.errors import CelError, no_such_overload
-from policies.cel.values import Incomparable
 from policies.cel.function import Function, Implementation, Library, Overload
 from policies.cel.golang.rawtext import clean, quote
 from policies.cel.types import Type
+from policies.cel.values import Incomparable
 
 TYPE = types.struct("kubernetes.Semver")
 _DIGITS = re.compile(r"[0-9]*")

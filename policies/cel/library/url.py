@@ -8,11 +8,11 @@ from typing import ClassVar
 from policies.cel import types
 from policies.cel.cost import of_first
 from policies.cel.errors import CelError, no_such_overload
-from policies.cel.values import Incomparable
 from policies.cel.function import Function, Implementation, Library, Overload
 from policies.cel.golang.rawtext import text_of
 from policies.cel.golang.weburl import UrlError, WebUrl, parse_request_uri, parse_url
 from policies.cel.types import Type
+from policies.cel.values import Incomparable
 
 TYPE = types.struct("kubernetes.URL")
 

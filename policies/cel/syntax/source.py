@@ -97,8 +97,10 @@ class CompileError(Exception):
 
     def _as_reference(self, issue: Issue) -> str:
         line, column = self.source.within(issue.position)
-        text, before = self.source.line_at(max(issue.position, 0))
         head = f"ERROR: <input>:{line}:{column}: {issue.message}"
+        if issue.position < 0:  # about the whole
+            return head
+        text, before = self.source.line_at(issue.position)
         if len(text.encode(errors="surrogatepass")) > _LONGEST:
             return head
         dots = "".join("." if character.isascii() else "\uff0e" for character in text[:before])

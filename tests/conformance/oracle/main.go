@@ -110,8 +110,10 @@ func serve() error {
 		if err != nil {
 			return err
 		}
-		if err := encoder.Encode(answer); err != nil {
-			return err
+		if err := encoder.Encode(answer); err != nil { // a value that JSON lacks, such as NaN in an Object{}
+			if err := encoder.Encode(result{ID: answer.ID, Stage: "panic", Error: err.Error()}); err != nil {
+				return err
+			}
 		}
 		if in.Buffered() == 0 {
 			if err := out.Flush(); err != nil {

@@ -11,13 +11,16 @@ import pytest
 from builders import Json
 from conformance.casefile import files, read
 from conformance.ours import compiled
+from hypothesis import given
+from hypothesis import strategies as st
+from properties.shapes import bounded, pods
 
 from policies.cel.activation import activation
 from policies.cel.cases import AUTHORIZER, Case, encode
 from policies.cel.checking.checker import check
 from policies.cel.kubernetes import admission
-from policies.cel.program import Composition, Program
-from policies.cel.reads import NOTHING, Reads, reads
+from policies.cel.program import Composition, Program, compile_expression
+from policies.cel.reads import EVERYTHING, NOTHING, Reads, composed_reads, reads
 from policies.cel.syntax.ast import Node
 from policies.cel.syntax.parser import parse
 from policies.cel.syntax.source import CompileError, Source
@@ -37,7 +40,9 @@ def found(text: str, **variables: str) -> Mapping[str, Reads]:
     composition = Composition(admission())
     for name, expression in variables.items():
         composition = composition.declare(name, expression)
-    return reads(tree_of(Source(text), composition), _trees(composition))
+    both = composed_reads([Source(text)], composition)
+    assert both == reads(tree_of(Source(text), composition), _trees(composition))
+    return both
 
 
 def _trees(composition: Composition) -> dict[str, Node]:
@@ -139,6 +144,10 @@ PATHS: dict[str, tuple[str, set[str], set[str]]] = {
     "returned": ("object.spec.a", {"spec.a"}, set()),
     "a map literal": ("{'a': object.spec.a}.a.b == 1", {"spec.a"}, set()),
     "sorted": ("object.spec.a.sortBy(x, x.n)[0].b == 1", {"spec.a"}, set()),
+    "the whole object as a list": ("object.all(x, x.a == 1)", {""}, set()),
+    "a first element of the whole object": ("object[0].a == 1", {""}, set()),
+    "all variables": ("dyn(variables) == null || object.a == 1", {"a"}, set()),
+    "JSON in a message": ("'x' + object.spec.a", {"spec.a"}, set()),
     "an authorizer": ("authorizer.requestResource.check('get').allowed() && object.a == 1", {"a"}, set()),
 }
 
@@ -203,6 +212,30 @@ def test_reads_add_up() -> None:
     assert both == Reads(frozenset({"a"}), frozenset({"", "a", "b"}))
 
 
+def test_a_policy_reads_what_its_expressions_read() -> None:
+    """Several expressions together, with the variables that they share."""
+    composition = Composition(admission()).declare("spec", "object.spec")
+
+    both = composed_reads([Source("variables.spec.a > 1"), Source("has(oldObject.b)")], composition)
+
+    assert both == {
+        "object": Reads(frozenset({"spec.a"}), frozenset({"", "spec", "spec.a"})),
+        "oldObject": Reads(frozenset(), frozenset({"", "b"})),
+    }
+
+
+def test_an_expression_that_is_too_deep_reads_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the walk does not come to an end, nothing may be left out."""
+
+    def failing(_: object) -> None:
+        raise RecursionError
+
+    tree = tree_of(Source("object.a == 1"), Composition(admission()))
+    monkeypatch.setattr("policies.cel.reads.deeply", failing)
+
+    assert reads(tree, {}) == {"object": EVERYTHING, "oldObject": EVERYTHING}
+
+
 def _outcome(program: Program, composition: Composition, inputs: Mapping[str, Any]) -> tuple[Any, ...]:
     names = composition.bind(
         activation(
@@ -239,6 +272,36 @@ def test_what_is_read_is_enough(path: Path) -> None:
     different = {case.id: difference for case in read(path) if (difference := _difference(case)) is not None}
 
     assert different == {}
+
+
+EXPRESSIONS = (
+    "object.spec.containers.all(c, has(c.resources) && has(c.resources.limits) && 'cpu' in c.resources.limits)",
+    "object.spec.?initContainers.orValue([]).all(c, c.?resources.?limits[?'cpu'].hasValue())",
+    "(object.spec.containers + object.spec.?initContainers.orValue([])).map(c, c.resources.requests.cpu)",
+    "object.spec.containers.filter(c, has(c.resources)).all(c, c.resources.limits != null)",
+    "object.spec.tolerations.exists(t, t.key == 'is_gpu' && (!has(t.effect) || t.effect == 'NoSchedule'))",
+    "object.spec.tolerations[0].key + object.metadata.name",
+    "size(object.spec.tolerations) > 1 ? object.spec.nodeSelector : object.metadata.labels",
+    "object.metadata.labels.all(k, k.startsWith('x') || object.metadata.labels[k] != '')",
+    "object.metadata.ownerReferences.exists(o, o.controller) || !has(object.spec.nodeName)",
+    "object.spec.containers.map(c, c.resources.limits.map(k, c.resources.limits[k]))",
+    "[object.spec, object.metadata].exists(o, has(o.nodeName))",
+    "object.spec.containers.transformList(i, c, c.resources)",
+    "type(object.spec.nodeSelector) == map && object.spec.nodeSelector.exists(k, v, v == 'a')",
+    "object.?spec.?affinity.optMap(a, has(a.nodeAffinity)).orValue(true)",
+    "object.spec.tolerations.map(t, t.?tolerationSeconds.orValue(0)).sum() == 0 || object.spec == null",
+)
+
+
+@bounded
+@given(st.sampled_from(EXPRESSIONS), pods)
+def test_what_is_read_is_enough_of_odd_objects(text: str, obj: Json) -> None:
+    """The same holds where parents are missing, null or of another type: the errors are the same too."""
+    composition = Composition(admission())
+    program = compile_expression(text, composition.environment)
+    part = kept(obj, found(text)["object"])
+
+    assert _outcome(program, composition, {"object": obj})[:2] == _outcome(program, composition, {"object": part})[:2]
 
 
 def test_much_is_left_out() -> None:

@@ -4,8 +4,10 @@ import pytest
 from celrun import ENVIRONMENT, exactly, planned, refused
 
 from policies.cel.errors import CelError
+from policies.cel.evaluation.attribute import Read
 from policies.cel.evaluation.plan import PlanError, plan
-from policies.cel.evaluation.steps import CallStep, Constant, Fold, ListStep, Logic, MapStep, Membership, Read, Step
+from policies.cel.evaluation.step import Constant, Step
+from policies.cel.evaluation.steps import CallStep, Fold, ListStep, Logic, MapStep, Membership
 from policies.cel.program import InstantiationError, compile_expression
 from policies.cel.syntax.ast import Entry, Literal
 from policies.cel.types import INT

@@ -1056,7 +1056,7 @@ def test_unknown_name() -> None:
 def test_equality() -> None:
     """Formats are equal by name; another type is an error."""
     assert FORMATS["uri"].cel_equal(FORMATS["uri"]) is True
-    assert (FORMATS["uri"] == FORMATS["date"], hash(FORMATS["uri"]) == hash("URI")) == (False, True)
+    assert (FORMATS["uri"] == FORMATS["date"], len({*FORMATS.values(), *FORMATS.values()})) == (False, len(FORMATS))
     with pytest.raises(CelError, match=r"^no such overload$"):
         FORMATS["uri"].cel_equal("uri")
 

@@ -6,6 +6,7 @@ rule's action and failure policy. Every rule runs; nothing stops at the first fi
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal
 
 from msgspec import Struct
@@ -13,7 +14,7 @@ from msgspec.structs import replace
 
 from policies import patch
 from policies.exception import PolicyException
-from policies.facts import Facts, UnknownFact
+from policies.facts import Facts, NeededLookUp
 from policies.request import AdmissionRequest
 from policies.rule import NO_MUTATION, FailurePolicy, Mutation, PatchOperation, Phase, Rule
 from policies.ruleset import RuleSet
@@ -72,17 +73,11 @@ ADMITTED = Answer()
 
 
 def validate(request: AdmissionRequest, ruleset: RuleSet, facts: Facts, group: str | None = None) -> Answer:
-    """Run every validating rule that is for the request. Raises UnknownFact only."""
-    decisions = []
-    lines: list[str] = []
+    """Run every validating rule that is for the request. Raises NeededLookUp only."""
+    decisions: list[Decision] = []
     for rule in ruleset.select("validate", request, group):
-        outcome = _observe(rule, request, facts)
-        decision = _decide(rule, outcome, request, ruleset, facts)
-        decisions.append(decision)
-        if decision.verdict == "warn":
-            lines += [one_line(violation.line) for violation in sorted(decision.violations)]
-        elif decision.failure is not None and not decision.denies:
-            lines.append(one_line(_failure_text(rule.name, decision.failure.error, "Ignore")))
+        decisions += _decide(rule, _observe(rule, request, facts), request, ruleset, facts)
+    lines = [line for decision in decisions for line in _warnings(decision)]
     return Answer(tuple(decisions), (), limited(lines)) if decisions else ADMITTED
 
 
@@ -90,7 +85,7 @@ def mutate(request: AdmissionRequest, ruleset: RuleSet, facts: Facts, group: str
     """Run every mutating rule that is for the request, each on the object that the one before it left.
 
     The operations of all, in order, are the patch from the object as sent to the last one. A rule whose operations do
-    not apply has failed, for the API server would fail the request. Raises UnknownFact only.
+    not apply has failed, for the API server would fail the request. Raises NeededLookUp only.
     """
     if request.object is None:  # a patch on a DELETE fails it
         return ADMITTED
@@ -104,7 +99,7 @@ def mutate(request: AdmissionRequest, ruleset: RuleSet, facts: Facts, group: str
             decision, mutation = _mutation(rule, current, ruleset, facts)
             if mutation.operations:
                 current = _applied(current, mutation, last=position == len(rules))
-        except UnknownFact:
+        except NeededLookUp:
             raise
         except Exception as error:  # noqa: BLE001 - one guard for all rules: a failure becomes a decision, never a 500
             decision, mutation = _failed(rule, "mutate", error), NO_MUTATION
@@ -143,24 +138,36 @@ def _observe(rule: Rule, request: AdmissionRequest, facts: Facts) -> tuple[Viola
         if rule.validate is None or not _in_scope(rule, request, facts):
             return ()
         return tuple(rule.validate(request, facts))
-    except UnknownFact:
+    except NeededLookUp:
         raise
     except Exception as error:  # noqa: BLE001 - as in mutate
         return Failure(error, _policy(rule, "validate"))
 
 
+def _warnings(decision: Decision) -> Iterator[str]:
+    """The lines that a person sees of a decision that lets the request pass."""
+    if decision.verdict == "warn":
+        yield from dict.fromkeys(one_line(violation.warning) for violation in sorted(decision.violations))
+    elif decision.failure is not None and not decision.denies:
+        yield one_line(_failure_text(decision.rule, decision.failure.error, "Ignore"))
+
+
 def _decide(
     rule: Rule, outcome: tuple[Violation, ...] | Failure, request: AdmissionRequest, ruleset: RuleSet, facts: Facts
-) -> Decision:
+) -> list[Decision]:
     """The one place where an outcome, an action and a failure policy meet."""
     if isinstance(outcome, Failure):
-        return Decision(rule.name, "error", failure=outcome)
+        return [Decision(rule.name, "error", failure=outcome)]
     if not outcome:
-        return Decision(rule.name, "admit")
+        return [Decision(rule.name, "admit")]
     exception = _exception(rule, request, ruleset, facts)
     if exception is not None:
-        return Decision(rule.name, "excepted", outcome, note=exception.reason)
-    return Decision(rule.name, "admit" if rule.action == "off" else rule.action, outcome)
+        return [Decision(rule.name, "excepted", outcome, note=exception.reason)]
+    verdicts: dict[Verdict, list[Violation]] = {}
+    for violation in outcome:
+        action: Verdict = "admit" if rule.action == "off" else rule.action
+        verdicts.setdefault(violation.verdict or action, []).append(violation)
+    return [Decision(rule.name, verdict, tuple(found)) for verdict, found in verdicts.items()]
 
 
 def _exception(rule: Rule, request: AdmissionRequest, ruleset: RuleSet, facts: Facts) -> PolicyException | None:

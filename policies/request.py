@@ -42,6 +42,7 @@ class UserInfo(Struct, frozen=True):
     username: str = ""
     uid: str = ""
     groups: tuple[str, ...] = ()
+    extra: dict[str, tuple[str, ...]] = {}
 
 
 class AdmissionRequest(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -63,6 +64,10 @@ class AdmissionRequest(Struct, frozen=True, kw_only=True, rename="camel"):
     object: JsonObject | None = None
     old_object: JsonObject | None = None
     dry_run: bool | None = False
+    options: JsonObject | None = None
+    request_kind: GroupVersionKind | None = None
+    request_resource: GroupVersionResource | None = None
+    request_sub_resource: str = ""
 
     @property
     def scope_namespace(self) -> str:

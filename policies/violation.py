@@ -6,8 +6,12 @@ A refusal is a text of several lines: a summary, one indented line per place, th
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
+
+Verdict = Literal["deny", "warn", "audit", ""]
 
 # Warnings travel as HTTP headers: the API documentation asks for 120 characters at most, and one with a control
 # character vanishes on the way.
@@ -21,7 +25,8 @@ class Violation(Struct, frozen=True, order=True):
 
     rule: the name of the rule that found it. path: where, as Kubernetes writes a field path. found: what stands there.
     problem: why that is wrong, empty where the summary says it all. summary: the refusal's first sentence, shared by
-    violations of a kind. remedy: what to do about it.
+    violations of a kind. remedy: what to do about it. verdict: what it leads to, empty where the rule's action says so.
+    status: the reason of the refusal as an HTTP answer has it, empty for Forbidden.
     """
 
     rule: str
@@ -30,11 +35,25 @@ class Violation(Struct, frozen=True, order=True):
     problem: str
     summary: str
     remedy: str
+    verdict: Verdict = ""
+    status: str = ""
 
     @property
     def line(self) -> str:
         """`path: found problem`, the violation on one line."""
-        return printable(f"{self.path}: {self.found} {self.problem}".rstrip())
+        where = f"{self.path}: " if self.path else ""
+        return printable(f"{where}{self.found} {self.problem}".rstrip())
+
+    @property
+    def warning(self) -> str:
+        """The violation as a warning: for a policy its message with the place, for other rules the place and value."""
+        if not self.verdict:
+            return self.line
+        return f"{self.summary} ({self.path})" if self.path else self.summary
+
+    def as_warning(self, reason: str) -> Violation:
+        """The same as a mere warning, since it may not hold for what will really be there."""
+        return replace(self, verdict="audit" if self.verdict == "audit" else "warn", problem=f"(if {reason} stay so)")
 
 
 def describe(violations: Iterable[Violation]) -> str:
@@ -44,8 +63,8 @@ def describe(violations: Iterable[Violation]) -> str:
         groups.setdefault(violation.summary, []).append(violation)
     paragraphs = []
     for summary, members in groups.items():
-        lines = [summary, *(f"  {member.line}" for member in members)]
-        paragraphs.append("\n".join([*lines, *dict.fromkeys(member.remedy for member in members)]))
+        lines = [summary, *(f"  {member.line}" for member in members if member.line)]
+        paragraphs.append("\n".join([*lines, *dict.fromkeys(member.remedy for member in members if member.remedy)]))
     return "\n".join(paragraphs)
 
 

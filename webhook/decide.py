@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from policies import engine
+from policies.cel.library.authorizer import Answer as CheckAnswer
+from policies.cel.library.authorizer import Check, UnansweredCheck
 from policies.engine import Answer
 from policies.facts import Facts, FactUnavailable, UnknownFact
 from policies.request import AdmissionRequest
@@ -16,14 +18,22 @@ from webhook.state import Served
 
 # A review depends on the Namespaces of its object and of its requester, so two look-ups are the most there are today.
 LOOKUPS = 4
+# Authorization checks that one review may ask for: what the cost limit of one policy lets it ask.
+CHECKS = 28
 
 
 class _PartialFacts:
-    """Facts of which some could not be had: asking for one of these fails the rule that asks."""
+    """Facts of which some could not be had: asking for one of these fails the rule that asks.
 
-    def __init__(self, facts: Facts, unavailable: Mapping[str, FactUnavailable]) -> None:
+    answers: those to authorization checks, asked for this review alone.
+    """
+
+    def __init__(
+        self, facts: Facts, unavailable: Mapping[str, FactUnavailable], answers: Mapping[Check, CheckAnswer]
+    ) -> None:
         self._facts = facts
         self._unavailable = unavailable
+        self._answers = answers
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._facts, name)
@@ -32,6 +42,10 @@ class _PartialFacts:
         if name in self._unavailable:
             raise self._unavailable[name]
         return self._facts.namespace_labels(name)
+
+    def answer(self, check: Check) -> CheckAnswer:
+        known = self._answers.get(check)
+        return self._facts.answer(check) if known is None else known
 
 
 async def decide(
@@ -44,6 +58,7 @@ async def decide(
     run = engine.mutate if phase == "mutate" else engine.validate
     facts = served.facts()
     unavailable: dict[str, FactUnavailable] = {}
+    answers: dict[Check, CheckAnswer] = {}
     asked: set[str] = set()
     while True:
         try:
@@ -54,8 +69,24 @@ async def decide(
                 await _fetch(namespace, asked, served, deadline)
             except FactUnavailable as error:
                 unavailable[namespace] = error
-                facts = cast("Facts", _PartialFacts(served.facts(), unavailable))
+                facts = cast("Facts", _PartialFacts(served.facts(), unavailable, answers))
             metrics.lookups.labels("failed" if namespace in unavailable else "found").inc()
+        except UnansweredCheck as needed:
+            answer = answers[needed.check] = await _ask(needed.check, len(answers), served, deadline)
+            facts = cast("Facts", _PartialFacts(served.facts(), unavailable, answers))
+            metrics.lookups.labels("found" if answer.error is None else "failed").inc()
+
+
+async def _ask(check: Check, before: int, served: Served, deadline: float) -> CheckAnswer:
+    """The answer to an authorization check; an errored one, which the expression sees, where it cannot be had."""
+    remaining = deadline - asyncio.get_running_loop().time()
+    if before >= CHECKS:
+        return CheckAnswer(allowed=False, error=f"over {CHECKS} authorization checks in one review")
+    if served.resolver is None:
+        return CheckAnswer(allowed=False, error="there is no cluster to ask")
+    if remaining <= 0:
+        return CheckAnswer(allowed=False, error="no time was left to ask the API server")
+    return await served.resolver.review(check, remaining)
 
 
 async def _fetch(namespace: str, asked: set[str], served: Served, deadline: float) -> None:

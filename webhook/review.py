@@ -7,7 +7,7 @@ answer's `response.status`. Wire form: https://kubernetes.io/docs/reference/acce
 from __future__ import annotations
 
 from binascii import b2a_base64
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, TypedDict
 
 import msgspec
@@ -16,6 +16,7 @@ from msgspec import Struct
 from policies.engine import Answer, Decision
 from policies.fieldpath import Pattern, Step, Wildcard, parse
 from policies.request import AdmissionRequest, JsonObject, mapping
+from policies.violation import Violation
 
 API_VERSION = "admission.k8s.io/v1"
 KIND = "AdmissionReview"
@@ -33,6 +34,14 @@ METADATA = (
 )
 # An audit annotation is cut by nobody, so it is kept short here: it names rules and paths, the message has the rest.
 ANNOTATION_LENGTH = 1024
+CODES = {
+    "Unauthorized": 401,
+    "Forbidden": 403,
+    "RequestEntityTooLarge": 413,
+    "Invalid": 422,
+    "InternalError": 500,
+}
+"""HTTP statuses of the reasons that a refusal may have."""
 
 
 class ReviewError(Exception):
@@ -57,7 +66,7 @@ class Decoder:
 
     def __init__(self, paths: Iterable[str]) -> None:
         always = [("apiVersion",), ("kind",), *(("metadata", field) for field in METADATA)]
-        read = [pattern for pattern in map(parse, paths) if pattern[0] != "metadata"]
+        read = [pattern for pattern in map(parse, paths) if pattern[:1] != ("metadata",) or _is_own(pattern)]
         self._projected = msgspec.json.Decoder(_review_type(_projection([*always, *read])))
         self._whole = _review_type(JsonObject)
 
@@ -92,6 +101,11 @@ class Decoder:
             return msgspec.convert(found, self._whole)
         except (msgspec.MsgspecError, UnicodeError, RecursionError):
             raise _wrong_shape(body, problem) from None
+
+
+def _is_own(pattern: Pattern) -> bool:
+    """Whether a path in metadata has to be read besides what always is; managedFields never is."""
+    return len(pattern) > 1 and pattern[1] not in (*METADATA, "managedFields")
 
 
 def _projection(patterns: Iterable[Pattern]) -> Any:
@@ -162,11 +176,21 @@ def _wrong_shape(body: bytes, error: msgspec.ValidationError) -> ReviewError:
     return ReviewError(f"The {KIND} is malformed: {error}.")
 
 
+class _Cause(Struct, omit_defaults=True):
+    message: str
+    field: str = ""
+
+
+class _Details(Struct, omit_defaults=True):
+    causes: tuple[_Cause, ...] = ()
+
+
 class _Status(Struct, omit_defaults=True):
     message: str
     reason: str
     code: int
     status: str = ""
+    details: _Details | None = None
 
 
 class _Response(Struct, omit_defaults=True, rename="camel"):
@@ -206,10 +230,20 @@ def encode(uid: str, answer: Answer) -> bytes:
 
 
 def _status(answer: Answer) -> _Status:
-    refused = any(decision.verdict == "deny" for decision in answer.decisions)
-    if refused:
-        return _Status(answer.message, "Forbidden", 403, "Failure")
-    return _Status(answer.message, "InternalError", 500, "Failure")
+    refused = [v for decision in answer.decisions if decision.verdict == "deny" for v in decision.violations]
+    if not refused:
+        return _Status(answer.message, "InternalError", 500, "Failure")
+    reasons = {violation.status or "Forbidden" for violation in refused}
+    reason = reasons.pop() if len(reasons) == 1 else "Forbidden"
+    status = _Status(answer.message, reason, CODES[reason], "Failure")
+    if reason == "Invalid":  # kubectl shows nothing but the causes of an Invalid answer
+        status.details = _Details(tuple(_Cause(line, violation.path) for violation, line in _causes(refused)))
+    return status
+
+
+def _causes(violations: Iterable[Violation]) -> Iterator[tuple[Violation, str]]:
+    for violation in sorted(violations):
+        yield violation, "\n".join(part for part in (violation.summary, violation.line, violation.remedy) if part)
 
 
 def _annotation(decision: Decision) -> str:

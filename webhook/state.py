@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
+from policies.cel.library.authorizer import Answer, Check
 from policies.facts import Facts
 from policies.rule import Phase
 from policies.ruleset import RuleSet
@@ -19,6 +20,10 @@ class Resolver(Protocol):
 
     async def read_namespace(self, name: str, seconds: float) -> None:
         """Bring the labels of a Namespace into the facts within some seconds. Raises FactUnavailable."""
+        ...
+
+    async def review(self, check: Check, seconds: float) -> Answer:
+        """The answer to an authorization check, an errored one where it cannot be had."""
         ...
 
 

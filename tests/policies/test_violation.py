@@ -8,7 +8,7 @@ from policies.violation import Violation, describe, limited, one_line, quote
 
 
 def _violation(path: str, found: str = "7", **fields: str) -> Violation:
-    parts = {"rule": "r", "problem": "is odd", "summary": "Odd numbers.", "remedy": "Make it even."}
+    parts: dict[str, Any] = {"rule": "r", "problem": "is odd", "summary": "Odd numbers.", "remedy": "Make it even."}
     return Violation(path=path, found=found, **{**parts, **fields})
 
 

@@ -1,13 +1,20 @@
 """Facts that are not at hand: fetched while the call waits, and what follows where they cannot be had."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from builders import pod
 
+from policies.cel.library.authorizer import Answer, Check, User
+from policies.facts import Facts
 from policies.match import LabelSelector, SelectorRequirement
+from policies.request import AdmissionRequest
+from policies.rule import Mutation
 from policies.ruleset import RuleSet
+from policies.violation import Violation
+from webhook.decide import CHECKS
 from webhook.state import Served
 
 from .reviews import REFUSAL, NeedsNamespaces, answer_of, body, refused_body, rule, served
@@ -153,6 +160,9 @@ class _Broken:
     async def read_namespace(self, name: str, timeout: float) -> None:  # noqa: ASYNC109
         raise RuntimeError(f"{name} {timeout}")
 
+    async def review(self, check: Check, seconds: float) -> Answer:
+        raise RuntimeError(f"{check} {seconds}")
+
 
 async def test_a_defect_in_a_look_up_fails_the_rule_and_not_the_call(serve: Serve) -> None:
     """An exception that nobody foresaw while a fact is fetched follows the rule's failure policy like any other."""
@@ -193,3 +203,63 @@ async def test_reviews_are_answered_while_one_waits(serve: Serve) -> None:
 
     assert [answer_of(reply.body)["allowed"] for reply in others] == [True] * 3
     assert answer_of((await waiting).body)["auditAnnotations"]["labels"] == "deny: metadata.labels"
+
+
+class _Asks:
+    """A validating rule that wants to know whether the requester may do as many things as are given."""
+
+    def __init__(self, checks: int) -> None:
+        self.checks = checks
+
+    def validate(self, request: AdmissionRequest, facts: Facts) -> Sequence[Violation]:
+        """The answers that are not a yes."""
+        user = User(request.user_info.username)
+        answers = [facts.answer(Check(user=user, verb="get", name=str(n))) for n in range(self.checks)]
+        refused = {answer.error or "no" for answer in answers if not answer.allowed}
+        return [Violation("tidy", "spec", error, "is the answer", "Not allowed.", "Ask.") for error in sorted(refused)]
+
+    def mutate(self, request: AdmissionRequest, facts: Facts) -> Mutation:
+        """Not asked for."""
+        raise NotImplementedError
+
+
+def _checks(count: int, user: str = "alice") -> list[Check]:
+    return [Check(user=User(user), verb="get", name=str(n)) for n in range(count)]
+
+
+async def test_authorization_is_asked_for_once_and_anew_for_every_review(serve: Serve) -> None:
+    """Each check of a rule goes to the cluster once in a review; what was answered before does not count."""
+    directory = Directory()
+    running = await serve(Served(RuleSet([rule(_Asks(2), phases=["validate"])]), directory.facts, directory))
+
+    alice = await running.post(body(pod()))
+    bob = await running.post(body(pod(), userInfo={"username": "bob"}))
+
+    assert answer_of(alice.body)["allowed"] is True
+    assert answer_of(bob.body)["status"]["message"] == "Not allowed.\n  spec: no is the answer\nAsk."
+    assert directory.reviewed == [*_checks(2), *_checks(2, "bob")]
+    assert _lookups("found") + " 4.0\n" in (await running.get("/metrics")).text
+
+
+@pytest.mark.parametrize(
+    ("resolver", "count", "found"),
+    [
+        pytest.param(None, 1, "there is no cluster to ask", id="no-cluster"),
+        pytest.param(Unreachable(), 1, "connection refused", id="unreachable"),
+        pytest.param(
+            Directory(),
+            CHECKS + 1,
+            f"over {CHECKS} authorization checks in one review",
+            id="more-than-a-policy-may-ask",
+        ),
+    ],
+)
+async def test_authorization_that_cannot_be_asked_is_an_errored_answer(
+    serve: Serve, resolver: Directory | Unreachable | None, count: int, found: str
+) -> None:
+    """The rule gets an answer that says why there is none, and decides; the call does not fail."""
+    running = await serve(Served(RuleSet([rule(_Asks(count), phases=["validate"])]), Directory().facts, resolver))
+
+    reply = await running.post(body(pod()))
+
+    assert answer_of(reply.body)["status"]["message"] == f"Not allowed.\n  spec: {found} is the answer\nAsk."

@@ -15,7 +15,9 @@ from webhook.review import Decoder
 from .reviews import UID, body, review
 
 _DECODER = Decoder({"metadata", "spec"})
-_ALICE = UserInfo("alice", "2f1c", ("dev", "system:authenticated"))
+_ALICE = UserInfo(
+    "alice", "2f1c", ("dev", "system:authenticated"), {"authentication.kubernetes.io/credential-id": ("JTI=4c5d",)}
+)
 _POD = pod(labels={"app": "a"}, metadata={"namespace": "default"})
 _POD_KIND = GroupVersionKind("", "v1", "Pod")
 _PODS = GroupVersionResource("", "v1", "pods")
@@ -31,6 +33,14 @@ _DECODED: Json = {
     "object": _POD,
     "old_object": None,
     "dry_run": False,
+    "options": {
+        "kind": "CreateOptions",
+        "apiVersion": "meta.k8s.io/v1",
+        "fieldManager": "kubectl-client-side-apply",
+    },
+    "request_kind": _POD_KIND,
+    "request_resource": _PODS,
+    "request_sub_resource": "",
 }
 
 
@@ -57,12 +67,17 @@ def _decode(sent: bytes) -> Json:
                 subResource="exec",
                 kind={"group": "", "version": "v1", "kind": "PodExecOptions"},
                 resource={"group": "", "version": "v1", "resource": "pods"},
+                requestKind={"group": "", "version": "v1", "kind": "PodExecOptions"},
+                requestResource={"group": "", "version": "v1", "resource": "pods"},
+                requestSubResource="exec",
                 name="trainer",
             ),
             {
                 "operation": "CONNECT",
                 "sub_resource": "exec",
                 "kind": GroupVersionKind("", "v1", "PodExecOptions"),
+                "request_kind": GroupVersionKind("", "v1", "PodExecOptions"),
+                "request_sub_resource": "exec",
                 "object": {"apiVersion": "v1", "kind": "PodExecOptions"},
             },
             id="connect",
@@ -122,13 +137,27 @@ def test_fields_that_are_absent_have_their_zero_value() -> None:
 
 def test_optional_fields_that_are_null_have_their_zero_value() -> None:
     """A null is as good as an absent field, as it is in the API server's own decoder."""
-    nothing = dict.fromkeys(("subResource", "name", "namespace", "oldObject"))
+    nothing = dict.fromkeys(
+        (
+            "subResource",
+            "name",
+            "namespace",
+            "oldObject",
+            "options",
+            "requestKind",
+            "requestResource",
+            "requestSubResource",
+        )
+    )
     user = dict.fromkeys(("username", "uid", "groups", "extra"))
 
     assert _decode(body(_POD, **nothing, userInfo=user)) == _DECODED | {
         "name": "",
         "namespace": "",
         "user_info": UserInfo(),
+        "options": None,
+        "request_kind": None,
+        "request_resource": None,
     }
     assert _decode(body(_POD, userInfo=None)) == _DECODED | {"user_info": UserInfo()}
 

@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, date
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from policies.cel.library.authorizer import Answer, Check, UnansweredCheck
 from policies.facts import Node, UnknownFact
 from policies.requester import CONTROL_PLANE, CONTROL_PLANE_LABEL
+from webhook.cluster import access
 from webhook.cluster.cache import Cache
 from webhook.cluster.clock import Clock
 from webhook.cluster.devices import Devices, cancelled
@@ -71,6 +73,10 @@ class ClusterFacts:
         """
         await self._reads.read(name, seconds)
 
+    async def review(self, check: Check, seconds: float) -> Answer:
+        """Ask the API server for the answer to an authorization check; an errored one if it has none in time."""
+        return await access.review(self.api, check, seconds)
+
     def control_plane_namespaces(self) -> tuple[str, ...]:
         """The names of the control-plane Namespaces, sorted."""
         namespaces = self._namespaces.by_key.items()
@@ -97,6 +103,10 @@ class ClusterFacts:
     def extended_resources(self) -> Mapping[str, str]:
         """The extended resource names of DeviceClasses that have one, by class."""
         return self._devices.extended.by_key
+
+    def answer(self, check: Check) -> Answer:
+        """Nothing is known of authorization beforehand: each check is asked when it comes up."""
+        raise UnansweredCheck(check)
 
     def today(self) -> date:
         """The date in UTC."""

@@ -21,6 +21,7 @@ from policies.cel.patchtypes import JSONPatch, ObjectValue
 from policies.cel.values import ABSENT, Value
 from policies.request import GroupVersionKind, JsonObject
 
+_TOO_DEEP = "the object is nested too deeply to be changed"  # Go's stack grows where Python's does not
 _NO_JSON = "JSONPath valueExpression evaluated to a type that could not marshal to JSON"
 
 
@@ -40,9 +41,15 @@ def apply_configuration(
     inputs: the other variables of the evaluation that hold JSON, with which a map that CEL made is told from one of the
     request: the API server takes the latter only where it stands in a list or in another map. Raises MutationError.
     """
+    try:
+        return _configured(obj, value, schema, native.Taken(None if inputs is None else [obj, *inputs]))
+    except RecursionError as error:
+        raise MutationError(_TOO_DEEP) from error
+
+
+def _configured(obj: JsonObject, value: ObjectValue, schema: Schema, taken: native.Taken) -> JsonObject:
     if mismatches := list(_misnamed(value, value.name)):
         raise MutationError("type mismatch: " + "\n".join(mismatches))
-    taken = native.Taken(None if inputs is None else [obj, *inputs])
     try:
         configuration = taken.fields(value)
     except native.ConversionError as error:
@@ -51,28 +58,34 @@ def apply_configuration(
     return _merged(obj, configuration, schema)
 
 
-def apply_json_patch(obj: JsonObject, patch: Sequence[JSONPatch], schema: Schema) -> JsonObject | None:
+def apply_json_patch(
+    obj: JsonObject, patch: Sequence[JSONPatch], schema: Schema, inputs: Iterable[Any] | None = None
+) -> JsonObject | None:
     """The object after a list of JSONPatch values, or None where a `test` says that they are not to be applied.
 
-    Raises MutationError, and InternalError where the result is not of its kind any more.
+    inputs: as in apply_configuration, for values that are an `Object{...}`. Raises MutationError, and InternalError
+    where the result is not of its kind any more.
     """
-    steps = [_operation(step) for step in patch]
+    taken = native.Taken(None if inputs is None else [obj, *inputs])
     try:
-        patched = operations.apply(obj, steps)
-    except operations.TestFailedError:
+        patched = operations.apply(obj, [_operation(step, taken) for step in patch])
+        return decoded(obj, patched, schema)
+    except operations.DisagreementError:
         return None
     except operations.OperationError as error:
         raise MutationError(f"JSON Patch: {error}") from error
-    return decoded(obj, patched, schema)
+    except RecursionError as error:
+        raise MutationError(_TOO_DEEP) from error
 
 
 def decoded(obj: JsonObject, patched: Any, schema: Schema) -> JsonObject:
     """A patched object as the strict decoder reads it; only what is not of `obj` is looked at. Raises InternalError."""
+    whole = _whole(patched)
     if not schema.typed:
-        return _whole(patched)
+        return whole
     reader = Reader(as_json=True)
     try:
-        result = reader.read(obj, patched, schema.root)
+        result = reader.read(obj, whole, schema.root)
     except DecodingError as error:
         raise InternalError(f"Internal error occurred: {error}") from error
     if reader.unknown:
@@ -103,9 +116,9 @@ def _merged(obj: JsonObject, configuration: JsonObject, schema: Schema) -> JsonO
 
 
 def _whole(value: Any) -> JsonObject:
+    """The value if it is an object: without one there is no kind to decode it into."""
     if not isinstance(value, dict):
-        words = "couldn't get version/kind; json parse error"
-        raise InternalError(f"Internal error occurred: {words}: json: cannot unmarshal into a map")
+        raise InternalError("Internal error occurred: couldn't get version/kind")
     return value
 
 
@@ -114,13 +127,13 @@ def _shown(kind: GroupVersionKind) -> str:
     return f"{kind.group}/{kind.version}, Kind={kind.kind}"
 
 
-def _operation(patch: JSONPatch) -> operations.Operation:
+def _operation(patch: JSONPatch, taken: native.Taken) -> operations.Operation:
     if patch.value is ABSENT:
         return operations.Operation(patch.op, patch.path, patch.from_)
     if isinstance(patch.value, ObjectValue) and (mismatches := list(_misnamed(patch.value, patch.value.name))):
         raise MutationError("type mismatch: " + "\n".join(mismatches))
     try:
-        value = native.to_json(patch.value)
+        value = taken.json(patch.value)
     except native.ConversionError as error:
         raise MutationError(f"{_NO_JSON}: {error}") from error
     return operations.Operation(patch.op, patch.path, patch.from_, value)

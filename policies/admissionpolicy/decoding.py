@@ -68,6 +68,9 @@ class Reader:
         result: dict[str, Any] = {}
         read: dict[str, Any] = {}
         for key in sorted(after):  # the order of the JSON that the API server decodes
+            if after[key] is before.get(key, ABSENT) and after[key] is not None:
+                read[key] = after[key]
+                continue
             child = kind.fields.get(key, kind.element)
             if child is None:
                 if key not in before:
@@ -85,11 +88,16 @@ class Reader:
         return after if len(result) == len(after) and all(result[key] is after[key] for key in after) else result
 
     def _list(self, before: list[Any], after: list[Any], kind: ListType, context: _Context) -> list[Any]:
-        known = _counterparts(before, kind)
-        same_size = len(before) == len(after)
+        kept = set(map(id, before))
+        known = None
         read = []
         for index, item in enumerate(after):
-            twin = known.get(_name(item, kind), before[index] if same_size else ABSENT)
+            if id(item) in kept:
+                read.append(item)
+                continue
+            if known is None:
+                known = _counterparts(before, kind)
+            twin = known.get(_name(item, kind), before[index] if len(before) == len(after) else ABSENT)
             read.append(self._read(twin, item, kind.element, context.item(index)))
         return after if all(new is old for new, old in zip(read, after, strict=True)) else read
 

@@ -11,7 +11,7 @@ GetPodFromTemplate.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from policies.admissionpolicy.model import Policy
 from policies.admissionpolicy.poddefaults import defaulted
 from policies.cel.reads import Reads
-from policies.fieldpath import Location, locate, lookup
+from policies.fieldpath import Location, locate, lookup, render
 from policies.request import (
     AdmissionRequest,
     GroupVersionKind,
@@ -40,6 +40,7 @@ workload holds what was judged with the workload."""
 
 _COPIED = ("labels", "annotations", "finalizers")
 _OWNERS = frozenset({"name", "generateName", "namespace"})
+_CLAIMS = ("spec.volumes", "spec.volumes[*].name", "spec.volumes[*].persistentVolumeClaim")
 _NOT_READY, _UNREACHABLE = (f"node.kubernetes.io/{name}" for name in ("not-ready", "unreachable"))
 
 FILLED_BY_ADMISSION: Final = frozenset(
@@ -81,13 +82,25 @@ FILLED_BY_LIMIT_RANGES: Final = frozenset({"spec.containers[*].resources", "spec
 that it is up to the caller whether a Namespace is known to have one."""
 
 
+FILLED_BY_CONTROLLERS: Final[Mapping[tuple[str, str], frozenset[str]]] = {
+    ("apps", "DaemonSet"): frozenset({"spec.affinity", "spec.tolerations"}),
+    ("apps", "StatefulSet"): frozenset({"spec.hostname", "spec.subdomain", *_CLAIMS}),
+    ("batch", "Job"): frozenset({"spec.hostname"}),
+    ("batch", "CronJob"): frozenset({"spec.hostname"}),
+}
+"""What controllers of some kinds write into the Pods that they create. Labels of theirs are left out, as are the
+variable JOB_COMPLETION_INDEX and whatever the controllers of custom resources add: no rule but one about just these
+comes to another verdict by them, and very many rules read labels and variables."""
+
+
 class Derived(Struct, frozen=True):
     """A Pod that would be created from a template of a workload.
 
-    request: the CREATE of that Pod. template: where the template is in the workload.
+    request: the CREATE of that Pod. owner: the kind of the workload. template: where the template is in the workload.
     """
 
     request: AdmissionRequest
+    owner: GroupVersionKind
     template: Location
 
     @property
@@ -111,20 +124,30 @@ class Derived(Struct, frozen=True):
 
     @property
     def filled(self) -> frozenset[str]:
-        """Those of FILLED_BY_ADMISSION that the template leaves open."""
-        return FILLED_BY_ADMISSION - frozenset(_settled(mapping(self.pod, "spec")))
+        """Those of FILLED_BY_ADMISSION that the template leaves open, and what the workload's controller fills in."""
+        left_open = FILLED_BY_ADMISSION - frozenset(_settled(mapping(self.pod, "spec")))
+        return left_open | FILLED_BY_CONTROLLERS.get(self.owner.group_kind, frozenset())
 
     def unknown_to(self, reads: Reads) -> frozenset[str]:
         """Which open fields an expression with these reads looks at: its verdict is not that on the real Pod.
 
         A rule for which there are any must not refuse the workload; a warning may name them.
         """
-        return frozenset(path for path in self.filled if _sees(reads, path))
+        return frozenset(path for path in self.filled if reads.touches(path))
 
 
 def is_derived(policy: Policy) -> bool:
     """Whether a policy is also for pod templates: unless its annotation says `false`."""
     return policy.annotations.get(ANNOTATION) != "false"
+
+
+def template_paths(workloads: Mapping[tuple[str, str], Workload]) -> frozenset[str]:
+    """What has to be decoded of workloads for policies to be derived: the templates as wholes.
+
+    Whether one has changed depends on all of it, and many a default on another field: `imagePullPolicy` on the image.
+    """
+    rows = [row for kind, row in workloads.items() if kind not in UNDERIVED]
+    return frozenset(render(pattern) for row in rows for pattern in row.templates)
 
 
 def derive(request: AdmissionRequest, workloads: Mapping[tuple[str, str], Workload]) -> tuple[Derived, ...]:
@@ -137,7 +160,7 @@ def derive(request: AdmissionRequest, workloads: Mapping[tuple[str, str], Worklo
     if row is None or request.kind.group_kind in UNDERIVED or not _is_written(request):
         return ()
     return tuple(
-        Derived(_creation(request, template), location)
+        Derived(_creation(request, template), request.kind, location)
         for pattern in row.templates
         for location, template in locate(request.object, pattern)
         if isinstance(template, dict) and not _is_unchanged(request, location, template)
@@ -210,15 +233,3 @@ def _tolerates(spec: JsonObject, taint: str) -> bool:
         for toleration in (tolerations if isinstance(tolerations, list) else [])
         if isinstance(toleration, dict)
     )
-
-
-def _sees(reads: Reads, path: str) -> bool:
-    """Whether a rule would notice that a path is filled; of a list that is added, only that it is there is new."""
-    if path != "spec.volumes":
-        return reads.touches(path)
-    return any(read in (path, "spec", "") for read in reads.whole) or path in reads.present
-
-
-def template_of(derived: Derived, workload: JsonObject) -> Any:
-    """The template that a Pod was derived from."""
-    return lookup(workload, derived.template)

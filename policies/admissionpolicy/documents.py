@@ -79,7 +79,7 @@ def objects(documents: Iterable[Document]) -> Iterator[Document]:
         if not _is_list(value):
             yield document
             continue
-        for index in range(len(value["items"])):
+        for index in range(len(value.get("items") or ())):
             item = document.at("items", index)
             if isinstance(item.value, dict) and value["kind"] != "List":
                 # As in what `kubectl get --raw` prints: only the list says what its items are.
@@ -89,13 +89,13 @@ def objects(documents: Iterable[Document]) -> Iterator[Document]:
 
 
 def _is_list(value: Any) -> bool:
-    return (
-        isinstance(value, dict)
-        and isinstance(value.get("apiVersion"), str)
-        and isinstance(value.get("kind"), str)
-        and value["kind"].endswith("List")
-        and isinstance(value.get("items"), list)
-    )
+    """Whether an object is a list of objects: one with a name is an object of a kind that is called so."""
+    if not isinstance(value, dict) or not isinstance(value.get("items", ()), (list, tuple, type(None))):
+        return False
+    kind, metadata = value.get("kind"), value.get("metadata")
+    if not isinstance(kind, str) or not isinstance(value.get("apiVersion"), str) or not kind.endswith("List"):
+        return False
+    return kind == "List" or ("items" in value and not (isinstance(metadata, dict) and "name" in metadata))
 
 
 def _kind(document: Document, spot: Spot) -> str | None:
@@ -112,13 +112,21 @@ def _kind(document: Document, spot: Spot) -> str | None:
     kind, (group, _, version) = value["kind"], value["apiVersion"].rpartition("/")
     if kind in KINDS and group == GROUP and version in VERSIONS:
         return str(kind)
-    misspelt = nearest(kind, KINDS) if group == GROUP and "Webhook" not in kind else ""
-    if misspelt or kind in KINDS:
-        meant = f"apiVersion: {GROUP}/v1, kind: {misspelt or kind}"
-        spot.child("kind" if misspelt and misspelt != kind else "apiVersion").fault(
-            f"no matches for kind {quote(kind)} in version {quote(value['apiVersion'])}", f"write {meant}", path=""
+    meant = _misspelt(kind, group)
+    if meant:
+        spot.child("apiVersion" if meant == kind else "kind").fault(
+            f"no matches for kind {quote(kind)} in version {quote(value['apiVersion'])}",
+            f"write apiVersion: {GROUP}/v1, kind: {meant}",
+            path="",
         )
     return None
+
+
+def _misspelt(kind: str, group: str) -> str:
+    """The kind of policy or binding that is meant; empty for what is an object of another kind or group."""
+    if group == GROUP:
+        return "" if kind.endswith("WebhookConfiguration") else nearest(kind, KINDS)
+    return kind if kind in KINDS and (not group or nearest(group, [GROUP])) else ""
 
 
 def _entry(document: Document, kind: str, report: Report) -> Entry:

@@ -38,8 +38,12 @@ class Expressions:
 
     def variable(self, name: str, text: str, spot: Spot) -> None:
         """A variable, of any type, which all later expressions know."""
-        _check(text, self._composition.environment, (), spot)
-        self._composition = self._composition.declare(name, text)
+        declared = self._composition.declare(name, text)
+        program = declared.programs[name]
+        if name:  # nothing can refer to one without
+            self._composition = declared
+        if isinstance(program, CompileError):
+            _note(program, _words(text, program), spot)
 
     def validation(self, text: str, spot: Spot) -> None:
         """What has to be true: bool."""
@@ -84,7 +88,7 @@ def _check(
     trim: bool = False,
     shown: str = "",
 ) -> None:
-    """Compile an expression whose result is of one of some types (none: of any), and note what is wrong with it.
+    """Compile an expression whose result is of one of some types, and note what is wrong with it.
 
     trim: the API server compiles it without the blanks around it, and counts its columns there. shown: what it then
     quotes, if not that.
@@ -103,7 +107,7 @@ def _failure(text: str, environment: Environment, results: Sequence[Type]) -> Co
         program = compile_expression(text, environment, results[0] if len(results) == 1 else None, source=source)
     except CompileError as error:
         return error
-    if not results or program.type in results:
+    if program.type in results:
         return None
     expected = " ".join(result.declared for result in results)
     return ResultError(source, (Issue(0, f"must evaluate to one of [{expected}] but got {program.type.declared}"),))

@@ -31,7 +31,7 @@ class Finding:
     binding: str = ""
     kind: FindingKind
     message: str
-    reason: Reason | Literal["InternalError", "ServiceUnavailable"] = "Invalid"
+    reason: Reason | Literal["InternalError"] = "Invalid"
     actions: frozenset[ValidationAction] = frozenset()
     index: int = 0
     expression: Expression | None = None
@@ -118,6 +118,10 @@ class Result:
         return published | ({} if failure is None else {wording.FAILURE_ANNOTATION: failure})
 
 
+NOTHING_FOUND = Result()
+"""What is found in most requests."""
+
+
 def together(results: Iterable[Result]) -> Result:
     """The results of several bindings, parameters or policies as one, in their order."""
     parts = tuple(results)
@@ -138,6 +142,8 @@ def together(results: Iterable[Result]) -> Result:
 def sorted_out(found: Iterable[Finding], published: Mapping[str, tuple[str, ...]] | None = None) -> Result:
     """A result: the findings that have consequences apart from those that have none."""
     every = tuple(found)
+    if not every and not published:
+        return NOTHING_FOUND
     return Result(
         findings=tuple(each for each in every if each.actions),
         ignored=tuple(each for each in every if not each.actions),

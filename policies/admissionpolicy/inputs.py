@@ -11,7 +11,7 @@ from policies.cel.activation import activation
 from policies.cel.evaluation.run import Expired
 from policies.cel.library.authorizer import Decisions, Table
 from policies.cel.values import Value
-from policies.request import JsonObject
+from policies.request import GroupVersionKind, JsonObject
 
 Json = Mapping[str, Any]
 """A decoded object."""
@@ -40,6 +40,12 @@ class Inputs:
     namespace: Json | Callable[[], Json | None] | None = None
     decisions: Decisions = field(default_factory=_nobody_asked)
     expired: Expired | None = None
+
+    @property
+    def kind(self) -> GroupVersionKind:
+        """The kind of the object."""
+        kind = self.request.get("kind") or {}
+        return GroupVersionKind(kind.get("group", ""), kind.get("version", ""), kind.get("kind", ""))
 
     @property
     def request_namespace(self) -> str:

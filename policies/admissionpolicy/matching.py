@@ -92,13 +92,12 @@ class Matcher:
         Raises MatchError, and what `namespace_labels` raises, only where all but the Namespace matches: the API server
         likewise drops the error of a selector where the rules or the other selector do not match.
         """
-        any_version = self._any_version
-        if any(rule.covers(request, any_version) for rule in self._excluded):
+        if self._excluded and _covered(self._excluded, request, self._any_version):
             return False
-        if self._rules and not any(rule.covers(request, any_version) for rule in self._rules):
+        if self._rules and not _covered(self._rules, request, self._any_version):
             return False
-        return _object_is_selected(self._objects, request) and _namespace_is_selected(
-            self._namespaces, request, namespace_labels
+        return (not self._objects.requirements or _object_is_selected(self._objects, request)) and (
+            not self._namespaces.requirements or _namespace_is_selected(self._namespaces, request, namespace_labels)
         )
 
 
@@ -136,6 +135,13 @@ class _Rule:
         )
 
 
+def _covered(rules: tuple[_Rule, ...], request: AdmissionRequest, any_version: bool) -> bool:  # noqa: FBT001
+    for rule in rules:  # noqa: SIM110 - this runs for every policy of every request, and `any` takes twice the time
+        if rule.covers(request, any_version):
+            return True
+    return False
+
+
 def _operations(rule: NamedRule) -> frozenset[str]:
     return frozenset(_OPERATIONS if _ALL in rule.operations else rule.operations)
 
@@ -158,8 +164,6 @@ def _scope(request: AdmissionRequest) -> Scope:
 
 
 def _object_is_selected(selector: LabelSelector, request: AdmissionRequest) -> bool:
-    if not selector.requirements:
-        return True
     return any(
         labels is not None and selector.matches(labels)
         for labels in (_labels(request.object), _labels(request.old_object))
@@ -189,7 +193,7 @@ def _namespace_is_selected(
     that it has in the cluster.
     """
     about_namespaces = request.resource.resource == "namespaces"
-    if not selector.requirements or not (request.namespace or about_namespaces):
+    if not (request.namespace or about_namespaces):
         return True
     if about_namespaces and not request.sub_resource and request.operation in ("CREATE", "UPDATE"):
         return selector.matches(_labels(request.object) or {})

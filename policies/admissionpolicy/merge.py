@@ -226,23 +226,18 @@ def _keys(items: Sequence[Any], kind: ListType, problems: list[Problem]) -> Iter
 
 
 def _key(item: Any, kind: ListType) -> Key:
+    """The key of an item. Raises ValueError, with the reference's words, where it has none."""
     if kind.relation == "set":
-        match item:
-            case dict():
-                raise ValueError("associative list without keys has an element that's a map type")
-            case list():
-                raise ValueError("not supported: associative list with lists as elements")
-            case None:
-                raise ValueError("associative list without keys has an element that's an explicit null")
-            case _:
-                return (("", _hashable(item)),)
+        return _key_in_set(item)
     if item is None:
         raise ValueError("associative list with keys may not have a null element")
     if not isinstance(item, dict):
         raise ValueError("associative list with keys may not have non-map elements")  # noqa: TRY004 - no bug of ours
-    defaults = _defaults(kind)
-    found = [(name, item.get(name, defaults.get(name, ABSENT))) for name in sorted(kind.keys)]
-    key = tuple((name, _hashable(value)) for name, value in found if value is not ABSENT)
+    key: Key = ()
+    for name in sorted(kind.keys):
+        value = item[name] if name in item else _default(name, kind)
+        if value is not ABSENT:
+            key += ((name, _hashable(value)),)
     if not key:
         names = " ".join(map(quote, kind.keys))
         raise ValueError(
@@ -252,9 +247,21 @@ def _key(item: Any, kind: ListType) -> Key:
     return key
 
 
-def _defaults(kind: ListType) -> dict[str, Any]:
+def _key_in_set(item: Any) -> Key:
+    match item:
+        case dict():
+            raise ValueError("associative list without keys has an element that's a map type")
+        case list():
+            raise ValueError("not supported: associative list with lists as elements")
+        case None:
+            raise ValueError("associative list without keys has an element that's an explicit null")
+        case _:
+            return (("", _hashable(item)),)
+
+
+def _default(name: str, kind: ListType) -> Any:
     described = kind.element.atom.map
-    return {} if described is None else dict(described.defaults)
+    return ABSENT if described is None else described.defaults.get(name, ABSENT)
 
 
 def _deduced(atom: Atom, value: Any) -> Atom:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
 from policies.admissionpolicy import wording
 from policies.admissionpolicy.apply import InternalError, MutationError, apply_configuration, apply_json_patch
@@ -24,7 +23,7 @@ from policies.admissionpolicy.params import (
     collect,
     scope_of,
 )
-from policies.admissionpolicy.schema import Schema
+from policies.admissionpolicy.schema import Schema, unknown
 from policies.cel.cost import POLICY_LIMIT
 from policies.cel.patchtypes import ObjectValue
 from policies.cel.syntax.source import CompileError
@@ -68,7 +67,7 @@ def mutate(
     """Apply all policies that match, and those with reinvocationPolicy IfNeeded once more where any was applied.
 
     select: the policies with the bindings that match the request with an object, in the order in which to apply them;
-    it is asked before each round. schema: that of the object's kind, None for a kind that is not known.
+    it is asked before each round. schema: that of the object's kind, None where it has none, as what CONNECT carries.
     Raises UnansweredCheck and UnknownParameters: find the answer, and evaluate again.
     """
     if inputs.request.get("operation") == "DELETE":  # the plugin does not handle it
@@ -191,8 +190,6 @@ class _Round:
 
     def _mutate(self, invocation: _Invocation, index: int) -> None:
         """One mutation; one that fails leaves the object alone, and the next has its turn."""
-        if self.schema is None:
-            raise _HaltedError(_unknown(invocation, self.inputs))
         compiled, unit = invocation.compiled, invocation.compiled.mutations[index]
         if isinstance(unit.program, CompileError):
             self.found.append(_error(invocation, unit.program.full_reference(), index, unit))
@@ -204,23 +201,25 @@ class _Round:
             if isinstance(value, Failure):
                 self.found.append(_error(invocation, value.text, index, unit, group))
                 return
-            mutated = _applied(self.inputs.object or {}, value, self.schema, group)
+            mutated = self._applied(value, group)
         except InternalError as error:
-            finding = _error(invocation, str(error), index, unit)
-            raise _HaltedError(_internal(finding, "InternalError")) from error
+            raise _HaltedError(_internal(_error(invocation, str(error), index, unit))) from error
         except (SpentError, MutationError) as error:
             self.found.append(_error(invocation, str(error), index, unit))
             return
         self.applied = True
         self.inputs = replace(self.inputs, object=mutated)
 
-
-def _applied(current: JsonObject, value: Value, schema: Schema, group: Group) -> JsonObject:
-    """The object with what a mutation's expression gave; a failed `test` leaves it alone."""
-    if isinstance(value, ObjectValue):
-        return apply_configuration(current, value, schema, [group.names[name] for name in _JSON_VARIABLES])
-    patched = apply_json_patch(current, value, schema)
-    return current if patched is None else patched
+    def _applied(self, value: Value, group: Group) -> JsonObject:
+        """The object with what a mutation's expression gave; a failed `test` leaves it alone. Raises MutationError."""
+        current, kind = self.inputs.object or {}, self.inputs.kind
+        if isinstance(value, ObjectValue):
+            if self.schema is None:
+                raise MutationError(wording.no_schema(kind.group, kind.version, kind.kind))
+            others = [group.names[name] for name in _JSON_VARIABLES]
+            return apply_configuration(current, value, self.schema, others)
+        patched = apply_json_patch(current, value, self.schema or unknown(kind))
+        return current if patched is None else patched
 
 
 def _misconfigured(compiled: CompiledPolicy, binding: str, message: str) -> Finding:
@@ -253,15 +252,9 @@ def _error(
     )
 
 
-def _unknown(invocation: _Invocation, inputs: Inputs) -> Finding:
-    kind = inputs.request.get("kind") or {}
-    shown = f"{kind.get('group', '')}/{kind.get('version', '')}, Kind={kind.get('kind', '')}"
-    return _internal(_error(invocation, wording.no_schema(shown)), "ServiceUnavailable")
-
-
-def _internal(finding: Finding, reason: Literal["InternalError", "ServiceUnavailable"]) -> Finding:
+def _internal(finding: Finding) -> Finding:
     """Refused whatever the failurePolicy says."""
-    return replace(finding, kind="internal", reason=reason, actions=_DENY)
+    return replace(finding, kind="internal", reason="InternalError", actions=_DENY)
 
 
 def _actions(compiled: CompiledPolicy) -> frozenset[ValidationAction]:

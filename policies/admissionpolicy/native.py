@@ -21,6 +21,7 @@ from policies.cel.patchtypes import JSONPatch, ObjectValue
 from policies.cel.types import Type
 from policies.cel.values import ABSENT, Duration, Optional, Timestamp, Typed, Uint, Value
 
+_CONTAINERS = (dict, list)
 _JSON_SAFE = 2**53 - 1  # what a double holds exactly: cel-go writes larger numbers as text
 _EXACT_BELOW = 1e21  # Go's JSON writes a double without an exponent below it
 
@@ -66,18 +67,37 @@ class Taken:
                 raise ConversionError(f"fail to convert field {quote(name)}: {error}") from error
         return found
 
+    def json(self, value: Value) -> Any:
+        """The JSON that a value in a JSON Patch becomes. Raises ConversionError with the reference's words."""
+        value = _present(value)
+        if isinstance(value, ObjectValue):
+            return _structure(self.fields(value))
+        if isinstance(value, list):
+            return [self.json(item) for item in value]
+        if isinstance(value, dict):
+            return {_text(key): self.json(item) for key, item in value.items()}
+        call = _TO_JSON.get(value.__class__)
+        if call is None:
+            name = value.cel_type.name.rpartition(".")[2] if isinstance(value, Typed) else value.__class__.__name__
+            raise ConversionError(f"type conversion error from '{name}' to '*structpb.Value'")
+        return call(value)
+
     def _field(self, value: Value) -> Any:
         value = _unwrapped(value)
         if value is ABSENT:
             return None
         if isinstance(value, list) and not self._is_json(value):
-            return [self._inner(item) for item in value]
+            return [self._item(item) for item in value]
         if isinstance(value, dict) and not self._is_json(value):
             for key in value:
                 if not isinstance(key, str):
                     raise ConversionError(f"map key {_key(key)} is of type {_CEL_TYPES[key.__class__]}, not string")
-            return {key: self._inner(item) for key, item in value.items()}
+            return {key: self._item(item) for key, item in value.items()}
         return self._inner(value)
+
+    def _item(self, value: Value) -> Any:
+        """An item of a list or an entry of a map, where null is null if they may be of the request."""
+        return None if value is None and self._inputs is None else self._inner(value)
 
     def _inner(self, value: Value) -> Any:
         value = _unwrapped(value)
@@ -89,26 +109,17 @@ class Taken:
             except ConversionError as error:
                 return Foreign("*types.Err", str(error), "&types.Err{...}")
         if isinstance(value, list | dict):
-            return value if self._inputs is None or self._is_json(value) else _made(value)
+            if self._inputs is None:
+                return self._field(value)
+            return value if self._is_json(value) else _made(value)
         return value if value.__class__ in {bool, int, float, str} else _foreign(value)
 
     def _is_json(self, value: Any) -> bool:
         if self._inputs is None:
             return False
         if self._known is None:
-            self._known = set(_containers(self._inputs))
+            self._known = _containers(self._inputs)
         return id(value) in self._known
-
-
-def to_json(value: Value) -> Any:
-    """The JSON that a value in a JSON Patch becomes. Raises ConversionError with the reference's words."""
-    call = _TO_JSON.get(value.__class__)
-    if call is not None:
-        return call(value)
-    if isinstance(value, ObjectValue):
-        return _structure(Taken(None).fields(value))
-    name = value.cel_type.name.rpartition(".")[2] if isinstance(value, Typed) else value.__class__.__name__
-    raise ConversionError(f"type conversion error from '{name}' to '*structpb.Value'")
 
 
 def go_type(value: Any) -> str:
@@ -163,13 +174,16 @@ def _unwrapped(value: Value) -> Value:
     return value
 
 
-def _containers(values: Iterable[Any]) -> Iterable[int]:
-    waiting = [value for value in values if isinstance(value, list | dict)]
+def _containers(values: Iterable[Any]) -> set[int]:
+    """The identities of all maps and lists in JSON values."""
+    known = set()
+    waiting = [value for value in values if value.__class__ in _CONTAINERS]
     while waiting:
         value = waiting.pop()
-        yield id(value)
-        items: Iterable[Any] = value.values() if isinstance(value, dict) else value
-        waiting += [item for item in items if isinstance(item, list | dict)]
+        known.add(id(value))
+        items: Iterable[Any] = value.values() if value.__class__ is dict else value
+        waiting += [item for item in items if item.__class__ in _CONTAINERS]
+    return known
 
 
 def _made(value: Any) -> Foreign:
@@ -240,23 +254,20 @@ def _number(value: float) -> float | int:
     return int(value) if value.is_integer() and abs(value) < _EXACT_BELOW else value
 
 
-def _map(value: Mapping[Any, Value]) -> dict[str, Any]:
-    found = {}
-    for key, item in value.items():
-        if not isinstance(key, str):
-            kind = "bool" if isinstance(key, bool) else "uint" if isinstance(key, Uint) else "int"
-            start = "type conversion error" if kind == "bool" else "unsupported type conversion"
-            target = "'string'" if kind == "bool" else "string"
-            source = kind if kind == "bool" else f"'{kind}'"
-            raise ConversionError(f"{start} from {source} to {target}")
-        found[key] = to_json(item)
-    return found
+def _text(key: Any) -> str:
+    if isinstance(key, str):
+        return key
+    if isinstance(key, bool):
+        raise ConversionError("type conversion error from bool to 'string'")
+    kind = "uint" if isinstance(key, Uint) else "int"
+    raise ConversionError(f"unsupported type conversion from '{kind}' to string")
 
 
-def _optional(value: Optional) -> Any:
-    if value.value is ABSENT:
+def _present(value: Value) -> Value:
+    value = _unwrapped(value)
+    if value is ABSENT:
         raise ConversionError("optional.none() dereference")
-    return to_json(value.value)
+    return value
 
 
 def _no_type(_: Type) -> Any:
@@ -279,11 +290,8 @@ _TO_JSON: Mapping[type, Callable[[Any], Any]] = {
     Uint: _integer,
     float: _number,
     bytes: lambda value: base64.b64encode(value).decode(),
-    list: lambda value: [to_json(item) for item in value],
-    dict: _map,
     Duration: lambda value: format_duration(value.nanoseconds),
     Timestamp: lambda value: format_timestamp(value.nanoseconds, value.offset),
-    Optional: _optional,
     Type: _no_type,
     JSONPatch: _no_patch,
 }

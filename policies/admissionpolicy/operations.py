@@ -25,7 +25,7 @@ class OperationError(Exception):
     """An operation that does not apply; the text is the reference's."""
 
 
-class TestFailedError(OperationError):
+class DisagreementError(OperationError):
     """A `test` found something else: the whole patch is left out."""
 
 
@@ -49,7 +49,7 @@ class _Place:
 
 
 def apply(document: Any, operations: Iterable[Operation]) -> Any:
-    """The document after the operations. Raises OperationError, or TestFailedError where a test says no."""
+    """The document after the operations. Raises OperationError, or DisagreementError where a test says no."""
     copied = 0
     for operation in operations:
         if operation.op == "copy":
@@ -138,7 +138,7 @@ def _copy(document: Any, operation: Operation, copied: int) -> tuple[Any, int]:
 
 
 def _test(document: Any, operation: Operation) -> Any:
-    failed = TestFailedError(f"testing value {operation.path} failed: test failed")
+    failed = DisagreementError(f"testing value {operation.path} failed: test failed")
     if not operation.path:
         if operation.value is ABSENT or not _equal(document, operation.value):
             raise failed

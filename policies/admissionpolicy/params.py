@@ -12,6 +12,7 @@ from typing import Any, Literal, Protocol
 
 from policies.admissionpolicy.inputs import Json
 from policies.admissionpolicy.model import Binding, ParamKind, ParamRef
+from policies.facts import NeededLookUp
 from policies.match import LabelSelector
 
 KindScope = Literal["Cluster", "Namespaced"]
@@ -21,7 +22,7 @@ class ConfigurationError(Exception):
     """A policy or binding that cannot be evaluated as it is; the text is the API server's."""
 
 
-class UnknownParameters(Exception):  # noqa: N818 - a request for a look-up, not an error
+class UnknownParameters(NeededLookUp):
     """Parameter objects are needed and not known yet: one by name, or all that a selector selects.
 
     kind: theirs. namespace: empty for a cluster-scoped kind. scope: whether only the scope of the kind is missing.

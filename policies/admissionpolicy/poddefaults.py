@@ -1,7 +1,8 @@
 """The Pod that the API server makes of a Pod: every field filled in that needs no look at the rest of the cluster.
 
 Sources, all of k8s.io/kubernetes v1.36.3: pkg/apis/core/v1 defaults.go and zz_generated.defaults.go, conversion.go
-(fields that are written twice), pkg/registry/core/pod/strategy.go (label keys of affinity and topology spread, AppArmor).
+(fields that are written twice), pkg/registry/core/pod/strategy.go (label keys of affinity and of topology spread,
+AppArmor).
 tests/cluster/test_pod_defaults.py compares the result with a real API server's.
 """
 
@@ -11,11 +12,11 @@ from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from typing import Any
 
+from policies.admissionpolicy.imagename import tag_of
 from policies.admissionpolicy.podfields import quantity_of, written
 from policies.cel.library.amount import EXACT, Large, compare
 from policies.cel.library.quantity import Quantity
 from policies.fieldpath import Pattern, locate, parse
-from policies.admissionpolicy.imagename import tag_of
 from policies.request import JsonObject, mapping
 
 _GROUPS = ("containers", "initContainers", "ephemeralContainers")
@@ -77,10 +78,10 @@ def defaulted(pod: JsonObject) -> JsonObject:
 
     What is not of the type that a Pod has there is left alone: it is refused elsewhere.
     """
-    found = deepcopy(written(pod, "Pod"))
+    found: JsonObject = written(pod, "Pod")
     spec = found["spec"]
     if not isinstance(spec, dict):
-        return found  # type: ignore[no-any-return]
+        return found
     _request_what_is_limited(spec)
     _set_pod_resources(spec)
     if spec.get("hostNetwork") is True:
@@ -95,7 +96,7 @@ def defaulted(pod: JsonObject) -> JsonObject:
     _convert(found["metadata"], spec)
     _select_label_keys(mapping(found["metadata"], "labels"), spec)
     _set_app_armor(mapping(found["metadata"], "annotations"), spec)
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def _maps(value: object, key: str) -> list[JsonObject]:
@@ -155,10 +156,10 @@ def _convert(metadata: JsonObject, spec: JsonObject) -> None:
     if isinstance(period, int) and period < 0:
         spec["terminationGracePeriodSeconds"] = 1
     annotations = mapping(metadata, "annotations")
-    for name in _OLD_ANNOTATIONS:
-        annotations.pop(name, None)
-    if annotations == {} and isinstance(metadata, dict):
-        metadata.pop("annotations", None)
+    if any(name in annotations for name in _OLD_ANNOTATIONS):
+        metadata["annotations"] = {name: text for name, text in annotations.items() if name not in _OLD_ANNOTATIONS}
+        if not metadata["annotations"]:
+            del metadata["annotations"]
 
 
 def _select_label_keys(labels: JsonObject, spec: JsonObject) -> None:
@@ -236,7 +237,7 @@ _Amounts = dict[str, Quantity]
 
 
 def _aggregate(spec: JsonObject, kind: str) -> _Amounts:
-    """What the containers need together; an init container runs beside the sidecars before it, and before the others."""
+    """What the containers need together. An init container runs before them, beside the sidecars that precede it."""
     together: _Amounts = {}
     for container in _containers(spec, "containers"):
         _combine(together, _amounts(container, kind), _sum)

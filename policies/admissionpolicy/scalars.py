@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from policies.admissionpolicy.document import Place
 
@@ -24,8 +25,8 @@ def place(lines: Sequence[str], line: int, column: int) -> Place:
     if first in ("'", '"'):
         return line, column + 1
     if first in ("|", ">"):
-        indents = [len(text) - len(text.lstrip(" ")) for text in lines[line:] if text.strip(_BLANKS)]
-        return (line + 1, indents[0] + 1) if indents else (line, column)
+        text = next((text for text in islice(lines, line, None) if text.strip(_BLANKS)), None)
+        return (line, column) if text is None else (line + 1, len(text) - len(text.lstrip(" ")) + 1)
     return line, column
 
 

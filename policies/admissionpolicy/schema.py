@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from importlib import resources
 from typing import Any, Literal
@@ -44,7 +44,7 @@ class MapType:
     fields: Mapping[str, Node]
     element: Node | None
     atomic: bool = False
-    defaults: Mapping[str, Any] = ()  # type: ignore[assignment]
+    defaults: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

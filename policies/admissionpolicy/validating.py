@@ -16,7 +16,7 @@ from policies.admissionpolicy.evaluation import Failure, Group, SpentError, Unma
 from policies.admissionpolicy.finding import Finding, Result, sorted_out, together
 from policies.admissionpolicy.inputs import Inputs, Json
 from policies.admissionpolicy.model import Binding, Validation, ValidationAction
-from policies.admissionpolicy.params import NO_PARAMETERS, ConfigurationError, Parameters, collect, scope_of
+from policies.admissionpolicy.params import ConfigurationError, Parameters, collect, scope_of
 from policies.cel.cost import EXPRESSION_LIMIT, POLICY_LIMIT
 from policies.cel.values import Value, type_of
 
@@ -45,14 +45,14 @@ def evaluate_policy(
     except ConfigurationError as error:
         message = wording.misconfigured_policy(str(error))
         return sorted_out([_misconfigured(compiled, "", message)])
-    return together(evaluate(compiled, binding, parameters, inputs, budget=budget) for binding in bindings)
+    return together([evaluate(compiled, binding, parameters, inputs, budget=budget) for binding in bindings])
 
 
 def evaluate(
     compiled: CompiledPolicy,
     binding: Binding,
-    parameters: Parameters = NO_PARAMETERS,
-    inputs: Inputs = Inputs(request={}),  # noqa: B008 - immutable
+    parameters: Parameters,
+    inputs: Inputs,
     *,
     budget: int = POLICY_LIMIT,
 ) -> Result:
@@ -67,7 +67,9 @@ def evaluate(
         return sorted_out([_misconfigured(compiled, binding.name, message)])
     if not found:
         return Result(skipped=((binding.name, "it has no parameters"),))
-    return together(_Evaluation(compiled, binding, params, inputs, budget).result() for params in found)
+    if len(found) == 1:
+        return _Evaluation(compiled, binding, found[0], inputs, budget).result()
+    return together([_Evaluation(compiled, binding, params, inputs, budget).result() for params in found])
 
 
 def _misconfigured(compiled: CompiledPolicy, binding: str, message: str) -> Finding:
@@ -76,7 +78,7 @@ def _misconfigured(compiled: CompiledPolicy, binding: str, message: str) -> Find
     return Finding(policy=compiled.policy.name, binding=binding, kind="misconfigured", message=message, actions=actions)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Evaluation:
     """One evaluation: of one policy, with one binding and one parameter object, for one request."""
 
@@ -94,19 +96,25 @@ class _Evaluation:
             return sorted_out([self._error(why.text)])
         published: dict[str, tuple[str, ...]] = {}
         try:
-            found = [*self._validations(), *self._annotations(published)]
+            found = self._validations()
+            if self.compiled.annotations:
+                found += self._annotations(published)
         except SpentError as error:
             return sorted_out([self._error(str(error))])
         return sorted_out(found, published)
 
-    def _validations(self) -> Iterator[Finding]:
+    def _validations(self) -> list[Finding]:
         """All validations are evaluated before any is judged. Raises SpentError."""
         compiled = self.compiled
         names = self.inputs.names(self.params, namespace=compiled.reads_namespace)
         group = Group(compiled.composition, names, self.budget, self.inputs.expired)
         outcomes = [group.evaluate(unit) for unit in compiled.validations]
-        if all(outcome is True for outcome in outcomes) and self._spares(group):
-            return
+        if all([outcome is True for outcome in outcomes]) and self._spares(group):  # noqa: C419 - a list is faster
+            return []
+        return list(self._judged(outcomes, group))
+
+    def _judged(self, outcomes: list[Value], group: Group) -> Iterator[Finding]:
+        compiled = self.compiled
         messages, spent = self._messages(outcomes, group.remaining)
         validations = zip(compiled.policy.validations, compiled.validations, outcomes, messages, strict=True)
         for index, (validation, unit, outcome, message) in enumerate(validations):
@@ -143,8 +151,6 @@ class _Evaluation:
         Their expressions may ask the authorizer as far as types go, but there is none. Raises SpentError.
         """
         compiled = self.compiled
-        if not compiled.annotations:
-            return
         names = self.inputs.names(self.params, namespace=compiled.reads_namespace, authorizer=False)
         group = Group(compiled.composition, names, self.budget, self.inputs.expired)
         values = [group.evaluate(unit) for unit in compiled.annotations]

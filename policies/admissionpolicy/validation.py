@@ -7,21 +7,19 @@ checks is theirs. The input is what strict decoding leaves: values of the right 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
+from policies.admissionpolicy.checks import Values, check_choice, check_format, check_labels, check_needed, did_you_mean
 from policies.admissionpolicy.expressions import Expressions
-from policies.admissionpolicy.fields import nearest
 from policies.admissionpolicy.formats import (
-    Format,
     dns1035_label,
     is_identifier,
-    label_value,
     path_segment,
     qualified_name,
     subdomain,
     trimmed,
 )
+from policies.admissionpolicy.matchvalidation import match_resources, no_delete, selector
 from policies.admissionpolicy.problem import (
     Spot,
     Word,
@@ -34,19 +32,14 @@ from policies.admissionpolicy.problem import (
     unsupported,
 )
 
-Values = Mapping[str, Any]
-
 FAILURE_POLICIES = ("Fail", "Ignore")
-MATCH_POLICIES = ("Equivalent", "Exact")
-SCOPES = ("*", "Cluster", "Namespaced")
-OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
-MUTATING_OPERATIONS = ("*", "CONNECT", "CREATE", "UPDATE")
 REASONS = ("Forbidden", "Invalid", "RequestEntityTooLarge")
 ACTIONS = ("Audit", "Deny", "Warn")
 REINVOCATION_POLICIES = ("IfNeeded", "Never")
 NOT_FOUND_ACTIONS = ("Deny", "Allow")
 PATCHES = {"ApplyConfiguration": "applyConfiguration", "JSONPatch": "jsonPatch"}
 
+STATIC_SUFFIX = ".static.k8s.io"
 ANNOTATIONS_SIZE = 256 * 1024
 MATCH_CONDITIONS = 64
 AUDIT_ANNOTATIONS = 20
@@ -59,7 +52,7 @@ def validate_policy(value: Values, top: Spot, *, mutating: bool) -> None:
     """Note all that is wrong with a policy."""
     _metadata(value.get("metadata", {}), top.child("metadata"))
     spec, spot = value.get("spec", {}), top.child("spec")
-    _choice(spec, "failurePolicy", FAILURE_POLICIES, spot)
+    check_choice(spec, "failurePolicy", FAILURE_POLICIES, spot)
     if "paramKind" in spec:
         _param_kind(spec["paramKind"], spot.child("paramKind"))
     _constraints(spec, spot, mutating=mutating)
@@ -68,8 +61,10 @@ def validate_policy(value: Values, top: Spot, *, mutating: bool) -> None:
     _variables(spec.get("variables", ()), spot.child("variables"), expressions)
     if mutating:
         _mutations(spec.get("mutations", ()), spot.child("mutations"), expressions)
-        if _needed(spec, "reinvocationPolicy", spot, "write Never, or IfNeeded to run again after other mutations"):
-            _choice(spec, "reinvocationPolicy", REINVOCATION_POLICIES, spot)
+        if check_needed(
+            spec, "reinvocationPolicy", spot, "write Never, or IfNeeded to run again after other mutations"
+        ):
+            check_choice(spec, "reinvocationPolicy", REINVOCATION_POLICIES, spot)
     else:
         _checks(spec, value.get("metadata", {}).get("name", ""), spot, expressions)
 
@@ -78,14 +73,14 @@ def validate_binding(value: Values, top: Spot, *, mutating: bool) -> None:
     """Note all that is wrong with a binding."""
     _metadata(value.get("metadata", {}), top.child("metadata"))
     spec, spot = value.get("spec", {}), top.child("spec")
-    if _needed(spec, "policyName", spot, "name the policy that this binding puts into force"):
-        _formatted(spec["policyName"], subdomain, spot.child("policyName"), "write the policy's metadata.name")
+    if check_needed(spec, "policyName", spot, "name the policy that this binding puts into force"):
+        check_format(spec["policyName"], subdomain, spot.child("policyName"), "write the policy's metadata.name")
     if "paramRef" in spec:
         _param_ref(spec["paramRef"], spot.child("paramRef"))
     if "matchResources" in spec:
-        _match_resources(spec["matchResources"], spot.child("matchResources"))
+        match_resources(spec["matchResources"], spot.child("matchResources"))
         if mutating:
-            _no_delete(spec["matchResources"], spot.child("matchResources"))
+            no_delete(spec["matchResources"], spot.child("matchResources"))
     if not mutating:
         _actions(spec.get("validationActions", ()), spot.child("validationActions"))
 
@@ -98,24 +93,21 @@ def _metadata(value: Values, spot: Spot) -> None:
         for words in subdomain(masked):
             spot.child("generateName").fault(invalid(generated, words), "use lower case letters, digits, '-' and '.'")
     if name:
-        _formatted(name, subdomain, spot.child("name"), "use lower case letters, digits, '-' and '.'")
+        check_format(name, subdomain, spot.child("name"), "use lower case letters, digits, '-' and '.'")
+        if name.endswith(STATIC_SUFFIX):
+            reserved = (
+                f'names ending with "{STATIC_SUFFIX}" are reserved for static manifest-based configurations '
+                "and cannot be managed via the API"
+            )
+            spot.child("name").warn(reserved, "choose another name")
     else:
         spot.child("name").fault(required("name or generateName is required"), "a file needs a name of its own")
     if value.get("namespace"):
         spot.child("namespace").warn(forbidden("not allowed on this type"), "a policy is in no namespace: leave it out")
-    _labels(value.get("labels", {}), spot.child("labels"))
+    check_labels(value.get("labels", {}), spot.child("labels"))
     _annotations(value.get("annotations", {}), spot.child("annotations"))
     for finalizer in value.get("finalizers", ()):
-        _formatted(finalizer, qualified_name, spot.child("finalizers"), "leave finalizers out")
-
-
-def _labels(labels: Mapping[str, str], spot: Spot) -> None:
-    path = ".".join(map(str, spot.path))
-    for key, value in labels.items():
-        for words in qualified_name(key):
-            spot.child(key).fault(invalid(key, words), "write a label key, as example.org/team", path=path, key=True)
-        for words in label_value(value):
-            spot.child(key).fault(invalid(value, words), "write a label value of at most 63 characters", path=path)
+        check_format(finalizer, qualified_name, spot.child("finalizers"), "leave finalizers out")
 
 
 def _annotations(annotations: Mapping[str, str], spot: Spot) -> None:
@@ -128,9 +120,9 @@ def _annotations(annotations: Mapping[str, str], spot: Spot) -> None:
 
 
 def _param_kind(value: Values, spot: Spot) -> None:
-    if _needed(value, "apiVersion", spot, "write it as in the parameters themselves: v1 for ConfigMaps"):
+    if check_needed(value, "apiVersion", spot, "write it as in the parameters themselves: v1 for ConfigMaps"):
         _group_version(value["apiVersion"], spot.child("apiVersion"))
-    if _needed(value, "kind", spot, "write the kind of the parameters, as ConfigMap"):
+    if check_needed(value, "kind", spot, "write the kind of the parameters, as ConfigMap"):
         kind = value["kind"]
         for words in dns1035_label(kind.lower()):
             detail = f"may have mixed case, but should otherwise match: {words}"
@@ -157,128 +149,11 @@ def _constraints(spec: Values, spot: Spot, *, mutating: bool) -> None:
         below.fault(required(), _RULE_HINT)
         return
     constraints = spec["matchConstraints"]
-    _match_resources(constraints, below)
+    match_resources(constraints, below)
     if not constraints.get("resourceRules"):
         below.child("resourceRules").fault(required(), _RULE_HINT)
     if mutating:
-        _no_delete(constraints, below)
-
-
-def _no_delete(value: Values, spot: Spot) -> None:
-    """There is nothing to mutate in a DELETE. The API server names no rule."""
-    path = ".".join(map(str, (*spot.path, "resourceRules", "operations")))
-    for index, rule in enumerate(value.get("resourceRules", ())):
-        for number, operation in enumerate(rule.get("operations", ())):
-            if operation not in MUTATING_OPERATIONS:
-                place = spot.child("resourceRules", index, "operations", number)
-                hint = "a mutating policy has nothing to do on DELETE: leave it out"
-                place.fault(unsupported(operation, MUTATING_OPERATIONS), hint, path=path)
-
-
-def _match_resources(value: Values, spot: Spot) -> None:
-    _choice(value, "matchPolicy", MATCH_POLICIES, spot)
-    for name in ("namespaceSelector", "objectSelector"):
-        _selector(value.get(name, {}), spot.child(name))
-    for name in ("resourceRules", "excludeResourceRules"):
-        for index, rule in enumerate(value.get(name, ())):
-            _rule(rule, spot.child(name, index))
-
-
-def _selector(value: Values, spot: Spot) -> None:
-    _labels(value.get("matchLabels", {}), spot.child("matchLabels"))
-    for index, requirement in enumerate(value.get("matchExpressions", ())):
-        _requirement(requirement, spot.child("matchExpressions", index))
-
-
-def _requirement(value: Values, spot: Spot) -> None:
-    operator, values = value.get("operator", ""), value.get("values", ())
-    below = spot.child("values")
-    if operator in ("In", "NotIn"):
-        if not values:
-            detail = "must be specified when `operator` is 'In' or 'NotIn'"
-            below.fault(required(detail), "list the values, or use Exists")
-    elif operator in ("Exists", "DoesNotExist"):
-        if values:
-            detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
-            below.fault(forbidden(detail), "leave the values out, or use In or NotIn")
-    else:
-        hint = "write In, NotIn, Exists or DoesNotExist"
-        spot.child("operator").fault(invalid(Word(operator), "not a valid selector operator"), hint)
-    _formatted(value.get("key", ""), qualified_name, spot.child("key"), "write a label key, as example.org/team")
-    for index, item in enumerate(values):
-        _formatted(item, label_value, below.child(index), "write a label value of at most 63 characters")
-
-
-def _rule(value: Values, spot: Spot) -> None:
-    for index, name in _distinct(value.get("resourceNames", ()), spot.child("resourceNames"), formatted=path_segment):
-        spot.child("resourceNames", index).fault(duplicate(name), "name each object once")
-    _operations(value.get("operations", ()), spot.child("operations"))
-    _alone(
-        value.get("apiGroups", ()), "API groups", spot.child("apiGroups"), 'write "" for the core group, "*" for all'
-    )
-    versions = value.get("apiVersions", ())
-    _alone(versions, "API versions", spot.child("apiVersions"), 'write the versions, as v1, or "*" for all')
-    for index, version in enumerate(versions):
-        if not version:
-            spot.child("apiVersions", index).fault(required(), "write a version, as v1")
-    _resources(value.get("resources", ()), spot.child("resources"))
-    _choice(value, "scope", SCOPES, spot)
-
-
-def _distinct(items: Sequence[str], spot: Spot, *, formatted: Format) -> Iterator[tuple[int, str]]:
-    """The items that were there before; each item's format is checked as it comes."""
-    seen: set[str] = set()
-    for index, item in enumerate(items):
-        _formatted(item, formatted, spot.child(index), "write a name as it stands in metadata.name")
-        if item in seen:
-            yield index, item
-        seen.add(item)
-
-
-def _operations(operations: Sequence[str], spot: Spot) -> None:
-    _alone(operations, "operations", spot, 'write CREATE, UPDATE, DELETE, CONNECT, or "*" for all')
-    for index, operation in enumerate(operations):
-        if operation not in OPERATIONS:
-            spot.child(index).fault(unsupported(operation, OPERATIONS), _did_you_mean(operation, OPERATIONS))
-
-
-def _alone(items: Sequence[str], what: str, spot: Spot, hint: str) -> None:
-    """At least one item, and nothing beside `*`."""
-    if not items:
-        spot.fault(required(), hint)
-    elif len(items) > 1 and "*" in items:
-        spot.fault(invalid(items, f"if '*' is present, must not specify other {what}"), "leave the others out")
-
-
-def _resources(resources: Sequence[str], spot: Spot) -> None:
-    if not resources:
-        spot.fault(required(), 'write plural names in small letters, as pods or deployments/scale, or "*" for all')
-    _subresources(resources, spot)
-    if len(resources) > 1 and "*/*" in resources:
-        detail = "if '*/*' is present, must not specify other resources"
-        spot.fault(invalid(resources, detail), "leave the others out")
-    plain = [resource for resource in resources if resource and "/" not in resource]
-    if "*" in plain and plain[-1] != "*":  # the API server looks at the last one only
-        detail = "if '*' is present, must not specify other resources without subresources"
-        spot.fault(invalid(resources, detail), "leave the others out")
-
-
-def _subresources(resources: Sequence[str], spot: Spot) -> None:
-    """A pattern, such as `pods/*`, must not be followed by what it matches."""
-    below: set[str] = set()  # resources whose subresources are all named
-    everywhere: set[str] = set()  # subresources that are named for all resources
-    for index, resource in enumerate(resources):
-        name, slash, subresource = resource.partition("/")
-        if not resource:
-            spot.child(index).fault(required(), "write a resource, as pods")
-        elif slash:
-            patterns = [f"{name}/*"] if name in below else []
-            patterns += [f"*/{subresource}"] if subresource in everywhere else []
-            for pattern in patterns:
-                detail = f"if '{pattern}' is present, must not specify {resource}"
-                spot.child(index).fault(invalid(resource, detail), "leave it out: it is among the others")
-            below |= {name} if subresource == "*" else set()
-            everywhere |= {subresource} if name == "*" else set()
+        no_delete(constraints, below)
 
 
 def _match_conditions(conditions: Sequence[Values], spot: Spot, expressions: Expressions) -> None:
@@ -295,7 +170,7 @@ def _match_conditions(conditions: Sequence[Values], spot: Spot, expressions: Exp
         if not name:
             below.child("name").fault(required(), "name the condition: its name stands in errors")
             continue
-        _formatted(name, qualified_name, below.child("name"), "write a name, as exclude-leases")
+        check_format(name, qualified_name, below.child("name"), "write a name, as exclude-leases")
         if name in seen:
             below.child("name").fault(duplicate(name), "give each condition a name of its own")
         seen.add(name)
@@ -354,7 +229,7 @@ def _validation(value: Values, spot: Spot, expressions: Expressions) -> None:
     elif any(character in trimmed(message) for character in "\n\r"):
         hint = "put it on one line: >- folds a YAML text"
         spot.child("message").fault(invalid(message, "must not contain line breaks"), hint)
-    _choice(value, "reason", REASONS, spot)
+    check_choice(value, "reason", REASONS, spot)
 
 
 def _audit_annotations(items: Sequence[Values], policy: str, spot: Spot, expressions: Expressions) -> None:
@@ -402,7 +277,7 @@ def _mutation(value: Values, spot: Spot, expressions: Expressions) -> None:
         spot.child("patchType").fault(required(), "write ApplyConfiguration or JSONPatch")
         return
     if kind not in PATCHES:
-        hint = _did_you_mean(kind, PATCHES)
+        hint = did_you_mean(kind, PATCHES)
         spot.child("patchType").fault(unsupported(kind, tuple(PATCHES)), hint)
         return
     wanted = PATCHES[kind]
@@ -424,24 +299,26 @@ def _param_ref(value: Values, spot: Spot) -> None:
     name, selected = value.get("name", ""), "selector" in value
     hint = "a binding takes one object by name, or all that selector selects"
     if name:
-        _formatted(name, path_segment, spot.child("name"), "write the metadata.name of the parameters")
+        check_format(name, path_segment, spot.child("name"), "write the metadata.name of the parameters")
     if name and selected:
         spot.child("name").fault(forbidden("name and selector are mutually exclusive"), hint)
     if selected:
-        _selector(value["selector"], spot.child("selector"))
+        selector(value["selector"], spot.child("selector"))
     if name and selected:
         spot.child("selector").fault(forbidden("name and selector are mutually exclusive"), hint, key=True)
     if not name and not selected and not spot.report.hidden((*spot.path, "selector")):
         spot.fault(required("one of name or selector must be specified"), hint)
-    if _needed(value, "parameterNotFoundAction", spot, "write Deny, or Allow to skip the policy without parameters"):
-        _choice(value, "parameterNotFoundAction", NOT_FOUND_ACTIONS, spot)
+    if check_needed(
+        value, "parameterNotFoundAction", spot, "write Deny, or Allow to skip the policy without parameters"
+    ):
+        check_choice(value, "parameterNotFoundAction", NOT_FOUND_ACTIONS, spot)
 
 
 def _actions(actions: Sequence[str], spot: Spot) -> None:
     seen: set[str] = set()
     for index, action in enumerate(actions):
         if action not in ACTIONS:
-            spot.child(index).fault(unsupported(action, ACTIONS), _did_you_mean(action, ACTIONS))
+            spot.child(index).fault(unsupported(action, ACTIONS), did_you_mean(action, ACTIONS))
         if action in seen:
             spot.child(index).fault(duplicate(Word(action)), "name each action once")
         seen.add(action)
@@ -453,27 +330,3 @@ def _actions(actions: Sequence[str], spot: Spot) -> None:
         spot.fault(invalid(actions, detail), "keep Deny alone: what it refuses is told anyway")
     if not seen:
         spot.fault(required("at least one validation action is required"), "write Deny, Warn or Audit")
-
-
-def _needed(value: Values, name: str, spot: Spot, hint: str) -> bool:
-    """Whether a text is there; noted if not."""
-    if value.get(name):
-        return True
-    spot.child(name).fault(required(), hint)
-    return False
-
-
-def _choice(value: Values, name: str, allowed: Sequence[str], spot: Spot) -> None:
-    """A word of an enumeration, which may be absent: then it has a default."""
-    if name in value and value[name] not in allowed:
-        spot.child(name).fault(unsupported(value[name], allowed), _did_you_mean(value[name], allowed))
-
-
-def _formatted(text: str, check: Format, spot: Spot, hint: str) -> None:
-    for words in check(text):
-        spot.fault(invalid(text, words), hint)
-
-
-def _did_you_mean(word: str, allowed: Sequence[str] | Mapping[str, str]) -> str:
-    meant = nearest(word, allowed)
-    return f"did you mean {meant}?" if meant else f"write {' or '.join(allowed)}"

@@ -27,7 +27,6 @@ STATUS_CODES: dict[str, int] = {
     "Invalid": 422,
     "RequestEntityTooLarge": 413,
     "InternalError": 500,
-    "ServiceUnavailable": 503,
 }
 
 _ACTIONS: tuple[ValidationAction, ...] = ("Deny", "Warn", "Audit")
@@ -98,10 +97,10 @@ def mutating_denial(policy: str, binding: str, message: str) -> str:
     return f"policy '{policy}' with binding '{binding}' denied request: {message}"
 
 
-def no_schema(kind: str) -> str:
-    """A kind whose schema is not known: nothing can be mutated."""
-    delay = "There can be a delay between when CustomResourceDefinitions are created and when they are available."
-    return f"Resource kind {kind} not found. {delay}"
+def no_schema(group: str, version: str, kind: str) -> str:
+    """An object to apply to what is no object of the API, such as the options of a connection."""
+    start = "error applying patch: failed to convert patch object to typed object"
+    return f"{start}: no corresponding type for {group}/{version}, Kind={kind}"
 
 
 def forbidden(group: str, resource: str, name: str, message: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -36,6 +37,11 @@ class Layout:
     def server(self) -> str:
         """The address of the API server."""
         return f"https://127.0.0.1:{self.ports['kube-apiserver']}"
+
+    @property
+    def audit_log(self) -> Path:
+        """Where the API server writes what the admin changes, a JSON object per line."""
+        return self.directory / "logs" / "audit.log"
 
 
 def etcd(layout: Layout) -> list[str]:
@@ -74,7 +80,24 @@ def kube_apiserver(layout: Layout) -> list[str]:
         # Without these it looks for an address of this machine to announce, and fails where there is only loopback.
         "--advertise-address=127.0.0.1",
         "--endpoint-reconciler-type=none",
+        # The audit annotations of admission policies show nowhere else.
+        f"--audit-log-path={layout.audit_log}",
+        f"--audit-policy-file={_audit_policy(layout)}",
     ]
+
+
+def _audit_policy(layout: Layout) -> Path:
+    """Write what is audited: changes made by the admin, which only tests make; without the objects."""
+    rules = [{"level": "Metadata", "users": ["admin"], "verbs": ["create", "update", "delete"]}, {"level": "None"}]
+    policy = {
+        "apiVersion": "audit.k8s.io/v1",
+        "kind": "Policy",
+        "omitStages": ["RequestReceived", "ResponseStarted"],
+        "rules": rules,
+    }
+    path = layout.directory / "audit-policy.json"
+    path.write_text(json.dumps(policy), encoding="utf-8")
+    return path
 
 
 def kube_controller_manager(layout: Layout) -> list[str]:

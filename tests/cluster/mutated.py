@@ -72,14 +72,20 @@ class Client:
         self._connection.close()
 
     def post(self, path: str, manifest: Manifest) -> Answer:
-        """Create an object and return the answer."""
-        self._connection.request("POST", path, json.dumps(manifest), {"Content-Type": "application/json"})
-        with closing(self._connection.getresponse()) as response:
-            body = json.loads(response.read())
-        if response.status >= http.HTTPStatus.BAD_REQUEST:
-            # protobuf puts one of two spaces into its messages, so that nobody compares them
-            return Answer(response.status, message=body["message"].replace("\N{NO-BREAK SPACE}", " "))
-        return Answer(response.status, body)
+        """Create an object and return the answer; the status is 0 where the connection ends without one."""
+        try:
+            self._connection.request("POST", path, json.dumps(manifest), {"Content-Type": "application/json"})
+            with closing(self._connection.getresponse()) as response:
+                text = response.read().decode()
+        except http.client.RemoteDisconnected as error:
+            self._connection.close()
+            return Answer(0, message=str(error))
+        if response.status < http.HTTPStatus.BAD_REQUEST:
+            return Answer(response.status, json.loads(text))
+        if not text.startswith("{"):  # a path that is not served yet
+            return Answer(response.status, message=text)
+        # protobuf puts one of two spaces into its messages, so that nobody compares them
+        return Answer(response.status, message=json.loads(text)["message"].replace("\N{NO-BREAK SPACE}", " "))
 
     def delete(self, path: str) -> None:
         """Delete all objects of a path. Raises AssertionError where that fails."""
@@ -139,7 +145,7 @@ def ours(case: Mutation, given: Manifest) -> Manifest:
     for expression in case.expressions:
         value = _evaluated(expression, obj)
         if isinstance(value, list):
-            obj = apply.apply_json_patch(obj, value, found) or obj
+            obj = apply.apply_json_patch(obj, value, found, ()) or obj
         else:
             obj = apply.apply_configuration(obj, value, found, ())
     return obj

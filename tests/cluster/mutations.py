@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 GROUP = "merge.example.test"
 SAME, VARIES, LENIENT = "same", "varies", "lenient"
-"""What is compared: all; of an error only that there is one, for its text changes; or ours does what is refused there."""
+"""What is compared: all; of an error only that there is one, for its text changes; that ours does what they refuse."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,7 @@ def _containers(text: str) -> str:
 
 
 _CONTAINER = "Object.spec.containers"
+_ORDERS = ("ba", "xa", "axb", "ecax", "bxdya", "xyz", "edcba", "aexd", "cabx", "exd", "xbyd", "dxb", "cxy", "aebd")
 
 CASES: tuple[Mutation, ...] = (
     *_of(
@@ -255,6 +256,10 @@ CASES: tuple[Mutation, ...] = (
         patch_object_with_null=(
             '[JSONPatch{op: "add", path: "/spec/securityContext", value: Object.spec.securityContext{runAsUser: null}}]'
         ),
+        patch_object_with_map_in_list=(
+            '[JSONPatch{op: "add", path: "/spec/volumes", value: [Object.spec.volumes{name: "v", '
+            'projected: Object.spec.volumes.projected{sources: [{"configMap": {"name": "c"}}]}}]}]'
+        ),
         patch_whole_metadata_test='[JSONPatch{op: "test", path: "", value: {"a": "b"}}]',
         patch_empty="[JSONPatch{}].filter(p, false)",
     ),
@@ -263,6 +268,13 @@ CASES: tuple[Mutation, ...] = (
         "split-text",
         "pod",
         ("Object{metadata: Object.metadata{finalizers: 'example.test/a example.test/c'.split(' ')}}",),
+        LENIENT,
+    ),
+    # An object in a list makes kube-apiserver 1.36.3 panic (reflect.Set: *structpb.Struct for *structpb.Value).
+    Mutation(
+        "patch-object-in-list",
+        "pod",
+        ('[JSONPatch{op: "add", path: "/spec/tolerations", value: [Object.spec.tolerations{key: "k"}]}]',),
         LENIENT,
     ),
     *_of(
@@ -331,6 +343,7 @@ CASES: tuple[Mutation, ...] = (
         custom_embedded=(
             'Object{spec: Object.spec{pod: Object.spec.pod{metadata: Object.spec.pod.metadata{labels: {"a": "b"}}}}}'
         ),
+        **{f"custom_order_{order}": f"Object{{spec: Object.spec{{tags: {list(order)}}}}}" for order in _ORDERS},
         custom_patch='[JSONPatch{op: "add", path: "/spec/tags/-", value: "y"}]',
         custom_patch_object='[JSONPatch{op: "add", path: "/spec/options", value: {"x": "y"}}]',
         custom_defaulted_key='Object{spec: Object.spec{ports: [Object.spec.ports{number: 1, note: "x"}]}}',
@@ -400,7 +413,7 @@ OBJECTS: Mapping[str, tuple[str, Manifest]] = {
             "spec": {
                 "parts": [{"name": "a", "size": 1}, {"name": "b", "size": 2}],
                 "slots": [{"row": 1, "column": 1, "value": "x"}, {"row": 1, "column": 2, "value": "y"}],
-                "tags": ["a", "b"],
+                "tags": ["a", "b", "c", "d", "e"],
                 "steps": ["a"],
                 "plain": [1, 2],
                 "fixed": {"a": "a", "b": "b"},

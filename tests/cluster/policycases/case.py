@@ -78,6 +78,11 @@ class Case:
     match: Json | None = None
 
     @property
+    def unordered(self) -> bool:
+        """Whether the API server takes bindings or parameters as they come."""
+        return len(self.bindings) > 1 or any("selector" in each.get("paramRef", ()) for each in self.bindings)
+
+    @property
     def prefix(self) -> str:
         """Mutating or Validating."""
         return "Mutating" if self.mutating else "Validating"
@@ -109,6 +114,31 @@ class Case:
         return [policy, *bindings]
 
 
+BIG = "x" * 200_000
+_PATTERN = "(" + "|".join(f"never{index:03d}" for index in range(17)) + ")y"
+EXPENSIVE = f"object.data.big.matches('{_PATTERN}')"
+"""Costs 800,000 on a text of 200,000 characters: more than half of what one expression may cost."""
+TWO_CHECKS = (
+    "(authorizer.group('').resource('pods').check('get').allowed() || "
+    "authorizer.group('apps').resource('widgets').check('frob').allowed() || true)"
+)
+ONE_CHECK = "(authorizer.group('').resource('secrets').check('frob').allowed() || true)"
+BIG_MAP = Ask(content={"data": {"big": BIG}})
+IGNORE: Json = {"failurePolicy": "Ignore"}
+CONFIG_MAPS: Json = {"apiVersion": "v1", "kind": "ConfigMap"}
+PRIORITY_CLASSES: Json = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
+LIMITS: Json = {"apiVersion": LIMIT.api_version, "kind": LIMIT.kind}
+ROLE = Ask(kind=CLUSTER_ROLE, content={"rules": []})
+SPACE = Ask(kind=NAMESPACE_KIND, content={})
+CONTAINER = {"name": "main", "image": "example.test/main:1"}
+WORKLOAD: Json = {
+    "spec": {
+        "replicas": 2,
+        "selector": {"matchLabels": {"app": "x"}},
+        "template": {"metadata": {"labels": {"app": "x"}}, "spec": {"containers": [CONTAINER]}},
+    }
+}
+
 DENY: Json = {"validationActions": ["Deny"]}
 
 
@@ -122,7 +152,11 @@ def validating(
 ) -> Case:
     """A case of a ValidatingAdmissionPolicy; a validation is an expression, or all its fields."""
     spec = {
-        **({"validations": [{"expression": v} if isinstance(v, str) else v for v in validations]} if validations else {}),
+        **(
+            {"validations": [{"expression": v} if isinstance(v, str) else v for v in validations]}
+            if validations
+            else {}
+        ),
         **spec,
     }
     return Case(f"v-{name}", spec, bindings, asks, match=match)

@@ -77,8 +77,8 @@ class Client:
         assert answer.code < 300, answer.body.get("message")
         return answer.body
 
-    def ask(self, case: str, ask: Ask) -> Response:
-        """Send the request of a case as its user, without its having any effect."""
+    def ask(self, case: str, ask: Ask, audit_id: str = "") -> Response:
+        """Send the request of a case as its user, without its having any effect; the audit log knows it by an id."""
         path, method = ask.kind.path(NAMESPACE), {"CREATE": "POST", "UPDATE": "PUT", "DELETE": "DELETE"}
         if ask.operation != "CREATE" or ask.subresource:
             path += f"/{object_name(case, ask)}"
@@ -87,6 +87,7 @@ class Client:
         query = "?command=ls" if ask.operation == "CONNECT" else "?dryRun=All"
         headers = [("Impersonate-User", ask.user), *(("Impersonate-Group", group) for group in ask.groups)]
         headers += [(f"Impersonate-Extra-{quote(key, safe='')}", value) for key, value in ask.extra]
+        headers += [("Audit-ID", audit_id)] if audit_id else []
         body = None if ask.operation in ("DELETE", "CONNECT") else object_of(case, ask)
         return self.send(method.get(ask.operation, "POST"), path + query, body, headers)
 

@@ -13,7 +13,7 @@ from policies.admissionpolicy.compilation import CompiledPolicy, compile_policy
 from policies.admissionpolicy.document import Document
 from policies.admissionpolicy.inputs import Inputs
 from policies.admissionpolicy.model import Binding, ParamKind
-from policies.admissionpolicy.params import StaticParameters
+from policies.admissionpolicy.params import KindScope, StaticParameters
 from policies.admissionpolicy.schema import built_in
 from policies.cel.library.authorizer import Answer, Check, Table, UnansweredCheck, answer_of, subject_access_review
 from policies.request import GroupVersionKind
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from policies.admissionpolicy.finding import Finding
 
-SCOPES = {
+SCOPES: Mapping[ParamKind, KindScope] = {
     ParamKind(api_version="v1", kind="ConfigMap"): "Namespaced",
     ParamKind(api_version="scheduling.k8s.io/v1", kind="PriorityClass"): "Cluster",
     ParamKind(api_version=LIMIT.api_version, kind=LIMIT.kind): "Namespaced",
@@ -33,11 +33,12 @@ VARYING = ("managedFields", "uid", "creationTimestamp", "resourceVersion", "gene
 
 @dataclass(frozen=True)
 class Outcome:
-    """What is compared: the status of a refusal as it is, or the object as it became; and the warnings."""
+    """What is compared: the status of a refusal as it is, or the object as it became; warnings, audit annotations."""
 
     status: Json | None
     object: Json | None = None
     warnings: tuple[str, ...] = ()
+    annotations: Json = field(default_factory=dict)
 
 
 @dataclass
@@ -59,14 +60,14 @@ def compiled(case: Case) -> tuple[CompiledPolicy, tuple[Binding, ...]]:
     return compile_policy(read.policies[0]), read.bindings
 
 
-def request(case: str, ask: Ask) -> Json:
-    """The AdmissionRequest that the API server makes of a request."""
+def request(case: str, ask: Ask, generated: str = "") -> Json:
+    """The AdmissionRequest that the API server makes of a request; a `generated` name is known when it validates."""
     kind = ask.kind
     shown: Mapping[str, str] = {"group": kind.group, "version": kind.version, "kind": kind.kind}
     if ask.subresource in _SUBRESOURCES:
         shown = _SUBRESOURCES[ask.subresource]
     resource = {"group": kind.group, "version": kind.version, "resource": kind.resource}
-    name = "" if ask.generate_name else object_name(case, ask)
+    name = generated if ask.generate_name else object_name(case, ask)
     namespace = NAMESPACE if kind.namespaced else (name if kind.kind == "Namespace" else "")
     subresource = {"subResource": ask.subresource, "requestSubResource": ask.subresource}
     extra: dict[str, list[str]] = {}
@@ -104,10 +105,11 @@ def _options(operation: str) -> Json | None:
 def outcome(case: Case, ask: Ask, new: Json | None, old: Json | None, world: World) -> Outcome:
     """What this project says; the answers of the authorizer are looked up one after the other."""
     policy, bindings = compiled(case)
+    generated = "" if case.mutating else ((new or {}).get("metadata") or {}).get("name", "")
     parameters = StaticParameters(world.parameters, SCOPES)
     while True:
         inputs = Inputs(
-            request=request(case.name, ask),
+            request=request(case.name, ask, generated),
             object=new,
             old_object=old,
             namespace=lambda: world.namespace,
@@ -127,9 +129,8 @@ def _validated(
 ) -> Outcome:
     result = validating.evaluate_policy(policy, bindings, parameters, inputs)
     warnings = wording.delivered(result.warnings)
-    if result.denial is None:
-        return Outcome(None, None, warnings)
-    return Outcome(_status(result.denial, [result.denial], inputs), None, warnings)
+    status = None if result.denial is None else _status(result.denial, [result.denial], inputs)
+    return Outcome(status, None, warnings, result.annotations)
 
 
 def _mutated(
@@ -138,8 +139,8 @@ def _mutated(
     kind = inputs.request["kind"]
     schema = built_in(GroupVersionKind(kind["group"], kind["version"], kind["kind"]))
     mutated = mutating.mutate(lambda _: [(policy, bindings)], parameters, inputs, schema)
-    if mutated.denial is None:
-        return Outcome(None, stable(mutated.object))
+    if mutated.denial is None:  # of what CONNECT carries, nobody ever sees what became of it
+        return Outcome(None, None if inputs.request["operation"] == "CONNECT" else stable(mutated.object))
     return Outcome(_status(mutated.denial, mutated.result.findings, inputs))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import randompolicies
 from refusedpolicies import Case, cases
 
 from policies.admissionpolicy.documents import Document, read
@@ -25,3 +26,14 @@ def test_table_is_large() -> None:
     refused = [name for name, case in CASES.items() if case.says]
 
     assert len(refused) >= 170
+
+
+def test_no_document_is_too_strange_to_be_read() -> None:
+    """Whatever stands in a document, reading it ends in problems or in a value, never in an exception."""
+    found = [
+        read([Document(value=document, name="policy.yaml", places=lambda _: (1, 1))])
+        for document in randompolicies.documents(seed=7, count=500)
+    ]
+
+    kinds = {(bool(loaded.errors), bool(loaded.policies or loaded.bindings)) for loaded in found}
+    assert kinds == {(True, False), (True, True), (False, True)}  # with both: a binding whose policy is missing

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import yaml
 
@@ -24,7 +26,7 @@ TEXTS = {
 
 def scalar(text: str) -> yaml.ScalarNode:
     """The last text of a file."""
-    node = yaml.compose(text, Loader=yaml.SafeLoader)
+    node: Any = yaml.compose(text, Loader=yaml.SafeLoader)
     while not isinstance(node, yaml.ScalarNode):
         node = node.value[-1][1] if isinstance(node, yaml.MappingNode) else node.value[-1]
     return node

@@ -1,0 +1,94 @@
+"""Compiled policies, bindings and inputs for the tests of their evaluation, from a few fields each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from policies.admissionpolicy import documents
+from policies.admissionpolicy.compilation import CompiledPolicy, compile_policy
+from policies.admissionpolicy.document import Document
+from policies.admissionpolicy.inputs import Inputs
+from policies.admissionpolicy.model import Binding, Expression, MatchResources, Mutation, Origin, ParamKind, Policy
+from policies.admissionpolicy.params import StaticParameters
+
+Json = dict[str, Any]
+
+ORIGIN = Origin(file="policy.yaml", line=1)
+CONFIG_MAPS = ParamKind(api_version="v1", kind="ConfigMap")
+CLASSES = ParamKind(api_version="scheduling.k8s.io/v1", kind="PriorityClass")
+RULE = {"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*"]}
+OBJECT: Json = {
+    "apiVersion": "v1",
+    "kind": "ConfigMap",
+    "metadata": {"name": "x", "namespace": "team"},
+    "data": {"a": "1"},
+}
+REQUEST: Json = {
+    "kind": {"group": "", "version": "v1", "kind": "ConfigMap"},
+    "resource": {"group": "", "version": "v1", "resource": "configmaps"},
+    "name": "x",
+    "namespace": "team",
+    "operation": "CREATE",
+    "userInfo": {"username": "alice"},
+}
+
+
+def _read(document: Json) -> documents.Loaded:
+    return documents.read([Document(value=document, name="policy.yaml", places=lambda _: (1, 1))])
+
+
+def _document(kind: str, name: str, spec: Json) -> Json:
+    head = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind}
+    return {**head, "metadata": {"name": name}, "spec": spec}
+
+
+def validating(*validations: str | Json, **spec: Any) -> CompiledPolicy:
+    """A ValidatingAdmissionPolicy `p`; a validation is an expression, or all its fields."""
+    given = [{"expression": each} if isinstance(each, str) else each for each in validations]
+    whole = {"matchConstraints": {"resourceRules": [RULE]}, **({"validations": given} if given else {}), **spec}
+    loaded = _read(_document("ValidatingAdmissionPolicy", "p", whole))
+    assert loaded.policies, [problem.text for problem in loaded.errors]
+    return compile_policy(loaded.policies[0])
+
+
+def mutating(*expressions: str, name: str = "p", **fields: Any) -> CompiledPolicy:
+    """A MutatingAdmissionPolicy, also one that the API server would refuse; `[` begins a JSON patch."""
+    mutations = tuple(
+        Mutation(
+            patch_type="JSONPatch" if text.startswith("[") else "ApplyConfiguration",
+            expression=Expression(text=text, path=f"spec.mutations[{index}]"),
+        )
+        for index, text in enumerate(expressions)
+    )
+    return compile_policy(policy("MutatingAdmissionPolicy", name=name, mutations=mutations, **fields))
+
+
+def policy(kind: Any = "ValidatingAdmissionPolicy", **fields: Any) -> Policy:
+    """A policy as a value, with nothing looked at."""
+    given = {"name": "p", "reinvocation_policy": "Never" if kind.startswith("Mutating") else "", **fields}
+    return Policy(kind=kind, match_constraints=MatchResources(), origin=ORIGIN, **given)
+
+
+def binding(
+    *actions: Any, name: str = "b", param_ref: Any = None, kind: Any = "ValidatingAdmissionPolicyBinding"
+) -> Binding:
+    """A binding of the policy `p` with these actions, Deny where none is given."""
+    chosen = frozenset(actions or ("Deny",))
+    return Binding(kind=kind, name=name, policy_name="p", param_ref=param_ref, validation_actions=chosen, origin=ORIGIN)
+
+
+def inputs(**fields: Any) -> Inputs:
+    """A request to create OBJECT; the fields are those of Inputs, and `request` only what differs from REQUEST."""
+    request = {**REQUEST, **fields.pop("request", {})}
+    return Inputs(**{"object": OBJECT, **fields, "request": request})
+
+
+def config_map(name: str, namespace: str = "team", labels: Json | None = None, **data: str) -> Json:
+    """A parameter object."""
+    metadata = {"name": name, "namespace": namespace, "labels": labels or {}}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
+
+
+def parameters(*objects: Json) -> StaticParameters:
+    """Parameters in a cluster that knows ConfigMaps and PriorityClasses."""
+    return StaticParameters(objects, {CONFIG_MAPS: "Namespaced", CLASSES: "Cluster"})

@@ -1,0 +1,321 @@
+"""The same policies on a real API server and here: the same verdict, code, reason, words, causes, warnings and object.
+
+All cases are in force at once; each request meets the policy of its case only. Every request is sent three times,
+and where its answers differ among themselves, ours has to be one of them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cluster.policycases import mixed, mutating, seen, validating
+from cluster.policycases.case import (
+    CONFIG_MAPS,
+    DENY,
+    GROUP,
+    LABEL,
+    LIMIT,
+    NAMESPACE,
+    PRIORITY_CLASSES,
+    Ask,
+    Case,
+    Json,
+)
+from cluster.policycases.case import mutating as a_mutating
+from cluster.policycases.case import validating as a_validating
+from cluster.policycases.native import Client, Response, object_name, object_of
+from cluster.policycases.ours import Outcome, World, outcome, stable
+from cluster.polling import NotYet
+from policies.admissionpolicy.wording import FAILURE_ANNOTATION
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from cluster.controlplane import ControlPlane
+
+CASES = (*validating.CASES, *seen.CASES, *mutating.CASES, *mixed.CASES)
+ASKS = [(case, index) for case in CASES for index in range(len(case.asks))]
+_TIMES = 3
+_ANNOTATIONS = ("v-", FAILURE_ANNOTATION)
+_COLLECTIONS = [
+    f"/apis/{GROUP}/v1/{prefix}admissionpolic{end}"
+    for prefix in ("validating", "mutating")
+    for end in ("ybindings", "ies")
+]
+
+
+@dataclass
+class Proof:
+    """What both sides know: the objects before any policy, the world around them, and the API server's answers."""
+
+    world: World
+    new: dict[tuple[str, int], Json | None] = field(default_factory=dict)
+    old: dict[tuple[str, int], Json | None] = field(default_factory=dict)
+    native: dict[tuple[str, int], list[Outcome]] = field(default_factory=dict)
+
+
+@pytest.fixture(scope="module")
+def proof(control_plane: ControlPlane) -> Iterator[Proof]:
+    """Everything in force on the API server, asked, and taken away again."""
+    with Client(control_plane) as client:
+        try:
+            world = _world(control_plane, client)
+            found = Proof(world)
+            _before(client, found)
+            _enforce(control_plane, client)
+            answers = {
+                (case.name, index, turn): client.ask(case.name, case.asks[index], f"{case.name}/{index}/{turn}")
+                for case, index in ASKS
+                for turn in range(_TIMES)
+            }
+            log = control_plane.directory / "logs" / "audit.log"
+            audited = control_plane.wait_for("the audit log", lambda: _audited(log, len(answers)))
+            for case, index in ASKS:
+                found.native[case.name, index] = [
+                    _outcome(
+                        case, case.asks[index], answers[case.name, index, turn], audited[f"{case.name}/{index}/{turn}"]
+                    )
+                    for turn in range(_TIMES)
+                ]
+            yield found
+        finally:
+            for path in _COLLECTIONS:
+                client.send("DELETE", f"{path}?labelSelector={LABEL}%3Dall")
+            client.send("DELETE", f"/api/v1/namespaces/{NAMESPACE}")
+
+
+@pytest.mark.parametrize(("case", "index"), ASKS, ids=[f"{case.name}-{index}" for case, index in ASKS])
+def test_a_policy_says_here_what_it_says_on_the_api_server(proof: Proof, case: Case, index: int) -> None:
+    """Code, reason, message, causes, warnings and the changed object are the same, to the letter."""
+    key = case.name, index
+    ours = outcome(case, case.asks[index], proof.new[key], proof.old[key], proof.world)
+    ours = _comparable(ours, case, case.asks[index])
+    answers = proof.native[key]
+    assert ours == (ours if ours in answers and len(set(map(repr, answers))) > 1 else answers[0])
+
+
+def test_the_proof_is_large_and_one_sided_nowhere(proof: Proof) -> None:
+    """There are more than 400 requests, and refusals, admissions and warnings in numbers."""
+    outcomes = [answers[0] for answers in proof.native.values()]
+    refused = sum(each.status is not None for each in outcomes)
+    warned = sum(bool(each.warnings) for each in outcomes)
+    annotated = sum(bool(each.annotations) for each in outcomes)
+    changed = sum(each.object is not None for each in outcomes)
+    assert len(outcomes) > 400
+    assert (refused > 200, warned > 15, annotated > 15, changed > 30, proof.world.rounds > 20) == (True,) * 5
+
+
+def _world(control_plane: ControlPlane, client: Client) -> World:
+    """A Namespace, the parameters, the rights of those who ask, and the custom resource."""
+    control_plane.namespace(NAMESPACE, {"team": "red"})
+    control_plane.apply([_crd(), *_rights()], user="admin", check=True)
+    control_plane.kubectl(
+        "wait", "--for=condition=Established", f"crd/{_crd()['metadata']['name']}", user="admin", check=True
+    )
+    parameters = [*_parameters()]
+    control_plane.apply(parameters, user="admin", check=True)
+    made = [_read(client, each) for each in parameters]
+    namespace = client.send("GET", f"/api/v1/namespaces/{NAMESPACE}").body
+
+    def review(spec: Json) -> Json:
+        document = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
+        status: Json = client.make("/apis/authorization.k8s.io/v1/subjectaccessreviews", document)["status"]
+        return status
+
+    return World(namespace, made, review)
+
+
+def _crd() -> Json:
+    schema = {
+        "type": "object",
+        "properties": {"spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+    }
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{LIMIT.resource}.{LIMIT.group}"},
+        "spec": {
+            "group": LIMIT.group,
+            "scope": "Namespaced",
+            "names": {"plural": LIMIT.resource, "singular": "limit", "kind": LIMIT.kind},
+            "versions": [{"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}],
+        },
+    }
+
+
+def _rights() -> Iterator[Json]:
+    """Testers may do what is asked, bob and eve not much more."""
+    resources = [
+        "configmaps",
+        "namespaces",
+        "pods",
+        "pods/exec",
+        "pods/eviction",
+        "deployments",
+        "deployments/scale",
+        "clusterroles",
+    ]
+    verbs = ["create", "update", "delete", "get"]
+    rules = {
+        "policy-cases-tester": [{"apiGroups": ["*"], "resources": resources, "verbs": verbs}],
+        "policy-cases-reader": [
+            {"apiGroups": [""], "resources": ["secrets", "pods"], "verbs": ["get", "list"]},
+            {"nonResourceURLs": ["/metrics"], "verbs": ["get"]},
+        ],
+    }
+    subjects = {
+        "policy-cases-tester": [("Group", "testers"), ("User", "bob")],
+        "policy-cases-reader": [("Group", "readers")],
+    }
+    for name, rule in rules.items():
+        head = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": name}}
+        yield {**head, "kind": "ClusterRole", "rules": rule}
+        yield {
+            **head,
+            "kind": "ClusterRoleBinding",
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
+            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": k, "name": n} for k, n in subjects[name]],
+        }
+
+
+def _parameters() -> Iterator[Json]:
+    def config_map(name: str, limit: str, label: str, namespace: str = NAMESPACE) -> Json:
+        metadata = {"name": name, "namespace": namespace, "labels": {"limit": label}}
+        return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"limit": limit}}
+
+    yield config_map("five", "5", "one")
+    yield config_map("many-1", "1", "many")
+    yield config_map("many-2", "2", "many")
+    yield config_map("elsewhere", "8", "one", "default")
+    yield {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": "policy-cases-high", "labels": {"limit": "one"}},
+        "value": 1000,
+    }
+    yield {
+        "apiVersion": LIMIT.api_version,
+        "kind": LIMIT.kind,
+        "metadata": {"name": "three", "namespace": NAMESPACE},
+        "spec": {"maximum": 3},
+    }
+
+
+def _read(client: Client, given: Json) -> Json:
+    resource = {"ConfigMap": "configmaps", "PriorityClass": "priorityclasses", LIMIT.kind: LIMIT.resource}[
+        given["kind"]
+    ]
+    version, metadata = given["apiVersion"], given["metadata"]
+    root = f"/apis/{version}" if "/" in version else f"/api/{version}"
+    space = f"/namespaces/{metadata['namespace']}" if "namespace" in metadata else ""
+    return client.send("GET", f"{root}{space}/{resource}/{metadata['name']}").body
+
+
+def _before(client: Client, proof: Proof) -> None:
+    """The objects that exist, and those that each request would make if there were no policy."""
+    for case, index in ASKS:
+        ask, key = case.asks[index], (case.name, index)
+        proof.old[key] = None
+        if ask.operation != "CREATE" or ask.subresource:
+            name = object_name(case.name, ask)
+            body = object_of(case.name, Ask(kind=ask.kind), ask.content if ask.old is None else ask.old)
+            body["metadata"]["name"] = name
+            path = ask.kind.path(NAMESPACE)
+            made = client.send("POST", path, body)
+            assert made.code in (201, 409), made.body
+            proof.old[key] = client.send("GET", f"{path}/{name}").body
+        proof.new[key] = _new(client, case, ask)
+        if ask.subresource and ask.operation != "UPDATE":
+            proof.old[key] = None
+
+
+def _new(client: Client, case: Case, ask: Ask) -> Json | None:
+    if ask.operation == "DELETE":
+        return None
+    if ask.operation == "CONNECT":
+        return {"kind": "PodExecOptions", "apiVersion": "v1", "command": ["ls"]}
+    answer = client.ask(case.name, ask)
+    assert answer.code < 300, answer.body
+    if ask.subresource == "eviction":
+        return object_of(case.name, ask)
+    return answer.body
+
+
+def _enforce(control_plane: ControlPlane, client: Client) -> None:
+    """Put all policies into force, and wait for the last ones, which warn and mark."""
+    keep = [
+        Case(
+            f"keep-{kind['kind'].lower()}",
+            {"paramKind": kind, "validations": [{"expression": "true"}]},
+            [DENY],
+            (),
+        )
+        for kind in (CONFIG_MAPS, PRIORITY_CLASSES)
+    ]
+    canaries = [
+        a_validating("canary", {"expression": "false", "message": "x"}, bindings=[{"validationActions": ["Warn"]}]),
+        a_mutating("canary", mutating.LABEL),
+    ]
+    for case in [*keep, *CASES, *canaries]:
+        for document in case.documents:
+            if case in keep:
+                document["metadata"]["labels"] = {LABEL: "kept"}
+            kind = document["kind"].lower()
+            plural = f"{kind}s" if kind.endswith("binding") else f"{kind[:-1]}ies"
+            client.make(f"/apis/{GROUP}/v1/{plural}", document)
+
+    def in_force() -> bool:
+        warned = client.ask("v-canary", Ask()).warnings
+        marked = client.ask("m-canary", Ask()).body["metadata"]["labels"]
+        if not warned or "mark" not in marked:
+            raise NotYet(f"warnings {warned}, labels {marked}")
+        return True
+
+    control_plane.wait_for("the policies to be in force", in_force, 60)
+
+
+def _audited(log: Path, count: int) -> dict[str, Json]:
+    """The annotations of policies on each request, by the id that it was sent with."""
+    events = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+    asked = {event["auditID"]: event.get("annotations", {}) for event in events if "/" in event["auditID"]}
+    if len(asked) < count:
+        raise NotYet(f"{len(asked)} of {count} events")
+    return {
+        name: {key: value for key, value in found.items() if key.startswith(_ANNOTATIONS)}
+        for name, found in asked.items()
+    }
+
+
+def _outcome(case: Case, ask: Ask, answer: Response, audited: Json) -> Outcome:
+    """The answer in the form in which it is compared."""
+    if answer.code < 300 or (ask.operation == "CONNECT" and not _of_policy(answer.body)):
+        changed = stable(answer.body) if case.mutating and ask.operation not in ("DELETE", "CONNECT") else None
+        return _comparable(Outcome(None, changed, answer.warnings, audited), case, ask)
+    shown = {key: value for key, value in answer.body.items() if key in ("code", "reason", "message", "details")}
+    if shown.get("reason") == "InternalError":
+        shown.pop("details", None)
+    return _comparable(Outcome(shown, None, answer.warnings, audited), case, ask)
+
+
+def _comparable(outcome: Outcome, case: Case, ask: Ask) -> Outcome:
+    """The same without the name that the API server made up for the object, and without an order that it has not."""
+    if ask.generate_name:
+        text = re.sub(rf"{case.name}-[a-z0-9]{{5}}\b", f"{case.name}-*****", json.dumps(outcome.status))
+        outcome = replace(outcome, status=json.loads(text))
+    if not case.unordered:
+        return outcome
+    annotations = {
+        key: sorted(value.split(", ")) if key.startswith(case.name) else value
+        for key, value in outcome.annotations.items()
+    }
+    return replace(outcome, warnings=tuple(sorted(outcome.warnings)), annotations=annotations)
+
+
+def _of_policy(body: Json) -> bool:
+    return "denied request" in body.get("message", "")

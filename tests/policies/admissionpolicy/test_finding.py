@@ -1,0 +1,51 @@
+"""What a policy found can be told in the API server's words, and put together over bindings."""
+
+from __future__ import annotations
+
+from policies.admissionpolicy.finding import NOTHING_FOUND, Finding, Result, sorted_out, together
+from policies.admissionpolicy.wording import FAILURE_ANNOTATION
+
+AUDITED = Finding(policy="p", binding="b", kind="violation", message="no", actions=frozenset({"Audit"}), index=1)
+DENIED = Finding(
+    policy="p", binding="c", kind="violation", message="never", reason="Forbidden", actions=frozenset({"Deny", "Audit"})
+)
+IGNORED = Finding(policy="p", binding="b", kind="error", message="broken")
+
+
+def test_findings_without_consequences_stand_apart() -> None:
+    """They are for logs and counters."""
+    assert sorted_out([AUDITED, IGNORED, DENIED]) == Result(findings=(AUDITED, DENIED), ignored=(IGNORED,))
+    assert sorted_out([]) is NOTHING_FOUND
+
+
+def test_the_first_denial_and_the_first_audited_failure_are_shown() -> None:
+    """As the API server does, which keeps the first value of an audit annotation."""
+    result = together(
+        [Result(findings=(AUDITED,), published={"p/k": ("x",)}), sorted_out([DENIED], {"p/k": ("y", "x")})]
+    )
+    assert result.denial == DENIED
+    assert result.annotations == {
+        "p/k": "x, y",
+        FAILURE_ANNOTATION: (
+            '[{"message":"no","policy":"p","binding":"b","expressionIndex":1,"validationActions":["Audit"]}]'
+        ),
+    }
+
+
+def test_the_status_of_a_finding_follows_from_its_reason() -> None:
+    """Except that a mutating policy always answers 403, and 500 where its result is unfit."""
+    refused = Finding(policy_kind="MutatingAdmissionPolicy", policy="p", binding="b", kind="error", message="no")
+    unfit = Finding(
+        policy_kind="MutatingAdmissionPolicy",
+        policy="p",
+        binding="b",
+        kind="internal",
+        message="Internal error occurred: x",
+        reason="InternalError",
+    )
+    assert [(each.code, each.native) for each in (DENIED, AUDITED, refused, unfit)] == [
+        (403, "ValidatingAdmissionPolicy 'p' with binding 'c' denied request: never"),
+        (422, "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no"),
+        (403, "policy 'p' with binding 'b' denied request: no"),
+        (500, "Internal error occurred: x"),
+    ]

@@ -1,0 +1,283 @@
+"""Schemas: what stands at a place in a kind, from the shipped table and from a CRD."""
+
+from __future__ import annotations
+
+import json
+from importlib import resources
+from typing import Any
+
+import pytest
+
+from policies.admissionpolicy import schema
+from policies.admissionpolicy.schema import DEDUCED, Node, Schema
+from policies.request import GroupVersionKind
+
+_POD = GroupVersionKind("", "v1", "Pod")
+_WIDGET = GroupVersionKind("example.test", "v1", "Widget")
+
+
+def _described(node: Node | None) -> str:
+    """What stands at a place, in a few words."""
+    if node is None:
+        return "nothing"
+    atom = node.atom
+    words = []
+    if atom.scalar is not None:
+        words.append(f"{atom.scalar.type} {atom.scalar.form}".strip())
+    if atom.map is not None:
+        words.append("atomic map" if atom.map.atomic else "map")
+    if atom.list is not None:
+        words.append(" ".join([atom.list.relation, "list", *atom.list.keys]))
+    return ", ".join(words)
+
+
+def _pod() -> Schema:
+    found = schema.built_in(_POD)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("path", "found"),
+    [
+        ([], "map"),
+        (["apiVersion"], "string"),
+        (["metadata", "labels"], "map"),
+        (["metadata", "labels", "any"], "string"),
+        (["metadata", "finalizers"], "set list"),
+        (["metadata", "ownerReferences"], "map list uid"),
+        (["metadata", "creationTimestamp"], "untyped date-time"),
+        (["spec", "containers"], "map list name"),
+        (["spec", "containers", 0, "ports"], "map list containerPort protocol"),
+        (["spec", "containers", 0, "command"], "atomic list"),
+        (["spec", "containers", 0, "command", 0], "string"),
+        (["spec", "containers", 0, "resources", "limits", "cpu"], "untyped quantity"),
+        (["spec", "containers", 0, "livenessProbe", "httpGet", "port"], "untyped int-or-string, map, atomic list"),
+        (["spec", "containers", 0, "env", 0, "valueFrom", "fieldRef"], "atomic map"),
+        (["spec", "nodeSelector"], "atomic map"),
+        (["spec", "tolerations"], "atomic list"),
+        (["spec", "topologySpreadConstraints"], "map list topologyKey whenUnsatisfiable"),
+        (["spec", "priority"], "numeric int32"),
+        (["spec", "hostNetwork"], "boolean"),
+        (["spec", "hostNetwrok"], "nothing"),
+        (["spec", "hostNetwork", "inside"], "nothing"),
+        (["spec", "containers", "name"], "nothing"),
+        (["spec", "hostNetwrok", "inside"], "nothing"),
+    ],
+    ids=str,
+)
+def test_places_in_a_pod(path: list[str | int], found: str) -> None:
+    """The shipped table knows how each place of a built-in kind merges."""
+    assert _described(_pod().place(path)) == found
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        GroupVersionKind("apps", "v1", "Deployment"),
+        GroupVersionKind("batch", "v1", "Job"),
+        GroupVersionKind("admissionregistration.k8s.io", "v1", "MutatingAdmissionPolicy"),
+        GroupVersionKind("apiextensions.k8s.io", "v1", "CustomResourceDefinition"),
+        GroupVersionKind("resource.k8s.io", "v1", "ResourceClaim"),
+        GroupVersionKind("autoscaling", "v1", "Scale"),
+    ],
+    ids=lambda kind: kind.kind,
+)
+def test_built_in_kinds(kind: GroupVersionKind) -> None:
+    """Kinds of all groups are there, each as the API server decodes it."""
+    found = schema.built_in(kind)
+
+    assert found is not None
+    assert (found.kind, found.typed, _described(found.place(["metadata", "labels"]))) == (kind, True, "map")
+
+
+def test_every_definition_can_be_read() -> None:
+    """No definition of the table refers to one that is not there."""
+    text = resources.files("policies.admissionpolicy").joinpath("schemas.json").read_text(encoding="utf-8")
+    types = json.loads(text)["types"]
+    definitions = schema.Definitions(types)
+    waiting, seen = [definitions.node(name) for name in types], set()
+    while waiting:
+        node = waiting.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        atom = node.atom
+        waiting += list(atom.map.fields.values()) if atom.map is not None else []
+        rest = None if atom.map is None else atom.map.element
+        waiting += [inner for inner in (node.item, rest) if inner is not None]
+
+    assert len(seen) > len(types)
+    assert len(text) < 300_000
+
+
+@pytest.mark.parametrize("kind", ["Widget", "PodList", "DeleteOptions", "WatchEvent"])
+def test_other_kinds_are_not_built_in(kind: str) -> None:
+    """A kind that the table does not hold, or that no policy changes, has no schema."""
+    assert schema.built_in(GroupVersionKind("", "v1", kind)) is None
+
+
+_TEXT = {"type": "string"}
+_CRD = {
+    "type": "object",
+    "properties": {
+        "spec": {
+            "type": "object",
+            "properties": {
+                "plain": {"type": "array", "items": _TEXT},
+                "set": {"type": "array", "x-kubernetes-list-type": "set", "items": _TEXT},
+                "keyed": {
+                    "type": "array",
+                    "x-kubernetes-list-type": "map",
+                    "x-kubernetes-list-map-keys": ["a", "b"],
+                    "items": {"type": "object", "properties": {"a": _TEXT, "b": {"type": "integer", "default": 3}}},
+                },
+                "old": {
+                    "type": "array",
+                    "x-kubernetes-patch-strategy": "merge",
+                    "x-kubernetes-patch-merge-key": "name",
+                    "items": {"type": "object"},
+                },
+                "oldSet": {"type": "array", "x-kubernetes-patch-strategy": "merge", "items": _TEXT},
+                "fixed": {"type": "object", "x-kubernetes-map-type": "atomic", "properties": {"a": _TEXT}},
+                "free": {
+                    "type": "object",
+                    "x-kubernetes-preserve-unknown-fields": True,
+                    "properties": {"known": {"type": "object", "properties": {"a": _TEXT}}},
+                },
+                "closed": {"type": "object", "properties": {"a": _TEXT}},
+                "open": {"type": "object", "additionalProperties": True},
+                "shut": {"type": "object", "additionalProperties": False},
+                "any": {"x-kubernetes-preserve-unknown-fields": True},
+                "either": {"x-kubernetes-int-or-string": True},
+                "template": {
+                    "type": "object",
+                    "x-kubernetes-embedded-resource": True,
+                    "properties": {"spec": {"type": "object"}},
+                },
+            },
+        }
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("path", "found"),
+    [
+        ("metadata.labels", "map"),
+        ("metadata.finalizers", "set list"),
+        ("kind", "string"),
+        ("status", "nothing"),
+        ("spec.plain", "atomic list"),
+        ("spec.set", "set list"),
+        ("spec.keyed", "map list a b"),
+        ("spec.old", "map list name"),
+        ("spec.oldSet", "set list"),
+        ("spec.fixed", "atomic map"),
+        ("spec.free.known.other", "untyped, map, atomic list"),
+        ("spec.free.other", "untyped, map, atomic list"),
+        ("spec.closed.other", "nothing"),
+        ("spec.open.other", "untyped, map, atomic list"),
+        ("spec.shut.other", "nothing"),
+        ("spec.any", "untyped, map, atomic list"),
+        ("spec.any.other", "untyped, map, atomic list"),
+        ("spec.either", "untyped, map, atomic list"),
+        ("spec.template.metadata.labels", "map"),
+        ("spec.template.apiVersion", "string"),
+        ("spec.template.spec.any", "untyped, map, atomic list"),
+    ],
+)
+def test_places_in_a_custom_resource(path: str, found: str) -> None:
+    """A CRD's schema says how its fields merge; metadata is that of every object."""
+    assert _described(schema.of_custom_resource(_WIDGET, _CRD).place(path.split("."))) == found
+
+
+def test_defaults_of_keys() -> None:
+    """A key of a list's items may have a default."""
+    node = schema.of_custom_resource(_WIDGET, _CRD).place(["spec", "keyed", 0])
+    assert node is not None
+    assert node.atom.map is not None
+
+    assert node.atom.map.defaults == {"b": 3}
+
+
+@pytest.mark.parametrize("found", [schema.of_custom_resource(_WIDGET, None), schema.unknown(_WIDGET)])
+def test_unknown_kinds_are_deduced(found: Schema) -> None:
+    """Where nothing is known, maps merge and lists are replaced."""
+    assert (found.root, found.typed) == (DEDUCED, False)
+    assert _described(found.place(["spec", "list"])) == "untyped, map, atomic list"
+    assert _described(found.place(["spec", "list", 0])) == "untyped, atomic map, atomic list"
+
+
+def test_schema_of_a_clusters_document() -> None:
+    """A cluster's own document gives the schema of a kind by its group, version and kind."""
+    kind = {"group": "example.test", "version": "v1", "kind": "Widget"}
+    documents: dict[str, Any] = {
+        "test.v1.Widget": {
+            "type": "object",
+            "x-kubernetes-group-version-kind": [kind],
+            "properties": {"spec": {"allOf": [{"$ref": "#/components/schemas/test.v1.Spec"}]}},
+        },
+        "test.v1.Spec": {"type": "object", "properties": {"n": {"type": "number"}}},
+    }
+
+    found = schema.of_document(_WIDGET, documents, typed=False)
+
+    assert found is not None
+    assert _described(found.place(["spec", "n"])) == "numeric number"
+    assert schema.of_document(_POD, documents, typed=True) is None
+
+
+def test_use_of_a_definition_may_say_how_it_merges() -> None:
+    """A reference overrides whether a definition's map is atomic."""
+    definitions = schema.Definitions({"a.Inner": {"type": "object", "properties": {"x": _TEXT}}})
+    reference = {"allOf": [{"$ref": "#/components/schemas/a.Inner"}]}
+
+    found = [
+        _described(definitions.inline(use)) for use in (reference, {**reference, "x-kubernetes-map-type": "atomic"})
+    ]
+
+    assert found == ["map", "atomic map"]
+
+
+def test_compact_table_keeps_what_merging_needs() -> None:
+    """Descriptions, limits and what no kind refers to are left out; the list type replaces the patch strategy."""
+    kind = [{"group": "", "version": "v1", "kind": "Thing"}, {"group": "", "version": "v1", "kind": "ThingList"}]
+    thing = {
+        "description": "long",
+        "type": "object",
+        "required": ["list"],
+        "x-kubernetes-group-version-kind": kind,
+        "properties": {
+            "list": {
+                "type": "array",
+                "x-kubernetes-list-type": "map",
+                "x-kubernetes-list-map-keys": ["k"],
+                "x-kubernetes-patch-strategy": "merge",
+                "items": {"default": {}, "allOf": [{"$ref": "#/components/schemas/a.Item"}]},
+            },
+        },
+    }
+    item = {"type": "object", "properties": {"k": {"type": "string", "default": "x", "enum": ["x"]}}}
+    meta = {"type": "object"}
+
+    table = schema.compact([{"a.Thing": thing, "a.Item": item, "a.Unused": item, schema.OBJECT_META: meta}])
+
+    assert table == {
+        "kinds": {"/v1/Thing": "a.Thing"},
+        "types": {
+            "a.Item": {"type": "object", "properties": {"k": {"type": "string", "default": "x"}}},
+            "a.Thing": {
+                "type": "object",
+                "properties": {
+                    "list": {
+                        "type": "array",
+                        "x-kubernetes-list-map-keys": ["k"],
+                        "x-kubernetes-list-type": "map",
+                        "items": {"$ref": "a.Item"},
+                    }
+                },
+            },
+            schema.OBJECT_META: {"type": "object"},
+        },
+    }

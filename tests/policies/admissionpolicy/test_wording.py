@@ -1,0 +1,99 @@
+"""The texts of policies are kube-apiserver's, to the letter."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from policies.admissionpolicy import wording
+
+
+@pytest.mark.parametrize(
+    ("message", "static", "said"),
+    [
+        pytest.param("from CEL", "static", "from CEL", id="expression"),
+        pytest.param("  from CEL\n", "static", "from CEL", id="trimmed"),
+        pytest.param("", "static", "static", id="empty"),
+        pytest.param(" \t\u00a0\u2003", " static ", "static", id="blank"),
+        pytest.param("two\nlines", "static", "static", id="line-break"),
+        pytest.param("a\rb", "static", "a\rb", id="carriage-return"),
+        pytest.param("\x1cx", "static", "\x1cx", id="no-white-space-to-go"),
+        pytest.param("x" * 5120, "static", "x" * 5120, id="longest"),
+        pytest.param("x" * 5121, "static", "static", id="too-long"),
+        pytest.param("\u00fc" * 2561, "static", "static", id="too-many-bytes"),
+        pytest.param(None, "static", "static", id="none"),
+        pytest.param(7, "static", "static", id="no-text"),
+        pytest.param(None, "", "failed expression: a &&\n b", id="expression-itself"),
+        pytest.param("\n", "  ", "failed expression: a &&\n b", id="all-blank"),
+    ],
+)
+def test_what_is_said_of_a_false_validation(message: object, static: str, said: str) -> None:
+    """messageExpression, else message, else the expression."""
+    assert wording.denial(message, static, "  a &&\n b \n") == said
+
+
+def test_the_words_around_a_denial() -> None:
+    """Policy and binding are named; a policy that is misconfigured has no binding."""
+    assert (
+        wording.validating_denial("p", "b", "no"),
+        wording.validating_denial("p", "", "no"),
+        wording.mutating_denial("p", "b", "no"),
+        wording.mutating_denial("p", "", "no"),
+        wording.warning("p", "b", "no"),
+        wording.forbidden("apps", "deployments", "x", "no"),
+        wording.forbidden("", "pods", 'a"b', "no"),
+    ) == (
+        "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no",
+        "ValidatingAdmissionPolicy 'p' denied request: no",
+        "policy 'p' with binding 'b' denied request: no",
+        'policy "p" denied request: no',
+        "Validation failed for ValidatingAdmissionPolicy 'p' with binding 'b': no",
+        'deployments.apps "x" is forbidden: no',
+        'pods "a\\"b" is forbidden: no',
+    )
+
+
+def test_each_reason_has_its_status() -> None:
+    """The four reasons of the API, and 422 for anything else."""
+    reasons = ("Unauthorized", "Forbidden", "Invalid", "RequestEntityTooLarge", "InternalError", "else")
+    assert tuple(map(wording.code, reasons)) == (401, 403, 422, 413, 500, 422)
+
+
+def test_the_annotation_of_a_failure_is_json_as_go_writes_it() -> None:
+    """The fields stand in Go's order, what HTML knows is escaped, and the actions have one order."""
+    value = wording.failure_annotation("p", "b", 2, "a < b & \u00fc", {"Audit", "Deny"})
+    assert value == (
+        '[{"message":"a \\u003c b \\u0026 \u00fc","policy":"p","binding":"b","expressionIndex":2,'
+        '"validationActions":["Deny","Audit"]}]'
+    )
+    assert json.loads(value)[0]["message"] == "a < b & \u00fc"
+
+
+def test_the_value_of_an_annotation_is_cut_by_bytes() -> None:
+    """10 KiB stay; half a character is replaced."""
+    assert wording.annotation("x" * 10240) == "x" * 10240
+    assert wording.annotation("x" * 10239 + "\u00fc") == "x" * 10239 + "\ufffd"
+
+
+@pytest.mark.parametrize(
+    ("sizes", "delivered"),
+    [
+        pytest.param([100] * 40, [100] * 40, id="fits"),
+        pytest.param([4096], [4096], id="one-long"),
+        pytest.param([4097], [256], id="one-too-long"),
+        pytest.param([300] * 14, [256] * 14, id="cut"),
+        pytest.param([300] * 14 + [10], [256] * 14 + [10], id="cut-and-more"),
+        pytest.param([256] * 17, [256] * 17, id="the-one-that-starts-the-cutting-stays"),
+        pytest.param([256] * 18, [256] * 17, id="dropped"),
+    ],
+)
+def test_warnings_are_cut_once_there_are_too_many(sizes: list[int], delivered: list[int]) -> None:
+    """As the API server's recorder does it."""
+    texts = [f"{index:03d}".ljust(size, "w") for index, size in enumerate(sizes)]
+    assert [len(text) for text in wording.delivered(texts)] == delivered
+
+
+def test_warnings_are_said_once_and_never_with_control_characters() -> None:
+    """The header could not carry a line break, and nobody reads a text twice."""
+    assert wording.delivered(["a", "b\nc", "", "a", "d\te", "f"]) == ("a", "f")

@@ -1,0 +1,189 @@
+"""Whatever the object and the mutation: the object stays, what is not reached is shared, and twice is once."""
+
+from copy import deepcopy
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policies.admissionpolicy import merge, operations, schema
+from policies.admissionpolicy.apply import MutationError, apply_configuration, apply_json_patch
+from policies.admissionpolicy.operations import Operation, OperationError
+from policies.admissionpolicy.schema import Schema
+from policies.cel.patchtypes import JSONPatch, ObjectValue
+from policies.cel.values import ABSENT, Optional
+from policies.request import GroupVersionKind
+from properties.shapes import bounded, json_values, pods
+
+
+def _pods() -> Schema:
+    found = schema.built_in(GroupVersionKind("", "v1", "Pod"))
+    assert found is not None
+    return found
+
+
+_PODS = _pods()
+_NAMES = st.sampled_from(["a", "b", "c", "d", "e"])
+_WORDS = st.text("ab", max_size=2)
+
+
+def _part(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
+    return st.fixed_dictionaries({}, optional=fields)
+
+
+def _items(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[list[dict[str, Any]]]:
+    item = st.fixed_dictionaries({"name": _NAMES}, optional=fields)
+    return st.lists(item, max_size=5, unique_by=lambda found: found["name"])
+
+
+_LABELS = st.dictionaries(_NAMES, _WORDS, max_size=4)
+_LIVE = st.fixed_dictionaries(
+    {
+        "apiVersion": st.just("v1"),
+        "kind": st.just("Pod"),
+        "metadata": _part(labels=_LABELS, finalizers=st.lists(_NAMES, max_size=5, unique=True)),
+        "spec": _part(
+            containers=_items(image=_WORDS, env=_items(value=_WORDS), command=st.lists(_WORDS)),
+            nodeName=_WORDS,
+            priority=st.integers(0, 9),
+            nodeSelector=_LABELS,
+        ),
+    }
+)
+_APPLIED = _part(
+    metadata=_part(labels=_LABELS, finalizers=st.lists(_NAMES, max_size=5, unique=True)),
+    spec=_part(containers=_items(image=_WORDS, env=_items(value=_WORDS)), nodeName=_WORDS, priority=st.integers(0, 9)),
+)
+_STEPS = st.sampled_from(["metadata", "labels", "spec", "containers", "0", "1", "-1", "-", "a", "", "~1", "env"])
+_PATHS = st.one_of(st.lists(_STEPS, max_size=4).map(lambda parts: "".join(f"/{part}" for part in parts)), _WORDS)
+_OPERATIONS = st.builds(
+    Operation,
+    st.sampled_from(["add", "remove", "replace", "move", "copy", "test", "other"]),
+    _PATHS,
+    _PATHS,
+    st.one_of(st.just(ABSENT), json_values),
+)
+
+
+@given(live=_LIVE, applied=_APPLIED)
+@bounded
+def test_merging_twice_is_merging_once(live: Any, applied: Any) -> None:
+    """What was merged is merged already: the second time nothing is new."""
+    merge.check(applied, _PODS.root)
+    once = merge.merge(live, applied, _PODS.root)
+
+    assert merge.merge(once, applied, _PODS.root) == once
+
+
+@given(live=_LIVE, applied=_APPLIED)
+@bounded
+def test_merging_changes_no_input(live: Any, applied: Any) -> None:
+    """Neither the object nor the configuration is changed."""
+    before = deepcopy((live, applied))
+
+    merge.merge(live, applied, _PODS.root)
+
+    assert (live, applied) == before
+
+
+@given(live=_LIVE, applied=_APPLIED)
+@bounded
+def test_merging_leaves_the_rest_alone(live: Any, applied: Any) -> None:
+    """What the configuration does not mention is the very same value afterwards."""
+    merged = merge.merge(live, applied, _PODS.root)
+
+    for section in ("metadata", "spec"):
+        for key, value in live[section].items():
+            if key not in applied.get(section, {}):
+                assert merged[section][key] is value
+    untouched = {item["name"] for item in applied.get("spec", {}).get("containers", [])}
+    kept = [item for item in live["spec"].get("containers", []) if item["name"] not in untouched]
+    found = [item for item in merged["spec"].get("containers", []) if item["name"] not in untouched]
+    assert [id(item) for item in found] == [id(item) for item in kept]
+
+
+@given(live=_LIVE, applied=_APPLIED)
+@bounded
+def test_order_of_merged_lists(live: Any, applied: Any) -> None:
+    """A merged list has each item once; the applied ones in their order, and the others in theirs."""
+    before = live["metadata"].get("finalizers", [])
+    wanted = applied.get("metadata", {}).get("finalizers", [])
+
+    merged = merge.merge(live, applied, _PODS.root)["metadata"].get("finalizers", [])
+
+    assert sorted(merged) == sorted({*before, *wanted})
+    assert [item for item in merged if item in wanted] == wanted
+    assert [item for item in merged if item not in wanted] == [item for item in before if item not in wanted]
+
+
+@given(live=_LIVE, applied=_APPLIED)
+@bounded
+def test_all_that_is_applied_is_there(live: Any, applied: Any) -> None:
+    """The configuration is part of the result, at each place."""
+    _contains(merge.merge(live, applied, _PODS.root), applied)
+
+
+def _contains(whole: Any, part: Any) -> None:
+    if isinstance(part, dict):
+        for key, value in part.items():
+            _contains(whole[key], value)
+    elif isinstance(part, list) and part and isinstance(part[0], dict):
+        named = {item["name"]: item for item in whole}
+        for item in part:
+            _contains(named[item["name"]], item)
+    elif isinstance(part, list):
+        assert all(item in whole for item in part)
+    else:
+        assert whole == part
+
+
+@given(obj=pods, fields=st.dictionaries(st.sampled_from(["metadata", "spec", "status", "x"]), json_values))
+@bounded
+def test_any_configuration_is_merged_or_refused(obj: Any, fields: Any) -> None:
+    """Odd objects and odd configurations end in an object or a MutationError, and change no input."""
+    if not isinstance(obj, dict):
+        return
+    value = ObjectValue("Object", {name: Optional(field) for name, field in fields.items()})
+    before = deepcopy((obj, fields))
+
+    try:
+        result = apply_configuration(obj, value, _PODS)
+    except MutationError:
+        return
+    finally:
+        assert (obj, fields) == before
+
+    assert apply_configuration(result, value, _PODS) == result
+
+
+@given(document=st.one_of(_LIVE, json_values), patch=st.lists(_OPERATIONS, max_size=4))
+@bounded
+def test_operations_change_no_document(document: Any, patch: list[Operation]) -> None:
+    """Operations apply or fail with an OperationError; the document and the values stay as they are."""
+    if not isinstance(document, dict):
+        return
+    before = deepcopy((document, [operation.value for operation in patch if operation.value is not ABSENT]))
+
+    try:
+        operations.apply(document, patch)
+    except OperationError:
+        pass
+    finally:
+        assert before == (document, [operation.value for operation in patch if operation.value is not ABSENT])
+
+
+@given(obj=_LIVE, path=_PATHS, value=json_values)
+@bounded
+def test_results_of_patches_are_read_or_refused(obj: Any, path: str, value: Any) -> None:
+    """Whatever a patch puts anywhere: the result is an object of its kind, or a MutationError."""
+    before = deepcopy(obj)
+
+    try:
+        result = apply_json_patch(obj, [JSONPatch("replace", path, "", value)], _PODS)
+    except MutationError:
+        return
+    finally:
+        assert obj == before
+
+    assert result is not None
+    assert apply_json_patch(result, [], _PODS) is result

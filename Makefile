@@ -45,7 +45,7 @@ CASES ?= 20000
 fuzz: venv ## random CEL expressions, asked of kube-apiserver's library and of ours: SEED=7 CASES=20000 (needs go)
 	cd tests && ../$(BIN)/python -m conformance.fuzz --seed $(SEED) --cases $(CASES)
 
-bench: venv ## speed and memory as ratios against a bare aiohttp echo
+bench: venv ## speed and memory as ratios against a bare aiohttp echo, and CEL against kube-apiserver (needs go)
 	$(BIN)/python -m benchmarks
 
 format: venv ## rewrite the code in the project's format

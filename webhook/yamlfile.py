@@ -60,24 +60,24 @@ _Loader.add_implicit_resolver(f"{_TAG}float", _FLOAT, list("-+0123456789."))
 
 
 class Document:
-    """One document: its value, and where in the file each part of it stands."""
+    """One document: its value, and where in the file each part of it stands: `node`, None for what is JSON only."""
 
     def __init__(self, name: str, value: Any, node: yaml.Node | None) -> None:
         self.name = name
         self.value = value
-        self._node = node
+        self.node = node
 
     def line(self, path: Sequence[str | int] = ()) -> int:
         """The line, from 1, of the value at a path of keys and indexes, or of its nearest parent that is there."""
-        node = self._node
+        node = self.node
         if node is None:
             return 1
         line = node.start_mark.line
         for step in path:
-            key, child = _child(node, step)
-            if child is None:
+            key, below = child(node, step)
+            if below is None:
                 break
-            line, node = (key or child).start_mark.line, child
+            line, node = (key or below).start_mark.line, below
         return int(line) + 1
 
 
@@ -152,7 +152,8 @@ def _refuse_bombs(name: str, text: str) -> None:
             raise FileError(f"{name}: its aliases unfold to more than {VALUES} values")
 
 
-def _child(node: yaml.Node, step: str | int) -> tuple[yaml.Node | None, yaml.Node | None]:
+def child(node: yaml.Node, step: str | int) -> tuple[yaml.Node | None, yaml.Node | None]:
+    """The key, in a map, and the value below a node at one step; None where there is no such."""
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             if key.value == str(step):
@@ -183,6 +184,6 @@ def _collections(node: yaml.Node, visited: set[int]) -> Iterator[yaml.MappingNod
     visited.add(id(node))
     if isinstance(node, yaml.MappingNode):
         yield node
-    for child in node.value:
-        for part in child if isinstance(child, tuple) else (child,):
+    for entry in node.value:
+        for part in entry if isinstance(entry, tuple) else (entry,):
             yield from _collections(part, visited)

@@ -1,0 +1,289 @@
+"""Suites: what policies say about examples, written down beside them. The model, and how it is read from a document.
+
+A suite is one YAML document (its format: policies/packs/README.md). What comes in here is that document
+decoded; whoever reads files hands it over, and finds the objects that a suite keeps in files of their own.
+
+    name: interruptable-value
+    policies: [policy.yaml]
+    objects:
+      pod: {apiVersion: v1, kind: Pod, metadata: {name: web}, spec: {...}}
+    cases:
+      - name: another value
+        object: pod
+        patch: {metadata: {labels: {qos.coreweave.cloud/interruptable: "yes"}}}
+        expect: denied
+        messages: ["..."]
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Any, Literal, get_args
+
+Json = Mapping[str, Any]
+Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
+Verdict = Literal["allowed", "denied"]
+Files = Callable[[str], Any]
+"""Finds the object in a file that a suite names. Raises LookupError with the reason where it cannot."""
+
+_SUITE = ("name", "policies", "params", "user", "namespace", "objects", "cases")
+_TEXTS = ("messages", "warnings", "audit")
+_REQUEST = ("object", "patch", "oldObject", "oldPatch", "operation", "user", "namespace", "params")
+_CASE = ("name", *_REQUEST, "expect", *_TEXTS)
+
+
+class SuiteError(Exception):
+    """A suite that cannot be used. `problems` are all of them, each with the path of what is wrong."""
+
+    def __init__(self, problems: Iterable[str]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(self.problems))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class User:
+    """Who asks. Without groups: in system:authenticated only, as everybody is."""
+
+    name: str = "alice"
+    groups: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Namespace:
+    """Where the object is. An object that is in no namespace is in a case whose namespace has no name."""
+
+    name: str = "team-a"
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expectation:
+    """What the policies say: of each list the whole texts, without the policy's name, in the order of the policies.
+
+    messages: of the validations that refuse. warnings: of those whose binding warns. audit: of those whose binding
+    only has them noted in the audit log.
+    """
+
+    verdict: Verdict
+    messages: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    audit: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One request and what is expected. params: the data of ConfigMaps by name, on top of what the policies' have."""
+
+    name: str
+    operation: Operation
+    object: Json | None = None
+    old_object: Json | None = None
+    user: User = User()
+    namespace: Namespace = Namespace()
+    params: Mapping[str, Json] = field(default_factory=dict)
+    expect: Expectation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suite:
+    """Cases for the policies in some files, relative to the suite's own folder."""
+
+    name: str
+    policies: tuple[str, ...]
+    cases: tuple[Case, ...]
+
+
+def no_files(name: str) -> Any:
+    """Where nothing is read from files. Raises LookupError."""
+    raise LookupError(f"{name!r} is in a file of its own, and files are not read here")
+
+
+def read(value: Any, files: Files = no_files) -> Suite:
+    """The suite that a decoded document is. Raises SuiteError with everything that is wrong with it."""
+    return _Reader(files).suite(value)
+
+
+def merge_patch(target: Any, patch: Any) -> Any:
+    """A value with a JSON Merge Patch (RFC 7386): maps are merged, null removes, anything else replaces.
+
+    >>> merge_patch({"a": {"b": 1, "c": 2}}, {"a": {"b": None, "d": [3]}})
+    {'a': {'c': 2, 'd': [3]}}
+    """
+    if not isinstance(patch, Mapping):
+        return copy.deepcopy(patch)
+    merged = dict(target) if isinstance(target, Mapping) else {}
+    for key, value in patch.items():
+        if value is None:
+            merged.pop(key, None)
+        else:
+            merged[key] = merge_patch(merged.get(key), value)
+    return merged
+
+
+class _Reader:
+    """Reads one suite and gathers what is wrong with it."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+        self._problems: list[str] = []
+        self._objects: Mapping[str, Any] = {}
+
+    def suite(self, value: Any) -> Suite:
+        top = self._map(value, "", _SUITE)
+        self._objects = self._map(top.get("objects", {}), "objects")
+        user = self._user(top.get("user"), "user", User())
+        namespace = self._namespace(top.get("namespace"), "namespace", Namespace())
+        params = self._params(top.get("params"), "params", {})
+        cases = [
+            self._case(each, f"cases[{index}]", user, namespace, params)
+            for index, each in enumerate(self._filled(top, "cases", ""))
+        ]
+        policies = self._texts(self._filled(top, "policies", ""), "policies")
+        name = self._text(top, "name", "")
+        names = [case.name for case in cases]
+        for twice in sorted({each for each in names if each and names.count(each) > 1}):
+            self._problem("cases", f"{twice!r} is the name of more than one case")
+        if self._problems:
+            raise SuiteError(self._problems)
+        return Suite(name=name, policies=policies, cases=tuple(cases))
+
+    def _case(self, value: Any, path: str, user: User, namespace: Namespace, params: Mapping[str, Json]) -> Case:
+        fields = self._map(value, path, _CASE)
+        obj = self._object(fields, "object", "patch", path)
+        old = self._object(fields, "oldObject", "oldPatch", path)
+        if "object" not in fields and "oldObject" not in fields:
+            self._problem(path, "a case needs an object, an oldObject, or both")
+        return Case(
+            name=self._text(fields, "name", path),
+            operation=self._operation(fields, path),
+            object=obj,
+            old_object=old,
+            user=self._user(fields.get("user"), f"{path}.user", user),
+            namespace=self._namespace(fields.get("namespace"), f"{path}.namespace", namespace),
+            params=self._params(fields.get("params"), f"{path}.params", params),
+            expect=self._expectation(fields, path),
+        )
+
+    def _object(self, fields: Json, name: str, patch: str, path: str) -> Json | None:
+        """An object: a name among the suite's, `file: NAME`, or the object itself; then what the patch changes."""
+        if name not in fields:
+            if patch in fields:
+                self._problem(f"{path}.{patch}", f"there is no {name} to patch")
+            return None
+        found = self._found(fields[name], f"{path}.{name}")
+        if found is None:
+            return None
+        patched: Json = merge_patch(found, self._map(fields.get(patch, {}), f"{path}.{patch}"))
+        for key in ("apiVersion", "kind"):
+            if not isinstance(patched.get(key), str):
+                self._problem(f"{path}.{name}", f"an object needs {key}")
+        if not isinstance(patched.get("metadata"), Mapping):
+            self._problem(f"{path}.{name}", "an object needs metadata")
+        return patched
+
+    def _found(self, value: Any, path: str) -> Json | None:
+        if isinstance(value, str):
+            if value not in self._objects:
+                self._problem(path, f"there is no object {value!r}{_did_you_mean(value, self._objects)}")
+                return None
+            return self._found(self._objects[value], f"objects.{value}")
+        fields = self._map(value, path)
+        if set(fields) != {"file"}:
+            return fields
+        try:
+            return self._map(self._files(str(fields["file"])), f"{path}.file")
+        except LookupError as error:
+            self._problem(f"{path}.file", str(error.args[0]))
+            return None
+
+    def _operation(self, fields: Json, path: str) -> Operation:
+        usual: Operation = "UPDATE" if "oldObject" in fields else "CREATE"
+        if "object" not in fields:
+            usual = "DELETE"
+        given = fields.get("operation", usual)
+        if given not in get_args(Operation):
+            self._problem(f"{path}.operation", f"{given!r} is none of {', '.join(get_args(Operation))}")
+            return usual
+        operation: Operation = given
+        return operation
+
+    def _expectation(self, fields: Json, path: str) -> Expectation:
+        verdict: Verdict = "denied" if fields.get("expect") == "denied" else "allowed"
+        if fields.get("expect") not in get_args(Verdict):
+            self._problem(f"{path}.expect", f"{fields.get('expect')!r} is neither allowed nor denied")
+        texts = {
+            name: self._texts(fields.get(name, ()), f"{path}.{name}") for name in ("messages", "warnings", "audit")
+        }
+        if verdict == "denied" and not texts["messages"]:
+            self._problem(f"{path}.messages", "a case that is denied says with which messages")
+        if verdict == "allowed" and texts["messages"]:
+            self._problem(f"{path}.messages", "a case that is allowed has no messages; it may have warnings")
+        return Expectation(verdict=verdict, **texts)
+
+    def _user(self, value: Any, path: str, default: User) -> User:
+        if value is None:
+            return default
+        fields = self._map(value, path, ("name", "groups"))
+        return User(
+            name=self._text(fields, "name", path), groups=self._texts(fields.get("groups", ()), f"{path}.groups")
+        )
+
+    def _namespace(self, value: Any, path: str, default: Namespace) -> Namespace:
+        if value is None:
+            return default
+        fields = self._map(value, path, ("name", "labels"))
+        labels = self._map(fields.get("labels", {}), f"{path}.labels")
+        return Namespace(name=str(fields.get("name", default.name)), labels=self._strings(labels, f"{path}.labels"))
+
+    def _params(self, value: Any, path: str, default: Mapping[str, Json]) -> Mapping[str, Json]:
+        given = self._map({} if value is None else value, path)
+        data = {name: self._map(each, f"{path}.{name}") for name, each in given.items()}
+        own = {name: self._strings(each, f"{path}.{name}") for name, each in data.items()}
+        return {**default, **{name: {**default.get(name, {}), **each} for name, each in own.items()}}
+
+    def _strings(self, fields: Json, path: str) -> dict[str, str]:
+        for key, value in fields.items():
+            if not isinstance(value, str):
+                self._problem(f"{path}.{key}", f"{value!r} is no text: write it in quotes")
+        return {key: str(value) for key, value in fields.items()}
+
+    def _map(self, value: Any, path: str, allowed: tuple[str, ...] = ()) -> Json:
+        """A map, with no other keys than those allowed, if any are given; an empty one in place of something else."""
+        if not isinstance(value, Mapping):
+            self._problem(path, "a map is expected here")
+            return {}
+        for key in value if allowed else ():
+            if key not in allowed:
+                self._problem(f"{path}.{key}".lstrip("."), f"there is no such field{_did_you_mean(str(key), allowed)}")
+        return value
+
+    def _filled(self, fields: Json, name: str, path: str) -> list[Any]:
+        value = fields.get(name)
+        if not isinstance(value, list) or not value:
+            self._problem(f"{path}.{name}".lstrip("."), "a list is expected here, with at least one item")
+            return []
+        return value
+
+    def _texts(self, value: Any, path: str) -> tuple[str, ...]:
+        if not isinstance(value, list | tuple) or not all(isinstance(each, str) for each in value):
+            self._problem(path, "a list of texts is expected here")
+            return ()
+        return tuple(value)
+
+    def _text(self, fields: Json, name: str, path: str) -> str:
+        value = fields.get(name)
+        if not isinstance(value, str) or not value:
+            self._problem(f"{path}.{name}".lstrip("."), "a text is expected here")
+            return ""
+        return value
+
+    def _problem(self, path: str, text: str) -> None:
+        self._problems.append(f"{path or 'the suite'}: {text}")
+
+
+def _did_you_mean(word: str, known: Iterable[str]) -> str:
+    found = get_close_matches(word, list(known), 1)
+    return f"; did you mean {found[0]!r}?" if found else ""

@@ -1,0 +1,363 @@
+"""The shipped packs on a real API server: every case of every suite, asked by dry run as the case's user.
+
+All packs are in force at once, on a control plane of their own: etcd and the API server alone, so that no controller
+touches the objects of the cases, and with an audit log, in which the audits are.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import json
+import re
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import packs
+import pytest
+
+from cluster import components, manifests, toolchain
+from cluster.apicalls import MERGE_PATCH, Answer, Caller
+from cluster.authority import Authority
+from cluster.controlplane import ControlPlane
+from cluster.polling import NotYet
+from cluster.programs import CONTROL_PLANE
+from cluster.workspace import free_ports
+from policies.suite import Case, Expectation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from packs import PackPolicy
+
+Json = dict[str, Any]
+ASKED = [(policy, case) for policy, case in packs.cases() if case.operation in ("CREATE", "UPDATE")]
+
+# A training job, a JobSet, a database, and inference that may be interruptable and some that may not.
+SCENARIOS = [
+    ("interruptable-qos/interruptable-training", "a PyTorchJob"),
+    ("interruptable-qos/interruptable-training", "a JobSet"),
+    ("interruptable-qos/interruptable-database", "a StatefulSet of one replica with claims"),
+    ("interruptable-qos/interruptable-drain", "a minute"),
+    ("interruptable-qos/interruptable-drain", "too long"),
+]
+_TRUE = '"qos.coreweave.cloud/interruptable": "true"'
+_SAID = (_TRUE, _TRUE.replace("true", "false"), '"example.com/other": "true"')
+# Exempt in all packs: it makes the objects that an update changes, whatever is in force.
+SETUP = "system:serviceaccount:kube-system:setup"
+_DENIAL = re.compile(r"ValidatingAdmissionPolicy '([^']*)' with binding '[^']*' denied request: (.*)", re.DOTALL)
+_WARNING = re.compile(
+    r"Validation failed for ValidatingAdmissionPolicy '([^']*)' with binding '[^']*': (.*)", re.DOTALL
+)
+_FAILURE = "validation.policy.admission.k8s.io/validation_failure"
+_CLUSTER_SCOPED = {"ClusterTrainingRuntime"}
+_AUDIT_POLICY = (
+    '{"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"],'
+    ' "rules": [{"level": "Metadata"}]}'
+)
+
+
+class AuditedServer(ControlPlane):
+    """etcd and the API server alone, with an audit log; Pods need no service account and stay as they are."""
+
+    def _start(self) -> None:
+        for name in ("home", "logs"):
+            (self.directory / name).mkdir()
+        self._authority = Authority(self.directory)
+        self.ca_file = self._authority.ca_file
+        layout = components.Layout(
+            self._tools, self.directory, free_ports(components.PORTS), self._authority, self._kubeconfigs
+        )
+        self.server = layout.server
+        self._kubeconfigs |= {"admin": self.identity("admin", ["system:masters"])}
+        policy = self.directory / "audit.json"
+        policy.write_text(_AUDIT_POLICY, encoding="utf-8")
+        self._launch("etcd", components.etcd(layout))
+        command = [
+            *components.kube_apiserver(layout),
+            f"--audit-policy-file={policy}",
+            f"--audit-log-path={self.audit_log}",
+            "--audit-log-mode=blocking",
+            "--disable-admission-plugins=DefaultTolerationSeconds,ServiceAccount",
+        ]
+        self._await_answer(self._launch("kube-apiserver", command), f"{self.server}/readyz")
+
+    @property
+    def audit_log(self) -> Path:
+        """The file of the audit log: one JSON object per line."""
+        return self.directory / "audit.log"
+
+
+@dataclass
+class Proof:
+    """What the API server said of each case."""
+
+    found: dict[tuple[str, str], Answer] = field(default_factory=dict)
+    audited: dict[str, Json] = field(default_factory=dict)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    """The API server with everything in force."""
+    with ExitStack() as stack:
+        server = stack.enter_context(AuditedServer(toolchain.ensure(CONTROL_PLANE)))
+        running = Cluster(server, stack.enter_context(Caller(server)))
+        running.prepare()
+        yield running
+
+
+@pytest.fixture(scope="module")
+def proof(cluster: Cluster) -> Proof:
+    """All cases asked, those with the same parameters together."""
+    found = Proof()
+    by_params = sorted(ASKED, key=lambda asked: json.dumps(asked[1].params))
+    for _, together in itertools.groupby(by_params, key=lambda asked: json.dumps(asked[1].params)):
+        group = list(together)
+        cluster.set_parameters(group[0][1])
+        for policy, case in group:
+            found.found[policy.name, case.name] = cluster.ask(case)
+    for line in cluster.server.audit_log.read_text(encoding="utf-8").splitlines():
+        event = json.loads(line)
+        found.audited[event["auditID"]] = event.get("annotations", {})
+    return found
+
+
+@pytest.mark.parametrize(("policy", "case"), ASKED, ids=[f"{policy.name}: {case.name}" for policy, case in ASKED])
+def test_a_case_is_judged_as_its_suite_says(proof: Proof, policy: PackPolicy, case: Case) -> None:
+    """Verdict, message, warnings and audit are those that the suite expects, to the letter."""
+    answer = proof.found[policy.name, case.name]
+    names = {each.name for each in policy.loaded.policies}
+    assert answer.code in {200, 201, 403}, answer.body
+    native = _said(answer, proof.audited[answer.audit_id], names)
+    # The API server shows the first refusal only, and does not promise which policy comes first.
+    expected = case.expect.messages
+    shown = native.messages if set(native.messages) & set(expected) else expected[:1]
+    assert native == Expectation(
+        verdict=case.expect.verdict,
+        messages=shown,
+        warnings=tuple(sorted(case.expect.warnings)),
+        audit=tuple(sorted(case.expect.audit)),
+    )
+
+
+@pytest.mark.parametrize(("policy", "name"), SCENARIOS, ids=[f"{policy}: {name}" for policy, name in SCENARIOS])
+def test_a_person_with_kubectl_reads_it(cluster: Cluster, policy: str, name: str) -> None:
+    """With the label "true" kubectl prints what the suite expects; with "false", and without it, nothing."""
+    case = next(case for each, case in ASKED if (each.name, case.name) == (policy, name))
+    cluster.set_parameters(case)
+    text = json.dumps(cluster.placed(case, case.object))
+    said = {
+        value: cluster.server.apply(text.replace(_TRUE, value), "--dry-run=server", user="admin") for value in _SAID
+    }
+
+    refused = said[_TRUE]
+    assert (refused.returncode != 0, [each in refused.stderr for each in case.expect.messages[:1]]) == (
+        case.expect.verdict == "denied",
+        [True] * len(case.expect.messages[:1]),
+    )
+    assert [(said[value].returncode, said[value].stderr) for value in _SAID[1:]] == [(0, "")] * 2
+
+
+def test_there_is_enough_to_be_told_apart() -> None:
+    """The suites hold more than 100 cases, of all three consequences and of none."""
+    outcomes = [case.expect for _, case in ASKED]
+    denied = sum(each.verdict == "denied" for each in outcomes)
+    warned = sum(bool(each.warnings) for each in outcomes)
+    audited = sum(bool(each.audit) for each in outcomes)
+    silent = sum(each == Expectation(verdict="allowed") for each in outcomes)
+    assert (len(outcomes) > 100, denied > 40, warned > 8, audited > 2, silent > 40) == (True,) * 5
+
+
+class Cluster:
+    """The API server with the packs: Namespaces, kinds and policies as the cases need them."""
+
+    def __init__(self, server: AuditedServer, caller: Caller) -> None:
+        """Prepare nothing yet."""
+        self.server, self._caller = server, caller
+        self._namespaces: dict[str, str] = {"": "", "kube-system": "kube-system"}
+        self._plurals: dict[tuple[str, str], str] = {}
+        self._count = itertools.count()
+        self._node_uid = ""
+
+    def prepare(self) -> None:
+        """Make everything that the cases have in common, the policies last."""
+        caller = self._caller
+        subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:authenticated"}
+        binding = manifests.cluster_role_binding("everybody", "cluster-admin", subject)
+        caller.make("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", binding)
+        self._node_uid = caller.make("/api/v1/nodes", manifests.node("gpu-1"))["metadata"]["uid"]
+        for crd in _definitions(each for _, case in ASKED for each in (case.object, case.old_object) if each):
+            caller.make("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd)
+        for _, case in ASKED:
+            self._namespace(case)
+        for policy in packs.shipped():
+            for document in policy.documents:
+                caller.make(_collection(document), document)
+        for document in _canary():
+            caller.make(_collection(document), document)
+        self._await_revision("0")
+
+    def set_parameters(self, case: Case) -> None:
+        """Give all ConfigMaps the data that a case wants, and wait until that is what policies see."""
+        for policy in packs.shipped():
+            for config_map in packs.parameters(policy, case):
+                self._replace(config_map)
+        revision = str(next(self._count))
+        self._replace(_canary_parameters(revision))
+        self._await_revision(revision)
+
+    def ask(self, case: Case) -> Answer:
+        """Send the request of a case as a dry run, once the kind is served."""
+        user, groups = case.user.name, case.user.groups
+        obj = self.placed(case, case.object)
+        path = _collection(obj)
+        if case.operation == "CREATE":
+            return self._caller.send("POST", f"{path}?dryRun=All", obj, user=user, groups=groups)
+        old = self.placed(case, case.old_object)
+        name = f"{old['metadata']['name']}-{next(self._count)}"
+        old["metadata"]["name"] = obj["metadata"]["name"] = name
+        self._caller.make(path, old, user=SETUP)
+        patch = _difference(old, obj)
+        return self._caller.send(
+            "PATCH", f"{path}/{name}?dryRun=All", patch, user=user, groups=groups, content_type=MERGE_PATCH
+        )
+
+    def placed(self, case: Case, obj: Any) -> Json:
+        """An object where the case wants it, in the Namespace that plays that part."""
+        found: Json = copy.deepcopy(dict(obj))
+        if namespace := self._namespace(case):
+            found["metadata"]["namespace"] = namespace
+        for owner in found["metadata"].get("ownerReferences") or ():
+            if owner["kind"] == "Node":
+                owner["uid"] = self._node_uid
+        return found
+
+    def _namespace(self, case: Case) -> str:
+        """The Namespace of a case: those of one name and other labels are several here."""
+        if case.namespace.name in self._namespaces:
+            return self._namespaces[case.namespace.name]
+        key = json.dumps([case.namespace.name, dict(case.namespace.labels)], sort_keys=True)
+        if key not in self._namespaces:
+            name = f"{case.namespace.name}-{len(self._namespaces)}"
+            self._caller.make("/api/v1/namespaces", manifests.namespace(name, case.namespace.labels))
+            self._namespaces[key] = name
+        return self._namespaces[key]
+
+    def _replace(self, config_map: Json) -> None:
+        path = f"{_collection(config_map)}/{config_map['metadata']['name']}"
+        answer = self._caller.send("PUT", path, config_map)
+        assert answer.code == 200, answer
+
+    def _await_revision(self, revision: str) -> None:
+        """Wait for the policy that was written last to warn with what was written last."""
+        asked = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "asked", "namespace": "default"}}
+
+        def seen() -> bool:
+            answer = self._caller.send("POST", "/api/v1/namespaces/default/configmaps?dryRun=All", asked)
+            if not any(text.endswith(f": revision {revision}") for text in answer.warnings):
+                raise NotYet(str(answer))
+            return True
+
+        self.server.wait_for(f"revision {revision} of the parameters", seen)
+
+
+def _said(answer: Answer, annotations: Json, names: set[str]) -> Expectation:
+    """What policies of these names said."""
+    denial = _DENIAL.search(answer.body.get("message", "")) if answer.code == 403 else None
+    warnings = [found.groups() for text in answer.warnings if (found := _WARNING.match(text))]
+    failures = json.loads(annotations.get(_FAILURE, "[]"))
+    return Expectation(
+        verdict="denied" if answer.code == 403 else "allowed",
+        messages=() if denial is None else (denial[2],),
+        warnings=tuple(sorted(text for name, text in warnings if name in names)),
+        audit=tuple(sorted(each["message"] for each in failures if each["policy"] in names)),
+    )
+
+
+def _difference(old: Any, new: Any) -> Json:
+    """The merge patch that makes one object of another."""
+    patch: Json = {key: None for key in old if key not in new}
+    for key, value in new.items():
+        if isinstance(value, dict) and isinstance(old.get(key), dict):
+            if inner := _difference(old[key], value):
+                patch[key] = inner
+        elif key not in old or old[key] != value:
+            patch[key] = value
+    return patch
+
+
+def _collection(obj: Json) -> str:
+    """The path of all objects of an object's kind in its namespace."""
+    group, _, version = obj["apiVersion"].rpartition("/")
+    namespace = obj["metadata"].get("namespace")
+    kind = obj["kind"].lower()
+    plural = f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}s"
+    return "/".join(
+        [
+            f"/apis/{group}/{version}" if group else f"/api/{version}",
+            *([f"namespaces/{namespace}"] if namespace else []),
+            plural,
+        ]
+    )
+
+
+def _definitions(objects: Iterable[Any]) -> Iterator[Json]:
+    """CRDs for the custom kinds among objects: nothing is said about their fields."""
+    versions: dict[tuple[str, str], set[str]] = {}
+    for obj in objects:
+        group, _, version = obj["apiVersion"].rpartition("/")
+        if ("." in group and not group.endswith(".k8s.io")) or group == "jobset.x-k8s.io":
+            versions.setdefault((group, obj["kind"]), set()).add(version)
+    for (group, kind), served in sorted(versions.items()):
+        schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+        yield {
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {
+                "name": f"{kind.lower()}s.{group}",
+                "annotations": {"api-approved.kubernetes.io": "unapproved, for tests"},
+            },
+            "spec": {
+                "group": group,
+                "scope": "Cluster" if kind in _CLUSTER_SCOPED else "Namespaced",
+                "names": {"plural": f"{kind.lower()}s", "singular": kind.lower(), "kind": kind},
+                "versions": [
+                    {"name": each, "served": True, "storage": index == 0, "schema": {"openAPIV3Schema": schema}}
+                    for index, each in enumerate(sorted(served))
+                ],
+            },
+        }
+
+
+def _canary() -> Iterator[Json]:
+    """A policy that warns with its parameter: it is written last, so what it shows is in force with all before it."""
+    yield _canary_parameters("0")
+    metadata = {"name": "canary"}
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}
+    yield {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": metadata,
+        "spec": {
+            "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"},
+            "matchConstraints": {"resourceRules": [rule]},
+            "validations": [{"expression": "false", "messageExpression": "'revision ' + string(params.data.revision)"}],
+        },
+    }
+    yield {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": metadata,
+        "spec": {
+            "policyName": "canary",
+            "validationActions": ["Warn"],
+            "paramRef": {"name": "canary", "namespace": "kube-system", "parameterNotFoundAction": "Allow"},
+        },
+    }
+
+
+def _canary_parameters(revision: str) -> Json:
+    metadata = {"name": "canary", "namespace": "kube-system"}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"revision": revision}}

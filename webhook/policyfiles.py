@@ -1,0 +1,142 @@
+"""Policy documents in files: what is there, where each part of it stands, and the objects of a cluster beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+from policies.admissionpolicy import documents, scalars
+from policies.admissionpolicy.document import Document, Place
+from policies.admissionpolicy.document import Path as FieldPath
+from policies.admissionpolicy.documents import Loaded
+from policies.admissionpolicy.model import ParamKind
+from policies.admissionpolicy.params import KindScope, StaticParameters
+from webhook import manifest, yamlfile
+
+_CRD = "CustomResourceDefinition"
+
+
+class PolicyFilesError(Exception):
+    """Policies that cannot be used: all problems, each with file, line, column and field."""
+
+
+class PolicyFiles(NamedTuple):
+    """What policy files come to.
+
+    loaded: policies, bindings and the objects beside them. parameters: those objects, as bindings may name them.
+    namespaces: the labels of the Namespaces among them, by name.
+    """
+
+    loaded: Loaded
+    parameters: StaticParameters
+    namespaces: Mapping[str, Mapping[str, str]]
+
+
+def load(paths: Iterable[str]) -> PolicyFiles:
+    """Read files, and directories with all below them. Raises PolicyFilesError, and OSError."""
+    try:
+        loaded = documents.read(each for path in paths for file in _files(path) for each in _documents(file))
+    except yamlfile.FileError as error:
+        raise PolicyFilesError(str(error)) from None
+    if loaded.errors:
+        raise PolicyFilesError("\n".join(map(str, loaded.errors)))
+    objects = tuple(each.value for each in loaded.context if _is_object(each.value))
+    return PolicyFiles(loaded, StaticParameters(objects, _scopes(objects)), _namespaces(objects))
+
+
+def parse(text: str, name: str) -> list[Document]:
+    """The documents of a file's text. Raises FileError."""
+    lines = text.splitlines()
+    return [_document(found, lines) for found in yamlfile.load(name, text)]
+
+
+def _files(path: str) -> Iterator[Path]:
+    """The files below a directory, by name; a suite is about policies and no part of them."""
+    if not Path(path).is_dir():
+        yield Path(path)
+        return
+    for file in sorted(Path(path).rglob("*")):
+        if file.suffix in manifest.SUFFIXES and file.stem != "suite" and file.is_file():
+            yield file
+
+
+def _documents(file: Path) -> list[Document]:
+    try:
+        text = file.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise yamlfile.FileError(f"{file}: not UTF-8 text: {error.reason} at byte {error.start}") from None
+    return parse(text, str(file))
+
+
+def _document(found: yamlfile.Document, lines: Sequence[str]) -> Document:
+    root = found.node
+    if root is None:  # JSON that is no YAML has no places
+        return Document(value=found.value, name=found.name, places=lambda _: (1, 1))
+
+    def places(path: FieldPath) -> Place:
+        node = _node(root, path)[1]
+        place = node.start_mark.line + 1, node.start_mark.column + 1
+        return scalars.place(lines, *place) if isinstance(node, yaml.ScalarNode) else place
+
+    def keys(path: FieldPath) -> Place:
+        key, node = _node(root, path)
+        mark = (key or node).start_mark
+        return mark.line + 1, mark.column + 1
+
+    def inside(path: FieldPath, offset: int) -> Place:
+        node = _node(root, path)[1]
+        mark = node.start_mark
+        return scalars.inside(lines, mark.line + 1, mark.column + 1, node.value, offset)
+
+    return Document(value=found.value, name=found.name, line=found.line(), places=places, keys=keys, inside=inside)
+
+
+def _node(root: yaml.Node, path: FieldPath) -> tuple[yaml.Node | None, yaml.Node]:
+    """The key and the node at a path, or those of the nearest parent that is there."""
+    key, node = None, root
+    for step in path:
+        below = yamlfile.child(node, step)
+        if below[1] is None:
+            break
+        key, node = below[0], below[1]
+    return key, node
+
+
+def _is_object(value: Any) -> bool:
+    return (
+        isinstance(value, dict)
+        and isinstance(value.get("apiVersion"), str)
+        and isinstance(value.get("kind"), str)
+        and isinstance(value.get("metadata"), dict)
+    )
+
+
+def _scopes(objects: Iterable[Mapping[str, Any]]) -> Mapping[ParamKind, KindScope]:
+    """The kinds that there are: those of the objects, and those that a CustomResourceDefinition among them defines."""
+    found: dict[ParamKind, KindScope] = {}
+    for each in objects:
+        group = each["apiVersion"].rpartition("/")[0]
+        scope: KindScope = "Cluster" if each["kind"] in manifest.CLUSTER_SCOPED.get(group, ()) else "Namespaced"
+        found.setdefault(ParamKind(api_version=each["apiVersion"], kind=each["kind"]), scope)
+    for each in objects:
+        if each["kind"] == _CRD:
+            found.update(_defined(each.get("spec") or {}))
+    return found
+
+
+def _defined(spec: Mapping[str, Any]) -> Iterator[tuple[ParamKind, KindScope]]:
+    kind = (spec.get("names") or {}).get("kind", "")
+    scope: KindScope = "Cluster" if spec.get("scope") == "Cluster" else "Namespaced"
+    for version in spec.get("versions") or ():
+        yield ParamKind(api_version=f"{spec.get('group')}/{version.get('name')}", kind=kind), scope
+
+
+def _namespaces(objects: Iterable[Mapping[str, Any]]) -> Mapping[str, Mapping[str, str]]:
+    return {
+        str(each["metadata"].get("name", "")): each["metadata"].get("labels") or {}
+        for each in objects
+        if (each["apiVersion"], each["kind"]) == ("v1", "Namespace")
+    }

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 Verdict = Literal["deny", "warn", "audit", ""]
 
@@ -41,19 +40,16 @@ class Violation(Struct, frozen=True, order=True):
     @property
     def line(self) -> str:
         """`path: found problem`, the violation on one line."""
-        where = f"{self.path}: " if self.path else ""
-        return printable(f"{where}{self.found} {self.problem}".rstrip())
+        what = f"{self.found} {self.problem}".strip()
+        return printable(": ".join(part for part in (self.path, what) if part))
 
     @property
     def warning(self) -> str:
         """The violation as a warning: for a policy its message with the place, for other rules the place and value."""
         if not self.verdict:
             return self.line
-        return f"{self.summary} ({self.path})" if self.path else self.summary
-
-    def as_warning(self, reason: str) -> Violation:
-        """The same as a mere warning, since it may not hold for what will really be there."""
-        return replace(self, verdict="audit" if self.verdict == "audit" else "warn", problem=f"(if {reason} stay so)")
+        where = f"({self.path})" if self.path else ""
+        return " ".join(part for part in (self.summary, where, self.problem) if part)
 
 
 def describe(violations: Iterable[Violation]) -> str:

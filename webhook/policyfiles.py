@@ -8,12 +8,14 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from policies.admissionpolicy import documents, scalars
+from policies.admissionpolicy import documents, scalars, schema
 from policies.admissionpolicy.document import Document, Place
 from policies.admissionpolicy.document import Path as FieldPath
 from policies.admissionpolicy.documents import Loaded
 from policies.admissionpolicy.model import ParamKind
 from policies.admissionpolicy.params import KindScope, StaticParameters
+from policies.admissionpolicy.schema import Schema
+from policies.request import GroupVersionKind
 from webhook import manifest, yamlfile
 
 _CRD = "CustomResourceDefinition"
@@ -27,12 +29,17 @@ class PolicyFiles(NamedTuple):
     """What policy files come to.
 
     loaded: policies, bindings and the objects beside them. parameters: those objects, as bindings may name them.
-    namespaces: the labels of the Namespaces among them, by name.
+    namespaces: the labels of the Namespaces among them, by name. custom: the schemas of their CRDs.
     """
 
     loaded: Loaded
     parameters: StaticParameters
     namespaces: Mapping[str, Mapping[str, str]]
+    custom: Mapping[GroupVersionKind, Schema]
+
+    def schema(self, kind: GroupVersionKind) -> Schema:
+        """The schema of a kind: a built-in one, that of a CRD, or one that knows nothing."""
+        return schema.built_in(kind) or self.custom.get(kind) or schema.unknown(kind)
 
 
 def load(paths: Iterable[str]) -> PolicyFiles:
@@ -44,7 +51,9 @@ def load(paths: Iterable[str]) -> PolicyFiles:
     if loaded.errors:
         raise PolicyFilesError("\n".join(map(str, loaded.errors)))
     objects = tuple(each.value for each in loaded.context if _is_object(each.value))
-    return PolicyFiles(loaded, StaticParameters(objects, _scopes(objects)), _namespaces(objects))
+    definitions = [each.get("spec") or {} for each in objects if each["kind"] == _CRD]
+    parameters = StaticParameters(objects, _scopes(objects, definitions))
+    return PolicyFiles(loaded, parameters, _namespaces(objects), _custom(definitions))
 
 
 def parse(text: str, name: str) -> list[Document]:
@@ -114,24 +123,34 @@ def _is_object(value: Any) -> bool:
     )
 
 
-def _scopes(objects: Iterable[Mapping[str, Any]]) -> Mapping[ParamKind, KindScope]:
+def _scopes(
+    objects: Iterable[Mapping[str, Any]], definitions: Iterable[Mapping[str, Any]]
+) -> Mapping[ParamKind, KindScope]:
     """The kinds that there are: those of the objects, and those that a CustomResourceDefinition among them defines."""
     found: dict[ParamKind, KindScope] = {}
     for each in objects:
         group = each["apiVersion"].rpartition("/")[0]
         scope: KindScope = "Cluster" if each["kind"] in manifest.CLUSTER_SCOPED.get(group, ()) else "Namespaced"
         found.setdefault(ParamKind(api_version=each["apiVersion"], kind=each["kind"]), scope)
-    for each in objects:
-        if each["kind"] == _CRD:
-            found.update(_defined(each.get("spec") or {}))
+    for spec in definitions:
+        scope = "Cluster" if spec.get("scope") == "Cluster" else "Namespaced"
+        for kind, _ in _versions(spec):
+            found[ParamKind(api_version=f"{kind.group}/{kind.version}", kind=kind.kind)] = scope
     return found
 
 
-def _defined(spec: Mapping[str, Any]) -> Iterator[tuple[ParamKind, KindScope]]:
+def _custom(definitions: Iterable[Mapping[str, Any]]) -> Mapping[GroupVersionKind, Schema]:
+    return {
+        kind: schema.of_custom_resource(kind, (version.get("schema") or {}).get("openAPIV3Schema"))
+        for spec in definitions
+        for kind, version in _versions(spec)
+    }
+
+
+def _versions(spec: Mapping[str, Any]) -> Iterator[tuple[GroupVersionKind, Mapping[str, Any]]]:
     kind = (spec.get("names") or {}).get("kind", "")
-    scope: KindScope = "Cluster" if spec.get("scope") == "Cluster" else "Namespaced"
     for version in spec.get("versions") or ():
-        yield ParamKind(api_version=f"{spec.get('group')}/{version.get('name')}", kind=kind), scope
+        yield GroupVersionKind(str(spec.get("group")), str(version.get("name")), kind), version
 
 
 def _namespaces(objects: Iterable[Mapping[str, Any]]) -> Mapping[str, Mapping[str, str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -16,14 +17,19 @@ from policies.ruleset import RuleSet
 from policies.workload import BUILT_IN, Workload, table, workload
 from webhook.settings import LabelExceptionSettings, Selector, Settings, SettingsError
 
+if TYPE_CHECKING:
+    from webhook.policyfiles import PolicyFiles
+
 _WRITES = ("CREATE", "UPDATE")
 _EVERYTHING = (ResourceRule(_WRITES, ("*",), ("*/*",)),)
 _PODS = (ResourceRule(("CREATE",), ("",), ("pods",), ("v1",)),)
 _DAEMON_SETS = (ResourceRule(_WRITES, ("apps",), ("daemonsets",), ("v1",)),)
 
 
-def build(settings: Settings, control_plane_namespaces: Iterable[str] = ()) -> RuleSet:
-    """The rules that the settings ask for.
+def build(
+    settings: Settings, control_plane_namespaces: Iterable[str] = (), policies: PolicyFiles | None = None
+) -> RuleSet:
+    """The rules that the settings ask for, and those of policy files.
 
     control_plane_namespaces: those found in the cluster, for the match conditions; the rules themselves look them up.
     Raises SettingsError where settings contradict each other.
@@ -33,17 +39,35 @@ def build(settings: Settings, control_plane_namespaces: Iterable[str] = ()) -> R
     except ValueError as error:
         raise SettingsError(f"workloads: {error}") from None
     exceptions = [PolicyException(**dict(exception)) for exception in settings.exceptions]
-    rules = (
+    rules = [
         _labels_rule(settings, workloads, control_plane_namespaces),
         _tolerations_rule(settings),
         _sunk_rule(settings),
-    )
+    ]
+    built_in = [rule.name for rule in rules]
+    if policies is not None:
+        rules += _policy_rules(policies, workloads, built_in)
     known = [rule.name for rule in rules]
     for exception in exceptions:
         for name in exception.rules:
             if name not in known:
                 raise SettingsError(f"exceptions: there is no rule {name!r}; known are {', '.join(known)}")
     return RuleSet(rules, exceptions)
+
+
+def _policy_rules(
+    files: PolicyFiles, workloads: Mapping[tuple[str, str], Workload], built_in: Iterable[str]
+) -> list[Rule]:
+    from policies.admissionpolicy import mutatingrule, policyrule  # noqa: PLC0415 - nothing else needs the CEL engine
+
+    taken = sorted({policy.name for policy in files.loaded.policies} & {*built_in, mutatingrule.NAME})
+    if taken:
+        raise SettingsError(f"policies: {taken[0]!r} is the name of a built-in rule; give the policy another one")
+    loaded = files.loaded
+    return [
+        *mutatingrule.rules(loaded.policies, loaded.bindings, files.parameters, files.schema),
+        *policyrule.rules(loaded.policies, loaded.bindings, files.parameters, workloads),
+    ]
 
 
 def _workloads(settings: Settings) -> Iterable[Workload]:

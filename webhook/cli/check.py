@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import difflib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 from msgspec.structs import replace
@@ -25,6 +25,9 @@ from webhook.manifest import Manifest, ManifestError
 from webhook.settings import SettingsError
 from webhook.yamlfile import FileError
 
+if TYPE_CHECKING:
+    from webhook.policyfiles import PolicyFiles
+
 
 class Outcome(NamedTuple):
     """What would happen to one object: what the rules changed, and what they said of the result."""
@@ -41,6 +44,17 @@ class Outcome(NamedTuple):
         return self.mutation.allowed and self.validation.allowed
 
 
+class _Namespaces(NamedTuple):
+    """The labels of Namespaces: those in policy files, and those given on the command line for all."""
+
+    written: Mapping[str, Mapping[str, str]]
+    given: Mapping[str, str]
+
+    def labels(self, name: str) -> dict[str, str]:
+        """The labels of one, with the one that the API server gives it."""
+        return {NAME_LABEL: name, **self.written.get(name, {}), **self.given}
+
+
 @click.command("check")
 @click.option(
     "-f", "--filename", "files", multiple=True, required=True, metavar="FILE|DIR|-", help="Objects; repeatable."
@@ -50,12 +64,19 @@ class Outcome(NamedTuple):
 @click.option("--as-group", "groups", multiple=True, help="Group of the requester; repeatable.")
 @click.option("-n", "--namespace", default="default", show_default=True, help="Namespace of objects that name none.")
 @click.option("--namespace-labels", multiple=True, metavar="KEY=VALUE", help="Label of their Namespaces; repeatable.")
+@click.option(
+    "--policies",
+    multiple=True,
+    metavar="FILE|DIR",
+    type=click.Path(exists=True),
+    help="Admission policies to apply besides the built-in rules; repeatable.",
+)
 @click.option("--diff", is_flag=True, help="Show what would change in each object.")
 @options.config
 @options.output
 def command(
     files: tuple[str, ...], old: str | None, user: str, groups: tuple[str, ...], namespace: str,
-    namespace_labels: tuple[str, ...], config: Path | None, output: str, *, diff: bool,
+    namespace_labels: tuple[str, ...], policies: tuple[str, ...], config: Path | None, output: str, *, diff: bool,
 ) -> None:  # fmt: skip
     """Say what would happen to objects on `kubectl apply`: mutate, then validate, without a cluster.
 
@@ -63,11 +84,13 @@ def command(
     Examples:
       cks-admission check -f train.yaml
       cks-admission check -f manifests/ --as alice --as-group dev --diff
+      cks-admission check -f manifests/ --policies policies/
       kubectl get deployment web -o yaml > old.yaml; cks-admission check -f web.yaml --old old.yaml
     """
     settings = options.settings(config, {})
     try:
-        ruleset = rules.build(settings)
+        written = _policies(policies)
+        ruleset = rules.build(settings, policies=written)
         stdin = sys.stdin.buffer.read() if "-" in files else b""
         before = {_identity(m.object, namespace): m.object for m in (manifest.read([old]) if old else ())}
         found = list(manifest.read(files, stdin))
@@ -77,9 +100,11 @@ def command(
         raise InputError(f"{error.filename}: cannot be read: {error.strerror}") from None
     if not found:
         raise InputError(f"{', '.join(files)}: no objects found")
-    labels = _labels(namespace_labels)
+    namespaces = _Namespaces(written.namespaces if written else {}, _labels(namespace_labels))
     who = UserInfo(user, groups=(*groups, "system:authenticated"))
-    outcomes = [_check(m, before.get(_identity(m.object, namespace)), ruleset, who, namespace, labels) for m in found]
+    outcomes = [
+        _check(m, before.get(_identity(m.object, namespace)), ruleset, who, namespace, namespaces) for m in found
+    ]
     if output == "text":
         for outcome in outcomes:
             click.echo("\n".join(_text(outcome, diff=diff)))
@@ -88,11 +113,28 @@ def command(
     sys.exit(exits.OK if all(outcome.allowed for outcome in outcomes) else exits.REFUSED)
 
 
+def _policies(paths: tuple[str, ...]) -> PolicyFiles | None:
+    """The policies in files, what is doubtful about them said on stderr. Raises InputError, and OSError."""
+    if not paths:
+        return None
+    from webhook import policyfiles  # noqa: PLC0415 - reading policies needs the CEL engine, nothing else here does
+
+    try:
+        files = policyfiles.load(paths)
+    except policyfiles.PolicyFilesError as error:
+        raise InputError(str(error)) from None
+    if not files.loaded.policies:
+        raise InputError(f"{', '.join(paths)}: no ValidatingAdmissionPolicy or MutatingAdmissionPolicy found")
+    for warning in files.loaded.warnings:
+        click.echo(str(warning), err=True)
+    return files
+
+
 def _check(
-    found: Manifest, old: JsonObject | None, ruleset: RuleSet, user: UserInfo, namespace: str, labels: dict[str, str]
+    found: Manifest, old: JsonObject | None, ruleset: RuleSet, user: UserInfo, namespace: str, namespaces: _Namespaces
 ) -> Outcome:
     request = manifest.request(found.object, old, user=user, namespace=namespace)
-    facts = StaticFacts(datetime.now(UTC).date(), {request.namespace: {NAME_LABEL: request.namespace, **labels}})
+    facts = StaticFacts(datetime.now(UTC).date(), {request.namespace: namespaces.labels(request.namespace)})
     mutation = engine.mutate(request, ruleset, facts)
     changed = patch.apply(found.object, mutation.operations) if mutation.operations else found.object
     validation = engine.validate(replace(request, object=changed), ruleset, facts)
@@ -137,7 +179,7 @@ def _json(outcome: Outcome) -> dict[str, Any]:
             {
                 "rule": d.rule,
                 "verdict": d.verdict,
-                "violations": [{"path": v.path, "text": v.line} for v in d.violations],
+                "violations": [{"path": v.path, "text": v.line or v.summary} for v in d.violations],
             }
             for answer in answers
             for d in answer.decisions

@@ -1,0 +1,109 @@
+"""A policy with its bindings, and a request as the evaluation wants it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from policies.admissionpolicy.compilation import CompiledPolicy, compile_policy
+from policies.admissionpolicy.inputs import Inputs
+from policies.admissionpolicy.matching import Matcher, NamespaceLabels
+from policies.admissionpolicy.model import Binding, NamedRule, Policy
+from policies.facts import Facts
+from policies.match import ResourceRule
+from policies.request import AdmissionRequest, GroupVersionKind, GroupVersionResource, JsonObject
+
+
+class BoundPolicy:
+    """A compiled policy, and for which requests it and its bindings are."""
+
+    def __init__(self, policy: Policy, bindings: Iterable[Binding]) -> None:
+        self.compiled: CompiledPolicy = compile_policy(policy)
+        self._matcher = Matcher(policy.match_constraints)
+        self._bindings = tuple(
+            (each, None if each.match_resources is None else Matcher(each.match_resources)) for each in bindings
+        )
+
+    @property
+    def policy(self) -> Policy:
+        """The policy as it was read."""
+        return self.compiled.policy
+
+    def matching(self, request: AdmissionRequest, namespace_labels: NamespaceLabels) -> list[Binding]:
+        """The bindings by which the policy is for a request. Raises MatchError, and UnknownFact."""
+        if not self._matcher.matches(request, namespace_labels):
+            return []
+        return [
+            binding
+            for binding, matcher in self._bindings
+            if matcher is None or matcher.matches(request, namespace_labels)
+        ]
+
+    def resource_rules(self) -> list[ResourceRule]:
+        """The requests that it may be for, as a webhook configuration says it."""
+        equivalent = self.policy.match_constraints.match_policy == "Equivalent"
+        return [_resource_rule(rule, equivalent=equivalent) for rule in self.policy.match_constraints.resource_rules]
+
+
+def bound(kind: str, policies: Iterable[Policy], bindings: Iterable[Binding]) -> list[BoundPolicy]:
+    """The policies of a kind that are in force: those with a binding."""
+    by_policy: dict[str, list[Binding]] = {}
+    for binding in bindings:
+        if binding.kind == f"{kind}Binding":
+            by_policy.setdefault(binding.policy_name, []).append(binding)
+    return [
+        BoundPolicy(policy, by_policy[policy.name])
+        for policy in policies
+        if policy.kind == kind and policy.name in by_policy
+    ]
+
+
+def inputs(request: AdmissionRequest, facts: Facts) -> Inputs:
+    """What expressions see of a request."""
+    return Inputs(
+        request=as_json(request),
+        object=request.object,
+        old_object=request.old_object,
+        namespace=lambda: _namespace(request, facts),
+        decisions=facts,
+    )
+
+
+def as_json(request: AdmissionRequest) -> dict[str, Any]:
+    """A request as the AdmissionRequest that came, without its objects."""
+    return {
+        "uid": request.uid,
+        "kind": _fields(request.kind),
+        "resource": _fields(request.resource),
+        "subResource": request.sub_resource,
+        "requestKind": _fields(request.request_kind or request.kind),
+        "requestResource": _fields(request.request_resource or request.resource),
+        "requestSubResource": request.request_sub_resource or request.sub_resource,
+        "name": request.name,
+        "namespace": request.namespace,
+        "operation": request.operation,
+        "userInfo": {
+            "username": request.user_info.username,
+            "uid": request.user_info.uid,
+            "groups": list(request.user_info.groups),
+            "extra": {key: list(values) for key, values in request.user_info.extra.items()},
+        },
+        "dryRun": request.dry_run,
+        "options": request.options,
+    }
+
+
+def _fields(value: GroupVersionKind | GroupVersionResource) -> dict[str, str]:
+    return {name: getattr(value, name) for name in value.__struct_fields__}
+
+
+def _namespace(request: AdmissionRequest, facts: Facts) -> JsonObject | None:
+    """What is known of the request's Namespace: its name and labels."""
+    if not request.namespace:
+        return None
+    return {"metadata": {"name": request.namespace, "labels": dict(facts.namespace_labels(request.namespace))}}
+
+
+def _resource_rule(rule: NamedRule, *, equivalent: bool) -> ResourceRule:
+    operations = ("CREATE", "UPDATE", "DELETE", "CONNECT") if "*" in rule.operations else rule.operations
+    return ResourceRule(operations, rule.api_groups, rule.resources, ("*",) if equivalent else rule.api_versions)

@@ -1,0 +1,314 @@
+"""`cks-admission check --policies`: what admission policies in files say of objects, and do to them."""
+
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from .commands import run
+
+_PODS = """resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [pods]}]"""
+_LIMIT = """\
+    apiVersion: admissionregistration.k8s.io/v1
+    kind: ValidatingAdmissionPolicy
+    metadata: {name: limits}
+    spec:
+      matchConstraints:
+        %s
+      validations:
+      - expression: "object.spec.containers.all(c, c.?resources.?limits.?memory.hasValue())"
+        message: every container needs a memory limit
+    ---
+    apiVersion: admissionregistration.k8s.io/v1
+    kind: ValidatingAdmissionPolicyBinding
+    metadata: {name: limits}
+    spec: {policyName: limits, validationActions: [%s]}
+    """
+_FILES = {
+    "pod.yaml": """\
+        apiVersion: v1
+        kind: Pod
+        metadata: {name: train, namespace: team}
+        spec:
+          containers: [{name: main, image: example.org/train}]
+          tolerations: [{operator: Exists}]
+        """,
+    "deployment.yaml": """\
+        apiVersion: apps/v1
+        kind: Deployment
+        metadata: {name: train, namespace: team}
+        spec:
+          template:
+            spec:
+              containers: [{name: main, image: example.org/train}]
+              tolerations: [{operator: Exists}]
+        """,
+    "deny/limits.yaml": _LIMIT % (_PODS, "Deny"),
+    "warn/limits.yaml": _LIMIT % (_PODS, "Warn"),
+    "audit/limits.yaml": _LIMIT % (_PODS, "Audit"),
+    "worded/limits.yaml": (_LIMIT % (_PODS, "Deny")).replace(
+        "message: every container needs a memory limit",
+        "messageExpression: \"object.spec.containers.map(c, c.name).join(', ') + ': no memory limit'\"",
+    ),
+    "open/priority.yaml": """\
+        apiVersion: admissionregistration.k8s.io/v1
+        kind: ValidatingAdmissionPolicy
+        metadata: {name: priority}
+        spec:
+          matchConstraints: {$PODS}
+          validations:
+          - expression: has(object.spec.priority) && object.spec.priority > 10
+            message: too low a priority
+        ---
+        apiVersion: admissionregistration.k8s.io/v1
+        kind: ValidatingAdmissionPolicyBinding
+        metadata: {name: priority}
+        spec: {policyName: priority, validationActions: [Deny]}
+        """.replace("$PODS", _PODS),
+    "context/policy.yaml": """\
+        apiVersion: admissionregistration.k8s.io/v1
+        kind: ValidatingAdmissionPolicy
+        metadata: {name: images}
+        spec:
+          paramKind: {apiVersion: example.org/v1, kind: Registry}
+          matchConstraints: {$PODS}
+          validations:
+          - expression: object.spec.containers.all(c, c.image.startsWith(params.spec.prefix))
+            message: an image from elsewhere
+        ---
+        apiVersion: admissionregistration.k8s.io/v1
+        kind: ValidatingAdmissionPolicyBinding
+        metadata: {name: images}
+        spec:
+          policyName: images
+          paramRef: {name: ours, parameterNotFoundAction: Deny}
+          validationActions: [Deny]
+          matchResources: {namespaceSelector: {matchLabels: {checked: "yes"}}}
+        """.replace("$PODS", _PODS),
+    "context/cluster.json": """\
+        {"apiVersion": "v1", "kind": "List", "items": [
+          {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team", "labels": {"checked": "yes"}}},
+          {"apiVersion": "example.org/v1", "kind": "Registry", "metadata": {"name": "ours"},
+           "spec": {"prefix": "registry.example.com/"}},
+          {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+           "metadata": {"name": "registries.example.org"},
+           "spec": {"group": "example.org", "scope": "Cluster", "names": {"kind": "Registry", "plural": "registries"},
+                    "versions": [{"name": "v1", "served": true, "storage": true,
+                                  "schema": {"openAPIV3Schema": {"type": "object"}}}]}}]}
+        """,
+    "mutate/policy.yaml": """\
+        apiVersion: admissionregistration.k8s.io/v1
+        kind: MutatingAdmissionPolicy
+        metadata: {name: team-label}
+        spec:
+          matchConstraints: {$PODS}
+          failurePolicy: Fail
+          reinvocationPolicy: Never
+          mutations:
+          - patchType: ApplyConfiguration
+            applyConfiguration:
+              expression: "Object{metadata: Object.metadata{labels: {'team': namespaceObject.metadata.labels['team']}}}"
+          - patchType: JSONPatch
+            jsonPatch:
+              expression: "[JSONPatch{op: 'add', path: '/spec/containers/0/command', value: ['run']}]"
+        ---
+        apiVersion: admissionregistration.k8s.io/v1
+        kind: MutatingAdmissionPolicyBinding
+        metadata: {name: team-label}
+        spec: {policyName: team-label}
+        """.replace("$PODS", _PODS),
+    "broken/policy.yaml": (_LIMIT % (_PODS, "Deny, Warn")).replace("resources.?limits", "resources.limits,"),
+    "clash/policy.yaml": (_LIMIT % (_PODS, "Deny")).replace(": limits", ": labels"),
+    "excepted.yaml": """\
+        exceptions:
+        - {rules: [limits], reason: the limit comes from elsewhere, until: 2100-01-01, namespaces: [team]}
+        """,
+    "unknown.yaml": """\
+        exceptions:
+        - {rules: [limit], reason: a misspelt name, until: 2100-01-01}
+        """,
+}
+
+
+@pytest.fixture(autouse=True)
+def _files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The files above, in the current directory."""
+    monkeypatch.chdir(tmp_path)
+    for name, text in _FILES.items():
+        Path(name).parent.mkdir(exist_ok=True)
+        Path(name).write_text(dedent(text), encoding="utf-8")
+
+
+_DENIED = (
+    "ValidatingAdmissionPolicy 'limits' with binding 'limits' denied request: every container needs a memory limit"
+)
+_WHY = 'c.?resources.?limits.?memory.hasValue() is false (container "main"; c.?resources.?limits.?memory is none)'
+_NO_KEY = (
+    "policy 'team-label' with binding 'team-label' denied request: expression "
+    "'Object{metadata: Object.metadata{labels: {'team': namespaceObject.metadata.labels['team']}}}' "
+    "resulted in error: no such key: team"
+)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "output", "code"),
+    [
+        pytest.param(
+            "-f pod.yaml --policies deny",
+            f"""\
+            pod.yaml:1: Pod team/train: refused
+              {_DENIED}
+                spec.containers[0].resources.limits.memory: {_WHY}
+            """,
+            1,
+            id="deny",
+        ),
+        pytest.param(
+            "-f deployment.yaml --policies deny",
+            f"""\
+            deployment.yaml:1: Deployment team/train: refused
+              {_DENIED}
+                spec.template.spec.containers[0].resources.limits.memory: {_WHY}
+            """,
+            1,
+            id="the-template-of-a-workload",
+        ),
+        pytest.param(
+            "-f pod.yaml --policies warn",
+            """\
+            pod.yaml:1: Pod team/train: admitted
+              Warning: limits: every container needs a memory limit (spec.containers[0].resources.limits.memory)
+            """,
+            0,
+            id="warn",
+        ),
+        pytest.param("-f pod.yaml --policies audit", "pod.yaml:1: Pod team/train: admitted\n", 0, id="audit"),
+        pytest.param(
+            "-f deployment.yaml --policies worded",
+            """\
+            deployment.yaml:1: Deployment team/train: refused
+              ValidatingAdmissionPolicy 'limits' with binding 'limits' denied request: main: no memory limit
+                spec.template.spec.containers[0].resources.limits.memory
+            """,
+            1,
+            id="the-author-explains",
+        ),
+        pytest.param(
+            "-f pod.yaml -f deployment.yaml --policies open",
+            """\
+            pod.yaml:1: Pod team/train: refused
+              ValidatingAdmissionPolicy 'priority' with binding 'priority' denied request: too low a priority
+                spec: has(object.spec.priority) is false
+            deployment.yaml:1: Deployment team/train: admitted
+              Warning: priority: too low a priority (spec.template.spec) (unless spec.priority will be set otherwise)
+            """,
+            1,
+            id="a-field-that-admission-will-fill",
+        ),
+        pytest.param(
+            "-f pod.yaml --policies context",
+            """\
+            pod.yaml:1: Pod team/train: refused
+              ValidatingAdmissionPolicy 'images' with binding 'images' denied request: an image from elsewhere
+                spec.containers[0].image: c.image.startsWith(params.spec.prefix) is false (container "main"; \
+c.image is "example.org/train"; params.spec.prefix is "registry.example.com/")
+            """,
+            1,
+            id="parameters-and-namespaces-beside-the-policies",
+        ),
+        pytest.param(
+            "-f pod.yaml --policies context --namespace-labels checked=no",
+            "pod.yaml:1: Pod team/train: admitted\n",
+            0,
+            id="labels-given-win",
+        ),
+        pytest.param(
+            "-f pod.yaml --policies mutate --namespace-labels team=ml --diff",
+            """\
+            pod.yaml:1: Pod team/train: admitted, changed by 2 patch operations
+              --- as written
+              +++ as admitted
+              @@ -3,9 +3,13 @@
+               metadata:
+                 name: train
+                 namespace: team
+              +  labels:
+              +    team: ml
+               spec:
+                 containers:
+                 - name: main
+                   image: example.org/train
+              +    command:
+              +    - run
+                 tolerations:
+                 - operator: Exists
+            """,
+            0,
+            id="mutate",
+        ),
+        pytest.param(
+            "-f pod.yaml --policies mutate",
+            f"""\
+            pod.yaml:1: Pod team/train: refused
+              Rule 'mutating-policies' could not be evaluated (MutatingPolicyError: {_NO_KEY}).
+              It is set to refuse what it cannot judge. Try again; if it persists, tell the cluster's operators.
+            """,
+            1,
+            id="a-mutation-that-fails",
+        ),
+        pytest.param(
+            "-f pod.yaml --policies deny --config excepted.yaml",
+            "pod.yaml:1: Pod team/train: admitted\n",
+            0,
+            id="an-exception-from-a-policy",
+        ),
+    ],
+)
+def test_what_policies_say(arguments: str, output: str, code: int) -> None:
+    """A policy's words, the place and what decided there, as the author or the explanation has them."""
+    result = run("check", *arguments.split())
+
+    assert (result.stdout, result.stderr, result.exit_code) == (dedent(output), "", code)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        pytest.param(
+            "--policies broken",
+            """\
+            Error: broken/policy.yaml:8:60: spec.validations[0].expression: argument must be a simple name
+            object.spec.containers.all(c, c.?resources.limits,.?memory.hasValue())
+                                                      ^
+            broken/policy.yaml:8:69: Syntax error: no viable alternative at input '.?'
+            object.spec.containers.all(c, c.?resources.limits,.?memory.hasValue())
+                                                               ^
+            hint: a macro's variable is a plain name of your choice, such as x in items.all(x, x > 0)
+            broken/policy.yaml:14:47: spec.validationActions: Invalid value: ["Deny","Warn"]: must not contain both \
+Deny and Warn (repeating the same validation failure information in the API response and headers serves no purpose)
+            hint: keep Deny alone: what it refuses is told anyway
+            """,
+            id="all-problems-at-once",
+        ),
+        pytest.param(
+            "--policies clash",
+            "Error: policies: 'labels' is the name of a built-in rule; give the policy another one\n",
+            id="the-name-of-a-built-in-rule",
+        ),
+        pytest.param(
+            "--policies deny --config unknown.yaml",
+            "Error: exceptions: there is no rule 'limit'; known are labels, tolerations, sunk, limits\n",
+            id="an-exception-from-nothing",
+        ),
+        pytest.param(
+            "--policies pod.yaml",
+            "Error: pod.yaml: no ValidatingAdmissionPolicy or MutatingAdmissionPolicy found\n",
+            id="no-policies",
+        ),
+    ],
+)
+def test_policies_that_cannot_be_used(arguments: str, error: str) -> None:
+    """Nothing is judged with a broken set of policies: every problem is told, with its place and a hint."""
+    result = run("check", "-f", "pod.yaml", *arguments.split())
+
+    assert (result.stdout, result.stderr, result.exit_code) == ("", dedent(error), 2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
+from typing import Any
 
 from policies.cel import types
 from policies.cel.activation import activation
@@ -11,7 +12,7 @@ from policies.cel.cases import AUTHORIZER, BUDGET, COMPILE, EVAL, Case, Outcome,
 from policies.cel.cost import POLICY_LIMIT
 from policies.cel.kubernetes import admission
 from policies.cel.patchtypes import JSON_PATCH, OBJECT
-from policies.cel.program import Composition, compile_expression
+from policies.cel.program import Composition, Program, compile_expression
 from policies.cel.syntax.source import CompileError
 from policies.cel.types import Type
 from policies.cel.values import type_of
@@ -30,15 +31,29 @@ OUT_OF_BUDGET = "validation failed due to running out of cost budget, no further
 
 def run(case: Case) -> Outcome:
     """The outcome of a case, with the authorizer that the recorded cases were asked with."""
-    composition = _composition(case.variables)
-    if case.mode in PATCHING:
-        composition = composition.for_mutations()
     try:
-        program = compile_expression(case.expression, composition.environment, RESULTS[case.mode])
+        program, composition = compiled(case)
     except CompileError as error:
         return Outcome(stage=COMPILE, error=error.reference())
+    names = bound(case, composition)
+    evaluation = program.evaluate(names)
+    cost = evaluation.cost + names["variables"].cost
+    if cost > POLICY_LIMIT:
+        return Outcome(stage=BUDGET, error=OUT_OF_BUDGET, cost=POLICY_LIMIT + 1)
+    if evaluation.error is not None:
+        return Outcome(stage=EVAL, error=str(evaluation.error), cost=cost)
+    return Outcome(value=encode(evaluation.value), type=type_of(evaluation.value).name, cost=cost)
+
+
+def compiled(case: Case) -> tuple[Program, Composition]:
+    """The program of a case, and the variables that it was compiled with. Raises CompileError."""
+    return _compiled(case.expression, case.mode, case.variables)
+
+
+def bound(case: Case, composition: Composition) -> dict[str, Any]:
+    """The names that the program of a case reads, none of its variables evaluated yet."""
     inputs = case.inputs
-    names = composition.bind(
+    return composition.bind(
         activation(
             inputs.get("request") or {},
             AUTHORIZER,
@@ -48,13 +63,14 @@ def run(case: Case) -> Outcome:
             namespace=inputs.get("namespaceObject"),
         )
     )
-    evaluation = program.evaluate(names)
-    cost = evaluation.cost + names["variables"].cost
-    if cost > POLICY_LIMIT:
-        return Outcome(stage=BUDGET, error=OUT_OF_BUDGET, cost=POLICY_LIMIT + 1)
-    if evaluation.error is not None:
-        return Outcome(stage=EVAL, error=str(evaluation.error), cost=cost)
-    return Outcome(value=encode(evaluation.value), type=type_of(evaluation.value).name, cost=cost)
+
+
+@lru_cache(maxsize=1024)
+def _compiled(expression: str, mode: str, variables: tuple[tuple[str, str], ...]) -> tuple[Program, Composition]:
+    composition = _composition(variables)
+    if mode in PATCHING:
+        composition = composition.for_mutations()
+    return compile_expression(expression, composition.environment, RESULTS[mode]), composition
 
 
 @lru_cache(maxsize=64)

@@ -19,9 +19,10 @@ from threading import Timer
 from typing import IO, Any
 
 from conformance.fuzz.grammar import Tree, generate, typed
-from conformance.ours import generated_differs, ours
+from conformance.ours import generated_differs
 from conformance.record import built, dump, expectation, question
 
+from policies.cel.caserun import run
 from policies.cel.cases import Case, difference
 
 BATCH = 200
@@ -189,7 +190,7 @@ def _compare(case: Case, answers: Sequence[dict[str, Any]]) -> str | None:
     if any(map(_panicked, answers)):
         return None  # nobody depends on it
     try:
-        outcome = ours(case)
+        outcome = run(case)
         if (unlike := generated_differs(case)) is not None:
             return unlike
     except Exception as error:  # noqa: BLE001 - a crash of ours is what is looked for

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from builders import Json
 from conformance.casefile import files, read
-from conformance.ours import compiled
 from hypothesis import given
 from hypothesis import strategies as st
 from properties.shapes import bounded, pods
 
 from policies.cel.activation import activation
+from policies.cel.caserun import compiled
 from policies.cel.cases import AUTHORIZER, Case, encode
 from policies.cel.checking.checker import check
 from policies.cel.kubernetes import admission

@@ -62,13 +62,18 @@ def parse(text: str, name: str) -> list[Document]:
     return [_document(found, lines) for found in yamlfile.load(name, text)]
 
 
+def is_suite(file: Path) -> bool:
+    """Whether a file is a suite by its name: suite.yaml or *.suite.yaml."""
+    return file.name == "suite.yaml" or file.name.endswith(".suite.yaml")
+
+
 def _files(path: str) -> Iterator[Path]:
     """The files below a directory, by name; a suite is about policies and no part of them."""
     if not Path(path).is_dir():
         yield Path(path)
         return
     for file in sorted(Path(path).rglob("*")):
-        if file.suffix in manifest.SUFFIXES and file.stem != "suite" and file.is_file():
+        if file.suffix in manifest.SUFFIXES and not is_suite(file) and file.is_file():
             yield file
 
 

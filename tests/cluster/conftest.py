@@ -19,6 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put tests of the API server alone first: once registered, the service stays, and changes the Pods of all."""
+    items.sort(key=lambda item: "service" in getattr(item, "fixturenames", ()))
+
+
 @pytest.fixture(scope="session")
 def control_plane(pytestconfig: pytest.Config) -> Iterator[ControlPlane]:
     """Run a control plane; if it cannot be built or started, every test that asks for it fails with the reason."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import packs
 import pytest
 
+from policies.admissionpolicy import suiterun
 from policies.admissionpolicy.evaluation import Group
 from policies.cel.cost import EXPRESSION_LIMIT, MATCH_CONDITIONS_LIMIT, POLICY_LIMIT
 from policies.cel.kubernetes import admission
@@ -175,7 +176,7 @@ def test_all_policies_find_templates_alike() -> None:
 def test_templates_are_found_where_the_table_of_workloads_says(row: Workload) -> None:
     """The pod templates of every kind, and their paths, are those of the built-in rules."""
     obj = _example(row)
-    placed = packs.located(_case(obj), obj)
+    placed = suiterun.located(obj, _case(obj).namespace.name)
     expected = {f"{render(at)}." if at else "": pod for pattern in row.templates for at, pod in locate(placed, pattern)}
 
     group, found = _templates(obj, row)

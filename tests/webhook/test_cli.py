@@ -14,6 +14,7 @@ from .commands import COMMAND, last_line, run, start
 _COMMANDS = [
     ("serve",),
     ("check",),
+    ("test",),
     ("review",),
     ("eval",),
     ("certs", "show"),

@@ -1,0 +1,165 @@
+"""`cks-admission test`: suites run offline, what fails shown, and all that cannot be read."""
+
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from .commands import run
+
+_PACKS = Path(__file__).parents[2] / "policies" / "packs"
+_POLICY = """\
+    apiVersion: admissionregistration.k8s.io/v1
+    kind: ValidatingAdmissionPolicy
+    metadata: {name: size}
+    spec:
+      matchConstraints:
+        resourceRules: [{apiGroups: [apps], apiVersions: [v1], operations: [CREATE], resources: [deployments]}]
+      validations: [{expression: "object.spec.replicas <= 5", message: at most 5 replicas}]
+    ---
+    apiVersion: admissionregistration.k8s.io/v1
+    kind: ValidatingAdmissionPolicyBinding
+    metadata: {name: size}
+    spec: {policyName: size, validationActions: [Deny]}
+    """
+_SUITE = """\
+    name: size
+    policies: [policy.yaml]
+    objects:
+      web: {file: web.yaml}
+    cases:
+      - name: small
+        object: web
+        expect: allowed
+      - name: too big
+        object: web
+        patch: {spec: {replicas: 6}}
+        expect: allowed
+    """
+_WEB = "{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, spec: {replicas: 1}}\n"
+_MUTATING = """\
+    apiVersion: admissionregistration.k8s.io/v1
+    kind: MutatingAdmissionPolicy
+    metadata: {name: change}
+    spec:
+      matchConstraints:
+        resourceRules: [{apiGroups: [apps], apiVersions: [v1], operations: [CREATE], resources: [deployments]}]
+      reinvocationPolicy: Never
+      mutations:
+        - patchType: JSONPatch
+          jsonPatch: {expression: "[JSONPatch{op: 'add', path: '/metadata/labels', value: {'a': 'b'}}]"}
+    """
+
+
+@pytest.fixture(autouse=True)
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A suite with a case that fails, in the current directory."""
+    for name, text in (("policy.yaml", _POLICY), ("suite.yaml", _SUITE), ("web.yaml", _WEB)):
+        (tmp_path / name).write_text(dedent(text))
+    monkeypatch.chdir(tmp_path)
+
+
+def test_the_shipped_packs_pass() -> None:
+    """Every suite of every pack is found, and passes."""
+    result = run("test", str(_PACKS))
+
+    lines = result.stdout.splitlines()
+    assert [line.partition(":")[0] for line in lines[:-1]] == sorted(map(str, _PACKS.rglob("suite.yaml")))
+    assert lines[-1].endswith(f" cases passed in {len(lines) - 1} suites")
+    assert (result.stderr, result.exit_code) == ("", 0)
+
+
+def test_a_failing_case_is_shown_with_what_differs() -> None:
+    """The case's place and name, both outcomes as a diff, and 1 for the exit code."""
+    result = run("test", ".")
+
+    assert result.stdout == dedent("""\
+        suite.yaml: size: 1 of 2 cases passed
+          suite.yaml:9: too big
+            --- expected
+            +++ found
+            -verdict: allowed
+            +verdict: denied
+            +message: at most 5 replicas
+        1 of 2 cases passed in 1 suite
+        """)
+    assert (result.stderr, result.exit_code) == ("", 1)
+
+
+def test_a_suite_is_run_once(tmp_path: Path) -> None:
+    """A suite of another name is found, and one that two paths lead to counts once."""
+    (tmp_path / "suite.yaml").rename("size.suite.yaml")
+
+    result = run("test", ".", "size.suite.yaml")
+
+    assert result.stdout.splitlines()[-1] == "1 of 2 cases passed in 1 suite"
+
+
+def test_junit_holds_every_case(tmp_path: Path) -> None:
+    """--junit writes a testsuite with a testcase per case, and the diff of what failed."""
+    result = run("test", "suite.yaml", "--junit", "out.xml")
+
+    assert result.exit_code == 1
+    assert (tmp_path / "out.xml").read_text() == dedent("""\
+        <?xml version='1.0' encoding='utf-8'?>
+        <testsuites>
+          <testsuite name="size" file="suite.yaml" tests="2" failures="1">
+            <testcase classname="size" name="small" line="6" />
+            <testcase classname="size" name="too big" line="9">
+              <failure message="expected allowed, found denied">--- expected
+        +++ found
+        -verdict: allowed
+        +verdict: denied
+        +message: at most 5 replicas</failure>
+            </testcase>
+          </testsuite>
+        </testsuites>""")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "error"),
+    [
+        ("suite.yaml", None, ".: no suites found"),
+        ("policy.yaml", None, "policy.yaml: cannot be read: No such file or directory"),
+        ("policy.yaml", "a: [", "policy.yaml:2:1: not valid YAML: did not find expected node content"),
+        (
+            "policy.yaml",
+            _MUTATING,
+            "suite.yaml: change is a MutatingAdmissionPolicy; suites run validating policies only so far",
+        ),
+        ("policy.yaml", _WEB, "suite.yaml: there is no ValidatingAdmissionPolicy in policy.yaml"),
+        (
+            "suite.yaml",
+            _SUITE.replace("too big", "small"),
+            "suite.yaml:5: cases: 'small' is the name of more than one case",
+        ),
+        (
+            "suite.yaml",
+            _SUITE + "params: {size: {a: b}}\n",
+            "suite.yaml: params: the policies' files hold no ConfigMap 'size'",
+        ),
+        ("suite.yaml", "a: 1\n---\nb: 2\n", "suite.yaml: holds 2 documents; one is needed"),
+        (
+            "web.yaml",
+            None,
+            "suite.yaml:4: objects.web.file: web.yaml: cannot be read: No such file or directory",
+        ),
+    ],
+)
+def test_what_cannot_be_read_is_said(name: str, text: str | None, error: str, tmp_path: Path) -> None:
+    """Nothing is run then: the problem is named with its file, and the exit code is 2."""
+    (tmp_path / name).unlink()
+    if text is not None:
+        (tmp_path / name).write_text(dedent(text))
+
+    result = run("test", ".")
+
+    assert (result.stderr, result.stdout, result.exit_code) == (f"Error: {error}\n", "", 2)
+
+
+def test_all_problems_are_listed() -> None:
+    """A problem of one suite does not hide that of another."""
+    result = run("test", "no.yaml", "nor.yaml", "suite.yaml")
+
+    reason = "cannot be read: No such file or directory"
+    assert (result.stderr, result.stdout) == (f"Error: no.yaml: {reason}\nnor.yaml: {reason}\n", "")

@@ -1,0 +1,219 @@
+"""`cks-admission test`."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+from xml.etree import ElementTree as ET
+
+import click
+
+from policies import suite as suites
+from policies.admissionpolicy.suiterun import SuiteRun, Target, is_config_map
+from policies.request import UserInfo
+from policies.suite import Case, Expectation, Suite, SuiteError
+from webhook import manifest, policyfiles, yamlfile
+from webhook.cli import exits
+from webhook.cli.exits import InputError
+from webhook.policyfiles import PolicyFiles, PolicyFilesError
+from webhook.yamlfile import Document, FileError
+
+_NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+class _ProblemsError(Exception):
+    """What keeps a suite from being run: all of it, each with the file."""
+
+    def __init__(self, problems: Iterable[str]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(self.problems))
+
+
+class _Verdict(NamedTuple):
+    """A case, its line in the file, and how it came out."""
+
+    case: Case
+    line: int
+    found: Expectation
+
+    @property
+    def passed(self) -> bool:
+        return self.found == self.case.expect
+
+
+class _Report(NamedTuple):
+    """A suite that was run."""
+
+    file: Path
+    name: str
+    verdicts: list[_Verdict]
+
+    @property
+    def failed(self) -> list[_Verdict]:
+        return [verdict for verdict in self.verdicts if not verdict.passed]
+
+
+@click.command("test")
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@click.option("--junit", type=click.Path(dir_okay=False, path_type=Path), help="Write the results as JUnit XML too.")
+def command(paths: tuple[str, ...], junit: Path | None) -> None:
+    """Run policy suites: whether policies say of examples what is expected, without a cluster.
+
+    A PATH is a suite, or a directory with files called suite.yaml or *.suite.yaml. Exits with 0 when all cases pass,
+    with 1 when some fail, with 2 when something cannot be read.
+
+    \b
+    Examples:
+      cks-admission test policies/packs
+      cks-admission test policies/packs/sunk/lock-toleration/suite.yaml
+      cks-admission test policies/packs --junit results.xml
+    """
+    problems = [f"{path}: no suites found" for path in paths if not _found(path)]
+    reports = []
+    for file in dict.fromkeys(file for path in paths for file in _found(path)):
+        try:
+            reports.append(_run(file))
+        except _ProblemsError as error:
+            problems += error.problems
+    if problems:
+        raise InputError("\n".join(dict.fromkeys(problems)))
+    if junit is not None:
+        _write_junit(junit, reports)
+    for report in reports:
+        click.echo("\n".join(_text(report)))
+    count, failed = sum(len(each.verdicts) for each in reports), sum(len(each.failed) for each in reports)
+    click.echo(f"{count - failed} of {count} cases passed in {len(reports)} suite{'s' * (len(reports) != 1)}")
+    sys.exit(exits.REFUSED if failed else exits.OK)
+
+
+def _found(path: str) -> tuple[Path, ...]:
+    """The suites below a directory, by name; anything else is a suite itself."""
+    if not Path(path).is_dir():
+        return (Path(path),)
+    files = sorted(Path(path).rglob("*.yaml"))
+    return tuple(file for file in files if policyfiles.is_suite(file) and file.is_file())
+
+
+def _run(file: Path) -> _Report:
+    """Read a suite and what it names, and run its cases. Raises _ProblemsError."""
+    document = _document(file)
+    suite = _suite(file, document)
+    policies = _policies(file, suite)
+    run = SuiteRun(policies.loaded, policies.parameters, _target)
+    lines = (document.line(("cases", index)) for index in range(len(suite.cases)))
+    verdicts = [_Verdict(case, line, run.outcome(case)) for case, line in zip(suite.cases, lines, strict=True)]
+    return _Report(file, suite.name, verdicts)
+
+
+def _document(file: Path) -> Document:
+    try:
+        documents = yamlfile.load(str(file), file.read_bytes())
+    except FileError as error:
+        raise _ProblemsError([str(error)]) from None
+    except OSError as error:
+        raise _ProblemsError([f"{file}: cannot be read: {error.strerror}"]) from None
+    if len(documents) != 1:
+        raise _ProblemsError([f"{file}: holds {len(documents)} documents; one is needed"])
+    return documents[0]
+
+
+def _suite(file: Path, document: Document) -> Suite:
+    def beside(name: str) -> Any:
+        try:
+            return _document(file.parent / name).value
+        except _ProblemsError as error:
+            raise LookupError(str(error)) from None
+
+    try:
+        return suites.read(document.value, beside)
+    except SuiteError as error:
+        raise _ProblemsError(f"{file}:{_line(document, each)}: {each}" for each in error.problems) from None
+
+
+def _line(document: Document, problem: str) -> int:
+    """The line of the path that a problem begins with."""
+    steps = re.findall(r"[^.\[\]]+", problem.partition(": ")[0])
+    return document.line([int(step) if step.isdecimal() else step for step in steps])
+
+
+def _policies(file: Path, suite: Suite) -> PolicyFiles:
+    try:
+        found = policyfiles.load(str(file.parent / name) for name in suite.policies)
+    except PolicyFilesError as error:
+        raise _ProblemsError([str(error)]) from None
+    except OSError as error:
+        raise _ProblemsError([f"{error.filename}: cannot be read: {error.strerror}"]) from None
+    problems = [
+        f"{file}: {policy.name} is a MutatingAdmissionPolicy; suites run validating policies only so far"
+        for policy in found.loaded.policies
+        if policy.kind == "MutatingAdmissionPolicy"
+    ]
+    if not found.loaded.policies:
+        problems.append(f"{file}: there is no ValidatingAdmissionPolicy in {', '.join(suite.policies)}")
+    known = {each["metadata"].get("name") for each in found.parameters.objects if is_config_map(each)}
+    given = {name for case in suite.cases for name in case.params}
+    problems += [f"{file}: params: the policies' files hold no ConfigMap {name!r}" for name in sorted(given - known)]
+    if problems:
+        raise _ProblemsError(problems)
+    return found
+
+
+def _target(group: str, kind: str) -> Target:
+    """As kubectl guesses offline."""
+    shown = {"apiVersion": f"{group}/v1".lstrip("/"), "kind": kind}
+    request = manifest.request(shown, None, user=UserInfo(), namespace="any")
+    return Target(request.resource.resource, "Namespaced" if request.namespace else "Cluster")
+
+
+def _text(report: _Report) -> Iterator[str]:
+    passed = len(report.verdicts) - len(report.failed)
+    yield f"{report.file}: {report.name}: {passed} of {len(report.verdicts)} cases passed"
+    colours = {"+": "green", "-": "red"}
+    for verdict in report.failed:
+        yield f"  {report.file}:{verdict.line}: {click.style(verdict.case.name, fg='red', bold=True)}"
+        for line in _diff(verdict):
+            yield "    " + click.style(line, fg=colours.get(line[0]))
+
+
+def _diff(verdict: _Verdict) -> list[str]:
+    """The whole of both sides: without left out lines there is no need to say which these are."""
+    before, after = list(_lines(verdict.case.expect)), list(_lines(verdict.found))
+    whole = len(before) + len(after)
+    diff = difflib.unified_diff(before, after, "expected", "found", lineterm="", n=whole)
+    return [line for line in diff if not line.startswith("@@")]
+
+
+def _lines(outcome: Expectation) -> Iterator[str]:
+    yield f"verdict: {outcome.verdict}"
+    for name, texts in (("message", outcome.messages), ("warning", outcome.warnings), ("audit", outcome.audit)):
+        for text in texts:
+            yield from f"{name}: {text}".split("\n")
+
+
+def _write_junit(file: Path, reports: Iterable[_Report]) -> None:
+    root = ET.Element("testsuites")
+    for report in reports:
+        counts = {"tests": str(len(report.verdicts)), "failures": str(len(report.failed))}
+        top = ET.SubElement(root, "testsuite", {"name": _xml(report.name), "file": str(report.file), **counts})
+        for verdict in report.verdicts:
+            names = {"classname": _xml(report.name), "name": _xml(verdict.case.name), "line": str(verdict.line)}
+            case = ET.SubElement(top, "testcase", names)
+            if not verdict.passed:
+                said = f"expected {verdict.case.expect.verdict}, found {verdict.found.verdict}"
+                alike = verdict.case.expect.verdict == verdict.found.verdict
+                failure = ET.SubElement(case, "failure", {"message": "the texts differ" if alike else said})
+                failure.text = _xml("\n".join(_diff(verdict)))
+    ET.indent(root)
+    try:
+        ET.ElementTree(root).write(file, encoding="utf-8", xml_declaration=True)
+    except OSError as error:
+        raise InputError(f"{file}: cannot be written: {error.strerror}") from None
+
+
+def _xml(text: str) -> str:
+    """A text without the characters that XML does not have."""
+    return _NO_XML.sub("\ufffd", text)

@@ -56,7 +56,7 @@ class Metrics:
         )
         self.lookups = Counter(
             "cks_admission_lookups_total",
-            "Namespaces read from the API server because the watch had not brought them: found or failed.",
+            "Namespaces read, and authorization checks asked of the API server: found or failed.",
             ("outcome",),
             registry=self.registry,
         )

@@ -12,8 +12,6 @@ from msgspec.structs import replace
 
 from policies.admissionpolicy import mutating
 from policies.admissionpolicy.bound import BoundPolicy, bound, inputs
-from policies.admissionpolicy.compilation import CompiledPolicy
-from policies.admissionpolicy.matching import MatchError
 from policies.admissionpolicy.model import Binding, Policy
 from policies.admissionpolicy.params import Parameters
 from policies.admissionpolicy.schema import Schema
@@ -55,9 +53,9 @@ class MutatingPolicies:
         """
 
         def select(obj: JsonObject | None) -> mutating.Selected:
-            return [
-                found for policy in self._policies if (found := _selected(policy, replace(request, object=obj), facts))
-            ]
+            current = replace(request, object=obj)
+            matching = ((each.compiled, each.matching(current, facts.namespace_labels)) for each in self._policies)
+            return [(compiled, bindings) for compiled, bindings in matching if bindings]
 
         schema = self._schemas(request.kind)
         mutated = mutating.mutate(select, self._parameters, inputs(request, facts), schema)
@@ -65,18 +63,6 @@ class MutatingPolicies:
             raise MutatingPolicyError(mutated.denial.native)
         operations = jsonpatch.make_patch(request.object, mutated.object).patch
         return Mutation(tuple(operations)) if operations else NO_MUTATION
-
-
-def _selected(
-    policy: BoundPolicy, request: AdmissionRequest, facts: Facts
-) -> tuple[CompiledPolicy, list[Binding]] | None:
-    try:
-        bindings = policy.matching(request, facts.namespace_labels)
-    except MatchError as error:
-        if policy.policy.failure_policy == "Ignore":
-            return None
-        raise MutatingPolicyError(f"policy {policy.policy.name!r}: {error}") from error
-    return (policy.compiled, bindings) if bindings else None
 
 
 def rules(

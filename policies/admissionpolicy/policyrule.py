@@ -16,7 +16,6 @@ from policies.admissionpolicy.bound import BoundPolicy, bound, inputs
 from policies.admissionpolicy.compilation import CompiledPolicy
 from policies.admissionpolicy.derived import Derived, derive, is_derived, template_paths
 from policies.admissionpolicy.finding import Finding
-from policies.admissionpolicy.matching import MatchError
 from policies.admissionpolicy.model import Binding, Expression, MatchResources, Policy
 from policies.admissionpolicy.params import Parameters
 from policies.admissionpolicy.validating import evaluate_policy
@@ -114,19 +113,10 @@ class PolicyRule:
         return found or [("", "")]
 
     def _findings(self, request: AdmissionRequest, facts: Facts) -> tuple[Finding, ...]:
-        try:
-            bindings = self._bound.matching(request, facts.namespace_labels)
-        except MatchError as error:
-            return self._unmatched(error)
+        bindings = self._bound.matching(request, facts.namespace_labels)
         if not bindings:
             return ()
         return evaluate_policy(self._bound.compiled, bindings, self._parameters, inputs(request, facts)).findings
-
-    def _unmatched(self, error: MatchError) -> tuple[Finding, ...]:
-        policy = self._bound.policy
-        if policy.failure_policy == "Ignore":
-            return ()
-        return (Finding(policy=policy.name, kind="misconfigured", message=str(error), actions=frozenset({"Deny"})),)
 
 
 def rules(

@@ -55,7 +55,7 @@ class Group:
         before = self._variables.cost
         evaluation = program.evaluate(self.names, expired=self._expired)
         spent = evaluation.cost + self._variables.cost - before
-        if spent > self.remaining:
+        if not 0 <= spent <= self.remaining:  # below zero, the API server's unsigned cost is huge
             raise SpentError
         self.remaining -= spent
         if evaluation.error is not None:

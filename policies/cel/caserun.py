@@ -38,7 +38,7 @@ def run(case: Case) -> Outcome:
     names = bound(case, composition)
     evaluation = program.evaluate(names)
     cost = evaluation.cost + names["variables"].cost
-    if cost > POLICY_LIMIT:
+    if not 0 <= cost <= POLICY_LIMIT:
         return Outcome(stage=BUDGET, error=OUT_OF_BUDGET, cost=POLICY_LIMIT + 1)
     if evaluation.error is not None:
         return Outcome(stage=EVAL, error=str(evaluation.error), cost=cost)

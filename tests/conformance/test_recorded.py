@@ -19,7 +19,7 @@ FEWEST = {
     "cel_spec_types": 541,
     "costs": 143,
     "extlists": 158,
-    "found": 108,
+    "found": 129,
     "kubernetes": 139,
     "libraries": 866,
     "macros": 393,

@@ -85,7 +85,11 @@ def plan(node: Node) -> Step:  # noqa: PLR0911 - one return per kind of node
 
 
 def _plan_ident(node: Ident) -> Step:
-    return Read(Name(node.name)) if node.constant is None else _plan_type(node, node.constant[0])
+    if node.constant is not None:
+        return _plan_type(node, node.constant[0])
+    if node.type is not None and node.type.kind is Kind.TYPE:  # the library takes any name of such a type for a type's
+        return _plan_type(node, NOT_A_VALUE)
+    return Read(Name(node.name))
 
 
 def _plan_type(node: Ident | Select, value: Value) -> Step:

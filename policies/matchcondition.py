@@ -97,14 +97,6 @@ def pod_lacks_cpu_toleration() -> MatchCondition:
     )
 
 
-def is_no_node_lease() -> MatchCondition:
-    """False for the heartbeats of Nodes, of which there are many and which must never wait."""
-    lease = "request.resource.group == 'coordination.k8s.io' && request.resource.resource == 'leases'"
-    return MatchCondition(
-        "no-node-lease", f"!({lease} && has(request.namespace) && request.namespace == 'kube-node-lease')"
-    )
-
-
 def pod_is_no_mirror() -> MatchCondition:
     """False for the mirrors of static Pods, which cannot be changed."""
     return MatchCondition("no-mirror-pod", f"!({IS_MIRROR_POD})")

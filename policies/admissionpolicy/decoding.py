@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from policies.admissionpolicy.fields import json_name
 from policies.admissionpolicy.schema import QUANTITY, Atom, ListType, MapType, Node, Scalar
 from policies.cel.errors import CelError
 from policies.cel.golang.gotext import general
@@ -169,18 +170,10 @@ class _Context:
 
 
 def _described(value: Any, atom: Atom) -> str:
-    match value:
-        case bool():
-            return "bool"
-        case int() | float():
-            plain = general(value) if isinstance(value, float) else str(value)
-            return f"number {plain}" if atom.scalar is not None and atom.scalar.type == "numeric" else "number"
-        case str():
-            return "string"
-        case list():
-            return "array"
-        case _:
-            return "object"
+    name = json_name(value)
+    if name != "number" or atom.scalar is None or atom.scalar.type != "numeric":
+        return name
+    return f"number {general(value) if isinstance(value, float) else value}"
 
 
 def _type(atom: Atom) -> str:

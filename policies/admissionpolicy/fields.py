@@ -229,7 +229,7 @@ class _Reader:
         into = f"Go struct field {self.struct}.{field}" if field else "Go value"
         go = shape.go.replace("VERSION", self.version)
         hint = f"write {_wanted(shape, value)} here"
-        spot.fault(f"json: cannot unmarshal {_json_name(value)} into {into} of type {go}", hint)
+        spot.fault(f"json: cannot unmarshal {json_name(value)} into {into} of type {go}", hint)
         spot.report.hide(spot.path)
 
 
@@ -310,7 +310,8 @@ def _empty(shape: Shape) -> Any:
             return None
 
 
-def _json_name(value: Any) -> str:
+def json_name(value: Any) -> str:
+    """What Go's decoder calls a value of JSON."""
     match value:
         case bool():
             return "bool"

@@ -9,6 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from policies.cel.golang.rawtext import SPACE
+from policies.cel.syntax.parser import RESERVED
+
 Format = Callable[[str], list[str]]
 """What is wrong with a text; nothing where it has the format."""
 
@@ -33,32 +36,7 @@ _VALUE_WORDS = (
     "and must start and end with an alphanumeric character"
 )
 _IDENTIFIER = re.compile(r"[_a-zA-Z][_a-zA-Z0-9]*")
-_RESERVED = frozenset(
-    {
-        "true",
-        "false",
-        "null",
-        "in",
-        "as",
-        "break",
-        "const",
-        "continue",
-        "else",
-        "for",
-        "function",
-        "if",
-        "import",
-        "let",
-        "loop",
-        "package",
-        "namespace",
-        "return",
-        "var",
-        "void",
-        "while",
-    }
-)
-_BLANK = "\t\n\v\f\r \u0085\u00a0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
+_RESERVED = RESERVED | {"true", "false", "null", "in"}
 _SUBDOMAIN_LENGTH = 253
 _LABEL_LENGTH = 63
 
@@ -111,7 +89,7 @@ def is_identifier(text: str) -> bool:
 
 def trimmed(text: str) -> str:
     """A text without blanks around it, as Go's strings.TrimSpace."""
-    return text.strip(_BLANK)
+    return text.strip(SPACE)
 
 
 def _checked(text: str, pattern: str, longest: int, words: str, unit: str = "bytes") -> list[str]:

@@ -8,8 +8,6 @@ Deployment and not in a ReplicaSet's events.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import reduce
-from operator import or_
 
 from policies import fieldpath
 from policies.admissionpolicy.bound import BoundPolicy, bound, inputs
@@ -19,13 +17,9 @@ from policies.admissionpolicy.finding import Finding
 from policies.admissionpolicy.model import Binding, Expression, MatchResources, Policy
 from policies.admissionpolicy.params import Parameters
 from policies.admissionpolicy.validating import evaluate_policy
-from policies.cel.checking.checker import check
-from policies.cel.environment import Environment
 from policies.cel.explanation.explain import Reason
 from policies.cel.explanation.places import shown
-from policies.cel.reads import EVERYTHING, NOTHING, ROOTS, Reads, reads
-from policies.cel.syntax.ast import Node
-from policies.cel.syntax.parser import parse
+from policies.cel.reads import EVERYTHING, ROOTS, Reads, composed_reads
 from policies.cel.syntax.source import CompileError
 from policies.facts import Facts
 from policies.fieldpath import Location
@@ -148,20 +142,10 @@ def _template_rule(group: str, kind: str) -> ResourceRule:
 
 def policy_reads(compiled: CompiledPolicy) -> Mapping[str, Reads]:
     """What all expressions of a policy together read of `object` and `oldObject`."""
-    policy, environment = compiled.policy, compiled.composition.environment
     try:
-        variables = {each.name: _tree(each.expression, environment) for each in policy.variables}
-        trees = [_tree(expression, environment) for expression in _expressions(policy)]
+        return composed_reads((each.source for each in _expressions(compiled.policy)), compiled.composition)
     except CompileError:
         return dict.fromkeys(ROOTS, EVERYTHING)
-    found = [reads(tree, variables) for tree in trees]
-    return {root: reduce(or_, (each[root] for each in found), NOTHING) for root in ROOTS}
-
-
-def _tree(expression: Expression, environment: Environment) -> Node:
-    tree = parse(expression.source)
-    check(tree, expression.source, environment)
-    return tree
 
 
 def _expressions(policy: Policy) -> Iterator[Expression]:

@@ -35,7 +35,7 @@ def run(case: Case) -> Outcome:
         program, composition = compiled(case)
     except CompileError as error:
         return Outcome(stage=COMPILE, error=error.reference())
-    names = bound(case, composition)
+    names = bound(case.inputs, composition)
     evaluation = program.evaluate(names)
     cost = evaluation.cost + names["variables"].cost
     if not 0 <= cost <= POLICY_LIMIT:
@@ -50,9 +50,8 @@ def compiled(case: Case) -> tuple[Program, Composition]:
     return _compiled(case.expression, case.mode, case.variables)
 
 
-def bound(case: Case, composition: Composition) -> dict[str, Any]:
-    """The names that the program of a case reads, none of its variables evaluated yet."""
-    inputs = case.inputs
+def bound(inputs: Mapping[str, Any], composition: Composition) -> dict[str, Any]:
+    """The names that a program reads, from the inputs of a case; none of its variables is evaluated yet."""
     return composition.bind(
         activation(
             inputs.get("request") or {},

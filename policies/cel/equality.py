@@ -9,7 +9,6 @@ from policies.cel.errors import CelError
 from policies.cel.types import Type
 from policies.cel.values import ABSENT, INT_MAX, INT_MIN, UINT_MAX, Optional, Uint, Value
 
-_INTEGERS = (int, Uint)
 _NUMBERS = (int, Uint, float)
 
 

@@ -18,14 +18,14 @@ def generated_differs(case: Case) -> str | None:
     function = None if program.generated is None else program.generated.load()
     if function is None:
         return None
-    names = bound(case, composition)
+    names = bound(case.inputs, composition)
     try:
         value, cost = function(names, EXPRESSION_LIMIT, None)
     except Exception:  # noqa: BLE001 - whatever it raises, it hands over
         return None
     if cost > EXPRESSION_LIMIT:
         return None
-    exact_names = bound(case, composition)
+    exact_names = bound(case.inputs, composition)
     exact = program.evaluate_exactly(exact_names)
     found = (encode(value), type_of(value).name, cost + names["variables"].cost)
     expected = (encode(exact.value), type_of(exact.value).name, exact.cost + exact_names["variables"].cost)

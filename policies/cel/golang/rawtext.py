@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_ESCAPES = {
+SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
+"""What is white space to Go (unicode.IsSpace)."""
+ESCAPES = {
     '"': '\\"',
     "\\": "\\\\",
     "\a": "\\a",
@@ -43,7 +45,7 @@ def quote(text: str | bytes) -> str:
 
 
 def _quoted(character: str) -> str:
-    escaped = _ESCAPES.get(character)
+    escaped = ESCAPES.get(character)
     if escaped is not None:
         return escaped
     if character.isprintable():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-_HEX_BRACES = re.compile(r"\{([0-9A-Fa-f]*)")
 _OCTAL = re.compile(r"0[0-7]{0,2}|[1-7][0-7]{1,2}")
 _HEX = frozenset("0123456789abcdefABCDEF")
 _CONTROLS = {"a": 7, "f": 12, "n": 10, "r": 13, "t": 9, "v": 11}

@@ -14,26 +14,14 @@ from policies.cel import cost, types
 from policies.cel.errors import BudgetError, CelError
 from policies.cel.function import Function, Implementation, Library, Overload
 from policies.cel.golang.goshow import shown
+from policies.cel.golang.rawtext import ESCAPES, SPACE
 from policies.cel.library.textformat import LONGEST, format_text
 from policies.cel.types import Type
 from policies.cel.values import Value
 
-_WHITE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 _TO_LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
 _TO_UPPER = str.maketrans(ascii_lowercase, ascii_uppercase)
-_QUOTED = str.maketrans(
-    {
-        "\a": "\\a",
-        "\b": "\\b",
-        "\f": "\\f",
-        "\n": "\\n",
-        "\r": "\\r",
-        "\t": "\\t",
-        "\v": "\\v",
-        "\\": "\\\\",
-        '"': '\\"',
-    }
-)
+_QUOTED = str.maketrans(ESCAPES)
 _QUICK_SEARCH = 1_000_000  # comparisons of the plain search backwards, at worst
 
 
@@ -120,7 +108,7 @@ def _substring_range(text: str, start: int, end: int) -> str:
 
 
 def _trim(text: str) -> str:
-    return text.strip(_WHITE)
+    return text.strip(SPACE)
 
 
 def _quote(text: str) -> str:

@@ -14,9 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from properties.shapes import bounded, pods
 
-from policies.cel.activation import activation
-from policies.cel.caserun import compiled
-from policies.cel.cases import AUTHORIZER, Case, encode
+from policies.cel.caserun import bound, compiled
+from policies.cel.cases import Case, encode
 from policies.cel.checking.checker import check
 from policies.cel.kubernetes import admission
 from policies.cel.program import Composition, Program, compile_expression
@@ -237,16 +236,7 @@ def test_an_expression_that_is_too_deep_reads_all(monkeypatch: pytest.MonkeyPatc
 
 
 def _outcome(program: Program, composition: Composition, inputs: Mapping[str, Any]) -> tuple[Any, ...]:
-    names = composition.bind(
-        activation(
-            inputs.get("request") or {},
-            AUTHORIZER,
-            object=inputs.get("object"),
-            old_object=inputs.get("oldObject"),
-            params=inputs.get("params"),
-            namespace=inputs.get("namespaceObject"),
-        )
-    )
+    names = bound(inputs, composition)
     evaluation = program.evaluate_exactly(names)
     error = evaluation.error and str(evaluation.error)
     return repr(encode(evaluation.value)), error, evaluation.cost + names["variables"].cost

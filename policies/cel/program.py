@@ -151,7 +151,7 @@ def _compiled(source: Source, environment: Environment, result: Type | None) -> 
     try:
         steps = plan(tree)
     except PlanError as error:
-        raise InstantiationError(source, (Issue(error.node.position, error.message),)) from None
+        raise InstantiationError(source, (Issue(error.node.position, error.message, error.hint),)) from None
     return Program(source, found, steps, generate(tree))
 
 

@@ -53,10 +53,11 @@ _PRIMITIVE = (bool, int, Uint, float, str)
 class PlanError(Exception):
     """A constant part of an expression cannot be computed; `node` is that part."""
 
-    def __init__(self, node: Node, message: str) -> None:
+    def __init__(self, node: Node, message: str, hint: str = "") -> None:
         super().__init__(message)
         self.node = node
         self.message = message
+        self.hint = hint
 
 
 def plan(node: Node) -> Step:  # noqa: PLR0911 - one return per kind of node
@@ -88,7 +89,8 @@ def _plan_ident(node: Ident) -> Step:
     if node.constant is not None:
         return _plan_type(node, node.constant[0])
     if node.type is not None and node.type.kind is Kind.TYPE:  # the library takes any name of such a type for a type's
-        return _plan_type(node, NOT_A_VALUE)
+        hint = "a name that holds a type cannot be read in Kubernetes; write dyn(...) where it gets its value: dyn(int)"
+        raise PlanError(node, f"reference to undefined type: {node.name}", hint)
     return Read(Name(node.name))
 
 

@@ -8,6 +8,7 @@ from policies.cel.evaluation.attribute import Read
 from policies.cel.evaluation.plan import PlanError, plan
 from policies.cel.evaluation.step import Constant, Step
 from policies.cel.evaluation.steps import CallStep, Fold, ListStep, Logic, MapStep, Membership
+from policies.cel.kubernetes import admission
 from policies.cel.program import InstantiationError, compile_expression
 from policies.cel.syntax.ast import Entry, Literal
 from policies.cel.types import INT
@@ -140,3 +141,17 @@ def test_only_expressions_have_steps() -> None:
     literal = Literal(1, position=0, start=0, end=0)
     with pytest.raises(TypeError, match="not an expression"):
         plan(Entry(literal, literal, position=0, start=0, end=0))
+
+
+def test_a_name_that_holds_a_type_has_a_hint() -> None:
+    """What Kubernetes refuses for reasons of its own is refused with a way round it."""
+    with pytest.raises(InstantiationError) as found:
+        compile_expression("[int].all(t, t == int)", admission())
+
+    assert str(found.value) == (
+        "<input>:1:14: reference to undefined type: t\n"
+        "[int].all(t, t == int)\n"
+        "             ^\n"
+        "hint: a name that holds a type cannot be read in Kubernetes; write dyn(...) where it gets its value: dyn(int)"
+    )
+    assert compile_expression("[dyn(int)].all(t, t == int)", admission()).evaluate({}).value is True

@@ -75,7 +75,7 @@ ADMITTED = Answer()
 def validate(request: AdmissionRequest, ruleset: RuleSet, facts: Facts, group: str | None = None) -> Answer:
     """Run every validating rule that is for the request. Raises NeededLookUp only."""
     decisions: list[Decision] = []
-    for rule in ruleset.select("validate", request, group):
+    for rule in ruleset.select("validate", request, group).rules:
         decisions += _decide(rule, _observe(rule, request, facts), request, ruleset, facts)
     lines = [line for decision in decisions for line in _warnings(decision)]
     return Answer(tuple(decisions), (), limited(lines)) if decisions else ADMITTED
@@ -93,7 +93,7 @@ def mutate(request: AdmissionRequest, ruleset: RuleSet, facts: Facts, group: str
     operations: list[PatchOperation] = []
     lines: list[str] = []
     current = request
-    rules = ruleset.select("mutate", request, group)
+    rules = ruleset.select("mutate", request, group).rules
     for position, rule in enumerate(rules, 1):
         try:
             decision, mutation = _mutation(rule, current, ruleset, facts)

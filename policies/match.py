@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from policies.request import AdmissionRequest
+from policies.request import Target
 
 Operator = Literal["In", "NotIn", "Exists", "DoesNotExist"]
 
@@ -27,7 +27,7 @@ class ResourceRule(Struct, frozen=True):
     resources: tuple[str, ...]
     versions: tuple[str, ...] = ("*",)
 
-    def matches(self, request: AdmissionRequest) -> bool:
+    def matches(self, request: Target) -> bool:
         """Whether the request's operation and resource are among the rule's."""
         target = request.resource
         return (

@@ -5,7 +5,7 @@ The fields are those of `admission.k8s.io/v1` AdmissionRequest; absent and null 
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
@@ -45,12 +45,31 @@ class UserInfo(Struct, frozen=True):
     extra: dict[str, tuple[str, ...]] = {}
 
 
+class Target(Protocol):
+    """What of a request decides which rules are for it; an AdmissionRequest is one."""
+
+    @property
+    def operation(self) -> Operation:
+        """What is done."""
+        ...
+
+    @property
+    def resource(self) -> GroupVersionResource:
+        """To what."""
+        ...
+
+    @property
+    def sub_resource(self) -> str:
+        """To which part of it; empty for the object itself."""
+        ...
+
+
 class AdmissionRequest(Struct, frozen=True, kw_only=True, rename="camel"):
     """One write that the API server asks about.
 
-    `object` is None on DELETE, `old_object` on CREATE and CONNECT. Both hold what the rules in force read
-    (`RuleSet.reads`); `metadata.managedFields` is never among it. `namespace` counts, not the one in the object's
-    body, which may be empty. A Namespace's own `namespace` is its name.
+    `object` is None on DELETE, `old_object` on CREATE and CONNECT. Both hold what the rules that are asked read
+    (`Rule.reads`); `metadata.managedFields` is only among it where a rule reads whole objects. `namespace` counts, not
+    the one in the object's body, which may be empty. A Namespace's own `namespace` is its name.
     """
 
     uid: str

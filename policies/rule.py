@@ -15,6 +15,7 @@ from policies.violation import Violation
 Action = Literal["deny", "warn", "audit", "off"]
 FailurePolicy = Literal["Fail", "Ignore"]
 Phase = Literal["mutate", "validate"]
+Scope = Literal["Namespaced", "Cluster", "*"]
 
 # One operation of RFC 6902, such as {"op": "add", "path": "/spec/tolerations/-", "value": {...}}.
 PatchOperation = dict[str, Any]
@@ -42,9 +43,11 @@ class MatchCondition(Struct, frozen=True):
 class Hook(Struct, frozen=True):
     """The requests of one phase that a rule is for, and the group under which the API server asks about them.
 
-    Hooks of one phase and group become one entry of the webhook configuration, served at `/<phase>/<group>`; they share
-    conditions and failure policy. cluster_scope: an entry of its own, without namespaceSelector, for cluster-scoped
-    objects.
+    Hooks of one phase, group and scope become one entry of the webhook configuration, served at `/<phase>/<group>`;
+    they share conditions and failure policy. scope: `Cluster` is an entry without namespaceSelector, `*` one for
+    objects in and outside of Namespaces. exact: the resources are meant as they are written, their versions too, so
+    that the API server converts nothing. reinvoked: whether a mutation is asked again when other webhooks have changed
+    the object since.
     """
 
     phase: Phase
@@ -52,7 +55,9 @@ class Hook(Struct, frozen=True):
     resources: tuple[ResourceRule, ...]
     failure_policy: FailurePolicy
     conditions: tuple[MatchCondition, ...] = ()
-    cluster_scope: bool = False
+    scope: Scope = "Namespaced"
+    exact: bool = False
+    reinvoked: bool = True
 
 
 class Rule(Struct, frozen=True):

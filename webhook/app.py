@@ -94,15 +94,14 @@ class Service:
             raise ReviewError(f"There is no {http.path} here, only {', '.join(sorted(served.routes))}.", 404)
         if http.method != hdrs.METH_POST:
             raise ReviewError(f"A review is sent by POST, not by {http.method}.", 405)
-        phase, group = route
         deadline = asyncio.get_running_loop().time() + _timeout(http.rel_url.raw_query_string)
         body = await _read(http, deadline)
         started = time.perf_counter()
-        request = served.decoder.decode(body)
-        answer = await decide(request, phase, group, served, deadline - MARGIN, self.metrics)
+        request = route.decode(body)
+        answer = await decide(request, route, served, deadline - MARGIN, self.metrics)
         reply = encode(request.uid, answer)
-        self.metrics.observe(phase, request, answer, time.perf_counter() - started)
-        logs.log_answer(self.log, phase, request, answer)
+        self.metrics.observe(route.phase, request, answer, time.perf_counter() - started)
+        logs.log_answer(self.log, route.phase, request, answer)
         return web.Response(body=reply, headers=_JSON_HEADERS)
 
     def _refuse_call(self, status: int, text: str, headers: dict[str, str] | None = None) -> web.Response:
@@ -119,9 +118,8 @@ class Service:
     async def readyz(self, _http: web.Request) -> web.Response:
         """Whether reviews may be sent here, and if not, why."""
         reasons = self.state.unready()
-        if reasons:
-            return web.Response(status=503, text="not ready\n" + "".join(f"- {reason}\n" for reason in reasons))
-        return web.Response(text="ok\n")
+        lines = "".join(f"- {line}\n" for line in (*reasons, *self.state.notes()))
+        return web.Response(status=503 if reasons else 200, text=("not ready\n" if reasons else "ok\n") + lines)
 
     async def expose_metrics(self, _http: web.Request) -> web.Response:
         """The metrics, for Prometheus."""

@@ -12,9 +12,8 @@ from policies.cel.library.authorizer import Check, UnansweredCheck
 from policies.engine import Answer
 from policies.facts import Facts, FactUnavailable, UnknownFact
 from policies.request import AdmissionRequest
-from policies.rule import Phase
 from webhook.metrics import Metrics
-from webhook.state import Served
+from webhook.state import Route, Served
 
 # A review depends on the Namespaces of its object and of its requester, so two look-ups are the most there are today.
 LOOKUPS = 4
@@ -48,21 +47,19 @@ class _PartialFacts:
         return self._facts.answer(check) if known is None else known
 
 
-async def decide(
-    request: AdmissionRequest, phase: Phase, group: str | None, served: Served, deadline: float, metrics: Metrics
-) -> Answer:
+async def decide(request: AdmissionRequest, route: Route, served: Served, deadline: float, metrics: Metrics) -> Answer:
     """The answer to a request. `deadline` is a time of the event loop's clock.
 
     A fact that cannot be had by then fails the rules that need it, which follow their failure policies.
     """
-    run = engine.mutate if phase == "mutate" else engine.validate
+    run = engine.mutate if route.phase == "mutate" else engine.validate
     facts = served.facts()
     unavailable: dict[str, FactUnavailable] = {}
     answers: dict[Check, CheckAnswer] = {}
     asked: set[str] = set()
     while True:
         try:
-            return run(request, served.ruleset, facts, group)
+            return run(request, served.ruleset, facts, route.group)
         except UnknownFact as needed:
             namespace = needed.namespace
             try:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import collections
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
@@ -60,6 +61,20 @@ class Metrics:
             ("outcome",),
             registry=self.registry,
         )
+        self.policies = Gauge(
+            "cks_admission_policies", "Admission policies in force, by kind.", ("kind",), registry=self.registry
+        )
+        self.policy_reloads = Counter(
+            "cks_admission_policy_reloads_total",
+            "Times that policies were read after a change: loaded, or refused at least in part.",
+            ("outcome",),
+            registry=self.registry,
+        )
+        self.policies_refused = Gauge(
+            "cks_admission_policies_refused",
+            "1 while the newest content of a source of policies is not in force, since it was refused; else 0.",
+            registry=self.registry,
+        )
         self.certificate_expiry = Gauge(
             "cks_admission_certificate_expiry_timestamp_seconds",
             "When the served certificate expires, in Unix time.",
@@ -87,6 +102,14 @@ class Metrics:
         if child is None:
             child = self._counters[labels] = counter.labels(*labels)
         child.inc()
+
+    def policies_loaded(self, kinds: Iterable[str], *, refused: bool) -> None:
+        """Count one reload, after which there are policies of these kinds, one for each policy."""
+        counted = collections.Counter(kinds)
+        for kind in ("ValidatingAdmissionPolicy", "MutatingAdmissionPolicy"):
+            self.policies.labels(kind).set(counted[kind])
+        self.policy_reloads.labels("refused" if refused else "loaded").inc()
+        self.policies_refused.set(1 if refused else 0)
 
     def track_in_flight(self, count: Callable[[], float]) -> None:
         """Read the number of requests in flight from its owner."""

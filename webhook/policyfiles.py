@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -45,19 +46,27 @@ class PolicyFiles(NamedTuple):
 def load(paths: Iterable[str]) -> PolicyFiles:
     """Read files, and directories with all below them. Raises PolicyFilesError, and OSError."""
     try:
-        loaded = documents.read(each for path in paths for file in _files(path) for each in _documents(file))
+        loaded = documents.read(
+            each for path in paths for file in files(path) for each in parse(file.read_bytes(), str(file))
+        )
     except yamlfile.FileError as error:
         raise PolicyFilesError(str(error)) from None
     if loaded.errors:
         raise PolicyFilesError("\n".join(map(str, loaded.errors)))
+    return of(loaded)
+
+
+def of(loaded: Loaded) -> PolicyFiles:
+    """What documents come to that have no errors."""
     objects = tuple(each.value for each in loaded.context if _is_object(each.value))
     definitions = [each.get("spec") or {} for each in objects if each["kind"] == _CRD]
     parameters = StaticParameters(objects, _scopes(objects, definitions))
     return PolicyFiles(loaded, parameters, _namespaces(objects), _custom(definitions))
 
 
-def parse(text: str, name: str) -> list[Document]:
-    """The documents of a file's text. Raises FileError."""
+def parse(content: bytes | str, name: str) -> list[Document]:
+    """The documents in a file. Raises FileError."""
+    text = yamlfile.decoded(name, content)
     lines = text.splitlines()
     return [_document(found, lines) for found in yamlfile.load(name, text)]
 
@@ -67,22 +76,20 @@ def is_suite(file: Path) -> bool:
     return file.name == "suite.yaml" or file.name.endswith(".suite.yaml")
 
 
-def _files(path: str) -> Iterator[Path]:
-    """The files below a directory, by name; a suite is about policies and no part of them."""
+def files(path: str) -> Iterator[Path]:
+    """The files below a directory, by name; a suite is about policies and no part of them.
+
+    What begins with a dot is left out: in a mounted ConfigMap such directories hold the same files a second time.
+    """
     if not Path(path).is_dir():
         yield Path(path)
         return
-    for file in sorted(Path(path).rglob("*")):
-        if file.suffix in manifest.SUFFIXES and not is_suite(file) and file.is_file():
-            yield file
-
-
-def _documents(file: Path) -> list[Document]:
-    try:
-        text = file.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise yamlfile.FileError(f"{file}: not UTF-8 text: {error.reason} at byte {error.start}") from None
-    return parse(text, str(file))
+    for directory, below, names in os.walk(path):
+        below[:] = sorted(name for name in below if not name.startswith("."))
+        for name in sorted(names):
+            file = Path(directory, name)
+            if file.suffix in manifest.SUFFIXES and not name.startswith(".") and not is_suite(file) and file.is_file():
+                yield file
 
 
 def _document(found: yamlfile.Document, lines: Sequence[str]) -> Document:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import structlog
 
+from policies.rule import Rule
+from policies.ruleset import RuleSet
 from webhook import rules
 from webhook.certificates import Certificates
 from webhook.registration import KINDS, Client, configurations
@@ -17,10 +21,18 @@ if TYPE_CHECKING:
 
 
 class Registrar:
-    """Writes the webhook configurations, and again when the CA bundle or the control-plane Namespaces change."""
+    """Writes the webhook configurations, and again when the CA bundle, the policies or the Namespaces change."""
 
-    def __init__(self, settings: Settings, certificates: Certificates, facts: ClusterFacts | None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        certificates: Certificates,
+        facts: ClusterFacts | None,
+        policy_rules: Callable[[], Sequence[Rule]],
+    ) -> None:
         self._settings = settings
+        self._policy_rules = policy_rules
+        self._writing = asyncio.Lock()
         self._certificates = certificates
         self._facts = facts
         self._written: list[dict[str, object]] | None = None
@@ -33,17 +45,22 @@ class Registrar:
         """
         if self._facts is None or not self._settings.registration.apply:
             return True
+        async with self._writing:
+            return await self._write(self._facts)
+
+    async def _write(self, facts: ClusterFacts) -> bool:
         from webhook.cluster.errors import ClusterError  # noqa: PLC0415 - the client costs 16 MB, for clusters only
         from webhook.cluster.registration import apply, remove  # noqa: PLC0415 - as above
 
-        wanted = registered(self._settings, self._certificates.ca_bundle, self._facts.control_plane_namespaces())
+        ruleset = rules.build(self._settings, facts.control_plane_namespaces(), self._policy_rules())
+        wanted = registered(self._settings, self._certificates.ca_bundle, ruleset)
         if wanted == self._written:
             return True
         try:
-            await apply(self._facts.api, wanted)
+            await apply(facts.api, wanted)
             # Where every rule of a phase is off, an old configuration would go on asking for nothing.
             missing = set(KINDS.values()) - {str(configuration["kind"]) for configuration in wanted}
-            await remove(self._facts.api, dict.fromkeys(missing, self._settings.registration.name))
+            await remove(facts.api, dict.fromkeys(missing, self._settings.registration.name))
         except ClusterError as error:
             self._log.error("not registered", reason=str(error))
             return False
@@ -52,16 +69,14 @@ class Registrar:
         return True
 
 
-def registered(
-    settings: Settings, ca_bundle: bytes, control_plane_namespaces: tuple[str, ...] = ()
-) -> list[dict[str, object]]:
+def registered(settings: Settings, ca_bundle: bytes, ruleset: RuleSet) -> list[dict[str, object]]:
     """The webhook configurations for the settings. ca_bundle: PEM of the service's own CA, empty where it has none."""
     chosen = settings.registration
     if chosen.ca_file:
         ca_bundle = Path(chosen.ca_file).read_bytes()
     client = Client(ca_bundle, chosen.url, settings.cluster.namespace, chosen.service, chosen.service_port)
     return configurations(
-        rules.build(settings, control_plane_namespaces),
+        ruleset,
         client,
         name=chosen.name,
         own_namespace=settings.cluster.namespace,

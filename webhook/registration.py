@@ -17,7 +17,7 @@ from policies.labels import RULE as LABELS
 from policies.match import SelectorRequirement
 from policies.request import JsonObject
 from policies.requester import CONTROL_PLANE, CONTROL_PLANE_LABEL
-from policies.rule import Hook, Phase, Rule
+from policies.rule import Hook, Phase, Rule, Scope
 from policies.ruleset import RuleSet
 
 DOMAIN = "cks-admission.dev"
@@ -61,11 +61,11 @@ def configurations(
 
 def _entries(ruleset: RuleSet, phase: Phase) -> list[tuple[list[Hook], list[Rule]]]:
     """Hooks of a phase by group and scope, with the rules that they belong to."""
-    entries: dict[tuple[str, bool], tuple[list[Hook], list[Rule]]] = {}
+    entries: dict[tuple[str, Scope], tuple[list[Hook], list[Rule]]] = {}
     for rule in ruleset.rules:
         for hook in rule.hooks:
             if hook.phase == phase:
-                hooks, rules = entries.setdefault((hook.group, hook.cluster_scope), ([], []))
+                hooks, rules = entries.setdefault((hook.group, hook.scope), ([], []))
                 hooks.append(hook)
                 rules.append(rule)
     return list(entries.values())
@@ -74,28 +74,28 @@ def _entries(ruleset: RuleSet, phase: Phase) -> list[tuple[list[Hook], list[Rule
 def _webhook(
     phase: Phase, hooks: Sequence[Hook], rules: Sequence[Rule], client: Client, own_namespace: str, timeout_seconds: int
 ) -> JsonObject:
-    group, cluster_scope = hooks[0].group, hooks[0].cluster_scope
+    group, scope = hooks[0].group, hooks[0].scope
     webhook: dict[str, Any] = {
-        "name": f"cluster-{group}.{DOMAIN}" if cluster_scope else f"{group}.{DOMAIN}",
+        "name": f"cluster-{group}.{DOMAIN}" if scope == "Cluster" else f"{group}.{DOMAIN}",
         "admissionReviewVersions": ["v1"],
         "clientConfig": client.to_json(f"/{phase}/{group}"),
         "failurePolicy": "Fail" if any(hook.failure_policy == "Fail" for hook in hooks) else "Ignore",
-        "matchPolicy": "Equivalent",
-        "rules": _rules(hooks, "Cluster" if cluster_scope else "Namespaced"),
+        "matchPolicy": "Exact" if all(hook.exact for hook in hooks) else "Equivalent",
+        "rules": _rules(hooks, scope),
         "sideEffects": "None",
         "timeoutSeconds": timeout_seconds,
     }
-    if not cluster_scope:
+    if scope != "Cluster":
         webhook["namespaceSelector"] = _namespace_selector(rules, own_namespace)
     if phase == "mutate":
         # What another webhook adds later, such as a GPU container, may change the answer; the rules are idempotent.
-        webhook["reinvocationPolicy"] = "IfNeeded"
+        webhook["reinvocationPolicy"] = "IfNeeded" if any(hook.reinvoked for hook in hooks) else "Never"
     if conditions := _conditions(hooks):
         webhook["matchConditions"] = conditions
     return webhook
 
 
-def _rules(hooks: Iterable[Hook], scope: str) -> list[JsonObject]:
+def _rules(hooks: Iterable[Hook], scope: Scope) -> list[JsonObject]:
     rules = dict.fromkeys(rule for hook in hooks for rule in hook.resources)
     return [rule.to_json(scope) for rule in rules]
 

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from policies.engine import Answer, Decision
 from policies.fieldpath import Pattern, Step, Wildcard, parse
-from policies.request import AdmissionRequest, JsonObject, mapping
+from policies.request import AdmissionRequest, GroupVersionResource, JsonObject, Operation, Target, mapping
 from policies.violation import Violation
 
 API_VERSION = "admission.k8s.io/v1"
@@ -56,6 +56,29 @@ class _Envelope(Struct, rename="camel"):
     api_version: str = ""
     kind: str = ""
     request: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class _Target(Struct, rename="camel"):
+    """What says which rules are asked (policies.request.Target)."""
+
+    operation: Operation
+    resource: GroupVersionResource
+    sub_resource: str = ""
+
+
+class _Targeted(Struct):
+    request: _Target
+
+
+_TARGETED = msgspec.json.Decoder(_Targeted)
+
+
+def target(body: bytes) -> Target | None:
+    """What a review is about, read without its objects; None for what is no review, about which a Decoder says more."""
+    try:
+        return _TARGETED.decode(body).request
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return None
 
 
 class Decoder:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -12,13 +12,16 @@ from policies.accelerator import Accelerators
 from policies.exception import PolicyException
 from policies.match import LabelSelector, ResourceRule, SelectorRequirement
 from policies.requester import Exemptions
-from policies.rule import Action, FailurePolicy, Hook, Rule
+from policies.rule import Action, FailurePolicy, Hook, Rule, Scope
 from policies.ruleset import RuleSet
 from policies.workload import BUILT_IN, Workload, table, workload
 from webhook.settings import LabelExceptionSettings, Selector, Settings, SettingsError
 
 if TYPE_CHECKING:
+    from policies.admissionpolicy.compilation import Compile
     from webhook.policyfiles import PolicyFiles
+
+BUILT_IN_RULES = (labels.RULE, tolerations.RULE, sunk.RULE)
 
 _WRITES = ("CREATE", "UPDATE")
 _EVERYTHING = (ResourceRule(_WRITES, ("*",), ("*/*",)),)
@@ -27,26 +30,21 @@ _DAEMON_SETS = (ResourceRule(_WRITES, ("apps",), ("daemonsets",), ("v1",)),)
 
 
 def build(
-    settings: Settings, control_plane_namespaces: Iterable[str] = (), policies: PolicyFiles | None = None
+    settings: Settings, control_plane_namespaces: Iterable[str] = (), policy_rules: Sequence[Rule] = ()
 ) -> RuleSet:
-    """The rules that the settings ask for, and those of policy files.
+    """The rules that the settings ask for, and those of policies.
 
     control_plane_namespaces: those found in the cluster, for the match conditions; the rules themselves look them up.
     Raises SettingsError where settings contradict each other.
     """
-    try:
-        workloads = table((*BUILT_IN, *_workloads(settings)))
-    except ValueError as error:
-        raise SettingsError(f"workloads: {error}") from None
+    workloads = _workloads(settings)
     exceptions = [PolicyException(**dict(exception)) for exception in settings.exceptions]
     rules = [
         _labels_rule(settings, workloads, control_plane_namespaces),
         _tolerations_rule(settings),
         _sunk_rule(settings),
     ]
-    built_in = [rule.name for rule in rules]
-    if policies is not None:
-        rules += _policy_rules(policies, workloads, built_in)
+    rules += policy_rules
     known = [rule.name for rule in rules]
     for exception in exceptions:
         for name in exception.rules:
@@ -55,26 +53,34 @@ def build(
     return RuleSet(rules, exceptions)
 
 
-def _policy_rules(
-    files: PolicyFiles, workloads: Mapping[tuple[str, str], Workload], built_in: Iterable[str]
-) -> list[Rule]:
-    from policies.admissionpolicy import mutatingrule, policyrule  # noqa: PLC0415 - nothing else needs the CEL engine
+def of_policies(settings: Settings, files: PolicyFiles, compile_: Compile | None = None) -> list[Rule]:
+    """The rules that policies and their bindings make: first what mutates.
 
-    taken = sorted({policy.name for policy in files.loaded.policies} & {*built_in, mutatingrule.NAME})
+    Raises SettingsError where a policy has the name of a built-in rule.
+    """
+    from policies.admissionpolicy import mutatingrule, policyrule  # noqa: PLC0415 - nothing else needs the CEL engine
+    from policies.admissionpolicy.compilation import compile_policy  # noqa: PLC0415 - as above
+
+    taken = sorted({policy.name for policy in files.loaded.policies} & {*BUILT_IN_RULES, mutatingrule.NAME})
     if taken:
         raise SettingsError(f"policies: {taken[0]!r} is the name of a built-in rule; give the policy another one")
     loaded = files.loaded
+    chosen, workloads = compile_ or compile_policy, _workloads(settings)
     return [
-        *mutatingrule.rules(loaded.policies, loaded.bindings, files.parameters, files.schema),
-        *policyrule.rules(loaded.policies, loaded.bindings, files.parameters, workloads),
+        *mutatingrule.rules(loaded.policies, loaded.bindings, files.parameters, files.schema, chosen),
+        *policyrule.rules(loaded.policies, loaded.bindings, files.parameters, workloads, chosen),
     ]
 
 
-def _workloads(settings: Settings) -> Iterable[Workload]:
-    for row in settings.workloads:
-        yield workload(
-            row.group, row.kind, row.templates, jobs=row.jobs, claims=row.claims, node_labels=row.node_labels
-        )
+def _workloads(settings: Settings) -> Mapping[tuple[str, str], Workload]:
+    rows = (
+        workload(row.group, row.kind, row.templates, jobs=row.jobs, claims=row.claims, node_labels=row.node_labels)
+        for row in settings.workloads
+    )
+    try:
+        return table((*BUILT_IN, *rows))
+    except ValueError as error:
+        raise SettingsError(f"workloads: {error}") from None
 
 
 def _labels_rule(
@@ -95,6 +101,7 @@ def _labels_rule(
     guard = labels.LabelGuard(workloads, exceptions, with_configured)
     namespaces = sorted({*control_plane_namespaces, *more.control_plane_namespaces})
     requester = matchcondition.requester_is_not_exempt(exempt, namespaces)
+    scopes: tuple[Scope, ...] = ("Namespaced", "Cluster")
     hooks = tuple(
         Hook(
             "validate",
@@ -103,11 +110,11 @@ def _labels_rule(
             _failure_policy(settings.labels.action),
             (
                 requester,
-                matchcondition.reserved_label_changes(workloads.values(), exceptions, cluster_scope=cluster_scope),
+                matchcondition.reserved_label_changes(workloads.values(), exceptions, cluster_scope=scope == "Cluster"),
             ),
-            cluster_scope=cluster_scope,
+            scope,
         )
-        for cluster_scope in (False, True)
+        for scope in scopes
     )
     return Rule(
         labels.RULE,

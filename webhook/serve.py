@@ -26,6 +26,7 @@ from webhook.version import VERSION
 
 if TYPE_CHECKING:
     from webhook.cluster.facts import ClusterFacts
+    from webhook.policykeeper import PolicyKeeper
 
 # How long to wait for the first list of Namespaces before serving without it; look-ups then ask the API server.
 FIRST_SYNC = 10.0
@@ -49,10 +50,13 @@ async def serve(settings: Settings) -> None:
     certificates.start()
     async with AsyncExitStack() as stack:
         facts = await stack.enter_async_context(_facts(settings)) if _has_cluster(settings) else None
-        state = State(_served(settings, facts))
+        keeper = await _policies(settings, measures)
+        state = State(_served(settings, facts, keeper))
         state.add_gate("certificate", certificates.unready)
         if facts is not None:
             state.add_gate("cluster", facts.unsynced)
+        if keeper is not None:
+            state.add_note("policies", keeper.unused)
         service = Service(state, measures, settings.listen.max_in_flight)
         # Last of all, for an open port promises that the rules are in place.
         health = web.AppRunner(service.health_app(), access_log=None, shutdown_timeout=LAST_WAIT)
@@ -63,9 +67,15 @@ async def serve(settings: Settings) -> None:
         stack.push_async_callback(admission.cleanup)
         # What start-up made lives as long as the process: the collector need not look at it again and again.
         gc.freeze()
-        registrar = Registrar(settings, certificates, facts)
-        keeper = asyncio.create_task(_keep(certificates, registrar, settings.tls.check_seconds))
-        stack.callback(keeper.cancel)
+        registrar = Registrar(settings, certificates, facts, lambda: keeper.rules if keeper else ())
+        stack.callback(asyncio.create_task(_keep(certificates, registrar, settings.tls.check_seconds)).cancel)
+        if keeper is not None:
+
+            async def swap() -> None:
+                state.served = _served(settings, facts, keeper)
+                await registrar.write()
+
+            stack.callback(asyncio.create_task(keeper.run(swap)).cancel)
         log.info(
             "serving", version=VERSION, admission=_address("https", admission), health=_address("http", health),
             rules=[rule.name for rule in state.served.ruleset.rules],
@@ -101,11 +111,24 @@ async def _facts(settings: Settings) -> AsyncIterator[ClusterFacts]:
         await api.close()
 
 
-def _served(settings: Settings, facts: ClusterFacts | None) -> Served:
+async def _policies(settings: Settings, measures: Metrics) -> PolicyKeeper | None:
+    """The policies as the sources have them now; None where there is no source. Raises SettingsError."""
+    if not settings.policies.directories:
+        return None
+    from webhook.policykeeper import PolicyKeeper  # noqa: PLC0415 - nothing else needs the CEL engine
+    from webhook.policysources import Directories  # noqa: PLC0415 - as above
+
+    keeper = PolicyKeeper(settings, [Directories(settings.policies.directories)], measures)
+    await keeper.start()
+    return keeper
+
+
+def _served(settings: Settings, facts: ClusterFacts | None, keeper: PolicyKeeper | None) -> Served:
+    ruleset = rules.build(settings) if keeper is None else keeper.ruleset
     if facts is None:
-        return Served(rules.build(settings), _no_cluster)
+        return Served(ruleset, _no_cluster)
     current: Callable[[], Facts] = lambda: facts  # noqa: E731
-    return Served(rules.build(settings, facts.control_plane_namespaces()), current, facts)
+    return Served(ruleset, current, facts)
 
 
 class _NoCluster(StaticFacts, frozen=True):

@@ -220,6 +220,22 @@ class Organization(_Model):
     )
 
 
+class Policies(_Model):
+    """Admission policies in Kubernetes' own form, which apply besides the built-in rules."""
+
+    directories: Strings = Field(
+        (), description="Files and directories with policies, bindings and parameters; watched for changes."
+    )
+    config_maps: bool = Field(
+        True,
+        description="In a cluster, also ConfigMaps labelled cks-admission.dev/policies=true in cluster.namespace.",
+    )
+    native: bool = Field(
+        True,
+        description="In a cluster, judge pod templates by its own policies with cks-admission.dev/derive: true.",
+    )
+
+
 class WorkloadSettings(_Model):
     """A kind of workload beside the built-in ones, by paths such as spec.tasks[*].template or spec.specs.*.template."""
 
@@ -262,6 +278,7 @@ class Settings(_Model):
     labels: LabelsSettings = Field(LabelsSettings(), description=LabelsSettings.__doc__)
     tolerations: TolerationsSettings = Field(TolerationsSettings(), description=TolerationsSettings.__doc__)
     sunk: SunkSettings = Field(SunkSettings(), description=SunkSettings.__doc__)
+    policies: Policies = Field(Policies(), description=Policies.__doc__)
     workloads: Annotated[tuple[WorkloadSettings, ...], Field(strict=False)] = Field(
         (), description=WorkloadSettings.__doc__
     )

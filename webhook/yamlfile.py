@@ -81,12 +81,17 @@ class Document:
         return int(line) + 1
 
 
-def load(name: str, content: str | bytes) -> list[Document]:
-    """The documents of a file, empty ones left out. Raises FileError."""
+def decoded(name: str, content: str | bytes) -> str:
+    """The text of a file. Raises FileError."""
     try:
-        text = content if isinstance(content, str) else content.decode()
+        return content if isinstance(content, str) else content.decode()
     except UnicodeDecodeError as error:
         raise FileError(f"{name}: not UTF-8 text: {error.reason} at byte {error.start}") from None
+
+
+def load(name: str, content: str | bytes) -> list[Document]:
+    """The documents of a file, empty ones left out. Raises FileError."""
+    text = decoded(name, content)
     try:
         return _documents(name, text)
     except _SyntaxError:

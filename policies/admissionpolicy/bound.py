@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from policies.admissionpolicy.compilation import CompiledPolicy, compile_policy
+from policies.admissionpolicy.compilation import Compile, CompiledPolicy, compile_policy
 from policies.admissionpolicy.inputs import Inputs
-from policies.admissionpolicy.matching import Matcher, NamespaceLabels
+from policies.admissionpolicy.matching import Matcher, NamespaceLabels, is_seen
 from policies.admissionpolicy.model import Binding, NamedRule, Policy
 from policies.facts import Facts
 from policies.match import ResourceRule
@@ -17,9 +17,9 @@ from policies.request import AdmissionRequest, GroupVersionKind, GroupVersionRes
 class BoundPolicy:
     """A compiled policy, and for which requests it and its bindings are."""
 
-    def __init__(self, policy: Policy, bindings: Iterable[Binding]) -> None:
-        self.compiled: CompiledPolicy = compile_policy(policy)
-        self._matcher = Matcher(policy.match_constraints)
+    def __init__(self, compiled: CompiledPolicy, bindings: Iterable[Binding]) -> None:
+        self.compiled = compiled
+        self._matcher = Matcher(self.policy.match_constraints)
         self._bindings = tuple(
             (each, None if each.match_resources is None else Matcher(each.match_resources)) for each in bindings
         )
@@ -31,7 +31,7 @@ class BoundPolicy:
 
     def matching(self, request: AdmissionRequest, namespace_labels: NamespaceLabels) -> list[Binding]:
         """The bindings by which the policy is for a request. Raises MatchError, and UnknownFact."""
-        if not self._matcher.matches(request, namespace_labels):
+        if not (is_seen(request) and self._matcher.matches(request, namespace_labels)):
             return []
         return [
             binding
@@ -45,14 +45,16 @@ class BoundPolicy:
         return [_resource_rule(rule, equivalent=equivalent) for rule in self.policy.match_constraints.resource_rules]
 
 
-def bound(kind: str, policies: Iterable[Policy], bindings: Iterable[Binding]) -> list[BoundPolicy]:
+def bound(
+    kind: str, policies: Iterable[Policy], bindings: Iterable[Binding], compile_: Compile = compile_policy
+) -> list[BoundPolicy]:
     """The policies of a kind that are in force: those with a binding."""
     by_policy: dict[str, list[Binding]] = {}
     for binding in bindings:
         if binding.kind == f"{kind}Binding":
             by_policy.setdefault(binding.policy_name, []).append(binding)
     return [
-        BoundPolicy(policy, by_policy[policy.name])
+        BoundPolicy(compile_(policy), by_policy[policy.name])
         for policy in policies
         if policy.kind == kind and policy.name in by_policy
     ]

@@ -7,7 +7,7 @@ and mutating/compilation.go (which expression may speak of what), pkg/admission/
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -18,10 +18,14 @@ from policies.cel.environment import Environment
 from policies.cel.kubernetes import VARIABLES, admission
 from policies.cel.patchtypes import JSON_PATCH, OBJECT
 from policies.cel.program import Composition, Program, ResultError, compile_expression
+from policies.cel.reads import EVERYTHING, ROOTS, Reads, composed_reads
 from policies.cel.syntax.ast import Call
 from policies.cel.syntax.parser import parse
 from policies.cel.syntax.source import CompileError, Issue
 from policies.cel.types import Type
+
+Compile = Callable[[Policy], "CompiledPolicy"]
+"""Compiles a policy: compile_policy, or a Compiler that remembers."""
 
 _PATCHES = {"ApplyConfiguration": OBJECT, "JSONPatch": types.list_of(JSON_PATCH)}
 _ANNOTATION_TYPES = (types.STRING, types.NULL)
@@ -79,11 +83,28 @@ class CompiledPolicy:
         return any("namespaceObject" in unit.expression.text for unit in self._units())
 
     @cached_property
+    def reads(self) -> Mapping[str, Reads]:
+        """What the expressions of a validating policy together read of `object` and `oldObject`."""
+        try:
+            return composed_reads((each.source for each in self._validating()), self.composition)
+        except CompileError:
+            return dict.fromkeys(ROOTS, EVERYTHING)
+
+    @cached_property
     def has_cheap_messages(self) -> bool:
         """Whether the messageExpressions can never use up the budget: then one is evaluated only if it is shown."""
         units = [unit for unit in self.messages if unit is not None]
         programs = [unit.program for unit in units] + list(self.composition.programs.values())
         return len(programs) <= _CHEAP_COUNT and all(map(_is_cheap, programs))
+
+    def _validating(self) -> Iterator[Expression]:
+        policy = self.policy
+        yield from (each.expression for each in policy.match_conditions)
+        for validation in policy.validations:
+            yield validation.expression
+            if validation.message_expression is not None:
+                yield validation.message_expression
+        yield from (each.value_expression for each in policy.audit_annotations)
 
     def _units(self) -> Iterator[Unit]:
         yield from self.conditions
@@ -122,6 +143,23 @@ def compile_policy(policy: Policy) -> CompiledPolicy:
         annotations=tuple(_annotation(each.value_expression, known) for each in policy.audit_annotations),
         mutations=tuple(_unit(each.expression, mutable, _PATCHES[each.patch_type]) for each in policy.mutations),
     )
+
+
+class Compiler:
+    """Compiles what is new in a set of policies; what was in the set before is as it was."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, CompiledPolicy] = {}
+        self._before: Mapping[int, CompiledPolicy] = {}
+
+    def begin(self) -> None:
+        """Begin another set, which may have policies of the last one."""
+        self._before, self._known = self._known, {}
+
+    def __call__(self, policy: Policy) -> CompiledPolicy:
+        """The compiled policy. It holds the policy, so that no other one can have the same identity."""
+        found = self._known[id(policy)] = self._before.get(id(policy)) or compile_policy(policy)
+        return found
 
 
 def _units(expressions: Iterable[Expression], environment: Environment, result: Type) -> tuple[Unit, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -54,6 +54,19 @@ class Document:
             keys=None if keys is None else lambda path: keys((*steps, *path)),
             inside=None if inside is None else lambda path, offset: inside((*steps, *path), offset),
             duplicates=tuple(path[len(steps) :] for path in self.duplicates if path[: len(steps)] == steps),
+        )
+
+    def outline(self, paths: Iterable[Path]) -> Document:
+        """Where the fields at some paths stand, and nothing else of it: the tree of a file takes much more room."""
+        first = (self.line, 1)
+        places = {path: self.places(path) for path in paths}
+        keys = {path: self.place(path, key=True) for path in places}
+        return Document(
+            value=None,
+            name=self.name,
+            line=self.line,
+            places=lambda path: places.get(path, first),
+            keys=lambda path: keys.get(path, first),
         )
 
     def with_value(self, value: Any) -> Document:

@@ -14,7 +14,7 @@ from typing import Any
 from policies.admissionpolicy import building
 from policies.admissionpolicy.document import Document
 from policies.admissionpolicy.fields import KINDS, decode, nearest
-from policies.admissionpolicy.fitting import Entry, fit
+from policies.admissionpolicy.fitting import PLACES, Entry, fit
 from policies.admissionpolicy.model import Binding, Policy
 from policies.admissionpolicy.problem import Problem, Report, Spot, required, show
 from policies.admissionpolicy.validation import validate_binding, validate_policy
@@ -49,27 +49,45 @@ class Loaded:
         return tuple(problem for problem in self.problems if problem.severity == "warning")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One object of a document, looked at by itself: a policy or a binding, or another one, which has no entry."""
+
+    report: Report
+    entry: Entry | None
+
+
 def read(documents: Iterable[Document]) -> Loaded:
     """Read all documents, items of Lists included. All problems are found at once; nothing is raised."""
-    entries: list[Entry] = []
-    context: list[Document] = []
-    reports: list[Report] = []
-    for document in objects(documents):
-        report = Report(document)
-        reports.append(report)
-        kind = _kind(document, Spot(report))
-        if kind is not None:
-            entries.append(_entry(document, kind, report))
-        elif not report.failed:
-            context.append(document)
-    fit(entries)
-    values = [entry.value for entry in entries]
+    return together([part for document in documents for part in parts(document)])
+
+
+def parts(document: Document) -> tuple[Part, ...]:
+    """What a document holds, each object by itself: this is what reading takes its time for."""
+    return tuple(map(_part, objects([document])))
+
+
+def together(found: Iterable[Part]) -> Loaded:
+    """What objects come to that were read before, and that may be used again in another set."""
+    read_before = tuple(found)
+    fitted = fit(part.entry for part in read_before if part.entry is not None)
+    rest = iter(fitted)
+    reports = [part.report if part.entry is None else next(rest).report for part in read_before]
     return Loaded(
-        policies=tuple(value for value in values if isinstance(value, Policy)),
-        bindings=tuple(value for value in values if isinstance(value, Binding)),
-        context=tuple(context),
+        policies=tuple(entry.value for entry in fitted if isinstance(entry.value, Policy)),
+        bindings=tuple(entry.value for entry in fitted if isinstance(entry.value, Binding)),
+        context=tuple(p.report.document for p in read_before if p.entry is None and not p.report.failed),
         problems=tuple(problem for report in reports for problem in report.problems),
     )
+
+
+def _part(document: Document) -> Part:
+    report = Report(document)
+    kind = _kind(document, Spot(report))
+    if kind is None:
+        return Part(report=report, entry=None)
+    entry = _entry(document, kind, report)
+    return Part(report=entry.report, entry=entry)
 
 
 def objects(documents: Iterable[Document]) -> Iterator[Document]:
@@ -151,15 +169,14 @@ def _entry(document: Document, kind: str, report: Report) -> Entry:
     if binds and version == "v1alpha1" and "paramRef" in value.get("spec", {}):
         value["spec"]["paramRef"].setdefault("parameterNotFoundAction", "Deny")
     (validate_binding if binds else validate_policy)(value, top, mutating=mutating)
-    entry = Entry(
+    build = building.binding if binds else building.policy
+    return Entry(
         kind=kind,
         name=value.get("metadata", {}).get("name", ""),
         policy_name=value.get("spec", {}).get("policyName", ""),
-        report=report,
+        report=report.outline(PLACES),
+        value=None if report.failed else build(value, document),
     )
-    if not report.failed:
-        entry.value = (building.binding if binds else building.policy)(value, document)
-    return entry
 
 
-__all__ = ["GROUP", "VERSIONS", "Document", "Loaded", "Problem", "objects", "read"]
+__all__ = ["GROUP", "VERSIONS", "Document", "Loaded", "Part", "Problem", "objects", "parts", "read", "together"]

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
+from policies.admissionpolicy.document import Path
 from policies.admissionpolicy.fields import nearest
 from policies.admissionpolicy.model import Binding, Policy
 from policies.admissionpolicy.problem import Report, Spot, duplicate, not_found
 
+PLACES: tuple[Path, ...] = (("metadata", "name"), ("spec", "policyName"), ("spec", "paramRef"))
+"""The fields that are complained about here."""
 
-@dataclass(slots=True, kw_only=True)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
     """One policy or binding that was read: its kind and names, its report, and what it is, None where it has errors."""
 
@@ -27,11 +31,15 @@ class Entry:
         return f"{document.name}:{document.place(('metadata', 'name'))[0]}"
 
 
-def fit(entries: Sequence[Entry]) -> None:
-    """Note what does not fit, in the report of the document that has to change."""
-    _duplicates(entries)
-    policies = {(entry.kind, entry.name): entry for entry in entries if not entry.kind.endswith("Binding")}
-    bindings = [entry for entry in entries if entry.kind.endswith("Binding")]
+def fit(entries: Iterable[Entry]) -> list[Entry]:
+    """The entries, each with what does not fit noted at the document that has to change, and only that.
+
+    Those given stay as they are, so that they may be used again in another set.
+    """
+    fitted = [replace(entry, report=entry.report.continued()) for entry in entries]
+    fitted = list(_first_of_each_name(fitted))
+    policies = {(entry.kind, entry.name): entry for entry in fitted if not entry.kind.endswith("Binding")}
+    bindings = [entry for entry in fitted if entry.kind.endswith("Binding")]
     for entry in bindings:
         if entry.policy_name:
             _binding(entry, policies)
@@ -40,21 +48,24 @@ def fit(entries: Sequence[Entry]) -> None:
         if entry.name and key not in bound:
             message = f"no {entry.kind}Binding names this policy, and without one it does nothing"
             Spot(entry.report, ("metadata", "name")).warn(message, "add a binding with this name as its policyName")
+    return fitted
 
 
 def _policy_kind(binding: Entry) -> str:
     return binding.kind.removesuffix("Binding")
 
 
-def _duplicates(entries: Iterable[Entry]) -> None:
-    """In a cluster the second object of a kind and name would replace the first."""
+def _first_of_each_name(entries: Iterable[Entry]) -> Iterator[Entry]:
+    """In a cluster the second object of a kind and name would replace the first: here it comes to nothing."""
     first: dict[tuple[str, str], Entry] = {}
     for entry in entries:
         known = first.setdefault((entry.kind, entry.name), entry)
-        if known is not entry and entry.name:
-            hint = f"the first {entry.kind} of this name is at {known.place}: rename one"
-            Spot(entry.report, ("metadata", "name")).fault(duplicate(entry.name), hint)
-            entry.value = None
+        if known is entry or not entry.name:
+            yield entry
+            continue
+        hint = f"the first {entry.kind} of this name is at {known.place}: rename one"
+        Spot(entry.report, ("metadata", "name")).fault(duplicate(entry.name), hint)
+        yield replace(entry, value=None)
 
 
 def _binding(entry: Entry, policies: Mapping[tuple[str, str], Entry]) -> None:

@@ -12,6 +12,8 @@ from msgspec.structs import replace
 
 from policies.admissionpolicy import mutating
 from policies.admissionpolicy.bound import BoundPolicy, bound, inputs
+from policies.admissionpolicy.compilation import Compile, compile_policy
+from policies.admissionpolicy.matching import Index
 from policies.admissionpolicy.model import Binding, Policy
 from policies.admissionpolicy.params import Parameters
 from policies.admissionpolicy.schema import Schema
@@ -35,6 +37,7 @@ class MutatingPolicies:
 
     def __init__(self, policies: Iterable[BoundPolicy], parameters: Parameters, schemas: Schemas) -> None:
         self._policies = tuple(policies)
+        self._index = Index((each.policy.match_constraints, each) for each in self._policies)
         self._parameters = parameters
         self._schemas = schemas
 
@@ -43,7 +46,16 @@ class MutatingPolicies:
         """The rule of the service. It reads whole objects: what it does not see it could not merge into."""
         resources = dict.fromkeys(rule for policy in self._policies for rule in policy.resource_rules())
         failing = any(policy.policy.failure_policy == "Fail" for policy in self._policies)
-        hook = Hook("mutate", GROUP, tuple(resources), "Fail" if failing else "Ignore")
+        reinvoked = any(policy.policy.reinvocation_policy == "IfNeeded" for policy in self._policies)
+        hook = Hook(
+            "mutate",
+            GROUP,
+            tuple(resources),
+            "Fail" if failing else "Ignore",
+            scope="*",
+            exact=True,
+            reinvoked=reinvoked,
+        )
         return Rule(NAME, (hook,), "deny", frozenset({""}), mutate=self.mutate)
 
     def mutate(self, request: AdmissionRequest, facts: Facts) -> Mutation:
@@ -54,7 +66,8 @@ class MutatingPolicies:
 
         def select(obj: JsonObject | None) -> mutating.Selected:
             current = replace(request, object=obj)
-            matching = ((each.compiled, each.matching(current, facts.namespace_labels)) for each in self._policies)
+            candidates = self._index.candidates(current)
+            matching = ((each.compiled, each.matching(current, facts.namespace_labels)) for each in candidates)
             return [(compiled, bindings) for compiled, bindings in matching if bindings]
 
         schema = self._schemas(request.kind)
@@ -66,8 +79,12 @@ class MutatingPolicies:
 
 
 def rules(
-    policies: Iterable[Policy], bindings: Iterable[Binding], parameters: Parameters, schemas: Schemas
+    policies: Iterable[Policy],
+    bindings: Iterable[Binding],
+    parameters: Parameters,
+    schemas: Schemas,
+    compile_: Compile = compile_policy,
 ) -> list[Rule]:
     """The rule of all mutating policies that are in force; none where there is no such policy."""
-    found = bound("MutatingAdmissionPolicy", policies, bindings)
+    found = bound("MutatingAdmissionPolicy", policies, bindings, compile_)
     return [MutatingPolicies(found, parameters, schemas).rule] if found else []

@@ -11,26 +11,27 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from policies import fieldpath
 from policies.admissionpolicy.bound import BoundPolicy, bound, inputs
-from policies.admissionpolicy.compilation import CompiledPolicy
+from policies.admissionpolicy.compilation import Compile, compile_policy
 from policies.admissionpolicy.derived import Derived, derive, is_derived, template_paths
 from policies.admissionpolicy.finding import Finding
-from policies.admissionpolicy.model import Binding, Expression, MatchResources, Policy
+from policies.admissionpolicy.model import Binding, MatchResources, Policy
 from policies.admissionpolicy.params import Parameters
 from policies.admissionpolicy.validating import evaluate_policy
 from policies.cel.explanation.explain import Reason
 from policies.cel.explanation.places import shown
-from policies.cel.reads import EVERYTHING, ROOTS, Reads, composed_reads
-from policies.cel.syntax.source import CompileError
 from policies.facts import Facts
 from policies.fieldpath import Location
 from policies.match import ResourceRule
 from policies.request import AdmissionRequest
-from policies.rule import Hook, Rule
+from policies.rule import FailurePolicy, Hook, Rule
 from policies.violation import Verdict, Violation
 from policies.workload import Workload
 
-GROUP = "policies"
-"""The group of hooks under which the API server asks about policies: `/validate/policies`."""
+GROUPS: Mapping[FailurePolicy, str] = {"Fail": "policies", "Ignore": "policies-ignore"}
+"""The groups of hooks under which the API server asks about policies, such as `/validate/policies`.
+
+Those that ignore failures have one of their own, so that nothing is refused for their sake when the service is down.
+"""
 
 
 class PolicyRule:
@@ -43,7 +44,7 @@ class PolicyRule:
         self._parameters = parameters
         derived = is_derived(bound.policy) and covers_pods(bound.policy.match_constraints)
         self._workloads = workloads if derived else {}
-        self._reads = policy_reads(bound.compiled)
+        self._reads = bound.compiled.reads
 
     @property
     def rule(self) -> Rule:
@@ -51,7 +52,8 @@ class PolicyRule:
         policy = self._bound.policy
         resources = self._bound.resource_rules()
         resources += [_template_rule(group, kind) for group, kind in self._workloads if (group, kind) != ("", "Pod")]
-        hook = Hook("validate", GROUP, tuple(dict.fromkeys(resources)), policy.failure_policy)
+        failing = policy.failure_policy
+        hook = Hook("validate", GROUPS[failing], tuple(dict.fromkeys(resources)), failing, scope="*", exact=True)
         paths = frozenset().union(*(read.paths for read in self._reads.values())) | template_paths(self._workloads)
         return Rule(policy.name, (hook,), "deny", paths, validate=self.validate)
 
@@ -118,11 +120,11 @@ def rules(
     bindings: Iterable[Binding],
     parameters: Parameters,
     workloads: Mapping[tuple[str, str], Workload],
+    compile_: Compile = compile_policy,
 ) -> list[Rule]:
     """The rules of all validating policies that are in force."""
-    return [
-        PolicyRule(each, parameters, workloads).rule for each in bound("ValidatingAdmissionPolicy", policies, bindings)
-    ]
+    found = bound("ValidatingAdmissionPolicy", policies, bindings, compile_)
+    return [PolicyRule(each, parameters, workloads).rule for each in found]
 
 
 def covers_pods(constraints: MatchResources) -> bool:
@@ -138,23 +140,6 @@ def covers_pods(constraints: MatchResources) -> bool:
 def _template_rule(group: str, kind: str) -> ResourceRule:
     """The resource of a workload's kind: all kinds of the table have the plain plural."""
     return ResourceRule(("CREATE", "UPDATE"), (group,), (f"{kind.lower()}s",))
-
-
-def policy_reads(compiled: CompiledPolicy) -> Mapping[str, Reads]:
-    """What all expressions of a policy together read of `object` and `oldObject`."""
-    try:
-        return composed_reads((each.source for each in _expressions(compiled.policy)), compiled.composition)
-    except CompileError:
-        return dict.fromkeys(ROOTS, EVERYTHING)
-
-
-def _expressions(policy: Policy) -> Iterator[Expression]:
-    yield from (each.expression for each in policy.match_conditions)
-    for validation in policy.validations:
-        yield validation.expression
-        if validation.message_expression is not None:
-            yield validation.message_expression
-    yield from (each.value_expression for each in policy.audit_annotations)
 
 
 def _path(reason: Reason, place: Callable[[Location], Location]) -> str:

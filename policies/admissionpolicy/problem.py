@@ -6,7 +6,7 @@ Source of the words: k8s.io/apimachinery's pkg/util/validation/field/errors.go.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -71,6 +71,18 @@ class Report:
     def add(self, problem: Problem) -> None:
         """Note a problem."""
         self.problems.append(problem)
+
+    def continued(self) -> Report:
+        """Another report that begins with what was found so far."""
+        other = Report(self.document)
+        other.problems, other._unread = list(self.problems), self._unread
+        return other
+
+    def outline(self, paths: Iterable[Path]) -> Report:
+        """The report, to be kept, of a document of which no more will be said than about the fields at some paths."""
+        other = self.continued()
+        other.document = self.document.outline(paths)
+        return other
 
 
 @dataclass(frozen=True, slots=True)

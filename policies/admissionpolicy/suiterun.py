@@ -10,7 +10,7 @@ from datetime import date
 from typing import Any, NamedTuple
 
 from policies.admissionpolicy.bound import BoundPolicy, inputs
-from policies.admissionpolicy.compilation import CompiledPolicy
+from policies.admissionpolicy.compilation import CompiledPolicy, compile_policy
 from policies.admissionpolicy.documents import Loaded
 from policies.admissionpolicy.finding import Finding, together
 from policies.admissionpolicy.matching import is_seen
@@ -45,7 +45,7 @@ class SuiteRun:
 
     def __init__(self, loaded: Loaded, parameters: StaticParameters, targets: Targets = plain) -> None:
         self._policies = [
-            BoundPolicy(policy, [each for each in loaded.bindings if each.policy_name == policy.name])
+            BoundPolicy(compile_policy(policy), [each for each in loaded.bindings if each.policy_name == policy.name])
             for policy in loaded.policies
         ]
         self._objects = parameters.objects

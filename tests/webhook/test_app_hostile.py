@@ -253,10 +253,8 @@ def test_no_object_makes_a_rule_fail(changes: Json, old: Json | None, kind: str)
     served = _default()
     sent = body(_patched(kind, changes), None if old is None else _patched(kind, old))
 
-    request = served.decoder.decode(sent)
-
-    for run in (mutate, validate):
-        answer = run(request, served.ruleset, served.facts())
+    for path, run in (("/mutate", mutate), ("/validate", validate)):
+        answer = run(served.routes[path].decode(sent), served.ruleset, served.facts())
         assert [decision.failure for decision in answer.decisions if decision.failure] == []
 
 

@@ -9,6 +9,7 @@ import yaml
 
 from webhook.reference import configuration
 from webhook.registrar import registered
+from webhook.rules import build
 from webhook.settings import Settings, read
 
 from .commands import last_line, run
@@ -38,7 +39,7 @@ def test_the_registration_is_printed_as_yaml() -> None:
     result = run("export", "webhook-configuration", "--webhook-url", "https://127.0.0.1:9443", "--ca-file", "ca.crt")
 
     settings = Settings.model_validate({"registration": {"url": "https://127.0.0.1:9443"}})
-    assert list(yaml.safe_load_all(result.stdout)) == registered(settings, _BUNDLE)
+    assert list(yaml.safe_load_all(result.stdout)) == registered(settings, _BUNDLE, build(settings))
     assert (result.stderr, result.exit_code) == ("", 0)
 
 
@@ -46,7 +47,11 @@ def test_the_registration_is_printed_as_a_json_list() -> None:
     """JSON has one value, a List of both."""
     result = run("export", "webhook-configuration", "-o", "json", "--ca-file", "ca.crt")
 
-    assert json.loads(result.stdout) == {"apiVersion": "v1", "kind": "List", "items": registered(Settings(), _BUNDLE)}
+    assert json.loads(result.stdout) == {
+        "apiVersion": "v1",
+        "kind": "List",
+        "items": registered(Settings(), _BUNDLE, build(Settings())),
+    }
 
 
 def test_expressions_are_blocks_that_can_be_read() -> None:

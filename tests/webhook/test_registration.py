@@ -41,7 +41,7 @@ def test_a_whole_registration() -> None:
     guard = _rule(
         "guard",
         Hook("validate", "things", (_WRITE_ALL,), "Fail", (_IS_RED,)),
-        Hook("validate", "things", (_WRITE_ALL,), "Fail", (_IS_BIG,), cluster_scope=True),
+        Hook("validate", "things", (_WRITE_ALL,), "Fail", (_IS_BIG,), scope="Cluster"),
     )
     fixer = _rule("fixer", Hook("mutate", "pods", (_CREATE_PODS,), "Ignore", (_IS_RED, _IS_BIG)))
 
@@ -252,7 +252,7 @@ def test_the_guard_leaves_control_plane_namespaces_alone() -> None:
 def test_cluster_scoped_entries_have_no_selector() -> None:
     """A selector reads a Namespace's own new labels, so on cluster-scoped objects none may exempt anybody."""
     (webhook,) = _webhooks(
-        _rule("labels", Hook("validate", "labels", (_WRITE_ALL,), "Fail", cluster_scope=True), namespaces=_GOLD)
+        _rule("labels", Hook("validate", "labels", (_WRITE_ALL,), "Fail", scope="Cluster"), namespaces=_GOLD)
     )
 
     assert "namespaceSelector" not in webhook

@@ -132,7 +132,7 @@ _FACTS = StaticFacts(
 def _decoded(obj: Json, **fields: Any) -> tuple[AdmissionRequest, AdmissionRequest]:
     """The request as it is decoded for the rules, and the same one with the whole object."""
     whole = {**obj, "status": {"phase": "x"}}
-    part = Decoder(_RULES.reads).decode(body(whole, **fields))
+    part = Decoder(_RULES.route("validate", None).reads).decode(body(whole, **fields))
     assert part.object
     assert "status" not in part.object
     return part, replace(part, object=whole)
@@ -228,4 +228,4 @@ def test_every_path_that_rules_read_is_tried() -> None:
     pods = {f"{pod_}spec.{path}" for pod_ in ("", "spec.template.") for path in ("tolerations", *ACCELERATOR_READS)}
     daemon_sets = {"spec.template.spec.affinity", "spec.template.spec.nodeSelector"}
 
-    assert _RULES.reads <= tried | pods | daemon_sets | {"spec.nodeName"}
+    assert _RULES.route("validate", None).reads <= tried | pods | daemon_sets | {"spec.nodeName"}

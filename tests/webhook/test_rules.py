@@ -39,7 +39,7 @@ def _hook(hook: Hook) -> tuple[Any, ...]:
     """A hook without its expressions."""
     resources = [(rule.operations, rule.groups, rule.resources, rule.versions) for rule in hook.resources]
     conditions = [condition.name for condition in hook.conditions]
-    return hook.phase, hook.group, resources, hook.failure_policy, conditions, hook.cluster_scope
+    return hook.phase, hook.group, resources, hook.failure_policy, conditions, hook.scope
 
 
 _WRITES = ("CREATE", "UPDATE")
@@ -59,20 +59,20 @@ def test_the_default_rules() -> None:
         "labels": (
             "deny",
             [
-                ("validate", "labels", _EVERYTHING, "Fail", _GUARD, False),
-                ("validate", "labels", _EVERYTHING, "Fail", _GUARD, True),
+                ("validate", "labels", _EVERYTHING, "Fail", _GUARD, "Namespaced"),
+                ("validate", "labels", _EVERYTHING, "Fail", _GUARD, "Cluster"),
             ],
         ),
         "tolerations": (
             "warn",
             [
-                ("mutate", "pods", _PODS, "Ignore", _LACKING, False),
-                ("validate", "pods", _PODS, "Ignore", _LACKING, False),
-                ("mutate", "daemonsets", _DAEMON_SETS, "Ignore", [], False),
-                ("validate", "daemonsets", _DAEMON_SETS, "Ignore", [], False),
+                ("mutate", "pods", _PODS, "Ignore", _LACKING, "Namespaced"),
+                ("validate", "pods", _PODS, "Ignore", _LACKING, "Namespaced"),
+                ("mutate", "daemonsets", _DAEMON_SETS, "Ignore", [], "Namespaced"),
+                ("validate", "daemonsets", _DAEMON_SETS, "Ignore", [], "Namespaced"),
             ],
         ),
-        "sunk": ("warn", [("validate", "daemonsets", _DAEMON_SETS, "Ignore", [], False)]),
+        "sunk": ("warn", [("validate", "daemonsets", _DAEMON_SETS, "Ignore", [], "Namespaced")]),
     }
 
 

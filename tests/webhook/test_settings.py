@@ -62,6 +62,7 @@ _DEFAULTS: Json = {
         "daemonSets": "warn",
         "nodeSelector": {},
     },
+    "policies": {"directories": (), "configMaps": True, "native": True},
     "workloads": (),
     "exceptions": (),
     "log": {"level": "info", "format": "auto"},
@@ -102,6 +103,7 @@ sunk:
   namespaceSelector: {matchLabels: {d: e}, matchExpressions: [{key: f, operator: In, values: [g]}]}
   daemonSets: inject
   nodeSelector: {pool: sunk}
+policies: {directories: [policies, more.yaml], configMaps: false, native: false}
 workloads:
 - group: example.org
   kind: Train
@@ -181,6 +183,7 @@ _OTHER_READ: Json = {
         "daemonSets": "inject",
         "nodeSelector": {"pool": "sunk"},
     },
+    "policies": {"directories": ("policies", "more.yaml"), "configMaps": False, "native": False},
     "workloads": (
         {
             "group": "example.org",

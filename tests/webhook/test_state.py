@@ -37,12 +37,16 @@ def test_a_gate_is_asked_each_time() -> None:
     assert state.unready() == []
 
 
+def _routes(found: Served) -> dict[str, tuple[str, str | None]]:
+    return {path: (route.phase, route.group) for path, route in found.routes.items()}
+
+
 def test_what_is_served_knows_its_paths() -> None:
     """The paths below /mutate and /validate are the groups of the rules' hooks, phase by phase."""
     facts = StaticFacts(TODAY)
 
     everything = {"/mutate": ("mutate", None), "/validate": ("validate", None)}
-    assert Served(default_rules(), lambda: facts).routes == {
+    assert _routes(Served(default_rules(), lambda: facts)) == {
         **everything,
         "/mutate/pods": ("mutate", "pods"),
         "/mutate/daemonsets": ("mutate", "daemonsets"),
@@ -50,8 +54,8 @@ def test_what_is_served_knows_its_paths() -> None:
         "/validate/pods": ("validate", "pods"),
         "/validate/daemonsets": ("validate", "daemonsets"),
     }
-    assert served(rule(phases=("mutate",))).routes == {**everything, "/mutate/things": ("mutate", "things")}
-    assert served().routes == everything
+    assert _routes(served(rule(phases=("mutate",)))) == {**everything, "/mutate/things": ("mutate", "things")}
+    assert _routes(served()) == everything
 
 
 async def test_probes_of_a_service_that_is_ready(serve: Serve) -> None:

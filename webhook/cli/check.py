@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import click
 from msgspec.structs import replace
@@ -17,16 +17,13 @@ from policies.engine import Answer
 from policies.facts import NAME_LABEL, StaticFacts
 from policies.request import AdmissionRequest, JsonObject, UserInfo
 from policies.ruleset import RuleSet
-from webhook import manifest, rules
+from webhook import manifest
 from webhook.cli import exits, options
 from webhook.cli.exits import InputError
 from webhook.cli.output import to_yaml, write
 from webhook.manifest import Manifest, ManifestError
 from webhook.settings import SettingsError
 from webhook.yamlfile import FileError
-
-if TYPE_CHECKING:
-    from webhook.policyfiles import PolicyFiles
 
 
 class Outcome(NamedTuple):
@@ -64,19 +61,13 @@ class _Namespaces(NamedTuple):
 @click.option("--as-group", "groups", multiple=True, help="Group of the requester; repeatable.")
 @click.option("-n", "--namespace", default="default", show_default=True, help="Namespace of objects that name none.")
 @click.option("--namespace-labels", multiple=True, metavar="KEY=VALUE", help="Label of their Namespaces; repeatable.")
-@click.option(
-    "--policies",
-    multiple=True,
-    metavar="FILE|DIR",
-    type=click.Path(exists=True),
-    help="Admission policies to apply besides the built-in rules; repeatable.",
-)
+@options.policies
 @click.option("--diff", is_flag=True, help="Show what would change in each object.")
 @options.config
 @options.output
 def command(
     files: tuple[str, ...], old: str | None, user: str, groups: tuple[str, ...], namespace: str,
-    namespace_labels: tuple[str, ...], policies: tuple[str, ...], config: Path | None, output: str, *, diff: bool,
+    namespace_labels: tuple[str, ...], config: Path | None, output: str, *, diff: bool, **changes: tuple[str, ...],
 ) -> None:  # fmt: skip
     """Say what would happen to objects on `kubectl apply`: mutate, then validate, without a cluster.
 
@@ -87,10 +78,9 @@ def command(
       cks-admission check -f manifests/ --policies policies/
       kubectl get deployment web -o yaml > old.yaml; cks-admission check -f web.yaml --old old.yaml
     """
-    settings = options.settings(config, {})
+    settings = options.settings(config, changes)
     try:
-        written = _policies(policies)
-        ruleset = rules.build(settings, policies=written)
+        written, ruleset = options.ruleset(settings)
         stdin = sys.stdin.buffer.read() if "-" in files else b""
         before = {_identity(m.object, namespace): m.object for m in (manifest.read([old]) if old else ())}
         found = list(manifest.read(files, stdin))
@@ -111,23 +101,6 @@ def command(
     else:
         write([_json(outcome) for outcome in outcomes], output)
     sys.exit(exits.OK if all(outcome.allowed for outcome in outcomes) else exits.REFUSED)
-
-
-def _policies(paths: tuple[str, ...]) -> PolicyFiles | None:
-    """The policies in files, what is doubtful about them said on stderr. Raises InputError, and OSError."""
-    if not paths:
-        return None
-    from webhook import policyfiles  # noqa: PLC0415 - reading policies needs the CEL engine, nothing else here does
-
-    try:
-        files = policyfiles.load(paths)
-    except policyfiles.PolicyFilesError as error:
-        raise InputError(str(error)) from None
-    if not files.loaded.policies:
-        raise InputError(f"{', '.join(paths)}: no ValidatingAdmissionPolicy or MutatingAdmissionPolicy found")
-    for warning in files.loaded.warnings:
-        click.echo(str(warning), err=True)
-    return files
 
 
 def _check(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import click
 import yaml
@@ -27,10 +28,11 @@ def command() -> None:
 @options.setting(
     "--ca-file", "registration.caFile", help="CA bundle, PEM; else that of the service's own certificates."
 )
+@options.policies
 @click.option(
     "-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True, help="Form of the output."
 )
-def webhook_configuration(config: Path | None, output: str, **changes: str | None) -> None:
+def webhook_configuration(config: Path | None, output: str, **changes: Any) -> None:
     """Print what `serve --register` would apply, for GitOps.
 
     \b
@@ -40,7 +42,8 @@ def webhook_configuration(config: Path | None, output: str, **changes: str | Non
     settings = options.settings(config, changes)
     own = Path(settings.tls.directory) / "ca-bundle.crt"
     try:
-        found = registered(settings, own.read_bytes() if own.exists() else b"")
+        ruleset = options.ruleset(settings)[1]
+        found = registered(settings, own.read_bytes() if own.exists() else b"", ruleset)
     except (SettingsError, OSError) as error:
         raise InputError(str(error)) from None
     if output == "json":

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from policies.ruleset import RuleSet
+from webhook import rules
 from webhook.cli.exits import InputError
 from webhook.settings import Settings, SettingsError, override, read
+
+if TYPE_CHECKING:
+    from webhook.policyfiles import PolicyFiles
 
 config = click.option(
     "--config",
@@ -27,6 +32,15 @@ output = click.option(
 )
 
 
+policies = click.option(
+    "--policies",
+    "policies__directories",
+    multiple=True,
+    metavar="FILE|DIR",
+    help="Admission policies to apply besides the built-in rules; repeatable.",
+)
+
+
 def setting(name: str, key: str, **attributes: Any) -> Callable[[Any], Any]:
     """An option that sets one key of the configuration, such as listen.port."""
     return click.option(name, key.replace(".", "__"), default=None, **attributes)
@@ -36,6 +50,29 @@ def settings(config: Path | None, options: dict[str, Any]) -> Settings:
     """The configuration file's settings, changed by the options made with `setting` that were given."""
     try:
         base = read(config) if config else Settings()
-        return override(base, ((key.replace("__", "."), value) for key, value in options.items() if value is not None))
+        return override(
+            base, ((key.replace("__", "."), value) for key, value in options.items() if value not in (None, ()))
+        )
     except SettingsError as error:
         raise InputError(str(error)) from None
+
+
+def ruleset(settings: Settings) -> tuple[PolicyFiles | None, RuleSet]:
+    """The rules for the settings, and the policy files if there are any; what is doubtful in them is said on stderr.
+
+    Raises InputError, SettingsError and OSError.
+    """
+    paths = settings.policies.directories
+    if not paths:
+        return None, rules.build(settings)
+    from webhook import policyfiles  # noqa: PLC0415 - reading policies needs the CEL engine, nothing else here does
+
+    try:
+        files = policyfiles.load(paths)
+    except policyfiles.PolicyFilesError as error:
+        raise InputError(str(error)) from None
+    if not files.loaded.policies:
+        raise InputError(f"{', '.join(paths)}: no ValidatingAdmissionPolicy or MutatingAdmissionPolicy found")
+    for warning in files.loaded.warnings:
+        click.echo(str(warning), err=True)
+    return files, rules.build(settings, (), rules.of_policies(settings, files))

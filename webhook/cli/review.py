@@ -12,7 +12,6 @@ import click
 
 from policies import engine
 from policies.facts import StaticFacts
-from webhook import rules
 from webhook.cli import exits, options
 from webhook.cli.exits import InputError
 from webhook.review import ReviewError, encode
@@ -25,8 +24,9 @@ from webhook.state import Served
 @click.option(
     "--path", default="validate", show_default=True, help="mutate, validate, or a group's path such as mutate/pods."
 )
+@options.policies
 @options.config
-def command(files: tuple[str, ...], path: str, config: Path | None) -> None:
+def command(files: tuple[str, ...], path: str, config: Path | None, **changes: tuple[str, ...]) -> None:
     """Answer AdmissionReviews: one JSON review a file, or one a line on standard input (-).
 
     Prints the answers, one a line, byte for byte what the server says without a cluster; exits with 1 if one refuses.
@@ -35,28 +35,32 @@ def command(files: tuple[str, ...], path: str, config: Path | None) -> None:
     Examples:
       cks-admission review review.json
       cks-admission review --path mutate/pods - < reviews.jsonl
+      cks-admission review --policies policies/ review.json
     """
-    settings = options.settings(config, {})
+    settings = options.settings(config, changes)
     today = datetime.now(UTC).date()
     try:
-        served = Served(rules.build(settings), lambda: StaticFacts(today))
+        written, ruleset = options.ruleset(settings)
     except SettingsError as error:
         raise InputError(str(error)) from None
+    except OSError as error:
+        raise InputError(f"{error.filename}: cannot be read: {error.strerror}") from None
+    facts = StaticFacts(today, {} if written is None else written.namespaces)
+    served = Served(ruleset, lambda: facts)
     route = served.routes.get("/" + path.strip("/"))
     if route is None:
         known = ", ".join(name.lstrip("/") for name in sorted(served.routes))
         raise InputError(f"--path {path}: there is no such path; known are {known}")
-    phase, group = route
-    run = engine.mutate if phase == "mutate" else engine.validate
+    run = engine.mutate if route.phase == "mutate" else engine.validate
     code = exits.OK
     for name, body in _reviews(files):
         try:
-            request = served.decoder.decode(body)
+            request = route.decode(body)
         except ReviewError as error:
             click.echo(f"{name}: HTTP {error.status}: {error}", err=True)
             code = exits.USAGE
             continue
-        answer = run(request, served.ruleset, served.facts(), group)
+        answer = run(request, served.ruleset, served.facts(), route.group)
         code = code or (exits.OK if answer.allowed else exits.REFUSED)
         sys.stdout.buffer.write(encode(request.uid, answer) + b"\n")
     sys.exit(code)

@@ -32,6 +32,7 @@ from webhook.settings import SettingsError
     "--register", "registration.apply", is_flag=True, help="Write the webhook configurations to the cluster."
 )
 @options.setting("--webhook-url", "registration.url", help="Base URL to register, for a service outside the cluster.")
+@options.policies
 @options.setting(
     "--log-level", "log.level", type=click.Choice(["debug", "info", "warning", "error"]), help="Least level logged."
 )
@@ -43,6 +44,7 @@ def command(config: Path | None, **changes: Any) -> None:
     Examples:
       cks-admission serve
       cks-admission serve --config cks.yaml --tls-cert tls.crt --tls-key tls.key
+      cks-admission serve --policies policies/
       cks-admission serve --kubeconfig ~/.kube/config --register --webhook-url https://127.0.0.1:9443
     """
     settings = options.settings(config, changes)

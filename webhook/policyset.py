@@ -1,0 +1,84 @@
+"""The policies in force: what the sources hold, each taken or left as a whole. Pure.
+
+A source is a directory of files or a ConfigMap. One that has errors, or does not fit together with the others, keeps
+what it had when all was well, so that a mistake in one place takes nothing away anywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from policies.admissionpolicy.documents import Loaded, Part, together
+from webhook import policyfiles
+from webhook.policyfiles import PolicyFiles
+
+
+class Content(NamedTuple):
+    """What a source holds now, or why it cannot be read. Two contents with one version are the same."""
+
+    version: str
+    parts: tuple[Part, ...] = ()
+    problem: str = ""
+
+
+class PolicySet(Struct, frozen=True):
+    """contents: by source, what is in force. refused: by source, why its newest content is not."""
+
+    contents: Mapping[str, Content]
+    files: PolicyFiles
+    refused: Mapping[str, str]
+
+
+EMPTY = PolicySet({}, policyfiles.of(Loaded()), {})
+
+
+def updated(current: PolicySet, newest: Mapping[str, Content]) -> PolicySet:
+    """The set with the newest content of the sources, as far as it is without errors."""
+    refused = {source: content.problem for source, content in newest.items() if content.problem}
+    chosen = {source: _kept(current, source) if source in refused else content for source, content in newest.items()}
+    while True:
+        loaded, problems = _combined(chosen, current)
+        if not problems:
+            return PolicySet(chosen, policyfiles.of(loaded), refused)
+        new = [source for source in problems if chosen[source] is not _kept(current, source)]
+        if not new:
+            # What stayed as it was misses something, such as the policy of a binding.
+            reason = "others need what is no longer there:\n" + "\n".join(problems.values())
+            changed = [
+                source for source in {**current.contents, **chosen} if chosen.get(source) is not _kept(current, source)
+            ]
+            return replace(current, refused={**dict.fromkeys(changed, reason), **refused})
+        for source in new:
+            refused[source] = problems[source]
+            chosen[source] = _kept(current, source)
+
+
+_NOTHING = Content("")
+
+
+def _kept(current: PolicySet, source: str) -> Content:
+    return current.contents.get(source, _NOTHING)
+
+
+def _combined(chosen: Mapping[str, Content], current: PolicySet) -> tuple[Loaded, dict[str, str]]:
+    """What the sources come to together, and what is wrong, by source.
+
+    Of two objects with one name the second is the wrong one: that must not be the one that was there before.
+    """
+    kept = [source for source, content in chosen.items() if content is _kept(current, source)]
+    first = together(_parts(chosen, [*kept, *(source for source in chosen if source not in kept)]))
+    if not first.errors:
+        return together(_parts(chosen, chosen)), {}
+    names = {part.report.document.name: source for source, content in chosen.items() for part in content.parts}
+    problems: dict[str, list[str]] = {}
+    for problem in first.errors:
+        problems.setdefault(names[problem.file], []).append(str(problem))
+    return first, {source: "\n".join(lines) for source, lines in problems.items()}
+
+
+def _parts(chosen: Mapping[str, Content], order: Iterable[str]) -> Sequence[Part]:
+    return [part for source in order for part in chosen[source].parts]

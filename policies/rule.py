@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -16,6 +16,12 @@ Action = Literal["deny", "warn", "audit", "off"]
 FailurePolicy = Literal["Fail", "Ignore"]
 Phase = Literal["mutate", "validate"]
 Scope = Literal["Namespaced", "Cluster", "*"]
+
+POLICY_GROUPS: Mapping[FailurePolicy, str] = {"Fail": "policies", "Ignore": "policies-ignore"}
+"""The groups of hooks under which the API server asks about policies, such as `/validate/policies`.
+
+Those that ignore failures have one of their own, so that nothing is refused for their sake when the service is down.
+"""
 
 # One operation of RFC 6902, such as {"op": "add", "path": "/spec/tolerations/-", "value": {...}}.
 PatchOperation = dict[str, Any]

@@ -39,7 +39,11 @@ EMPTY = PolicySet({}, policyfiles.of(Loaded()), {})
 def updated(current: PolicySet, newest: Mapping[str, Content]) -> PolicySet:
     """The set with the newest content of the sources, as far as it is without errors."""
     refused = {source: content.problem for source, content in newest.items() if content.problem}
-    chosen = {source: _kept(current, source) if source in refused else content for source, content in newest.items()}
+    chosen = dict(newest)
+    for source, content in newest.items():
+        kept = _kept(current, source)
+        if source in refused or content.version == kept.version:
+            chosen[source] = kept
     while True:
         loaded, problems = _combined(chosen, current)
         if not problems:

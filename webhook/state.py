@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Protocol
 
 from policies.cel.library.authorizer import Answer, Check
 from policies.facts import Facts
 from policies.request import AdmissionRequest, Target
-from policies.rule import Phase
+from policies.rule import POLICY_GROUPS, Phase
 from policies.ruleset import RuleSet
 from webhook.review import Decoder, target
 
 # Rules of which it is not worth while to find out beforehand which match. With the three built-in ones, reading what a
 # review of 16 KB is about takes 11 us, and reading all that they look at 5 us more (docs/benchmarks.md).
 FEW = 3
+# Policies come and go; until the API server has been told so, it asks where they were.
+OF_POLICIES: Mapping[Phase, frozenset[str]] = {
+    "mutate": frozenset({POLICY_GROUPS["Fail"]}),
+    "validate": frozenset(POLICY_GROUPS.values()),
+}
 # A gate tells why the service is not ready, or nothing.
 Gate = Callable[[], Iterable[str]]
 
@@ -74,7 +79,7 @@ def _routes(ruleset: RuleSet) -> Iterator[tuple[str, Route]]:
     phases: tuple[Phase, ...] = ("mutate", "validate")
     for phase in phases:
         yield f"/{phase}", Route(phase, None, ruleset)
-        for group in ruleset.groups(phase):
+        for group in ruleset.groups(phase) | OF_POLICIES[phase]:
             yield f"/{phase}/{group}", Route(phase, group, ruleset)
 
 

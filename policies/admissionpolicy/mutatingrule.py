@@ -19,10 +19,9 @@ from policies.admissionpolicy.params import Parameters
 from policies.admissionpolicy.schema import Schema
 from policies.facts import Facts
 from policies.request import AdmissionRequest, GroupVersionKind, JsonObject
-from policies.rule import NO_MUTATION, Hook, Mutation, Rule
+from policies.rule import NO_MUTATION, POLICY_GROUPS, Hook, Mutation, Rule
 
 NAME = "mutating-policies"
-GROUP = "policies"
 
 Schemas = Callable[[GroupVersionKind], Schema | None]
 """The schema of a kind, None for what has none, as the options of a connection."""
@@ -49,7 +48,7 @@ class MutatingPolicies:
         reinvoked = any(policy.policy.reinvocation_policy == "IfNeeded" for policy in self._policies)
         hook = Hook(
             "mutate",
-            GROUP,
+            POLICY_GROUPS["Fail"],
             tuple(resources),
             "Fail" if failing else "Ignore",
             scope="*",

@@ -23,15 +23,9 @@ from policies.facts import Facts
 from policies.fieldpath import Location
 from policies.match import ResourceRule
 from policies.request import AdmissionRequest
-from policies.rule import FailurePolicy, Hook, Rule
+from policies.rule import POLICY_GROUPS, Hook, Rule
 from policies.violation import Verdict, Violation
 from policies.workload import Workload
-
-GROUPS: Mapping[FailurePolicy, str] = {"Fail": "policies", "Ignore": "policies-ignore"}
-"""The groups of hooks under which the API server asks about policies, such as `/validate/policies`.
-
-Those that ignore failures have one of their own, so that nothing is refused for their sake when the service is down.
-"""
 
 
 class PolicyRule:
@@ -53,7 +47,7 @@ class PolicyRule:
         resources = self._bound.resource_rules()
         resources += [_template_rule(group, kind) for group, kind in self._workloads if (group, kind) != ("", "Pod")]
         failing = policy.failure_policy
-        hook = Hook("validate", GROUPS[failing], tuple(dict.fromkeys(resources)), failing, scope="*", exact=True)
+        hook = Hook("validate", POLICY_GROUPS[failing], tuple(dict.fromkeys(resources)), failing, scope="*", exact=True)
         paths = frozenset().union(*(read.paths for read in self._reads.values())) | template_paths(self._workloads)
         return Rule(policy.name, (hook,), "deny", paths, validate=self.validate)
 

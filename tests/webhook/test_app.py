@@ -17,7 +17,7 @@ from .servers import Serve, default_rules
 from .wire import JSON, connected, head
 
 _MIB = 1024 * 1024
-_GROUPS = "/validate/daemonsets, /validate/labels, /validate/pods"
+_GROUPS = "/validate/daemonsets, /validate/labels, /validate/pods, /validate/policies, /validate/policies-ignore"
 
 
 def _default() -> Served:
@@ -70,7 +70,7 @@ async def test_an_unknown_group_is_not_found(serve: Serve, path: str) -> None:
 
     reply = await running.post(refused_body(), path)
 
-    known = f"/mutate, /mutate/daemonsets, /mutate/pods, /validate, {_GROUPS}"
+    known = f"/mutate, /mutate/daemonsets, /mutate/pods, /mutate/policies, /validate, {_GROUPS}"
     assert (reply.status, reply.text) == (404, f"There is no {path} here, only {known}.\n")
 
 

@@ -105,7 +105,10 @@ def test_a_configuration_counts() -> None:
     assert (answer["allowed"], answer["warnings"][0]) == (True, 'metadata.labels: foo.coreweave.cloud/bar="true"')
 
 
-_KNOWN = "mutate, mutate/daemonsets, mutate/pods, validate, validate/daemonsets, validate/labels, validate/pods"
+_KNOWN = (
+    "mutate, mutate/daemonsets, mutate/pods, mutate/policies, validate, validate/daemonsets, validate/labels, "
+    "validate/pods, validate/policies, validate/policies-ignore"
+)
 
 
 @pytest.mark.parametrize(

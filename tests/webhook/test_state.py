@@ -42,10 +42,16 @@ def _routes(found: Served) -> dict[str, tuple[str, str | None]]:
 
 
 def test_what_is_served_knows_its_paths() -> None:
-    """The paths below /mutate and /validate are the groups of the rules' hooks, phase by phase."""
+    """The paths below /mutate and /validate are the groups of the rules' hooks by phase, and those for policies."""
     facts = StaticFacts(TODAY)
 
-    everything = {"/mutate": ("mutate", None), "/validate": ("validate", None)}
+    everything = {
+        "/mutate": ("mutate", None),
+        "/mutate/policies": ("mutate", "policies"),
+        "/validate": ("validate", None),
+        "/validate/policies": ("validate", "policies"),
+        "/validate/policies-ignore": ("validate", "policies-ignore"),
+    }
     assert _routes(Served(default_rules(), lambda: facts)) == {
         **everything,
         "/mutate/pods": ("mutate", "pods"),

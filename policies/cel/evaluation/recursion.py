@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Lock, local
 from typing import TypeVar
 
 _DEEP = 12_000  # frames; Python's own functions take none of the C stack
@@ -14,6 +16,36 @@ class NestingError(RecursionError):
     """Even with all the room there is, a function needed more."""
 
 
+class _Room(local):
+    """The limit is one for all threads: the last one that needs more room gives it back. `deep` is a thread's own."""
+
+    lock = Lock()
+    users = 0
+    usual = 0
+    deep = False
+
+    @contextmanager
+    def more(self) -> Iterator[None]:
+        shared = type(self)
+        with self.lock:
+            if shared.users == 0:
+                shared.usual = sys.getrecursionlimit()
+                sys.setrecursionlimit(_DEEP)
+            shared.users += 1
+        self.deep = True
+        try:
+            yield
+        finally:
+            self.deep = False
+            with self.lock:
+                shared.users -= 1
+                if shared.users == 0:
+                    sys.setrecursionlimit(shared.usual)
+
+
+_ROOM = _Room()
+
+
 def deeply(function: Callable[[], _Result]) -> _Result:
     """What a function gives, with more room if it needs it. Raises NestingError where even that is too little.
 
@@ -22,13 +54,10 @@ def deeply(function: Callable[[], _Result]) -> _Result:
     try:
         return function()
     except RecursionError as error:
-        usual = sys.getrecursionlimit()
-        if usual >= _DEEP:
+        if _ROOM.deep:
             raise NestingError from error
-    sys.setrecursionlimit(_DEEP)
-    try:
-        return function()
-    except RecursionError as error:
-        raise NestingError from error
-    finally:
-        sys.setrecursionlimit(usual)
+    with _ROOM.more():
+        try:
+            return function()
+        except RecursionError as error:
+            raise NestingError from error

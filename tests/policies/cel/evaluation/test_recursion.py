@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -50,3 +52,26 @@ def test_other_failures_pass_through() -> None:
     with pytest.raises(ValueError, match="once"):
         deeply(failing)
     assert calls == [1]
+
+
+def test_threads_share_the_limit() -> None:
+    """A thread that is done takes no room from another one that is deep down, and the last one gives it back."""
+    usual = sys.getrecursionlimit()
+    down, done = threading.Event(), threading.Event()
+
+    def stay(depth: int) -> int:
+        if depth:
+            return 1 + stay(depth - 1)
+        down.set()
+        assert done.wait(10)
+        return _dive(500)
+
+    with ThreadPoolExecutor(1) as pool:
+        staying = pool.submit(deeply, lambda: stay(usual + 1000))
+        assert down.wait(10)
+        assert deeply(lambda: _dive(usual + 1000)) == usual + 1000
+        assert sys.getrecursionlimit() > usual
+        done.set()
+        assert staying.result(10) == usual + 1500
+
+    assert sys.getrecursionlimit() == usual

@@ -1,0 +1,130 @@
+"""Policies that the real process serves, and that change while it does."""
+
+from pathlib import Path
+
+import pytest
+from builders import Json, pod
+
+from .commands import run
+from .processes import Service
+from .reviews import answer_of, body
+from .wire import connected, until
+
+_POLICY = """\
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: NAME}
+spec:
+  matchConstraints:
+    resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]
+  validations: [{expression: "EXPRESSION", message: "The name ends in x."}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: NAME}
+spec: {policyName: NAME, validationActions: [Deny]}
+"""
+_ENDS_IN_X = "object.metadata.name.endsWith('x')"
+_BROKEN = "object.metadata.name.endsWidth('x')"
+_WHY = (
+    "{file}:7:61: spec.validations[0].expression: undeclared reference to 'endsWidth' (in container '')\n"
+    "object.metadata.name.endsWidth('x')\n"
+    "                              ^\n"
+    "hint: did you mean 'endsWith'?"
+)
+
+
+def _write(file: Path, expression: str, name: str = "names") -> None:
+    file.write_text(_POLICY.replace("NAME", name).replace("EXPRESSION", expression), encoding="utf-8")
+
+
+async def _refusal(service: Service, path: str = "/validate") -> str:
+    """What a Pod called web is told; empty where it is admitted."""
+    async with connected(await service.port(), service.context()) as wire:
+        answer = answer_of((await wire.call(body(pod(metadata={"name": "web"})), path=path)).body)
+    return str(answer.get("status", {}).get("message", ""))
+
+
+async def test_a_directory_of_policies(tmp_path: Path) -> None:
+    """Policies apply from the start and follow their files; a mistake in one is told and changes nothing else."""
+    policies = tmp_path / "policies"
+    policies.mkdir()
+    _write(policies / "names.yaml", _ENDS_IN_X)
+    denied = "ValidatingAdmissionPolicy 'names' with binding 'names' denied request: The name ends in x."
+    async with Service(tmp_path, "--policies", str(policies)) as service:
+        first = (await service.event("policies loaded"), await _refusal(service))
+        assert {key: first[0][key] for key in ("policies", "added", "removed", "changed")} == {
+            "policies": 1,
+            "added": ["names"],
+            "removed": [],
+            "changed": [],
+        }
+        assert first[1].splitlines()[0] == denied
+
+        _write(policies / "names.yaml", _BROKEN)
+        refused = await service.event("policies refused")
+        why = _WHY.format(file=policies / "names.yaml")
+        assert (refused["source"], refused["reason"]) == (str(policies), why)
+        ready = await service.ask("/readyz")
+        note = f"ok\n- policies: {policies}: refused, what was loaded before stays in force:\n{why}\n"
+        assert (ready.status, ready.body.decode()) == (200, note)
+        assert b"\ncks_admission_policies_refused 1.0\n" in (await service.ask("/metrics")).body
+        assert (await _refusal(service)).splitlines()[0] == denied
+
+        _write(policies / "names.yaml", "true")
+        _write(policies / "more.yaml", _ENDS_IN_X, name="more")
+        await until(lambda: service.events[-1].get("policies") == 2)
+        changes = service.events[-1]
+        assert (changes["added"], changes["changed"]) == (["more"], ["names"])
+        assert (await _refusal(service)).startswith("ValidatingAdmissionPolicy 'more' with binding 'more' denied")
+        assert (await service.ask("/readyz")).body == b"ok\n"
+
+        (policies / "more.yaml").unlink()
+        await until(lambda: service.events[-1].get("removed") == ["more"])
+        assert await _refusal(service) == ""
+
+
+async def test_paths_of_policies(tmp_path: Path) -> None:
+    """The API server asks under a path of their own, which is there as long as a policy may come."""
+    _write(tmp_path / "names.yaml", _ENDS_IN_X)
+    async with Service(tmp_path, "--policies", str(tmp_path / "names.yaml")) as service:
+        assert (await _refusal(service, "/validate/policies")).startswith("ValidatingAdmissionPolicy 'names'")
+        assert await _refusal(service, "/validate/policies-ignore") == ""
+        assert await _refusal(service, "/mutate/policies") == ""
+        assert await _refusal(service, "/validate/labels") == ""
+
+
+async def test_policies_do_not_depend_on_the_built_in_rules(tmp_path: Path) -> None:
+    """With every built-in rule off the policies are still in force."""
+    _write(tmp_path / "names.yaml", _ENDS_IN_X)
+    off: Json = {rule: {"action": "off"} for rule in ("labels", "tolerations", "sunk")}
+    async with Service(tmp_path, "--policies", str(tmp_path / "names.yaml"), **off) as service:
+        serving = await service.event("serving")
+
+        assert serving["rules"] == ["names"]
+        assert (await _refusal(service)).startswith("ValidatingAdmissionPolicy 'names'")
+
+
+@pytest.mark.parametrize(
+    ("expression", "name", "why"),
+    [
+        pytest.param(_BROKEN, "names", _WHY, id="broken"),
+        pytest.param(
+            "true",
+            "labels",
+            "policies: 'labels' is the name of a built-in rule; give the policy another one",
+            id="name-of-a-built-in-rule",
+        ),
+    ],
+)
+def test_a_start_with_policies_that_are_refused(tmp_path: Path, expression: str, name: str, why: str) -> None:
+    """Nothing is served with policies that are wrong from the start; the whole reason is on stderr."""
+    file = tmp_path / "names.yaml"
+    _write(file, expression, name)
+
+    result = run("serve", "--port", "0", "--health-port", "0", "--certs-dir", str(tmp_path), "--policies", str(file))
+
+    assert (result.exit_code, result.stderr.splitlines()[-len(why.splitlines()) :]) == (
+        2,
+        f"Error: {why.format(file=file)}".splitlines(),
+    )

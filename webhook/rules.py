@@ -15,7 +15,7 @@ from policies.requester import Exemptions
 from policies.rule import Action, FailurePolicy, Hook, Rule
 from policies.ruleset import RuleSet
 from policies.workload import BUILT_IN, Workload, table, workload
-from webhook.settings import LabelExceptionSettings, Selector, Settings, SettingsError
+from webhook.settings import ExceptionSettings, LabelExceptionSettings, Selector, Settings, SettingsError
 
 if TYPE_CHECKING:
     from webhook.policyfiles import PolicyFiles
@@ -38,7 +38,7 @@ def build(
         workloads = table((*BUILT_IN, *_workloads(settings)))
     except ValueError as error:
         raise SettingsError(f"workloads: {error}") from None
-    exceptions = [PolicyException(**dict(exception)) for exception in settings.exceptions]
+    exceptions = [_exception(index, exception) for index, exception in enumerate(settings.exceptions)]
     rules = [
         _labels_rule(settings, workloads, control_plane_namespaces),
         _tolerations_rule(settings),
@@ -46,17 +46,33 @@ def build(
     ]
     built_in = [rule.name for rule in rules]
     if policies is not None:
-        rules += _policy_rules(policies, workloads, built_in)
-    known = [rule.name for rule in rules]
-    for exception in exceptions:
-        for name in exception.rules:
-            if name not in known:
-                raise SettingsError(f"exceptions: there is no rule {name!r}; known are {', '.join(known)}")
+        exceptions += [each.value for each in policies.loaded.exceptions]
+        rules += _policy_rules(policies, workloads, built_in, exceptions)
+    _check_names(settings, policies, rules)
     return RuleSet(rules, exceptions)
 
 
+def _check_names(settings: Settings, policies: PolicyFiles | None, rules: Iterable[Rule]) -> None:
+    """Whether there is all that exceptions name; a policy without a binding is no rule. Raises SettingsError."""
+    loaded = () if policies is None else policies.loaded.policies
+    known = list(dict.fromkeys([*(rule.name for rule in rules), *(policy.name for policy in loaded)]))
+    problems = [
+        f"exceptions: there is no rule {name!r}; known are {', '.join(known)}"
+        for exception in settings.exceptions
+        for name in exception.rules
+        if name not in known
+    ]
+    for written in () if policies is None else policies.loaded.exceptions:
+        problems += map(str, written.unknown(known))
+    if problems:
+        raise SettingsError("\n".join(problems))
+
+
 def _policy_rules(
-    files: PolicyFiles, workloads: Mapping[tuple[str, str], Workload], built_in: Iterable[str]
+    files: PolicyFiles,
+    workloads: Mapping[tuple[str, str], Workload],
+    built_in: Iterable[str],
+    exceptions: Iterable[PolicyException],
 ) -> list[Rule]:
     from policies.admissionpolicy import mutatingrule, policyrule  # noqa: PLC0415 - nothing else needs the CEL engine
 
@@ -65,7 +81,7 @@ def _policy_rules(
         raise SettingsError(f"policies: {taken[0]!r} is the name of a built-in rule; give the policy another one")
     loaded = files.loaded
     return [
-        *mutatingrule.rules(loaded.policies, loaded.bindings, files.parameters, files.schema),
+        *mutatingrule.rules(loaded.policies, loaded.bindings, files.parameters, files.schema, exceptions),
         *policyrule.rules(loaded.policies, loaded.bindings, files.parameters, workloads),
     ]
 
@@ -164,6 +180,14 @@ def _sunk_rule(settings: Settings) -> Rule:
 def _failure_policy(action: Action) -> FailurePolicy:
     """What follows where a rule cannot be asked: one that refuses fails closed, one that only tells fails open."""
     return "Fail" if action == "deny" else "Ignore"
+
+
+def _exception(index: int, exception: ExceptionSettings) -> PolicyException:
+    """An entry of `exceptions:`, which has its place in the configuration for a name."""
+    fields = dict(exception)
+    return PolicyException(
+        f"exceptions[{index}]", **{**fields, "object_selector": _selector(exception.object_selector)}
+    )
 
 
 def _label_exception(exception: LabelExceptionSettings) -> labels.LabelException:

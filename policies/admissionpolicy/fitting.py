@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from policies.admissionpolicy.exceptions import WrittenException
 from policies.admissionpolicy.fields import nearest
 from policies.admissionpolicy.model import Binding, Policy
 from policies.admissionpolicy.problem import Report, Spot, duplicate, not_found
@@ -12,13 +13,16 @@ from policies.admissionpolicy.problem import Report, Spot, duplicate, not_found
 
 @dataclass(slots=True, kw_only=True)
 class Entry:
-    """One policy or binding that was read: its kind and names, its report, and what it is, None where it has errors."""
+    """One policy, binding or exception that was read: its kind and names, its report, and what it is.
+
+    value: None where it has errors. policy_name: of a binding.
+    """
 
     kind: str
     name: str
-    policy_name: str
+    policy_name: str = ""
     report: Report
-    value: Policy | Binding | None = None
+    value: Policy | Binding | WrittenException | None = None
 
     @property
     def place(self) -> str:
@@ -30,7 +34,7 @@ class Entry:
 def fit(entries: Sequence[Entry]) -> None:
     """Note what does not fit, in the report of the document that has to change."""
     _duplicates(entries)
-    policies = {(entry.kind, entry.name): entry for entry in entries if not entry.kind.endswith("Binding")}
+    policies = {(entry.kind, entry.name): entry for entry in entries if entry.kind.endswith("Policy")}
     bindings = [entry for entry in entries if entry.kind.endswith("Binding")]
     for entry in bindings:
         if entry.policy_name:

@@ -317,9 +317,15 @@ def test_exceptions_are_handed_over_whole() -> None:
         "kinds": ("Deployment.apps",),
         "names": ("train*",),
         "users": ("alice",),
+        "groups": ("system:*",),
+        "objectSelector": {"matchLabels": {"app": "train"}},
     }
-    asked = request(deployment(labels=RESERVED))
+    asked = request(deployment(labels={**RESERVED, "app": "train"}))
 
-    assert _rules(exceptions=[fields]).exceptions == (PolicyException(**fields),)
+    selector = LabelSelector((SelectorRequirement("app", "In", ("train",)),))
+    expected = {name: value for name, value in fields.items() if name != "objectSelector"}
+    assert _rules(exceptions=[fields]).exceptions == (
+        PolicyException("exceptions[0]", **expected, object_selector=selector),
+    )
     assert _verdicts(asked, exceptions=[fields]) == {"labels": "excepted"}
     assert _verdicts(asked, exceptions=[{**fields, "until": date(2026, 2, 28)}]) == {"labels": "deny"}

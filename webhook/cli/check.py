@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import sys
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,7 +13,7 @@ import click
 from msgspec.structs import replace
 
 from policies import engine, patch
-from policies.engine import Answer
+from policies.engine import Answer, Decision
 from policies.facts import NAME_LABEL, StaticFacts
 from policies.request import AdmissionRequest, JsonObject, UserInfo
 from policies.ruleset import RuleSet
@@ -69,7 +69,7 @@ class _Namespaces(NamedTuple):
     multiple=True,
     metavar="FILE|DIR",
     type=click.Path(exists=True),
-    help="Admission policies to apply besides the built-in rules; repeatable.",
+    help="Admission policies to apply besides the built-in rules, and exceptions; repeatable.",
 )
 @click.option("--diff", is_flag=True, help="Show what would change in each object.")
 @options.config
@@ -88,8 +88,9 @@ def command(
       kubectl get deployment web -o yaml > old.yaml; cks-admission check -f web.yaml --old old.yaml
     """
     settings = options.settings(config, {})
+    today = datetime.now(UTC).date()
     try:
-        written = _policies(policies)
+        written = _policies(policies, today)
         ruleset = rules.build(settings, policies=written)
         stdin = sys.stdin.buffer.read() if "-" in files else b""
         before = {_identity(m.object, namespace): m.object for m in (manifest.read([old]) if old else ())}
@@ -103,7 +104,7 @@ def command(
     namespaces = _Namespaces(written.namespaces if written else {}, _labels(namespace_labels))
     who = UserInfo(user, groups=(*groups, "system:authenticated"))
     outcomes = [
-        _check(m, before.get(_identity(m.object, namespace)), ruleset, who, namespace, namespaces) for m in found
+        _check(m, before.get(_identity(m.object, namespace)), ruleset, who, namespace, namespaces, today) for m in found
     ]
     if output == "text":
         for outcome in outcomes:
@@ -113,28 +114,30 @@ def command(
     sys.exit(exits.OK if all(outcome.allowed for outcome in outcomes) else exits.REFUSED)
 
 
-def _policies(paths: tuple[str, ...]) -> PolicyFiles | None:
-    """The policies in files, what is doubtful about them said on stderr. Raises InputError, and OSError."""
+def _policies(paths: tuple[str, ...], today: date) -> PolicyFiles | None:
+    """What is in policy files, and what is doubtful about it said on stderr. Raises InputError, and OSError."""
     if not paths:
         return None
     from webhook import policyfiles  # noqa: PLC0415 - reading policies needs the CEL engine, nothing else here does
 
     try:
-        files = policyfiles.load(paths)
+        files = policyfiles.load(paths, today)
     except policyfiles.PolicyFilesError as error:
         raise InputError(str(error)) from None
-    if not files.loaded.policies:
-        raise InputError(f"{', '.join(paths)}: no ValidatingAdmissionPolicy or MutatingAdmissionPolicy found")
+    if not (files.loaded.policies or files.loaded.exceptions):
+        kinds = "ValidatingAdmissionPolicy, MutatingAdmissionPolicy or PolicyException"
+        raise InputError(f"{', '.join(paths)}: no {kinds} found")
     for warning in files.loaded.warnings:
         click.echo(str(warning), err=True)
     return files
 
 
 def _check(
-    found: Manifest, old: JsonObject | None, ruleset: RuleSet, user: UserInfo, namespace: str, namespaces: _Namespaces
-) -> Outcome:
+    found: Manifest, old: JsonObject | None, ruleset: RuleSet, user: UserInfo, namespace: str, namespaces: _Namespaces,
+    today: date,
+) -> Outcome:  # fmt: skip
     request = manifest.request(found.object, old, user=user, namespace=namespace)
-    facts = StaticFacts(datetime.now(UTC).date(), {request.namespace: namespaces.labels(request.namespace)})
+    facts = StaticFacts(today, {request.namespace: namespaces.labels(request.namespace)})
     mutation = engine.mutate(request, ruleset, facts)
     changed = patch.apply(found.object, mutation.operations) if mutation.operations else found.object
     validation = engine.validate(replace(request, object=changed), ruleset, facts)
@@ -151,6 +154,10 @@ def _text(outcome: Outcome, *, diff: bool) -> Iterator[str]:
     for answer in (outcome.mutation, outcome.validation):
         for warning in answer.warnings:
             yield f"  {click.style('Warning:', fg='yellow')} {warning}"
+        for decision in answer.decisions:
+            if decision.verdict == "excepted" and decision.exception is not None:
+                skipped = click.style("skipped:", fg="yellow")
+                yield f"  {skipped} {decision.rule} by exception {decision.exception.grounds}"
         if answer.message:
             yield from ("  " + line for line in answer.message.splitlines())
     if diff and changes:
@@ -175,16 +182,23 @@ def _json(outcome: Outcome) -> dict[str, Any]:
         "allowed": outcome.allowed,
         "message": "\n".join(answer.message for answer in answers if answer.message),
         "warnings": [warning for answer in answers for warning in answer.warnings],
-        "decisions": [
-            {
-                "rule": d.rule,
-                "verdict": d.verdict,
-                "violations": [{"path": v.path, "text": v.line or v.summary} for v in d.violations],
-            }
-            for answer in answers
-            for d in answer.decisions
-        ],
+        "decisions": [_decision(decision) for answer in answers for decision in answer.decisions],
         "patch": list(outcome.mutation.operations),
+    }
+
+
+def _decision(decision: Decision) -> dict[str, Any]:
+    """`exception`, only where there is one: that which the object passes by, or would have passed by until it ended."""
+    exception = decision.exception
+    return {
+        "rule": decision.rule,
+        "verdict": decision.verdict,
+        "violations": [{"path": v.path, "text": v.line or v.summary} for v in decision.violations],
+        **(
+            {"exception": {"name": exception.name, "until": str(exception.until), "reason": exception.reason}}
+            if exception is not None
+            else {}
+        ),
     }
 
 

@@ -1,11 +1,14 @@
 """Exceptions from rules: data that lets some requests pass, for a while and for a reason."""
 
 from datetime import date
+from random import Random
 
 import pytest
 from builders import TODAY, pod, request, resource
+from hypothesis import given
+from hypothesis import strategies as st
 
-from policies.exception import PolicyException
+from policies.exception import PolicyException, longest
 from policies.match import LabelSelector, SelectorRequirement
 from policies.request import AdmissionRequest
 
@@ -94,3 +97,24 @@ def test_an_exception_by_labels(asked: AdmissionRequest, covered: bool) -> None:
 def test_an_exception_ends(today: date, covered: bool) -> None:  # noqa: FBT001
     """An exception holds through its last day and no longer."""
     assert PolicyException("moving", ("labels",), "migration", date(2026, 3, 1)).holds(today) is covered
+
+
+_SOME = st.builds(
+    PolicyException,
+    name=st.sampled_from("abc"),
+    rules=st.sampled_from([("labels",), ("sunk",), ("labels", "sunk")]),
+    reason=st.just("x"),
+    until=st.dates(date(2026, 2, 27), date(2026, 3, 3)),
+    users=st.sampled_from([(), ("carol",), ("dave",)]),
+)
+
+
+@given(exceptions=st.lists(_SOME, max_size=5), order=st.randoms())
+def test_one_exception_that_holds_is_enough(exceptions: list[PolicyException], order: Random) -> None:
+    """The exception that counts holds if any that is about the request does, in whatever order they are given."""
+    shuffled = order.sample(exceptions, len(exceptions))
+    found = longest(shuffled, "labels", _POD)
+
+    about = [exception for exception in exceptions if exception.concerns("labels", _POD)]
+    assert (found in about) if about else found is None
+    assert (found is not None and found.holds(TODAY)) is any(exception.holds(TODAY) for exception in about)

@@ -13,7 +13,7 @@ from datetime import date
 from policies.admissionpolicy.building import selector as build_selector
 from policies.admissionpolicy.checks import Values, check_format, check_needed
 from policies.admissionpolicy.document import Document
-from policies.admissionpolicy.fields import nearest
+from policies.admissionpolicy.fields import EXCEPTION_GLOBS, nearest
 from policies.admissionpolicy.formats import subdomain, trimmed
 from policies.admissionpolicy.matchvalidation import selector
 from policies.admissionpolicy.problem import Problem, Report, Spot, duplicate, invalid, not_found, required
@@ -24,7 +24,6 @@ GROUP, VERSION, KIND = "cks-admission.dev", "v1", "PolicyException"
 SOON = 14
 """Days before its end from which an exception is warned about: time to mend what it is for."""
 
-_GLOBS = ("namespaces", "kinds", "names", "users", "groups")
 _DATE = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
@@ -65,7 +64,7 @@ def validate(value: Values, top: Spot) -> None:
     if check_needed(spec, "until", spot, "write the last day (UTC) on which it holds, as 2026-12-31"):
         _until(spec["until"], spot.child("until"))
     match, below = spec.get("match", {}), spot.child("match")
-    for name in _GLOBS:
+    for name in EXCEPTION_GLOBS:
         for index, glob in enumerate(match.get(name, ())):
             if not glob:
                 below.child(name, index).fault(required("an empty glob matches nothing"), "write a name, or * for all")
@@ -82,7 +81,7 @@ def build(value: Values) -> PolicyException:
         rules=tuple(spec["policies"]),
         reason=trimmed(spec["reason"]),
         until=date.fromisoformat(spec["until"]),
-        **{name: tuple(match.get(name, ())) for name in _GLOBS},
+        **{name: tuple(match.get(name, ())) for name in EXCEPTION_GLOBS},
         object_selector=build_selector(match.get("objectSelector", {})),
     )
 

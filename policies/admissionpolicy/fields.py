@@ -184,12 +184,12 @@ _BINDING: Mapping[str, Shape] = {
     "matchResources": _MATCH,
 }
 _ACTIONS: Mapping[str, Shape] = {"validationActions": Many(Text("VERSION.ValidationAction"))}
-_GLOBS = ("namespaces", "kinds", "names", "users", "groups")
+EXCEPTION_GLOBS = ("namespaces", "kinds", "names", "users", "groups")
 _EXCEPTION: Mapping[str, Shape] = {
     "policies": _STRINGS,
     "reason": Text(),
     "until": Text(),
-    "match": Fields("ExceptionMatch", {**dict.fromkeys(_GLOBS, _STRINGS), "objectSelector": _SELECTOR}),
+    "match": Fields("ExceptionMatch", {**dict.fromkeys(EXCEPTION_GLOBS, _STRINGS), "objectSelector": _SELECTOR}),
 }
 
 

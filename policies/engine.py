@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from policies import patch
-from policies.exception import PolicyException
+from policies.exception import PolicyException, longest
 from policies.facts import Facts, NeededLookUp
 from policies.request import AdmissionRequest
 from policies.rule import NO_MUTATION, FailurePolicy, Mutation, PatchOperation, Phase, Rule
@@ -31,13 +31,16 @@ class Failure(Struct, frozen=True):
 
 
 class Decision(Struct, frozen=True):
-    """What follows from one rule's outcome: `error` is a failed rule, which denies or not by its failure policy."""
+    """What follows from one rule's outcome: `error` is a failed rule, which denies or not by its failure policy.
+
+    exception: the one that the request passes by (`excepted`), or would have passed by if it had not ended.
+    """
 
     rule: str
     verdict: Verdict
     violations: tuple[Violation, ...] = ()
     failure: Failure | None = None
-    note: str = ""
+    exception: PolicyException | None = None
 
     @property
     def denies(self) -> bool:
@@ -61,9 +64,14 @@ class Answer(Struct, frozen=True):
         return True
 
     @property
+    def ended(self) -> tuple[str, ...]:
+        """A line for each exception that would have kept a rule from refusing, had it not ended."""
+        return tuple(d.exception.ending(d.rule) for d in self.decisions if d.verdict == "deny" and d.exception)
+
+    @property
     def message(self) -> str:
         """The refusal for people; empty where the request is allowed."""
-        parts = [describe(v for d in self.decisions if d.verdict == "deny" for v in d.violations)]
+        parts = [describe(v for d in self.decisions if d.verdict == "deny" for v in d.violations), *self.ended]
         failures = [(d.rule, d.failure) for d in self.decisions if d.failure is not None and d.denies]
         parts += [_failure_text(rule, failure.error, failure.policy) for rule, failure in failures]
         return "\n".join(part for part in parts if part)
@@ -106,6 +114,7 @@ def mutate(request: AdmissionRequest, ruleset: RuleSet, facts: Facts, group: str
             if not decision.denies:
                 lines.append(one_line(_failure_text(rule.name, error, "Ignore")))
         decisions.append(decision)
+        decisions += [Decision(policy, "excepted", exception=why) for policy, why in mutation.excepted]
         operations += mutation.operations
         lines += map(one_line, mutation.warnings)
     return Answer(tuple(decisions), tuple(operations), limited(lines)) if decisions else ADMITTED
@@ -118,9 +127,9 @@ def _mutation(rule: Rule, request: AdmissionRequest, ruleset: RuleSet, facts: Fa
     mutation = rule.mutate(request, facts)
     if not mutation.operations:
         return Decision(rule.name, "admit"), mutation
-    exception = _exception(rule, request, ruleset, facts)
-    if exception is not None:
-        return Decision(rule.name, "excepted", note=exception.reason), NO_MUTATION
+    exception = longest(ruleset.exceptions, rule.name, request)
+    if exception is not None and exception.holds(facts.today()):
+        return Decision(rule.name, "excepted", exception=exception), NO_MUTATION
     return Decision(rule.name, "patch"), mutation
 
 
@@ -160,19 +169,14 @@ def _decide(
         return [Decision(rule.name, "error", failure=outcome)]
     if not outcome:
         return [Decision(rule.name, "admit")]
-    exception = _exception(rule, request, ruleset, facts)
-    if exception is not None:
-        return [Decision(rule.name, "excepted", outcome, note=exception.reason)]
+    exception = longest(ruleset.exceptions, rule.name, request)
+    if exception is not None and exception.holds(facts.today()):
+        return [Decision(rule.name, "excepted", outcome, exception=exception)]
     verdicts: dict[Verdict, list[Violation]] = {}
     for violation in outcome:
         action: Verdict = "admit" if rule.action == "off" else rule.action
         verdicts.setdefault(violation.verdict or action, []).append(violation)
-    return [Decision(rule.name, verdict, tuple(found)) for verdict, found in verdicts.items()]
-
-
-def _exception(rule: Rule, request: AdmissionRequest, ruleset: RuleSet, facts: Facts) -> PolicyException | None:
-    """The first exception that lets the request pass the rule."""
-    return next((e for e in ruleset.exceptions if e.covers(rule.name, request, facts.today())), None)
+    return [Decision(rule.name, verdict, tuple(found), exception=exception) for verdict, found in verdicts.items()]
 
 
 def _failed(rule: Rule, phase: Phase, error: Exception) -> Decision:

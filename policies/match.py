@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from policies.request import Target
+from policies.request import AdmissionRequest, JsonObject, Target
 
 Operator = Literal["In", "NotIn", "Exists", "DoesNotExist"]
 
@@ -97,3 +97,28 @@ class LabelSelector(Struct, frozen=True):
 
 
 EVERYTHING = LabelSelector()
+
+
+def selects(selector: LabelSelector, request: AdmissionRequest) -> bool:
+    """Whether a selector matches the labels of a request's object or of its old object.
+
+    Source: k8s.io/apiserver's pkg/admission/plugin/webhook/predicates/object/matcher.go.
+    """
+    return any(
+        labels is not None and selector.matches(labels)
+        for labels in (object_labels(request.object), object_labels(request.old_object))
+    )
+
+
+def object_labels(obj: JsonObject | None) -> Mapping[str, str] | None:
+    """The labels of an object, none where they are malformed; None where it has no metadata, as PodExecOptions.
+
+    An object without metadata matches no selector, not even one that asks for the absence of a label.
+    """
+    metadata = None if obj is None else obj.get("metadata")
+    if not isinstance(metadata, dict):
+        return None
+    labels = metadata.get("labels")
+    if isinstance(labels, dict) and all(isinstance(value, str) for value in labels.values()):
+        return labels
+    return {}

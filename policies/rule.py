@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from policies.exception import PolicyException
 from policies.facts import Facts
 from policies.match import EVERYTHING, LabelSelector, ResourceRule
 from policies.request import AdmissionRequest
@@ -29,10 +30,14 @@ Validator = Callable[[AdmissionRequest, Facts], Sequence[Violation]]
 
 
 class Mutation(Struct, frozen=True):
-    """What a mutating rule wants changed, and what the person who made the request should know."""
+    """What a mutating rule wants changed, and what the person who made the request should know.
+
+    excepted: where the rule applies several policies, those that it left out, each with the exception.
+    """
 
     operations: tuple[PatchOperation, ...] = ()
     warnings: tuple[str, ...] = ()
+    excepted: tuple[tuple[str, PolicyException], ...] = ()
 
 
 NO_MUTATION = Mutation()

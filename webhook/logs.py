@@ -1,7 +1,7 @@
 """Structured logs on stderr: JSON lines, or aligned text on a terminal. Never an object or a part of one.
 
-A request is logged by its identity: uid, user, operation, resource, namespace, name, and the rules with their paths.
-Admitted requests are logged at debug level only; a refusal, a warning or a failed rule at info.
+A request is logged by its identity: uid, user, operation, resource, namespace, name, and the rules with their paths
+and exceptions. Admitted requests are logged at debug level only; a refusal, a warning or a failed rule at info.
 """
 
 from __future__ import annotations
@@ -86,6 +86,11 @@ def log_answer(
         decisions={
             decision.rule: [decision.verdict, *dict.fromkeys(violation.path for violation in decision.violations)]
             for decision in answer.decisions
+        },
+        exceptions={
+            decision.rule: decision.exception.name
+            for decision in answer.decisions
+            if decision.verdict == "excepted" and decision.exception is not None
         },
         errors=[repr(decision.failure.error) for decision in answer.decisions if decision.failure is not None],
     )

@@ -52,6 +52,12 @@ class Metrics:
             ("phase", "rule", "operation", "verdict"),
             registry=self.registry,
         )
+        self.exceptions_used = Counter(
+            "cks_admission_exceptions_used_total",
+            "Decisions in which an exception let a request pass a rule.",
+            ("exception", "rule"),
+            registry=self.registry,
+        )
         self.patch_operations = Counter(
             "cks_admission_patch_operations_total", "JSON Patch operations sent.", registry=self.registry
         )
@@ -92,6 +98,8 @@ class Metrics:
         self._count(self.requests, phase, operation, allowed, "true" if request.dry_run else "false")
         for decision in answer.decisions:
             self._count(self.decisions, phase, decision.rule, operation, decision.verdict)
+            if decision.verdict == "excepted" and decision.exception is not None:
+                self._count(self.exceptions_used, decision.exception.name, decision.rule)
         if answer.operations:
             self.patch_operations.inc(len(answer.operations))
         self._durations[phase].observe(seconds)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,8 +30,8 @@ class PolicyFilesError(Exception):
 class PolicyFiles(NamedTuple):
     """What policy files come to.
 
-    loaded: policies, bindings and the objects beside them. parameters: those objects, as bindings may name them.
-    namespaces: the labels of the Namespaces among them, by name. custom: the schemas of their CRDs.
+    loaded: policies, bindings, exceptions and the objects beside them. parameters: those objects, as bindings may name
+    them. namespaces: the labels of the Namespaces among them, by name. custom: the schemas of their CRDs.
     """
 
     loaded: Loaded
@@ -43,12 +44,14 @@ class PolicyFiles(NamedTuple):
         return schema.built_in(kind) or self.custom.get(kind) or schema.unknown(kind)
 
 
-def load(paths: Iterable[str]) -> PolicyFiles:
-    """Read files, and directories with all below them. Raises PolicyFilesError, and OSError."""
+def load(paths: Iterable[str], today: date | None = None) -> PolicyFiles:
+    """Read files, and directories with all below them; `today`: to warn of exceptions that end.
+
+    Raises PolicyFilesError, and OSError.
+    """
     try:
-        loaded = documents.read(
-            each for path in paths for file in files(path) for each in parse(file.read_bytes(), str(file))
-        )
+        found = [file for path in paths for file in files(path)]
+        loaded = documents.read((each for file in found for each in parse(file.read_bytes(), str(file))), today)
     except yamlfile.FileError as error:
         raise PolicyFilesError(str(error)) from None
     if loaded.errors:

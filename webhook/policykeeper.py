@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import NoReturn
+from datetime import UTC, datetime
+from typing import NamedTuple, NoReturn
 
 import structlog
 
 from policies.admissionpolicy.compilation import Compiler
 from policies.admissionpolicy.model import Policy
-from policies.rule import Rule
 from policies.ruleset import RuleSet
 from webhook import policyset, rules
 from webhook.metrics import Metrics
 from webhook.policyset import Content, PolicySet
 from webhook.policysources import LOOK_SECONDS, Source
+from webhook.rules import PolicyRules
 from webhook.settings import Settings, SettingsError
 
 
@@ -34,8 +35,9 @@ class PolicyKeeper:
         self._seen: dict[str, str] = {}
         self._set = policyset.EMPTY
         self._refused: Mapping[str, str] = {}
-        self.rules: Sequence[Rule] = ()
-        self.ruleset: RuleSet = rules.build(settings)
+        self._doubts: Sequence[str] = ()
+        self.rules = rules.NO_POLICIES
+        self.ruleset = RuleSet([])
 
     def unused(self) -> list[str]:
         """What the sources hold now that is not in force, and why: a text for each source."""
@@ -61,14 +63,15 @@ class PolicyKeeper:
         seen = {name: content.version for name, content in newest.items()}
         if seen == self._seen:
             return False
-        found, refused, made = await asyncio.to_thread(self._made, newest)
+        made = await asyncio.to_thread(self._made, newest)
         self._seen = seen
-        self._tell(found, refused)
+        self._tell(made)
         for source in self._sources:
-            await source.report(refused)
-        if made is None:
+            await source.report(made.refused)
+        self._refused, self._doubts = made.refused, made.doubts
+        if made.rules is None:
             return False
-        self._set, (self.rules, self.ruleset) = found, made
+        self._set, self.rules, self.ruleset = made.set, made.rules, made.ruleset
         return True
 
     async def run(self, changed: Callable[[], Awaitable[None]]) -> NoReturn:
@@ -96,46 +99,54 @@ class PolicyKeeper:
             await asyncio.sleep(LOOK_SECONDS)
             wake.set()
 
-    def _made(
-        self, newest: Mapping[str, Content]
-    ) -> tuple[PolicySet, Mapping[str, str], tuple[Sequence[Rule], RuleSet] | None]:
-        """The new set, what is refused, and the rules; no rules where the set is what it was. Runs in a thread."""
-        found = policyset.updated(self._set, newest)
-        if found.contents == self._set.contents:
-            return found, found.refused, None
+    def _made(self, newest: Mapping[str, Content]) -> _Made:
+        """What the sources come to now; no rules where they are as they were. Runs in a thread."""
+        found = policyset.updated(self._set, newest, datetime.now(UTC).date())
+        if found.versions == self._set.versions:
+            return _Made(self._set, found.refused, self._doubts)
         self._compiler.begin()
         try:
-            of_policies = rules.of_policies(self._settings, found.files, self._compiler)
-            return found, found.refused, (of_policies, rules.build(self._settings, (), of_policies))
+            policies = rules.of_policies(self._settings, found.files, self._compiler)
+            ruleset = rules.build(self._settings, (), policies)
         except SettingsError as error:
-            changed = [name for name in newest if newest[name] != self._set.contents.get(name)]
-            return self._set, {**dict.fromkeys(changed, str(error)), **found.refused}, None
+            before = self._set.versions
+            changed = [name for name, version in found.versions.items() if before.get(name) != version]
+            return _Made(self._set, {**dict.fromkeys(changed, str(error)), **found.refused}, self._doubts)
+        doubts = [*map(str, found.files.loaded.warnings), *rules.unknown_names(self._settings, policies)]
+        return _Made(found, found.refused, tuple(doubts), policies, ruleset)
 
-    def _tell(self, found: PolicySet, refused: Mapping[str, str]) -> None:
-        for source, reason in refused.items():
+    def _tell(self, made: _Made) -> None:
+        for source, reason in made.refused.items():
             if self._refused.get(source) != reason:
                 self._log.error("policies refused", source=source, reason=reason)
-        self._refused = refused
-        self._metrics.policies_loaded(_count(found), refused=bool(refused))
-        if found.contents == self._set.contents:
-            return
-        before, after = _by_name(self._set), _by_name(found)
-        self._log.info(
-            "policies loaded",
-            policies=len(after),
-            added=sorted(after.keys() - before.keys()),
-            removed=sorted(before.keys() - after.keys()),
-            changed=sorted(name for name in after.keys() & before.keys() if after[name] is not before[name]),
-        )
-        new = {*found.files.loaded.warnings} - {*self._set.files.loaded.warnings}
-        for warning in found.files.loaded.warnings:
-            if warning in new:
-                self._log.warning("policy is doubtful", reason=str(warning))
+        self._metrics.policies_loaded(_kinds(made.set), refused=bool(made.refused))
+        if made.rules is not None:
+            before, after = _by_name(self._set), _by_name(made.set)
+            self._log.info(
+                "policies loaded",
+                policies=len(after),
+                added=sorted(after.keys() - before.keys()),
+                removed=sorted(before.keys() - after.keys()),
+                changed=sorted(name for name in after.keys() & before.keys() if after[name] is not before[name]),
+            )
+        for doubt in made.doubts:
+            if doubt not in self._doubts:
+                self._log.warning("policy is doubtful", reason=doubt)
+
+
+class _Made(NamedTuple):
+    """What a look at the sources comes to. rules: None where those in force stay. doubts: what is no error."""
+
+    set: PolicySet
+    refused: Mapping[str, str]
+    doubts: Sequence[str]
+    rules: PolicyRules | None = None
+    ruleset: RuleSet = RuleSet([])
 
 
 def _by_name(found: PolicySet) -> Mapping[str, Policy]:
     return {policy.name: policy for policy in found.files.loaded.policies}
 
 
-def _count(found: PolicySet) -> Iterable[str]:
+def _kinds(found: PolicySet) -> Iterable[str]:
     return [policy.kind for policy in found.files.loaded.policies]

@@ -7,6 +7,7 @@ what it had when all was well, so that a mistake in one place takes nothing away
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import date
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -32,12 +33,20 @@ class PolicySet(Struct, frozen=True):
     files: PolicyFiles
     refused: Mapping[str, str]
 
+    @property
+    def versions(self) -> Mapping[str, str]:
+        """The versions of what is in force, by source."""
+        return {source: content.version for source, content in self.contents.items()}
+
 
 EMPTY = PolicySet({}, policyfiles.of(Loaded()), {})
 
 
-def updated(current: PolicySet, newest: Mapping[str, Content]) -> PolicySet:
-    """The set with the newest content of the sources, as far as it is without errors."""
+def updated(current: PolicySet, newest: Mapping[str, Content], today: date) -> PolicySet:
+    """The set with the newest content of the sources, as far as it is without errors.
+
+    today: to warn of exceptions that have ended or soon will.
+    """
     refused = {source: content.problem for source, content in newest.items() if content.problem}
     chosen = dict(newest)
     for source, content in newest.items():
@@ -45,7 +54,7 @@ def updated(current: PolicySet, newest: Mapping[str, Content]) -> PolicySet:
         if source in refused or content.version == kept.version:
             chosen[source] = kept
     while True:
-        loaded, problems = _combined(chosen, current)
+        loaded, problems = _combined(chosen, current, today)
         if not problems:
             return PolicySet(chosen, policyfiles.of(loaded), refused)
         new = [source for source in problems if chosen[source] is not _kept(current, source)]
@@ -68,7 +77,7 @@ def _kept(current: PolicySet, source: str) -> Content:
     return current.contents.get(source, _NOTHING)
 
 
-def _combined(chosen: Mapping[str, Content], current: PolicySet) -> tuple[Loaded, dict[str, str]]:
+def _combined(chosen: Mapping[str, Content], current: PolicySet, today: date) -> tuple[Loaded, dict[str, str]]:
     """What the sources come to together, and what is wrong, by source.
 
     Of two objects with one name the second is the wrong one: that must not be the one that was there before.
@@ -76,7 +85,7 @@ def _combined(chosen: Mapping[str, Content], current: PolicySet) -> tuple[Loaded
     kept = [source for source, content in chosen.items() if content is _kept(current, source)]
     first = together(_parts(chosen, [*kept, *(source for source in chosen if source not in kept)]))
     if not first.errors:
-        return together(_parts(chosen, chosen)), {}
+        return together(_parts(chosen, chosen), today), {}
     names = {part.report.document.name: source for source, content in chosen.items() for part in content.parts}
     problems: dict[str, list[str]] = {}
     for problem in first.errors:

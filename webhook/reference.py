@@ -48,6 +48,8 @@ def _entry(model: type[BaseModel]) -> Iterator[str]:
 
 def _flow(value: Any) -> str:
     """A default on one line, in JSON's form, which is YAML too."""
+    if isinstance(value, BaseModel):
+        value = value.model_dump(by_alias=True, exclude_defaults=True)
     if isinstance(value, tuple):
         value = [v.model_dump(by_alias=True, exclude_defaults=True) if isinstance(v, BaseModel) else v for v in value]
     return json.dumps(value)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import structlog
 
-from policies.rule import Rule
 from policies.ruleset import RuleSet
 from webhook import rules
 from webhook.certificates import Certificates
 from webhook.registration import KINDS, Client, configurations
+from webhook.rules import PolicyRules
 from webhook.settings import Settings
 
 if TYPE_CHECKING:
@@ -28,10 +28,10 @@ class Registrar:
         settings: Settings,
         certificates: Certificates,
         facts: ClusterFacts | None,
-        policy_rules: Callable[[], Sequence[Rule]],
+        policies: Callable[[], PolicyRules],
     ) -> None:
         self._settings = settings
-        self._policy_rules = policy_rules
+        self._policies = policies
         self._writing = asyncio.Lock()
         self._certificates = certificates
         self._facts = facts
@@ -52,7 +52,7 @@ class Registrar:
         from webhook.cluster.errors import ClusterError  # noqa: PLC0415 - the client costs 16 MB, for clusters only
         from webhook.cluster.registration import apply, remove  # noqa: PLC0415 - as above
 
-        ruleset = rules.build(self._settings, facts.control_plane_namespaces(), self._policy_rules())
+        ruleset = rules.build(self._settings, facts.control_plane_namespaces(), self._policies())
         wanted = registered(self._settings, self._certificates.ca_bundle, ruleset)
         if wanted == self._written:
             return True

@@ -260,7 +260,8 @@ def _status(answer: Answer) -> _Status:
     reason = reasons.pop() if len(reasons) == 1 else "Forbidden"
     status = _Status(answer.message, reason, CODES[reason], "Failure")
     if reason == "Invalid":  # kubectl shows nothing but the causes of an Invalid answer
-        status.details = _Details(tuple(_Cause(line, violation.path) for violation, line in _causes(refused)))
+        causes = [_Cause(line, violation.path) for violation, line in _causes(refused)]
+        status.details = _Details((*causes, *map(_Cause, answer.ended)))
     return status
 
 
@@ -270,10 +271,12 @@ def _causes(violations: Iterable[Violation]) -> Iterator[tuple[Violation, str]]:
 
 
 def _annotation(decision: Decision) -> str:
-    """What the audit log says of a rule: the verdict, then the paths, the reason of an exception, or the failure."""
-    if not (decision.violations or decision.note or decision.failure):
+    """What the audit log says of a rule: the verdict, then the paths, the grounds of an exception, or the failure."""
+    if not (decision.violations or decision.exception or decision.failure):
         return decision.verdict
-    detail = decision.note or ", ".join(dict.fromkeys(violation.path for violation in decision.violations))
+    detail = ", ".join(dict.fromkeys(violation.path for violation in decision.violations))
+    if decision.verdict == "excepted" and decision.exception is not None:
+        detail = decision.exception.grounds
     if decision.failure is not None:
         detail = type(decision.failure.error).__name__
     return f"{decision.verdict}: {detail}"[:ANNOTATION_LENGTH] if detail else decision.verdict

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
@@ -19,6 +19,7 @@ from webhook.settings import LabelExceptionSettings, Selector, Settings, Setting
 
 if TYPE_CHECKING:
     from policies.admissionpolicy.compilation import Compile
+    from policies.admissionpolicy.exceptions import WrittenException
     from webhook.policyfiles import PolicyFiles
 
 BUILT_IN_RULES = (labels.RULE, tolerations.RULE, sunk.RULE)
@@ -29,31 +30,35 @@ _PODS = (ResourceRule(("CREATE",), ("",), ("pods",), ("v1",)),)
 _DAEMON_SETS = (ResourceRule(_WRITES, ("apps",), ("daemonsets",), ("v1",)),)
 
 
+class PolicyRules(NamedTuple):
+    """What policies come to: their rules, the exceptions written beside them, and the names that these may give."""
+
+    rules: tuple[Rule, ...] = ()
+    exceptions: tuple[WrittenException, ...] = ()
+    names: tuple[str, ...] = ()
+
+
+NO_POLICIES = PolicyRules()
+
+
 def build(
-    settings: Settings, control_plane_namespaces: Iterable[str] = (), policy_rules: Sequence[Rule] = ()
+    settings: Settings, control_plane_namespaces: Iterable[str] = (), policies: PolicyRules = NO_POLICIES
 ) -> RuleSet:
     """The rules that the settings ask for, and those of policies.
 
     control_plane_namespaces: those found in the cluster, for the match conditions; the rules themselves look them up.
     Raises SettingsError where settings contradict each other.
     """
-    workloads = _workloads(settings)
-    exceptions = [PolicyException(**dict(exception)) for exception in settings.exceptions]
     rules = [
-        _labels_rule(settings, workloads, control_plane_namespaces),
+        _labels_rule(settings, _workloads(settings), control_plane_namespaces),
         _tolerations_rule(settings),
         _sunk_rule(settings),
+        *policies.rules,
     ]
-    rules += policy_rules
-    known = [rule.name for rule in rules]
-    for exception in exceptions:
-        for name in exception.rules:
-            if name not in known:
-                raise SettingsError(f"exceptions: there is no rule {name!r}; known are {', '.join(known)}")
-    return RuleSet(rules, exceptions)
+    return RuleSet(rules, (*_exceptions(settings), *(written.value for written in policies.exceptions)))
 
 
-def of_policies(settings: Settings, files: PolicyFiles, compile_: Compile | None = None) -> list[Rule]:
+def of_policies(settings: Settings, files: PolicyFiles, compile_: Compile | None = None) -> PolicyRules:
     """The rules that policies and their bindings make: first what mutates.
 
     Raises SettingsError where a policy has the name of a built-in rule.
@@ -61,15 +66,31 @@ def of_policies(settings: Settings, files: PolicyFiles, compile_: Compile | None
     from policies.admissionpolicy import mutatingrule, policyrule  # noqa: PLC0415 - nothing else needs the CEL engine
     from policies.admissionpolicy.compilation import compile_policy  # noqa: PLC0415 - as above
 
-    taken = sorted({policy.name for policy in files.loaded.policies} & {*BUILT_IN_RULES, mutatingrule.NAME})
-    if taken:
-        raise SettingsError(f"policies: {taken[0]!r} is the name of a built-in rule; give the policy another one")
     loaded = files.loaded
+    names = tuple(dict.fromkeys(policy.name for policy in loaded.policies))
+    for name in (*BUILT_IN_RULES, mutatingrule.NAME):
+        if name in names:
+            raise SettingsError(f"policies: {name!r} is the name of a built-in rule; give the policy another one")
     chosen, workloads = compile_ or compile_policy, _workloads(settings)
-    return [
-        *mutatingrule.rules(loaded.policies, loaded.bindings, files.parameters, files.schema, chosen),
+    exceptions = (*_exceptions(settings), *(written.value for written in loaded.exceptions))
+    found = [
+        *mutatingrule.rules(loaded.policies, loaded.bindings, files.parameters, files.schema, exceptions, chosen),
         *policyrule.rules(loaded.policies, loaded.bindings, files.parameters, workloads, chosen),
     ]
+    rules = dict.fromkeys(rule.name for rule in found)
+    return PolicyRules(tuple(found), loaded.exceptions, tuple(dict.fromkeys((*rules, *names))))
+
+
+def unknown_names(settings: Settings, policies: PolicyRules = NO_POLICIES) -> list[str]:
+    """A line for each name in an exception that neither a rule nor a policy has, with or without a binding."""
+    known = (*BUILT_IN_RULES, *policies.names)
+    found = [
+        f"exceptions: there is no rule {name!r}; known are {', '.join(known)}"
+        for exception in settings.exceptions
+        for name in exception.rules
+        if name not in known
+    ]
+    return [*found, *(str(problem) for written in policies.exceptions for problem in written.unknown(known))]
 
 
 def _workloads(settings: Settings) -> Mapping[tuple[str, str], Workload]:
@@ -171,6 +192,14 @@ def _sunk_rule(settings: Settings) -> Rule:
 def _failure_policy(action: Action) -> FailurePolicy:
     """What follows where a rule cannot be asked: one that refuses fails closed, one that only tells fails open."""
     return "Fail" if action == "deny" else "Ignore"
+
+
+def _exceptions(settings: Settings) -> list[PolicyException]:
+    """The entries of `exceptions:`, which have their place in the configuration for a name."""
+    return [
+        PolicyException(f"exceptions[{index}]", **{**dict(each), "object_selector": _selector(each.object_selector)})
+        for index, each in enumerate(settings.exceptions)
+    ]
 
 
 def _label_exception(exception: LabelExceptionSettings) -> labels.LabelException:

@@ -67,7 +67,7 @@ async def serve(settings: Settings) -> None:
         stack.push_async_callback(admission.cleanup)
         # What start-up made lives as long as the process: the collector need not look at it again and again.
         gc.freeze()
-        registrar = Registrar(settings, certificates, facts, lambda: keeper.rules if keeper else ())
+        registrar = Registrar(settings, certificates, facts, lambda: keeper.rules if keeper else rules.NO_POLICIES)
         stack.callback(asyncio.create_task(_keep(certificates, registrar, settings.tls.check_seconds)).cancel)
         if keeper is not None:
 
@@ -114,6 +114,8 @@ async def _facts(settings: Settings) -> AsyncIterator[ClusterFacts]:
 async def _policies(settings: Settings, measures: Metrics) -> PolicyKeeper | None:
     """The policies as the sources have them now; None where there is no source. Raises SettingsError."""
     if not settings.policies.directories:
+        if unknown := rules.unknown_names(settings):
+            raise SettingsError("\n".join(unknown))
         return None
     from webhook.policykeeper import PolicyKeeper  # noqa: PLC0415 - nothing else needs the CEL engine
     from webhook.policysources import Directories  # noqa: PLC0415 - as above

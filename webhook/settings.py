@@ -250,13 +250,19 @@ class WorkloadSettings(_Model):
 class ExceptionSettings(_Model):
     """Lets requests pass rules until a date. Every list but rules matches everything when empty; globs are allowed."""
 
-    rules: Annotated[Strings, Field(min_length=1)] = Field(description="Names of rules: labels, tolerations, sunk.")
+    rules: Annotated[Strings, Field(min_length=1)] = Field(
+        description="Names of rules: labels, tolerations, sunk, or of policies."
+    )
     reason: str = Field(min_length=1, description="Why; shown in the audit log.")
     until: Annotated[date, Field(strict=False)] = Field(description="Last day (UTC) on which it holds.")
     namespaces: Globs = Field((), description="Namespaces.")
     kinds: Globs = Field((), description="Kinds, as Pod or Deployment.apps.")
     names: Globs = Field((), description="Names.")
     users: Globs = Field((), description="User names.")
+    groups: Globs = Field((), description="Groups, of which the user is in one.")
+    object_selector: Selector = Field(
+        Selector(), description="Labels of the object or the old object: matchLabels and matchExpressions."
+    )
 
 
 class Log(_Model):

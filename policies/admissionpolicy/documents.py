@@ -1,4 +1,4 @@
-"""Reading policies and bindings: documents in, values and all problems out, and everything else as context.
+"""Reading policies, bindings and exceptions: documents in, values and all problems out, all else as context.
 
 A document is read as the API server takes it: decoded strictly, validated, its expressions compiled, its defaults
 filled in (kubernetes' pkg/apis/admissionregistration/{v1,v1beta1,v1alpha1}/defaults.go). What no single document shows
@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from datetime import date
 from typing import Any
 
-from policies.admissionpolicy import building
+from policies.admissionpolicy import building, exceptions
 from policies.admissionpolicy.document import Document
-from policies.admissionpolicy.fields import KINDS, decode, nearest
+from policies.admissionpolicy.exceptions import WrittenException
+from policies.admissionpolicy.fields import EXCEPTION, KINDS, decode, nearest
 from policies.admissionpolicy.fitting import PLACES, Entry, fit
 from policies.admissionpolicy.model import Binding, Policy
 from policies.admissionpolicy.problem import Problem, Report, Spot, required, show
@@ -28,13 +30,14 @@ VERSIONS = ("v1", "v1beta1", "v1alpha1")
 class Loaded:
     """What a set of documents comes to.
 
-    policies, bindings: those without errors, in the order of the documents. context: all other objects, such as
-    parameters, Namespaces and CRDs, unread. problems: in the order of the documents; with any error among them the set
-    as a whole should not be used.
+    policies, bindings, exceptions: those without errors, in the order of the documents. context: all other objects,
+    such as parameters, Namespaces and CRDs, unread. problems: in the order of the documents; with any error among them
+    the set as a whole should not be used.
     """
 
     policies: tuple[Policy, ...] = ()
     bindings: tuple[Binding, ...] = ()
+    exceptions: tuple[WrittenException, ...] = ()
     context: tuple[Document, ...] = ()
     problems: tuple[Problem, ...] = ()
 
@@ -57,9 +60,12 @@ class Part:
     entry: Entry | None
 
 
-def read(documents: Iterable[Document]) -> Loaded:
-    """Read all documents, items of Lists included. All problems are found at once; nothing is raised."""
-    return together([part for document in documents for part in parts(document)])
+def read(documents: Iterable[Document], today: date | None = None) -> Loaded:
+    """Read all documents, items of Lists included. All problems are found at once; nothing is raised.
+
+    today: where it is known, exceptions that have ended or soon will are warned about.
+    """
+    return together((part for document in documents for part in parts(document)), today)
 
 
 def parts(document: Document) -> tuple[Part, ...]:
@@ -67,15 +73,19 @@ def parts(document: Document) -> tuple[Part, ...]:
     return tuple(map(_part, objects([document])))
 
 
-def together(found: Iterable[Part]) -> Loaded:
+def together(found: Iterable[Part], today: date | None = None) -> Loaded:
     """What objects come to that were read before, and that may be used again in another set."""
     read_before = tuple(found)
     fitted = fit(part.entry for part in read_before if part.entry is not None)
     rest = iter(fitted)
     reports = [part.report if part.entry is None else next(rest).report for part in read_before]
+    for entry in fitted:
+        if isinstance(entry.value, WrittenException) and today is not None:
+            exceptions.warn(entry.value.value, Spot(entry.report), today)
     return Loaded(
         policies=tuple(entry.value for entry in fitted if isinstance(entry.value, Policy)),
         bindings=tuple(entry.value for entry in fitted if isinstance(entry.value, Binding)),
+        exceptions=tuple(entry.value for entry in fitted if isinstance(entry.value, WrittenException)),
         context=tuple(p.report.document for p in read_before if p.entry is None and not p.report.failed),
         problems=tuple(problem for report in reports for problem in report.problems),
     )
@@ -86,7 +96,7 @@ def _part(document: Document) -> Part:
     kind = _kind(document, Spot(report))
     if kind is None:
         return Part(report=report, entry=None)
-    entry = _entry(document, kind, report)
+    entry = _exception(document, report) if kind == exceptions.KIND else _entry(document, kind, report)
     return Part(report=entry.report, entry=entry)
 
 
@@ -117,7 +127,7 @@ def _is_list(value: Any) -> bool:
 
 
 def _kind(document: Document, spot: Spot) -> str | None:
-    """The kind of a policy or binding; None for other objects, and for what is none, which is noted."""
+    """The kind of a policy, binding or exception; None for other objects, and for what is none, which is noted."""
     value = document.value
     if not isinstance(value, dict):
         spot.fault("this is no object of Kubernetes", "a document is a map with apiVersion, kind and metadata")
@@ -130,6 +140,15 @@ def _kind(document: Document, spot: Spot) -> str | None:
     kind, (group, _, version) = value["kind"], value["apiVersion"].rpartition("/")
     if kind in KINDS and group == GROUP and version in VERSIONS:
         return str(kind)
+    if (group, version, kind) == (exceptions.GROUP, exceptions.VERSION, exceptions.KIND):
+        return str(kind)
+    if exceptions.is_meant(group, kind):
+        spot.child("apiVersion" if kind == exceptions.KIND else "kind").fault(
+            f"no matches for kind {quote(kind)} in version {quote(value['apiVersion'])}",
+            f"write apiVersion: {exceptions.GROUP}/{exceptions.VERSION}, kind: {exceptions.KIND}",
+            path="",
+        )
+        return None
     meant = _misspelt(kind, group)
     if meant:
         spot.child("apiVersion" if meant == kind else "kind").fault(
@@ -151,18 +170,7 @@ def _entry(document: Document, kind: str, report: Report) -> Entry:
     """Decode, validate and build one policy or binding."""
     top = Spot(report)
     version = str(document.value["apiVersion"]).rpartition("/")[2]
-    for path in document.duplicates:
-        line, column = document.place(path, key=True)
-        report.add(
-            Problem(
-                file=document.name,
-                line=line,
-                column=column,
-                path=show(path),
-                message=f"duplicate field {quote(show(path))}",
-                hint="keep one of them",
-            )
-        )
+    _duplicates(document, report)
     value = decode(document.value, KINDS[kind], top, version)
     mutating, binds = kind.startswith("Mutating"), kind.endswith("Binding")
     # Before validation, as the API server does: then a default is no different from what was written.
@@ -177,6 +185,35 @@ def _entry(document: Document, kind: str, report: Report) -> Entry:
         report=report.outline(PLACES),
         value=None if report.failed else build(value, document),
     )
+
+
+def _exception(document: Document, report: Report) -> Entry:
+    """Decode, validate and build one exception."""
+    top = Spot(report)
+    _duplicates(document, report)
+    value = decode(document.value, EXCEPTION, top, exceptions.VERSION)
+    exceptions.validate(value, top)
+    return Entry(
+        kind=exceptions.KIND,
+        name=value.get("metadata", {}).get("name", ""),
+        report=report,
+        value=None if report.failed else WrittenException(exceptions.build(value), document),
+    )
+
+
+def _duplicates(document: Document, report: Report) -> None:
+    for path in document.duplicates:
+        line, column = document.place(path, key=True)
+        report.add(
+            Problem(
+                file=document.name,
+                line=line,
+                column=column,
+                path=show(path),
+                message=f"duplicate field {quote(show(path))}",
+                hint="keep one of them",
+            )
+        )
 
 
 __all__ = ["GROUP", "VERSIONS", "Document", "Loaded", "Part", "Problem", "objects", "parts", "read", "together"]

@@ -184,6 +184,13 @@ _BINDING: Mapping[str, Shape] = {
     "matchResources": _MATCH,
 }
 _ACTIONS: Mapping[str, Shape] = {"validationActions": Many(Text("VERSION.ValidationAction"))}
+EXCEPTION_GLOBS = ("namespaces", "kinds", "names", "users", "groups")
+_EXCEPTION: Mapping[str, Shape] = {
+    "policies": _STRINGS,
+    "reason": Text(),
+    "until": Text(),
+    "match": Fields("ExceptionMatch", {**dict.fromkeys(EXCEPTION_GLOBS, _STRINGS), "objectSelector": _SELECTOR}),
+}
 
 
 def _kind(name: str, spec: Mapping[str, Shape], **more: Shape) -> Fields:
@@ -200,6 +207,9 @@ KINDS: Mapping[str, Fields] = {
         _kind("MutatingAdmissionPolicyBinding", _BINDING),
     )
 }
+
+EXCEPTION = _kind("PolicyException", _EXCEPTION)
+"""Exceptions are a kind of ours; they are decoded as strictly, and refused in the same words."""
 
 
 def decode(value: Any, kind: Fields, spot: Spot, version: str) -> dict[str, Any]:

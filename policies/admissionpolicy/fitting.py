@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from policies.admissionpolicy.document import Path
+from policies.admissionpolicy.exceptions import WrittenException
 from policies.admissionpolicy.fields import nearest
 from policies.admissionpolicy.model import Binding, Policy
 from policies.admissionpolicy.problem import Report, Spot, duplicate, not_found
@@ -16,13 +17,16 @@ PLACES: tuple[Path, ...] = (("metadata", "name"), ("spec", "policyName"), ("spec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One policy or binding that was read: its kind and names, its report, and what it is, None where it has errors."""
+    """One policy, binding or exception that was read: its kind and names, its report, and what it is.
+
+    value: None where it has errors. policy_name: of a binding.
+    """
 
     kind: str
     name: str
-    policy_name: str
+    policy_name: str = ""
     report: Report
-    value: Policy | Binding | None = None
+    value: Policy | Binding | WrittenException | None = None
 
     @property
     def place(self) -> str:
@@ -38,7 +42,7 @@ def fit(entries: Iterable[Entry]) -> list[Entry]:
     """
     fitted = [replace(entry, report=entry.report.continued()) for entry in entries]
     fitted = list(_first_of_each_name(fitted))
-    policies = {(entry.kind, entry.name): entry for entry in fitted if not entry.kind.endswith("Binding")}
+    policies = {(entry.kind, entry.name): entry for entry in fitted if entry.kind.endswith("Policy")}
     bindings = [entry for entry in fitted if entry.kind.endswith("Binding")]
     for entry in bindings:
         if entry.policy_name:

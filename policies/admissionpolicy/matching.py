@@ -19,8 +19,8 @@ from itertools import product
 from typing import Generic, TypeVar
 
 from policies.admissionpolicy.model import MatchResources, NamedRule, Scope
-from policies.match import LabelSelector
-from policies.request import AdmissionRequest, JsonObject
+from policies.match import LabelSelector, object_labels, selects
+from policies.request import AdmissionRequest
 
 T = TypeVar("T")
 
@@ -96,7 +96,7 @@ class Matcher:
             return False
         if self._rules and not _covered(self._rules, request, self._any_version):
             return False
-        return (not self._objects.requirements or _object_is_selected(self._objects, request)) and (
+        return (not self._objects.requirements or selects(self._objects, request)) and (
             not self._namespaces.requirements or _namespace_is_selected(self._namespaces, request, namespace_labels)
         )
 
@@ -163,27 +163,6 @@ def _scope(request: AdmissionRequest) -> Scope:
     return "Cluster" if is_namespace or not request.namespace else "Namespaced"
 
 
-def _object_is_selected(selector: LabelSelector, request: AdmissionRequest) -> bool:
-    return any(
-        labels is not None and selector.matches(labels)
-        for labels in (_labels(request.object), _labels(request.old_object))
-    )
-
-
-def _labels(obj: JsonObject | None) -> Mapping[str, str] | None:
-    """The labels of an object, none where they are malformed; None where it has no metadata, as PodExecOptions.
-
-    An object without metadata matches no selector, not even one that asks for the absence of a label.
-    """
-    metadata = None if obj is None else obj.get("metadata")
-    if not isinstance(metadata, dict):
-        return None
-    labels = metadata.get("labels")
-    if isinstance(labels, dict) and all(isinstance(value, str) for value in labels.values()):
-        return labels
-    return {}
-
-
 def _namespace_is_selected(
     selector: LabelSelector, request: AdmissionRequest, namespace_labels: NamespaceLabels
 ) -> bool:
@@ -196,7 +175,7 @@ def _namespace_is_selected(
     if not (request.namespace or about_namespaces):
         return True
     if about_namespaces and not request.sub_resource and request.operation in ("CREATE", "UPDATE"):
-        return selector.matches(_labels(request.object) or {})
+        return selector.matches(object_labels(request.object) or {})
     if not request.namespace:
         raise MatchError("Internal error occurred: resource name may not be empty")
     labels = namespace_labels(request.namespace)

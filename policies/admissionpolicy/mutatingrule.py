@@ -5,7 +5,7 @@ They are one, since which of them are asked a second time depends on whether any
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import jsonpatch
 from msgspec.structs import replace
@@ -17,9 +17,10 @@ from policies.admissionpolicy.matching import Index
 from policies.admissionpolicy.model import Binding, Policy
 from policies.admissionpolicy.params import Parameters
 from policies.admissionpolicy.schema import Schema
+from policies.exception import PolicyException, longest
 from policies.facts import Facts
 from policies.request import AdmissionRequest, GroupVersionKind, JsonObject
-from policies.rule import NO_MUTATION, POLICY_GROUPS, Hook, Mutation, Rule
+from policies.rule import POLICY_GROUPS, Hook, Mutation, Rule
 
 NAME = "mutating-policies"
 
@@ -32,13 +33,24 @@ class MutatingPolicyError(Exception):
 
 
 class MutatingPolicies:
-    """The policies in the order in which they are applied."""
+    """The policies in the order in which they are applied.
 
-    def __init__(self, policies: Iterable[BoundPolicy], parameters: Parameters, schemas: Schemas) -> None:
+    exceptions: those from single policies. They are heeded here, since the engine knows all policies as one rule.
+    """
+
+    def __init__(
+        self,
+        policies: Iterable[BoundPolicy],
+        parameters: Parameters,
+        schemas: Schemas,
+        exceptions: Iterable[PolicyException],
+    ) -> None:
         self._policies = tuple(policies)
         self._index = Index((each.policy.match_constraints, each) for each in self._policies)
         self._parameters = parameters
         self._schemas = schemas
+        names = {each.policy.name for each in self._policies}
+        self._exceptions = tuple(each for each in exceptions if names.intersection(each.rules))
 
     @property
     def rule(self) -> Rule:
@@ -58,23 +70,39 @@ class MutatingPolicies:
         return Rule(NAME, (hook,), "deny", frozenset({""}), mutate=self.mutate)
 
     def mutate(self, request: AdmissionRequest, facts: Facts) -> Mutation:
-        """The patch to what the policies make of the object.
+        """The patch to what the policies make of the object; a policy that an exception covers is not evaluated.
 
         Raises MutatingPolicyError, UnknownFact, and UnansweredCheck for an authorization check without an answer.
         """
+        exceptions = self._covering(request)
+        holding = {name: each for name, each in exceptions.items() if each.holds(facts.today())}
+        excepted: dict[str, PolicyException] = {}
 
         def select(obj: JsonObject | None) -> mutating.Selected:
             current = replace(request, object=obj)
-            candidates = self._index.candidates(current)
-            matching = ((each.compiled, each.matching(current, facts.namespace_labels)) for each in candidates)
-            return [(compiled, bindings) for compiled, bindings in matching if bindings]
+            matching = (
+                (each.compiled, each.matching(current, facts.namespace_labels))
+                for each in self._index.candidates(current)
+            )
+            matched = {compiled.policy.name: (compiled, bindings) for compiled, bindings in matching if bindings}
+            excepted.update((name, holding[name]) for name in matched if name in holding)
+            return [selected for name, selected in matched.items() if name not in holding]
 
         schema = self._schemas(request.kind)
         mutated = mutating.mutate(select, self._parameters, inputs(request, facts), schema)
         if mutated.denial is not None:
-            raise MutatingPolicyError(mutated.denial.native)
+            policy, words = mutated.denial.policy, mutated.denial.native
+            ended = exceptions.get(policy)
+            raise MutatingPolicyError(words if ended is None else f"{words}. {ended.ending(policy)}")
         operations = jsonpatch.make_patch(request.object, mutated.object).patch
-        return Mutation(tuple(operations)) if operations else NO_MUTATION
+        return Mutation(tuple(operations), excepted=tuple(excepted.items()))
+
+    def _covering(self, request: AdmissionRequest) -> Mapping[str, PolicyException]:
+        """The exception from each policy that is about the request; it may have ended."""
+        if not self._exceptions:
+            return {}
+        names = [each.policy.name for each in self._policies]
+        return {name: each for name in names if (each := longest(self._exceptions, name, request)) is not None}
 
 
 def rules(
@@ -82,8 +110,9 @@ def rules(
     bindings: Iterable[Binding],
     parameters: Parameters,
     schemas: Schemas,
+    exceptions: Iterable[PolicyException] = (),
     compile_: Compile = compile_policy,
 ) -> list[Rule]:
     """The rule of all mutating policies that are in force; none where there is no such policy."""
     found = bound("MutatingAdmissionPolicy", policies, bindings, compile_)
-    return [MutatingPolicies(found, parameters, schemas).rule] if found else []
+    return [MutatingPolicies(found, parameters, schemas, exceptions).rule] if found else []

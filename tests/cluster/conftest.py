@@ -13,7 +13,7 @@ from cluster.controlplane import ControlPlane
 from cluster.golang import ToolchainError
 from cluster.process import ComponentError
 from cluster.programs import CONTROL_PLANE
-from cluster.service import Service, registered
+from cluster.service import EXCEPTIONS, Service, registered
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,5 +53,5 @@ def namespace(control_plane: ControlPlane) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def service(control_plane: ControlPlane) -> Iterator[Service]:
     """Run the service, registered with the API server, for all tests that want it."""
-    with registered(control_plane) as running:
+    with registered(control_plane, exceptions=EXCEPTIONS) as running:
         yield running

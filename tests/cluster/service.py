@@ -25,6 +25,17 @@ if TYPE_CHECKING:
 NAMESPACE = "cks-admission"
 COMMAND = Path(sys.executable).with_name("cks-admission")
 ORGANIZATION = "org-1234"
+# One that lasts, and one that has ended, each for objects with a label that no other proof writes.
+EXCEPTIONS = [
+    {
+        "rules": ["labels"],
+        "reason": "OPS-1234: moved off by then",
+        "until": until,
+        "groups": ["dev*", "system:authenticated"],
+        "objectSelector": {"matchLabels": {"example.org/legacy": label}},
+    }
+    for label, until in (("moving", "2099-12-31"), ("moved", "2020-12-31"))
+]
 _START_SECONDS = 30.0
 _STOP_SECONDS = 30.0
 

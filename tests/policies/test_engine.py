@@ -223,26 +223,75 @@ def test_a_namespace_is_judged_whatever_the_selector() -> None:
 @pytest.mark.parametrize(
     ("exception", "covered"),
     [
-        pytest.param(PolicyException(("a",), "why", TODAY), True, id="last-day"),
-        pytest.param(PolicyException(("a",), "why", date(2026, 2, 28)), False, id="expired"),
-        pytest.param(PolicyException(("b",), "why", TODAY), False, id="another-rule"),
-        pytest.param(PolicyException(("a",), "why", TODAY, namespaces=("team-*",)), True, id="namespace"),
-        pytest.param(PolicyException(("a",), "why", TODAY, namespaces=("team-b",)), False, id="another-namespace"),
-        pytest.param(PolicyException(("a",), "why", TODAY, users=("carol",), kinds=("Pod",)), True, id="user-and-kind"),
+        pytest.param(PolicyException("moving", ("a",), "why", TODAY), True, id="last-day"),
+        pytest.param(PolicyException("moving", ("b",), "why", TODAY), False, id="another-rule"),
+        pytest.param(PolicyException("moving", ("a",), "why", TODAY, namespaces=("team-*",)), True, id="namespace"),
+        pytest.param(
+            PolicyException("moving", ("a",), "why", TODAY, namespaces=("team-b",)), False, id="another-namespace"
+        ),
+        pytest.param(
+            PolicyException("moving", ("a",), "why", TODAY, users=("carol",), kinds=("Pod",)), True, id="user-and-kind"
+        ),
     ],
 )
 @pytest.mark.parametrize("action", ["deny", "warn", "audit"])
 def test_exceptions(exception: PolicyException, covered: bool, action: Action) -> None:  # noqa: FBT001
     """What an exception covers passes without a warning, and the record keeps what was found and why it passed."""
     answer = _answer(_rule("a", [_violation("a")], action), exceptions=[exception])
-    excepted = Answer((Decision("a", "excepted", (_violation("a"),), note="why"),))
+    excepted = Answer((Decision("a", "excepted", (_violation("a"),), exception=exception),))
 
     assert answer == (excepted if covered else _answer(_rule("a", [_violation("a")], action)))
 
 
+@pytest.mark.parametrize(
+    ("untils", "allowed", "message"),
+    [
+        pytest.param([TODAY], True, "", id="last-day"),
+        pytest.param(
+            [date(2026, 2, 28)], False, 'The exception "e0" from a ended on 2026-02-28 (why, so).', id="after"
+        ),
+        pytest.param([date(2026, 2, 28), TODAY], True, "", id="another-still-holds"),
+        pytest.param(
+            [date(2026, 2, 27), date(2026, 2, 28), date(2026, 2, 28)],
+            False,
+            'The exception "e1" from a ended on 2026-02-28 (why, so).',
+            id="last-of-several",
+        ),
+    ],
+)
+def test_an_exception_that_has_ended(untils: Sequence[date], allowed: bool, message: str) -> None:  # noqa: FBT001
+    """What has ended lets nothing pass, and the refusal says which exception it was, since when and what it was for."""
+    exceptions = [PolicyException(f"e{number}", ("a",), "why,\n  so", until) for number, until in enumerate(untils)]
+    answer = _answer(_rule("a", [_violation("a")]), exceptions=exceptions)
+
+    assert (answer.allowed, answer.message) == (
+        allowed,
+        message and f"a: odd numbers.\n  spec.a: 7 is odd\nMake it even.\n{message}",
+    )
+
+
+@pytest.mark.parametrize("action", ["warn", "audit"])
+def test_an_exception_that_has_ended_is_no_news_where_nothing_is_refused(action: Action) -> None:
+    """Only a refusal speaks of what has ended: a warning is as it was before the exception."""
+    ended = PolicyException("moving", ("a",), "why", date(2026, 2, 28))
+    rule = _rule("a", [_violation("a")], action)
+    answer = _answer(rule, exceptions=[ended])
+
+    assert (answer.message, answer.ended, answer.warnings) == ("", (), _answer(rule).warnings)
+
+
+def test_an_exception_for_others_is_not_spoken_of() -> None:
+    """An exception that has ended is named only where it would have covered the request."""
+    ended = PolicyException("moving", ("a",), "why", date(2026, 2, 28), users=("dave",))
+
+    assert _answer(_rule("a", [_violation("a")]), exceptions=[ended]).message == (
+        "a: odd numbers.\n  spec.a: 7 is odd\nMake it even."
+    )
+
+
 def test_an_exception_excuses_no_failure() -> None:
     """A rule that could not be evaluated found nothing that could be excepted."""
-    answer = _answer(_rule("a", KeyError("x")), exceptions=[PolicyException(("a",), "why", TODAY)])
+    answer = _answer(_rule("a", KeyError("x")), exceptions=[PolicyException("moving", ("a",), "why", TODAY)])
 
     assert (answer.allowed, answer.decisions[0].verdict) == (False, "error")
 
@@ -250,7 +299,7 @@ def test_an_exception_excuses_no_failure() -> None:
 def test_an_exception_is_for_its_rule_only() -> None:
     """The other rules go on to refuse."""
     rules = [_rule("a", [_violation("a")]), _rule("b", [_violation("b")])]
-    answer = _answer(*rules, exceptions=[PolicyException(("a",), "why", TODAY)])
+    answer = _answer(*rules, exceptions=[PolicyException("moving", ("a",), "why", TODAY)])
 
     assert answer.message == "b: odd numbers.\n  spec.a: 7 is odd\nMake it even."
 

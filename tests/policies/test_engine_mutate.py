@@ -169,10 +169,11 @@ def test_namespace_selectors(labels: dict[str, str], changed: bool) -> None:  # 
 def test_exceptions() -> None:
     """A request that an exception lets pass a rule is not changed by it; other rules change it."""
     rules = [_rule("a", _appends("x")), _rule("b", _appends("y"))]
-    answer = _answer(pod(), *rules, exceptions=[PolicyException(("a",), "why", TODAY)])
+    exception = PolicyException("moving", ("a",), "why", TODAY)
+    answer = _answer(pod(), *rules, exceptions=[exception])
 
     assert answer == Answer(
-        (Decision("a", "excepted", note="why"), Decision("b", "patch")),
+        (Decision("a", "excepted", exception=exception), Decision("b", "patch")),
         ({"op": "add", "path": "/spec/list", "value": ["y"]},),
     )
 

@@ -1,13 +1,18 @@
 """Exceptions from rules: data that lets some requests pass, for a while and for a reason."""
 
 from datetime import date
+from random import Random
 
 import pytest
 from builders import TODAY, pod, request, resource
+from hypothesis import given
+from hypothesis import strategies as st
 
-from policies.exception import PolicyException
+from policies.exception import PolicyException, longest
+from policies.match import LabelSelector, SelectorRequirement
+from policies.request import AdmissionRequest
 
-_ALWAYS = {"rules": ("labels",), "reason": "migration", "until": TODAY}
+_ALWAYS = {"name": "moving", "rules": ("labels",), "reason": "migration", "until": TODAY}
 _DEPLOYMENT = request(resource("apps/v1", "Deployment", name="web-1"), namespace="team-a", user="carol")
 _POD = request(pod(), namespace="team-a", user="carol", name="")
 _NODE = request(resource("v1", "Node", name="n1"), user="carol")
@@ -28,6 +33,8 @@ _NAMESPACE = request(resource("v1", "Namespace", name="team-a"), user="carol")
         pytest.param({"names": ("*",)}, True, True, True, id="any-name-and-none"),
         pytest.param({"users": ("carol",)}, True, True, True, id="user"),
         pytest.param({"users": ("Carol",)}, False, False, False, id="user-is-case-sensitive"),
+        pytest.param({"groups": ("dev", "system:auth*")}, True, True, True, id="one-of-the-users-groups"),
+        pytest.param({"groups": ("dev",)}, False, False, False, id="another-group"),
         pytest.param({"namespaces": ("team-a",), "users": ("dave",)}, False, False, False, id="all-limits-must-hold"),
         pytest.param({"rules": ("tolerations",)}, False, False, False, id="another-rule"),
         pytest.param({"rules": ("tolerations", "labels")}, True, True, True, id="several-rules"),
@@ -43,7 +50,7 @@ def test_what_an_exception_covers(
     """Every limit that is given must hold, each by one of its globs; one that is empty holds for everything."""
     exception = PolicyException(**{**_ALWAYS, **limits})  # type: ignore[arg-type]
 
-    assert tuple(exception.covers("labels", asked, TODAY) for asked in (_DEPLOYMENT, _POD, _NODE)) == (
+    assert tuple(exception.concerns("labels", asked) for asked in (_DEPLOYMENT, _POD, _NODE)) == (
         deployment,
         unnamed_pod,
         node,
@@ -52,10 +59,31 @@ def test_what_an_exception_covers(
 
 def test_a_namespace_is_in_no_namespace() -> None:
     """An exception for a Namespace's objects says nothing about the Namespace itself, which goes by its name."""
-    inside = PolicyException(("labels",), "migration", TODAY, namespaces=("team-a",))
-    itself = PolicyException(("labels",), "migration", TODAY, kinds=("Namespace",), names=("team-a",))
+    inside = PolicyException("moving", ("labels",), "migration", TODAY, namespaces=("team-a",))
+    itself = PolicyException("moving", ("labels",), "migration", TODAY, kinds=("Namespace",), names=("team-a",))
 
-    assert (inside.covers("labels", _NAMESPACE, TODAY), itself.covers("labels", _NAMESPACE, TODAY)) == (False, True)
+    assert (inside.concerns("labels", _NAMESPACE), itself.concerns("labels", _NAMESPACE)) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("asked", "covered"),
+    [
+        pytest.param(request(pod(labels={"old": "yes"})), True, id="created-with-the-label"),
+        pytest.param(request(pod(labels={"old": "no"})), False, id="another-value"),
+        pytest.param(request(pod()), False, id="without-labels"),
+        pytest.param(request(pod(), old=pod(labels={"old": "yes"})), True, id="had-the-label"),
+        pytest.param(request(pod(labels={"old": "yes"}), old=pod()), True, id="gets-the-label"),
+        pytest.param(request(old=pod(labels={"old": "yes"}), operation="DELETE"), True, id="deleted"),
+        pytest.param(request({"kind": "PodExecOptions"}, operation="CONNECT"), False, id="without-metadata"),
+    ],
+)
+def test_an_exception_by_labels(asked: AdmissionRequest, covered: bool) -> None:  # noqa: FBT001
+    """The selector is met by the object's labels or by those that it had, as Kubernetes takes an objectSelector."""
+    selector = LabelSelector((SelectorRequirement("old", "In", ("yes",)),))
+
+    assert PolicyException("moving", ("labels",), "x", TODAY, object_selector=selector).concerns("labels", asked) is (
+        covered
+    )
 
 
 @pytest.mark.parametrize(
@@ -68,4 +96,25 @@ def test_a_namespace_is_in_no_namespace() -> None:
 )
 def test_an_exception_ends(today: date, covered: bool) -> None:  # noqa: FBT001
     """An exception holds through its last day and no longer."""
-    assert PolicyException(("labels",), "migration", date(2026, 3, 1)).covers("labels", _POD, today) is covered
+    assert PolicyException("moving", ("labels",), "migration", date(2026, 3, 1)).holds(today) is covered
+
+
+_SOME = st.builds(
+    PolicyException,
+    name=st.sampled_from("abc"),
+    rules=st.sampled_from([("labels",), ("sunk",), ("labels", "sunk")]),
+    reason=st.just("x"),
+    until=st.dates(date(2026, 2, 27), date(2026, 3, 3)),
+    users=st.sampled_from([(), ("carol",), ("dave",)]),
+)
+
+
+@given(exceptions=st.lists(_SOME, max_size=5), order=st.randoms())
+def test_one_exception_that_holds_is_enough(exceptions: list[PolicyException], order: Random) -> None:
+    """The exception that counts holds if any that is about the request does, in whatever order they are given."""
+    shuffled = order.sample(exceptions, len(exceptions))
+    found = longest(shuffled, "labels", _POD)
+
+    about = [exception for exception in exceptions if exception.concerns("labels", _POD)]
+    assert (found in about) if about else found is None
+    assert (found is not None and found.holds(TODAY)) is any(exception.holds(TODAY) for exception in about)

@@ -1,5 +1,6 @@
 """`cks-admission check --policies`: what admission policies in files say of objects, and do to them."""
 
+import json
 from pathlib import Path
 from textwrap import dedent
 
@@ -122,6 +123,49 @@ _FILES = {
     "excepted.yaml": """\
         exceptions:
         - {rules: [limits], reason: the limit comes from elsewhere, until: 2100-01-01, namespaces: [team]}
+        """,
+    "skipped/limits.yaml": _LIMIT % (_PODS, "Deny"),
+    "skipped/exceptions.yaml": """\
+        apiVersion: cks-admission.dev/v1
+        kind: PolicyException
+        metadata: {name: legacy-trainer}
+        spec:
+          policies: [limits, labels]
+          reason: "OPS-1234: moved off by 2100"
+          until: "2099-12-31"
+          match: {namespaces: [team], kinds: [Pod]}
+        """,
+    "ended/limits.yaml": _LIMIT % (_PODS, "Deny"),
+    "ended/exceptions.yaml": """\
+        apiVersion: cks-admission.dev/v1
+        kind: PolicyException
+        metadata: {name: legacy-trainer}
+        spec:
+          policies: [limits]
+          reason: "OPS-1234: moved off by 2021"
+          until: "2020-12-31"
+          match: {kinds: [Pod]}
+        """,
+    "misnamed/limits.yaml": _LIMIT % (_PODS, "Deny"),
+    "misnamed/exceptions.yaml": """\
+        apiVersion: cks-admission.dev/v1
+        kind: PolicyException
+        metadata: {name: legacy-trainer}
+        spec:
+          policies: [limit, gpu]
+          reason: OPS-1234
+          until: "2099-12-31"
+        """,
+    "builtin.yaml": """\
+        apiVersion: cks-admission.dev/v1
+        kind: PolicyException
+        metadata: {name: storage-migration}
+        spec: {policies: [labels], reason: OPS-7, until: "2099-12-31", match: {users: [storage-*]}}
+        """,
+    "labelled.yaml": """\
+        apiVersion: v1
+        kind: ConfigMap
+        metadata: {name: notes, namespace: team, labels: {foo.coreweave.cloud/bar: "true"}}
         """,
     "unknown.yaml": """\
         exceptions:
@@ -258,9 +302,33 @@ c.image is "example.org/train"; params.spec.prefix is "registry.example.com/")
         ),
         pytest.param(
             "-f pod.yaml --policies deny --config excepted.yaml",
-            "pod.yaml:1: Pod team/train: admitted\n",
+            """\
+            pod.yaml:1: Pod team/train: admitted
+              skipped: limits by exception exceptions[0] until 2100-01-01: the limit comes from elsewhere
+            """,
             0,
             id="an-exception-from-a-policy",
+        ),
+        pytest.param(
+            "-f pod.yaml -f deployment.yaml --policies skipped",
+            f"""\
+            pod.yaml:1: Pod team/train: admitted
+              skipped: limits by exception legacy-trainer until 2099-12-31: OPS-1234: moved off by 2100
+            deployment.yaml:1: Deployment team/train: refused
+              {_DENIED}
+                spec.template.spec.containers[0].resources.limits.memory: {_WHY}
+            """,
+            1,
+            id="an-exception-for-pods-says-nothing-of-templates",
+        ),
+        pytest.param(
+            "-f labelled.yaml --policies builtin.yaml --as storage-operator",
+            """\
+            labelled.yaml:1: ConfigMap team/notes: admitted
+              skipped: labels by exception storage-migration until 2099-12-31: OPS-7
+            """,
+            0,
+            id="an-exception-from-a-built-in-rule",
         ),
     ],
 )
@@ -301,8 +369,18 @@ Deny and Warn (repeating the same validation failure information in the API resp
             id="an-exception-from-nothing",
         ),
         pytest.param(
+            "--policies misnamed",
+            """\
+            Error: misnamed/exceptions.yaml:5:14: spec.policies[0]: Not found: "limit"
+            hint: did you mean limits?
+            misnamed/exceptions.yaml:5:21: spec.policies[1]: Not found: "gpu"
+            hint: there are labels, tolerations, sunk, limits
+            """,
+            id="an-exception-document-from-nothing",
+        ),
+        pytest.param(
             "--policies pod.yaml",
-            "Error: pod.yaml: no ValidatingAdmissionPolicy or MutatingAdmissionPolicy found\n",
+            "Error: pod.yaml: no ValidatingAdmissionPolicy, MutatingAdmissionPolicy or PolicyException found\n",
             id="no-policies",
         ),
     ],
@@ -312,3 +390,41 @@ def test_policies_that_cannot_be_used(arguments: str, error: str) -> None:
     result = run("check", "-f", "pod.yaml", *arguments.split())
 
     assert (result.stdout, result.stderr, result.exit_code) == ("", dedent(error), 2)
+
+
+def test_an_exception_that_has_ended() -> None:
+    """It lets nothing pass any more: the refusal says so, and a warning says which document it is."""
+    result = run("check", "-f", "pod.yaml", "--policies", "ended")
+
+    assert (result.stdout, result.stderr, result.exit_code) == (
+        dedent(f"""\
+            pod.yaml:1: Pod team/train: refused
+              {_DENIED}
+                spec.containers[0].resources.limits.memory: {_WHY}
+              The exception "legacy-trainer" from limits ended on 2020-12-31 (OPS-1234: moved off by 2021).
+            """),
+        dedent("""\
+            ended/exceptions.yaml:7:11: warning: spec.until: ended on 2020-12-31: it lets nothing pass
+            hint: delete it, or write a later day
+            """),
+        1,
+    )
+
+
+def test_an_exception_in_json() -> None:
+    """A decision holds the exception that the object passes by."""
+    result = run("check", "-f", "pod.yaml", "--policies", "skipped", "-o", "json")
+
+    exception = {"name": "legacy-trainer", "until": "2099-12-31", "reason": "OPS-1234: moved off by 2100"}
+    path = "spec.containers[0].resources.limits.memory"
+    assert json.loads(result.stdout)[0]["decisions"] == [
+        {"rule": "tolerations", "verdict": "admit", "violations": []},
+        {"rule": "labels", "verdict": "admit", "violations": []},
+        {"rule": "tolerations", "verdict": "admit", "violations": []},
+        {
+            "rule": "limits",
+            "verdict": "excepted",
+            "violations": [{"path": path, "text": f"{path}: {_WHY}"}],
+            "exception": exception,
+        },
+    ]

@@ -163,3 +163,26 @@ def test_all_problems_are_listed() -> None:
 
     reason = "cannot be read: No such file or directory"
     assert (result.stderr, result.stdout) == (f"Error: no.yaml: {reason}\nnor.yaml: {reason}\n", "")
+
+
+def test_exceptions_beside_policies_are_warned_about_when_they_end() -> None:
+    """Suites judge policies without the exceptions from them; one that has ended is told on stderr, once."""
+    exception = """\
+        ---
+        apiVersion: cks-admission.dev/v1
+        kind: PolicyException
+        metadata: {name: big}
+        spec: {policies: [size], reason: OPS-1, until: "2020-12-31"}
+        """
+    Path("policy.yaml").write_text(dedent(_POLICY) + dedent(exception), encoding="utf-8")
+    Path("other.suite.yaml").write_text(dedent(_SUITE), encoding="utf-8")
+    result = run("test", ".")
+
+    assert (result.stdout.splitlines()[-1], result.stderr, result.exit_code) == (
+        "2 of 4 cases passed in 2 suites",
+        (
+            "policy.yaml:17:49: warning: spec.until: ended on 2020-12-31: it lets nothing pass\n"
+            "hint: delete it, or write a later day\n"
+        ),
+        1,
+    )

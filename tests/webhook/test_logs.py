@@ -13,6 +13,7 @@ from builders import Json, deployment, pod, request
 from structlog.testing import capture_logs
 
 from policies.engine import Answer, Decision, Failure, mutate, validate
+from policies.exception import PolicyException
 from policies.facts import StaticFacts
 from webhook import logs
 from webhook.logs import Level
@@ -65,6 +66,7 @@ def test_a_refusal_is_logged_by_what_it_is_about() -> None:
         "dry_run": True,
         "allowed": False,
         "decisions": {"labels": ["deny", "metadata.labels", "spec.template.metadata.labels"]},
+        "exceptions": {},
         "errors": [],
     }
     assert _SECRET not in str(event)
@@ -98,6 +100,15 @@ def test_a_patch_is_logged_without_its_values() -> None:
 def test_what_is_admitted_is_logged_at_debug_only(decisions: list[Decision], level: str) -> None:
     """Ordinary admissions are for debugging; a refusal, a warning, an exception or a failure is news."""
     assert _logged(Answer(tuple(decisions)))["log_level"] == level
+
+
+def test_an_exception_is_logged_by_its_name() -> None:
+    """The line says for each rule which exception the request passed by, and nothing of one that has ended."""
+    exception = PolicyException("moving", ("tidy", "sunk"), "new house", TODAY)
+    passed = Decision("tidy", "excepted", (violation(),), exception=exception)
+    event = _logged(Answer((passed, Decision("sunk", "warn", (violation(),), exception=exception))))
+
+    assert (event["exceptions"], event["log_level"]) == ({"tidy": "moving"}, "info")
 
 
 def test_a_failure_is_logged_with_its_error() -> None:

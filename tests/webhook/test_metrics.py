@@ -7,10 +7,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
 
-from builders import daemon_set, pod, request
+from builders import TODAY, daemon_set, pod, request
 from prometheus_client.parser import text_string_to_metric_families
 
 from policies.engine import Answer, Decision, Failure
+from policies.exception import PolicyException
 from webhook.metrics import Metrics
 
 from .reviews import RESERVED, body, refused_body, served, violation
@@ -112,6 +113,25 @@ def test_an_answer_is_counted() -> None:
         _duration("count", "validate"): 2,
         _duration("sum", "validate"): 0.75,
     }
+
+
+def test_exceptions_are_counted_where_a_request_passes_by_them() -> None:
+    """Each exception counts once for each rule that a request passes by it, and not where it has ended."""
+    metrics = Metrics()
+    exception = PolicyException("moving", ("labels", "sunk"), "new house", TODAY)
+    passed = Answer(
+        (
+            Decision("labels", "excepted", (violation(),), exception=exception),
+            Decision("sunk", "deny", (violation(),), exception=exception),
+        )
+    )
+    metrics.observe("validate", request(pod()), passed, 0.0)
+    metrics.observe("validate", request(pod()), passed, 0.0)
+
+    assert _samples(metrics)[_key("cks_admission_exceptions_used_total", exception="moving", rule="labels")] == 2
+    assert [name for name in _samples(metrics) if "exceptions_used" in name] == [
+        _key("cks_admission_exceptions_used_total", exception="moving", rule="labels")
+    ]
 
 
 def test_a_rule_with_the_name_of_an_operation_is_counted_as_a_rule() -> None:

@@ -1,12 +1,14 @@
 """The policies in force after each change of their sources: what is taken, what is refused and why."""
 
 from collections.abc import Mapping
+from datetime import date
 
 from policydocuments import documents
 
 from policies.admissionpolicy.documents import parts
 from webhook.policyset import EMPTY, Content, PolicySet, updated
 
+_TODAY = date(2026, 11, 21)
 _POLICY = """\
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
@@ -38,7 +40,7 @@ def _content(text: str, source: str) -> Content:
 
 
 def _after(current: PolicySet, **texts: str) -> PolicySet:
-    return updated(current, {source: _content(text, source) for source, text in texts.items()})
+    return updated(current, {source: _content(text, source) for source, text in texts.items()}, _TODAY)
 
 
 def _in_force(found: PolicySet) -> Mapping[str, str]:
@@ -66,7 +68,7 @@ def test_a_source_that_breaks_keeps_what_it_had() -> None:
 
 def test_a_source_that_cannot_be_read_keeps_what_it_had() -> None:
     """A file that is gone or no YAML takes away nothing that was loaded from its source."""
-    found = updated(_BOTH, {"a": Content("2", (), "a.yaml: cannot be read"), "b": _BOTH.contents["b"]})
+    found = updated(_BOTH, {"a": Content("2", (), "a.yaml: cannot be read"), "b": _BOTH.contents["b"]}, _TODAY)
 
     assert (_in_force(found), found.refused) == (_in_force(_BOTH), {"a": "a.yaml: cannot be read"})
 
@@ -129,7 +131,7 @@ def test_a_source_that_goes() -> None:
 
 def test_the_same_again() -> None:
     """What did not change stays the same object, so that nothing is compiled again."""
-    found = updated(_BOTH, dict(_BOTH.contents))
+    found = updated(_BOTH, dict(_BOTH.contents), _TODAY)
 
     before, after = _BOTH.files.loaded.policies, found.files.loaded.policies
     assert [one is other for one, other in zip(before, after, strict=True)] == [True, True]

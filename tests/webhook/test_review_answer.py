@@ -5,17 +5,22 @@ import json
 from typing import Any
 
 import pytest
-from builders import Json
+from builders import TODAY, Json
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from policies.engine import ADMITTED, Answer, Decision, Failure
+from policies.exception import PolicyException
 from webhook.review import encode
 
 from .reviews import CPU_TOLERATION, UID, answer_of, violation
 
 _ADD = {"op": "add", "path": "/spec/tolerations", "value": [CPU_TOLERATION]}
 _TIDY = 'Tidiness is required.\n  metadata.name: "x" is untidy\nTidy up.'
+_MOVING = PolicyException("moving", ("tidy",), "new\nhouse", TODAY)
+_ENDED = 'The exception "moving" from tidy ended on 2026-03-01 (new house).'
+_CAUSE = 'Tidiness is required.\nmetadata.name: "x" is untidy\nTidy up.'
 _LOST = FileNotFoundError("no map")
 _BROKEN = (
     "Rule 'lost' could not be evaluated (FileNotFoundError: no map).\n"
@@ -84,9 +89,28 @@ def _refusal(message: str, code: int = 403, reason: str = "Forbidden") -> Json:
             id="audited",
         ),
         pytest.param(
-            Answer((Decision("tidy", "excepted", (violation(),), note="moving house"),)),
-            {"allowed": True, "auditAnnotations": {"tidy": "excepted: moving house"}},
+            Answer((Decision("tidy", "excepted", (violation(),), exception=_MOVING),)),
+            {"allowed": True, "auditAnnotations": {"tidy": "excepted: moving until 2026-03-01: new house"}},
             id="excepted",
+        ),
+        pytest.param(
+            Answer((Decision("tidy", "deny", (violation(),), exception=_MOVING),)),
+            {
+                "allowed": False,
+                "status": _refusal(f"{_TIDY}\n{_ENDED}"),
+                "auditAnnotations": {"tidy": "deny: metadata.name"},
+            },
+            id="refused-since-an-exception-ended",
+        ),
+        pytest.param(
+            Answer((Decision("tidy", "deny", (replace(violation(), status="Invalid"),), exception=_MOVING),)),
+            {
+                "allowed": False,
+                "status": _refusal(f"{_TIDY}\n{_ENDED}", 422, "Invalid")
+                | {"details": {"causes": [{"message": _CAUSE, "field": "metadata.name"}, {"message": _ENDED}]}},
+                "auditAnnotations": {"tidy": "deny: metadata.name"},
+            },
+            id="kubectl-shows-only-causes",
         ),
         pytest.param(
             Answer((Decision("lost", "error", failure=Failure(_LOST, "Fail")),)),
@@ -156,7 +180,7 @@ _DECISIONS = st.builds(
     st.sampled_from(["admit", "patch", "warn", "audit", "excepted", "deny", "error"]),
     st.sampled_from([(), (violation(),)]),
     st.sampled_from([None, Failure(_LOST, "Fail"), Failure(_LOST, "Ignore")]),
-    st.text(max_size=10),
+    st.sampled_from([None, _MOVING]),
 )
 _ANSWERS = st.builds(
     Answer,

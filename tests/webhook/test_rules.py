@@ -282,19 +282,23 @@ def test_workloads_of_the_configuration_are_guarded() -> None:
             "workloads: X of group 'core' is in the table of workloads twice",
             id="a-kind-twice",
         ),
-        pytest.param(
-            {"exceptions": [{"rules": ["labels", "label"], "reason": "x", "until": date(2026, 1, 1)}]},
-            "exceptions: there is no rule 'label'; known are labels, tolerations, sunk",
-            id="an-unknown-rule",
-        ),
     ],
 )
 def test_settings_that_contradict_the_rules_are_refused(settings: Json, error: str) -> None:
-    """A workload that is there already and an exception from no rule are mistakes of the configuration."""
+    """A workload that is there already is a mistake of the configuration."""
     with pytest.raises(SettingsError) as caught:
         _rules(**settings)
 
     assert str(caught.value) == error
+
+
+def test_an_exception_from_no_rule() -> None:
+    """A name in an exception that no rule has is told, with the names that there are."""
+    settings = Settings.model_validate(
+        {"exceptions": [{"rules": ["labels", "label"], "reason": "x", "until": date(2026, 1, 1)}]}
+    )
+
+    assert unknown_names(settings) == ["exceptions: there is no rule 'label'; known are labels, tolerations, sunk"]
 
 
 def test_an_exception_from_a_rule_that_is_off_is_none_the_worse() -> None:
@@ -317,9 +321,15 @@ def test_exceptions_are_handed_over_whole() -> None:
         "kinds": ("Deployment.apps",),
         "names": ("train*",),
         "users": ("alice",),
+        "groups": ("system:*",),
+        "objectSelector": {"matchLabels": {"app": "train"}},
     }
-    asked = request(deployment(labels=RESERVED))
+    asked = request(deployment(labels={**RESERVED, "app": "train"}))
 
-    assert _rules(exceptions=[fields]).exceptions == (PolicyException(**fields),)
+    selector = LabelSelector((SelectorRequirement("app", "In", ("train",)),))
+    expected = {name: value for name, value in fields.items() if name != "objectSelector"}
+    assert _rules(exceptions=[fields]).exceptions == (
+        PolicyException("exceptions[0]", **expected, object_selector=selector),
+    )
     assert _verdicts(asked, exceptions=[fields]) == {"labels": "excepted"}
     assert _verdicts(asked, exceptions=[{**fields, "until": date(2026, 2, 28)}]) == {"labels": "deny"}

@@ -119,6 +119,8 @@ exceptions:
   kinds: [Deployment.apps]
   names: ["web-?"]
   users: [alice]
+  groups: [dev]
+  objectSelector: {matchLabels: {a: b}}
 log: {level: debug, format: json}
 """
 _OTHER_READ: Json = {
@@ -203,6 +205,8 @@ _OTHER_READ: Json = {
             "kinds": ("Deployment.apps",),
             "names": ("web-?",),
             "users": ("alice",),
+            "groups": ("dev",),
+            "objectSelector": {"matchLabels": {"a": "b"}, "matchExpressions": ()},
         },
     ),
     "log": {"level": "debug", "format": "json"},

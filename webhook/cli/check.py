@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import sys
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,7 +13,7 @@ import click
 from msgspec.structs import replace
 
 from policies import engine, patch
-from policies.engine import Answer
+from policies.engine import Answer, Decision
 from policies.facts import NAME_LABEL, StaticFacts
 from policies.request import AdmissionRequest, JsonObject, UserInfo
 from policies.ruleset import RuleSet
@@ -79,8 +79,9 @@ def command(
       kubectl get deployment web -o yaml > old.yaml; cks-admission check -f web.yaml --old old.yaml
     """
     settings = options.settings(config, changes)
+    today = datetime.now(UTC).date()
     try:
-        written, ruleset = options.ruleset(settings)
+        written, ruleset = options.ruleset(settings, today)
         stdin = sys.stdin.buffer.read() if "-" in files else b""
         before = {_identity(m.object, namespace): m.object for m in (manifest.read([old]) if old else ())}
         found = list(manifest.read(files, stdin))
@@ -93,7 +94,7 @@ def command(
     namespaces = _Namespaces(written.namespaces if written else {}, _labels(namespace_labels))
     who = UserInfo(user, groups=(*groups, "system:authenticated"))
     outcomes = [
-        _check(m, before.get(_identity(m.object, namespace)), ruleset, who, namespace, namespaces) for m in found
+        _check(m, before.get(_identity(m.object, namespace)), ruleset, who, namespace, namespaces, today) for m in found
     ]
     if output == "text":
         for outcome in outcomes:
@@ -104,10 +105,11 @@ def command(
 
 
 def _check(
-    found: Manifest, old: JsonObject | None, ruleset: RuleSet, user: UserInfo, namespace: str, namespaces: _Namespaces
-) -> Outcome:
+    found: Manifest, old: JsonObject | None, ruleset: RuleSet, user: UserInfo, namespace: str, namespaces: _Namespaces,
+    today: date,
+) -> Outcome:  # fmt: skip
     request = manifest.request(found.object, old, user=user, namespace=namespace)
-    facts = StaticFacts(datetime.now(UTC).date(), {request.namespace: namespaces.labels(request.namespace)})
+    facts = StaticFacts(today, {request.namespace: namespaces.labels(request.namespace)})
     mutation = engine.mutate(request, ruleset, facts)
     changed = patch.apply(found.object, mutation.operations) if mutation.operations else found.object
     validation = engine.validate(replace(request, object=changed), ruleset, facts)
@@ -124,6 +126,10 @@ def _text(outcome: Outcome, *, diff: bool) -> Iterator[str]:
     for answer in (outcome.mutation, outcome.validation):
         for warning in answer.warnings:
             yield f"  {click.style('Warning:', fg='yellow')} {warning}"
+        for decision in answer.decisions:
+            if decision.verdict == "excepted" and decision.exception is not None:
+                skipped = click.style("skipped:", fg="yellow")
+                yield f"  {skipped} {decision.rule} by exception {decision.exception.grounds}"
         if answer.message:
             yield from ("  " + line for line in answer.message.splitlines())
     if diff and changes:
@@ -148,16 +154,23 @@ def _json(outcome: Outcome) -> dict[str, Any]:
         "allowed": outcome.allowed,
         "message": "\n".join(answer.message for answer in answers if answer.message),
         "warnings": [warning for answer in answers for warning in answer.warnings],
-        "decisions": [
-            {
-                "rule": d.rule,
-                "verdict": d.verdict,
-                "violations": [{"path": v.path, "text": v.line or v.summary} for v in d.violations],
-            }
-            for answer in answers
-            for d in answer.decisions
-        ],
+        "decisions": [_decision(decision) for answer in answers for decision in answer.decisions],
         "patch": list(outcome.mutation.operations),
+    }
+
+
+def _decision(decision: Decision) -> dict[str, Any]:
+    """`exception`, only where there is one: that which the object passes by, or would have passed by until it ended."""
+    exception = decision.exception
+    return {
+        "rule": decision.rule,
+        "verdict": decision.verdict,
+        "violations": [{"path": v.path, "text": v.line or v.summary} for v in decision.violations],
+        **(
+            {"exception": {"name": exception.name, "until": str(exception.until), "reason": exception.reason}}
+            if exception is not None
+            else {}
+        ),
     }
 
 

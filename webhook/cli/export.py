@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ def webhook_configuration(config: Path | None, output: str, **changes: Any) -> N
     settings = options.settings(config, changes)
     own = Path(settings.tls.directory) / "ca-bundle.crt"
     try:
-        ruleset = options.ruleset(settings)[1]
+        ruleset = options.ruleset(settings, datetime.now(UTC).date())[1]
         found = registered(settings, own.read_bytes() if own.exists() else b"", ruleset)
     except (SettingsError, OSError) as error:
         raise InputError(str(error)) from None

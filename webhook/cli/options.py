@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +38,7 @@ policies = click.option(
     "policies__directories",
     multiple=True,
     metavar="FILE|DIR",
-    help="Admission policies to apply besides the built-in rules; repeatable.",
+    help="Admission policies to apply besides the built-in rules, and exceptions; repeatable.",
 )
 
 
@@ -57,22 +58,26 @@ def settings(config: Path | None, options: dict[str, Any]) -> Settings:
         raise InputError(str(error)) from None
 
 
-def ruleset(settings: Settings) -> tuple[PolicyFiles | None, RuleSet]:
+def ruleset(settings: Settings, today: date) -> tuple[PolicyFiles | None, RuleSet]:
     """The rules for the settings, and the policy files if there are any; what is doubtful in them is said on stderr.
 
     Raises InputError, SettingsError and OSError.
     """
     paths = settings.policies.directories
-    if not paths:
-        return None, rules.build(settings)
-    from webhook import policyfiles  # noqa: PLC0415 - reading policies needs the CEL engine, nothing else here does
+    files, made = None, rules.NO_POLICIES
+    if paths:
+        from webhook import policyfiles  # noqa: PLC0415 - reading policies needs the CEL engine, nothing else here does
 
-    try:
-        files = policyfiles.load(paths)
-    except policyfiles.PolicyFilesError as error:
-        raise InputError(str(error)) from None
-    if not files.loaded.policies:
-        raise InputError(f"{', '.join(paths)}: no ValidatingAdmissionPolicy or MutatingAdmissionPolicy found")
-    for warning in files.loaded.warnings:
-        click.echo(str(warning), err=True)
-    return files, rules.build(settings, (), rules.of_policies(settings, files))
+        try:
+            files = policyfiles.load(paths, today)
+        except policyfiles.PolicyFilesError as error:
+            raise InputError(str(error)) from None
+        if not (files.loaded.policies or files.loaded.exceptions):
+            kinds = "ValidatingAdmissionPolicy, MutatingAdmissionPolicy or PolicyException"
+            raise InputError(f"{', '.join(paths)}: no {kinds} found")
+        for warning in files.loaded.warnings:
+            click.echo(str(warning), err=True)
+        made = rules.of_policies(settings, files)
+    if unknown := rules.unknown_names(settings, made):
+        raise SettingsError("\n".join(unknown))
+    return files, rules.build(settings, (), made)

@@ -40,7 +40,7 @@ def command(files: tuple[str, ...], path: str, config: Path | None, **changes: t
     settings = options.settings(config, changes)
     today = datetime.now(UTC).date()
     try:
-        written, ruleset = options.ruleset(settings)
+        written, ruleset = options.ruleset(settings, today)
     except SettingsError as error:
         raise InputError(str(error)) from None
     except OSError as error:

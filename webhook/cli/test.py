@@ -6,6 +6,7 @@ import difflib
 import re
 import sys
 from collections.abc import Iterable, Iterator
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 from xml.etree import ElementTree as ET
@@ -46,11 +47,12 @@ class _Verdict(NamedTuple):
 
 
 class _Report(NamedTuple):
-    """A suite that was run."""
+    """A suite that was run; `warnings`: of the documents that it names."""
 
     file: Path
     name: str
     verdicts: list[_Verdict]
+    warnings: list[str]
 
     @property
     def failed(self) -> list[_Verdict]:
@@ -74,15 +76,18 @@ def command(paths: tuple[str, ...], junit: Path | None) -> None:
     """
     problems = [f"{path}: no suites found" for path in paths if not _found(path)]
     reports = []
+    today = datetime.now(UTC).date()
     for file in dict.fromkeys(file for path in paths for file in _found(path)):
         try:
-            reports.append(_run(file))
+            reports.append(_run(file, today))
         except _ProblemsError as error:
             problems += error.problems
     if problems:
         raise InputError("\n".join(dict.fromkeys(problems)))
     if junit is not None:
         _write_junit(junit, reports)
+    for warning in dict.fromkeys(warning for report in reports for warning in report.warnings):
+        click.echo(warning, err=True)
     for report in reports:
         click.echo("\n".join(_text(report)))
     count, failed = sum(len(each.verdicts) for each in reports), sum(len(each.failed) for each in reports)
@@ -98,15 +103,15 @@ def _found(path: str) -> tuple[Path, ...]:
     return tuple(file for file in files if policyfiles.is_suite(file) and file.is_file())
 
 
-def _run(file: Path) -> _Report:
+def _run(file: Path, today: date) -> _Report:
     """Read a suite and what it names, and run its cases. Raises _ProblemsError."""
     document = _document(file)
     suite = _suite(file, document)
-    policies = _policies(file, suite)
+    policies = _policies(file, suite, today)
     run = SuiteRun(policies.loaded, policies.parameters, _target)
     lines = (document.line(("cases", index)) for index in range(len(suite.cases)))
     verdicts = [_Verdict(case, line, run.outcome(case)) for case, line in zip(suite.cases, lines, strict=True)]
-    return _Report(file, suite.name, verdicts)
+    return _Report(file, suite.name, verdicts, list(map(str, policies.loaded.warnings)))
 
 
 def _document(file: Path) -> Document:
@@ -140,9 +145,9 @@ def _line(document: Document, problem: str) -> int:
     return document.line([int(step) if step.isdecimal() else step for step in steps])
 
 
-def _policies(file: Path, suite: Suite) -> PolicyFiles:
+def _policies(file: Path, suite: Suite, today: date) -> PolicyFiles:
     try:
-        found = policyfiles.load(str(file.parent / name) for name in suite.policies)
+        found = policyfiles.load((str(file.parent / name) for name in suite.policies), today)
     except PolicyFilesError as error:
         raise _ProblemsError([str(error)]) from None
     except OSError as error:

@@ -1,9 +1,11 @@
 """Admission policies as rules of the engine: what they are asked about, and how they meet its look-ups and failures."""
 
+from collections.abc import Sequence
+from datetime import date
 from textwrap import dedent
 
 import pytest
-from builders import FACTS, WORKLOADS, NamespacesLost, NamespacesToAsk, deployment, pod, request
+from builders import FACTS, TODAY, WORKLOADS, NamespacesLost, NamespacesToAsk, deployment, pod, request
 from policydocuments import documents
 
 from policies import engine
@@ -11,7 +13,9 @@ from policies.admissionpolicy import mutatingrule, policyrule
 from policies.admissionpolicy.documents import Loaded, read
 from policies.admissionpolicy.params import NO_PARAMETERS
 from policies.admissionpolicy.schema import unknown
-from policies.facts import UnknownFact
+from policies.engine import Answer, Decision
+from policies.exception import PolicyException
+from policies.facts import StaticFacts, UnknownFact
 from policies.match import ResourceRule
 from policies.rule import Rule
 from policies.ruleset import RuleSet
@@ -103,3 +107,85 @@ def test_a_namespace_that_is_lost_follows_the_failure_policy(failure_policy: str
     answer = engine.mutate(request(pod()), RuleSet([_mutating(failure_policy)]), NamespacesLost(FACTS.as_of))
 
     assert (answer.allowed, answer.operations) == (allowed, ())
+
+
+_TWO = "---\n".join(
+    _MUTATING.replace("FAILURE", "Fail").replace("class}", f"{name}}}").replace("priorityClassName: 'low'", field)
+    for name, field in (("class", "priorityClassName: 'low'"), ("host", "hostname: 'h'"))
+)
+_IN_FORCE = StaticFacts(TODAY, namespaces={"default": {"team": "ml"}})
+_CLASS = {"op": "add", "path": "/spec/priorityClassName", "value": "low"}
+_HOST = {"op": "add", "path": "/spec/hostname", "value": "h"}
+
+
+def _changed(text: str, exceptions: Sequence[PolicyException], namespace: str = "default") -> Answer:
+    """What the mutating policies do to a Pod."""
+    loaded = _loaded(text)
+    rules = mutatingrule.rules(loaded.policies, loaded.bindings, NO_PARAMETERS, unknown, exceptions)
+    return engine.mutate(request(pod(), namespace=namespace), RuleSet(rules, exceptions), _IN_FORCE)
+
+
+_UNTIL = {"reason": "OPS-1", "until": TODAY}
+
+
+def test_an_exception_from_one_of_several_mutating_policies() -> None:
+    """The policy is left out and on record as excepted, and the others change the object as ever."""
+    exception = PolicyException("moving", ("class", "labels"), **_UNTIL)  # type: ignore[arg-type]
+
+    assert _changed(_TWO, [exception]) == Answer(
+        (Decision("mutating-policies", "patch"), Decision("class", "excepted", exception=exception)), (_HOST,)
+    )
+
+
+def test_an_exception_from_every_mutating_policy() -> None:
+    """Where all policies are left out, nothing is changed."""
+    exception = PolicyException("moving", ("class", "host"), **_UNTIL)  # type: ignore[arg-type]
+
+    assert _changed(_TWO, [exception]).decisions == (
+        Decision("mutating-policies", "admit"),
+        Decision("class", "excepted", exception=exception),
+        Decision("host", "excepted", exception=exception),
+    )
+
+
+@pytest.mark.parametrize(
+    "exception",
+    [
+        pytest.param(PolicyException("moving", ("class",), "x", date(2026, 2, 28)), id="ended"),
+        pytest.param(PolicyException("moving", ("class",), "x", TODAY, users=("dave",)), id="for-others"),
+        pytest.param(PolicyException("moving", ("labels",), "x", TODAY), id="from-another-rule"),
+    ],
+)
+def test_an_exception_that_does_not_cover_a_request(exception: PolicyException) -> None:
+    """What has ended, or is for something else, keeps no policy from changing the object."""
+    assert _changed(_TWO, [exception]).decisions == (Decision("mutating-policies", "patch"),)
+
+
+def test_an_exception_from_a_policy_that_does_not_match_is_not_used() -> None:
+    """Only a policy that would have been asked is on record as left out."""
+    exception = PolicyException("moving", ("class",), **_UNTIL)  # type: ignore[arg-type]
+    facts = StaticFacts(TODAY, namespaces={"default": {"team": "web"}})
+    loaded = _loaded(_TWO)
+    rules = mutatingrule.rules(loaded.policies, loaded.bindings, NO_PARAMETERS, unknown, [exception])
+
+    assert engine.mutate(request(pod()), RuleSet(rules, [exception]), facts).decisions == (
+        Decision("mutating-policies", "admit"),
+    )
+
+
+_FAILING = _MUTATING.replace("FAILURE", "Fail").replace("'low'", "object.spec.missing")
+
+
+def test_an_exception_from_a_mutating_policy_that_fails() -> None:
+    """A policy that is left out is not evaluated, so that its own failure refuses nothing."""
+    exception = PolicyException("moving", ("class",), **_UNTIL)  # type: ignore[arg-type]
+
+    assert _changed(_FAILING, [exception]).allowed
+
+
+def test_a_failure_that_an_ended_exception_would_have_spared() -> None:
+    """The refusal says which exception from the policy has ended."""
+    ended = PolicyException("moving", ("class",), "OPS-1", date(2026, 2, 28))
+    message = _changed(_FAILING, [ended]).message.splitlines()[0]
+
+    assert message.endswith('no such key: missing. The exception "moving" from class ended on 2026-02-28 (OPS-1).).')

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from policies import rbac
 from policies.admissionpolicy import documents, scalars, schema
 from policies.admissionpolicy.document import Document, Place
 from policies.admissionpolicy.document import Path as FieldPath
@@ -15,6 +16,7 @@ from policies.admissionpolicy.documents import Loaded
 from policies.admissionpolicy.model import ParamKind
 from policies.admissionpolicy.params import KindScope, StaticParameters
 from policies.admissionpolicy.schema import Schema
+from policies.rbac import RbacError, Rights
 from policies.request import GroupVersionKind
 from webhook import manifest, yamlfile
 
@@ -29,13 +31,15 @@ class PolicyFiles(NamedTuple):
     """What policy files come to.
 
     loaded: policies, bindings and the objects beside them. parameters: those objects, as bindings may name them.
-    namespaces: the labels of the Namespaces among them, by name. custom: the schemas of their CRDs.
+    namespaces: the labels of the Namespaces among them, by name. custom: the schemas of their CRDs. rights: what the
+    RBAC objects among them allow, None where there are none.
     """
 
     loaded: Loaded
     parameters: StaticParameters
     namespaces: Mapping[str, Mapping[str, str]]
     custom: Mapping[GroupVersionKind, Schema]
+    rights: Rights | None = None
 
     def schema(self, kind: GroupVersionKind) -> Schema:
         """The schema of a kind: a built-in one, that of a CRD, or one that knows nothing."""
@@ -53,7 +57,11 @@ def load(paths: Iterable[str]) -> PolicyFiles:
     objects = tuple(each.value for each in loaded.context if _is_object(each.value))
     definitions = [each.get("spec") or {} for each in objects if each["kind"] == _CRD]
     parameters = StaticParameters(objects, _scopes(objects, definitions))
-    return PolicyFiles(loaded, parameters, _namespaces(objects), _custom(definitions))
+    try:
+        rights = rbac.read(loaded.context)
+    except RbacError as error:
+        raise PolicyFilesError(str(error)) from None
+    return PolicyFiles(loaded, parameters, _namespaces(objects), _custom(definitions), rights)
 
 
 def parse(text: str, name: str) -> list[Document]:

@@ -44,15 +44,18 @@ class Outcome(NamedTuple):
         return self.mutation.allowed and self.validation.allowed
 
 
-class _Namespaces(NamedTuple):
-    """The labels of Namespaces: those in policy files, and those given on the command line for all."""
+class _World(NamedTuple):
+    """What is known of the cluster: by policy files, and by labels on the command line, for all Namespaces."""
 
-    written: Mapping[str, Mapping[str, str]]
+    files: PolicyFiles | None
     given: Mapping[str, str]
 
-    def labels(self, name: str) -> dict[str, str]:
-        """The labels of one, with the one that the API server gives it."""
-        return {NAME_LABEL: name, **self.written.get(name, {}), **self.given}
+    def facts(self, namespace: str) -> StaticFacts:
+        """The facts for what is in a Namespace, whose labels include the one that the API server gives it."""
+        written = self.files.namespaces.get(namespace, {}) if self.files else {}
+        rights = self.files.rights if self.files else None
+        labels = {NAME_LABEL: namespace, **written, **self.given}
+        return StaticFacts(datetime.now(UTC).date(), {namespace: labels}, decisions=rights)
 
 
 @click.command("check")
@@ -100,11 +103,9 @@ def command(
         raise InputError(f"{error.filename}: cannot be read: {error.strerror}") from None
     if not found:
         raise InputError(f"{', '.join(files)}: no objects found")
-    namespaces = _Namespaces(written.namespaces if written else {}, _labels(namespace_labels))
+    world = _World(written, _labels(namespace_labels))
     who = UserInfo(user, groups=(*groups, "system:authenticated"))
-    outcomes = [
-        _check(m, before.get(_identity(m.object, namespace)), ruleset, who, namespace, namespaces) for m in found
-    ]
+    outcomes = [_check(m, before.get(_identity(m.object, namespace)), ruleset, who, namespace, world) for m in found]
     if output == "text":
         for outcome in outcomes:
             click.echo("\n".join(_text(outcome, diff=diff)))
@@ -131,10 +132,10 @@ def _policies(paths: tuple[str, ...]) -> PolicyFiles | None:
 
 
 def _check(
-    found: Manifest, old: JsonObject | None, ruleset: RuleSet, user: UserInfo, namespace: str, namespaces: _Namespaces
+    found: Manifest, old: JsonObject | None, ruleset: RuleSet, user: UserInfo, namespace: str, world: _World
 ) -> Outcome:
     request = manifest.request(found.object, old, user=user, namespace=namespace)
-    facts = StaticFacts(datetime.now(UTC).date(), {request.namespace: namespaces.labels(request.namespace)})
+    facts = world.facts(request.namespace)
     mutation = engine.mutate(request, ruleset, facts)
     changed = patch.apply(found.object, mutation.operations) if mutation.operations else found.object
     validation = engine.validate(replace(request, object=changed), ruleset, facts)

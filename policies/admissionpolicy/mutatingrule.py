@@ -51,18 +51,21 @@ class MutatingPolicies:
 
         Raises MutatingPolicyError, UnknownFact, and UnansweredCheck for an authorization check without an answer.
         """
+        mutated = self.mutated(request, facts)
+        if mutated.denial is not None:
+            raise MutatingPolicyError(mutated.denial.native)
+        operations = jsonpatch.make_patch(request.object, mutated.object).patch
+        return Mutation(tuple(operations)) if operations else NO_MUTATION
+
+    def mutated(self, request: AdmissionRequest, facts: Facts) -> mutating.Mutated:
+        """The object after the policies, and what they found. Raises UnknownFact, and UnansweredCheck."""
 
         def select(obj: JsonObject | None) -> mutating.Selected:
             current = replace(request, object=obj)
             matching = ((each.compiled, each.matching(current, facts.namespace_labels)) for each in self._policies)
             return [(compiled, bindings) for compiled, bindings in matching if bindings]
 
-        schema = self._schemas(request.kind)
-        mutated = mutating.mutate(select, self._parameters, inputs(request, facts), schema)
-        if mutated.denial is not None:
-            raise MutatingPolicyError(mutated.denial.native)
-        operations = jsonpatch.make_patch(request.object, mutated.object).patch
-        return Mutation(tuple(operations)) if operations else NO_MUTATION
+        return mutating.mutate(select, self._parameters, inputs(request, facts), self._schemas(request.kind))
 
 
 def rules(

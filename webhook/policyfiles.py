@@ -48,8 +48,22 @@ class PolicyFiles(NamedTuple):
 
 def load(paths: Iterable[str]) -> PolicyFiles:
     """Read files, and directories with all below them. Raises PolicyFilesError, and OSError."""
+    return read(texts(paths))
+
+
+def texts(paths: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """The names and texts of files, and of those in directories. Raises PolicyFilesError, and OSError."""
+    for file in (file for path in paths for file in _files(path)):
+        try:
+            yield str(file), file.read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise PolicyFilesError(f"{file}: not UTF-8 text: {error.reason} at byte {error.start}") from None
+
+
+def read(files: Iterable[tuple[str, str]]) -> PolicyFiles:
+    """What files by their names and texts come to. Raises PolicyFilesError."""
     try:
-        loaded = documents.read(each for path in paths for file in _files(path) for each in _documents(file))
+        loaded = documents.read(each for name, text in files for each in parse(text, name))
     except yamlfile.FileError as error:
         raise PolicyFilesError(str(error)) from None
     if loaded.errors:
@@ -83,14 +97,6 @@ def _files(path: str) -> Iterator[Path]:
     for file in sorted(Path(path).rglob("*")):
         if file.suffix in manifest.SUFFIXES and not is_suite(file) and file.is_file():
             yield file
-
-
-def _documents(file: Path) -> list[Document]:
-    try:
-        text = file.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise yamlfile.FileError(f"{file}: not UTF-8 text: {error.reason} at byte {error.start}") from None
-    return parse(text, str(file))
 
 
 def _document(found: yamlfile.Document, lines: Sequence[str]) -> Document:

@@ -14,6 +14,7 @@ from webhook.cli.output import to_yaml
 from webhook.reference import configuration as reference
 from webhook.registrar import registered
 from webhook.settings import SettingsError
+from webhook.yamlfile import FileError
 
 
 @click.group("export")
@@ -79,7 +80,7 @@ def native(paths: tuple[str, ...]) -> None:
 
     try:
         found = export(policyfiles.texts(paths))
-    except policyfiles.PolicyFilesError as error:
+    except (policyfiles.PolicyFilesError, FileError) as error:
         raise InputError(str(error)) from None
     except OSError as error:
         raise InputError(f"{error.filename}: cannot be read: {error.strerror}") from None

@@ -1,4 +1,4 @@
-"""Policies as plain Kubernetes YAML: what kube-apiserver enforces by itself, and what it will know nothing of."""
+"""`cks-admission export native`: policies as kube-apiserver takes them, and what it will know nothing of."""
 
 from __future__ import annotations
 
@@ -49,13 +49,14 @@ class _Written(NamedTuple):
 
 
 def export(files: Iterable[tuple[str, str]]) -> Export:
-    """The policies in files, given by name and text. Raises PolicyFilesError."""
+    """The policies in files, given by name and text. Raises PolicyFilesError, and FileError."""
     given = list(files)
     loaded = policyfiles.read(given).loaded
     kinds = {policy.param_kind for policy in loaded.policies}
     steps: dict[_Step, list[_Written]] = {"parameters": [], "policies": [], "bindings": [], "left out": []}
-    for written in (each for name, text in given for each in _objects(name, text)):
-        steps[_step(written.value, kinds)].append(written)
+    for name, text in given:
+        for written in _objects(name, text):
+            steps[_step(written.value, kinds)].append(written)
     left_out = [f"{each.shown} is left out: {_reason(each.value)}" for each in steps.pop("left out")]
     texts = tuple(_text(each) for step in steps.values() for each in step)
     return Export(texts, (*map(str, loaded.warnings), *left_out, *_underived(loaded)))

@@ -17,11 +17,12 @@ decoded; whoever reads files hands it over, and finds the objects that a suite k
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any, Literal, get_args
+
+from policies.mergepatch import merge_patch
 
 Json = Mapping[str, Any]
 Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
@@ -32,7 +33,7 @@ Files = Callable[[str], Any]
 _SUITE = ("name", "policies", "params", "user", "namespace", "objects", "cases")
 _TEXTS = ("messages", "warnings", "audit")
 _REQUEST = ("object", "patch", "oldObject", "oldPatch", "operation", "user", "namespace", "params")
-_CASE = ("name", *_REQUEST, "expect", *_TEXTS)
+_CASE = ("name", *_REQUEST, "derived", "expect", *_TEXTS, "patched")
 
 
 class SuiteError(Exception):
@@ -63,19 +64,25 @@ class Namespace:
 class Expectation:
     """What the policies say: of each list the whole texts, without the policy's name, in the order of the policies.
 
-    messages: of the validations that refuse. warnings: of those whose binding warns. audit: of those whose binding
-    only has them noted in the audit log.
+    messages: of the validations that refuse, or of the mutations that failed. warnings: of those whose binding warns.
+    audit: of those whose binding only has them noted in the audit log. patched: the whole object as mutating policies
+    leave it; None where it stays as it was, and where it is refused.
     """
 
     verdict: Verdict
     messages: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     audit: tuple[str, ...] = ()
+    patched: Json | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One request and what is expected. params: the data of ConfigMaps by name, on top of what the policies' have."""
+    """One request and what is expected.
+
+    params: the data of ConfigMaps by name, on top of what the policies' have. derived: judged as the service does, the
+    pod templates of workloads included, and not as kube-apiserver does.
+    """
 
     name: str
     operation: Operation
@@ -84,6 +91,7 @@ class Case:
     user: User = User()
     namespace: Namespace = Namespace()
     params: Mapping[str, Json] = field(default_factory=dict)
+    derived: bool = False
     expect: Expectation
 
 
@@ -104,23 +112,6 @@ def no_files(name: str) -> Any:
 def read(value: Any, files: Files = no_files) -> Suite:
     """The suite that a decoded document is. Raises SuiteError with everything that is wrong with it."""
     return _Reader(files).suite(value)
-
-
-def merge_patch(target: Any, patch: Any) -> Any:
-    """A value with a JSON Merge Patch (RFC 7386): maps are merged, null removes, anything else replaces.
-
-    >>> merge_patch({"a": {"b": 1, "c": 2}}, {"a": {"b": None, "d": [3]}})
-    {'a': {'c': 2, 'd': [3]}}
-    """
-    if not isinstance(patch, Mapping):
-        return copy.deepcopy(patch)
-    merged = dict(target) if isinstance(target, Mapping) else {}
-    for key, value in patch.items():
-        if value is None:
-            merged.pop(key, None)
-        else:
-            merged[key] = merge_patch(merged.get(key), value)
-    return merged
 
 
 class _Reader:
@@ -164,7 +155,8 @@ class _Reader:
             user=self._user(fields.get("user"), f"{path}.user", user),
             namespace=self._namespace(fields.get("namespace"), f"{path}.namespace", namespace),
             params=self._params(fields.get("params"), f"{path}.params", params),
-            expect=self._expectation(fields, path),
+            derived=self._flag(fields, "derived", path),
+            expect=self._expectation(fields, obj, path),
         )
 
     def _object(self, fields: Json, name: str, patch: str, path: str) -> Json | None:
@@ -210,7 +202,7 @@ class _Reader:
         operation: Operation = given
         return operation
 
-    def _expectation(self, fields: Json, path: str) -> Expectation:
+    def _expectation(self, fields: Json, obj: Json | None, path: str) -> Expectation:
         verdict: Verdict = "denied" if fields.get("expect") == "denied" else "allowed"
         if fields.get("expect") not in get_args(Verdict):
             self._problem(f"{path}.expect", f"{fields.get('expect')!r} is neither allowed nor denied")
@@ -221,7 +213,12 @@ class _Reader:
             self._problem(f"{path}.messages", "a case that is denied says with which messages")
         if verdict == "allowed" and texts["messages"]:
             self._problem(f"{path}.messages", "a case that is allowed has no messages; it may have warnings")
-        return Expectation(verdict=verdict, **texts)
+        if verdict == "denied" and "patched" in fields:
+            self._problem(f"{path}.patched", "a case that is denied changes nothing")
+        if obj is None and "patched" in fields:
+            self._problem(f"{path}.patched", "there is no object to change")
+        patched = merge_patch(obj, self._map(fields.get("patched", {}), f"{path}.patched"))
+        return Expectation(verdict=verdict, patched=None if patched == (obj or {}) else patched, **texts)
 
     def _user(self, value: Any, path: str, default: User) -> User:
         if value is None:
@@ -266,6 +263,12 @@ class _Reader:
             self._problem(f"{path}.{name}".lstrip("."), "a list is expected here, with at least one item")
             return []
         return value
+
+    def _flag(self, fields: Json, name: str, path: str) -> bool:
+        value = fields.get(name, False)
+        if not isinstance(value, bool):
+            self._problem(f"{path}.{name}", "true or false is expected here")
+        return value is True
 
     def _texts(self, value: Any, path: str) -> tuple[str, ...]:
         if not isinstance(value, list | tuple) or not all(isinstance(each, str) for each in value):

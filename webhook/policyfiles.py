@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from policies import rbac
 from policies.admissionpolicy import documents, scalars, schema
 from policies.admissionpolicy.document import Document, Place
 from policies.admissionpolicy.document import Path as FieldPath
@@ -17,6 +18,7 @@ from policies.admissionpolicy.documents import Loaded
 from policies.admissionpolicy.model import ParamKind
 from policies.admissionpolicy.params import KindScope, StaticParameters
 from policies.admissionpolicy.schema import Schema
+from policies.rbac import RbacError, Rights
 from policies.request import GroupVersionKind
 from webhook import manifest, yamlfile
 
@@ -31,13 +33,15 @@ class PolicyFiles(NamedTuple):
     """What policy files come to.
 
     loaded: policies, bindings, exceptions and the objects beside them. parameters: those objects, as bindings may name
-    them. namespaces: the labels of the Namespaces among them, by name. custom: the schemas of their CRDs.
+    them. namespaces: the labels of the Namespaces among them, by name. custom: the schemas of their CRDs. rights: what
+    the RBAC objects among them allow, None where there are none.
     """
 
     loaded: Loaded
     parameters: StaticParameters
     namespaces: Mapping[str, Mapping[str, str]]
     custom: Mapping[GroupVersionKind, Schema]
+    rights: Rights | None = None
 
     def schema(self, kind: GroupVersionKind) -> Schema:
         """The schema of a kind: a built-in one, that of a CRD, or one that knows nothing."""
@@ -49,14 +53,30 @@ def load(paths: Iterable[str], today: date | None = None) -> PolicyFiles:
 
     Raises PolicyFilesError, and OSError.
     """
+    return read(texts(paths), today)
+
+
+def texts(paths: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """The names and texts of files, and of those in directories. Raises PolicyFilesError, and OSError."""
+    for file in (file for path in paths for file in files(path)):
+        try:
+            yield str(file), yamlfile.decoded(str(file), file.read_bytes())
+        except yamlfile.FileError as error:
+            raise PolicyFilesError(str(error)) from None
+
+
+def read(found: Iterable[tuple[str, str]], today: date | None = None) -> PolicyFiles:
+    """What files by their names and texts come to. Raises PolicyFilesError."""
     try:
-        found = [file for path in paths for file in files(path)]
-        loaded = documents.read((each for file in found for each in parse(file.read_bytes(), str(file))), today)
+        loaded = documents.read((each for name, text in found for each in parse(text, name)), today)
     except yamlfile.FileError as error:
         raise PolicyFilesError(str(error)) from None
     if loaded.errors:
         raise PolicyFilesError("\n".join(map(str, loaded.errors)))
-    return of(loaded)
+    try:
+        return of(loaded)._replace(rights=rbac.read(loaded.context))
+    except RbacError as error:
+        raise PolicyFilesError(str(error)) from None
 
 
 def of(loaded: Loaded) -> PolicyFiles:

@@ -43,7 +43,7 @@ class MutatingPolicies:
         policies: Iterable[BoundPolicy],
         parameters: Parameters,
         schemas: Schemas,
-        exceptions: Iterable[PolicyException],
+        exceptions: Iterable[PolicyException] = (),
     ) -> None:
         self._policies = tuple(policies)
         self._index = Index((each.policy.match_constraints, each) for each in self._policies)
@@ -75,6 +75,22 @@ class MutatingPolicies:
         Raises MutatingPolicyError, UnknownFact, and UnansweredCheck for an authorization check without an answer.
         """
         exceptions = self._covering(request)
+        mutated, excepted = self.mutated(request, facts)
+        if mutated.denial is not None:
+            policy, words = mutated.denial.policy, mutated.denial.native
+            ended = exceptions.get(policy)
+            raise MutatingPolicyError(words if ended is None else f"{words}. {ended.ending(policy)}")
+        operations = jsonpatch.make_patch(request.object, mutated.object).patch
+        return Mutation(tuple(operations), excepted=tuple(excepted.items()))
+
+    def mutated(
+        self, request: AdmissionRequest, facts: Facts
+    ) -> tuple[mutating.Mutated, Mapping[str, PolicyException]]:
+        """The object after the policies, what they found, and the exceptions from those that were left out.
+
+        Raises UnknownFact, and UnansweredCheck.
+        """
+        exceptions = self._covering(request)
         holding = {name: each for name, each in exceptions.items() if each.holds(facts.today())}
         excepted: dict[str, PolicyException] = {}
 
@@ -89,13 +105,7 @@ class MutatingPolicies:
             return [selected for name, selected in matched.items() if name not in holding]
 
         schema = self._schemas(request.kind)
-        mutated = mutating.mutate(select, self._parameters, inputs(request, facts), schema)
-        if mutated.denial is not None:
-            policy, words = mutated.denial.policy, mutated.denial.native
-            ended = exceptions.get(policy)
-            raise MutatingPolicyError(words if ended is None else f"{words}. {ended.ending(policy)}")
-        operations = jsonpatch.make_patch(request.object, mutated.object).patch
-        return Mutation(tuple(operations), excepted=tuple(excepted.items()))
+        return mutating.mutate(select, self._parameters, inputs(request, facts), schema), excepted
 
     def _covering(self, request: AdmissionRequest) -> Mapping[str, PolicyException]:
         """The exception from each policy that is about the request; it may have ended."""

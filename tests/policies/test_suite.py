@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from policies.suite import Case, Expectation, Namespace, Suite, SuiteError, User, merge_patch, read
+from policies.suite import Case, Expectation, Namespace, Suite, SuiteError, User, read
 
 POD: dict[str, Any] = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web", "labels": {"app": "web"}}}
 DOCUMENT: dict[str, Any] = {
@@ -102,6 +102,34 @@ def test_a_refusal_has_messages() -> None:
 
 
 @pytest.mark.parametrize(
+    ("patched", "expected"),
+    [
+        ({}, None),
+        ({"metadata": {"labels": {"app": "web"}}}, None),
+        (
+            {"metadata": {"labels": {"app": None}}, "spec": {}},
+            {**POD, "metadata": {"name": "web", "labels": {}}, "spec": {}},
+        ),
+    ],
+    ids=["nothing", "the-same", "a-change"],
+)
+def test_what_becomes_of_the_object_is_a_patch_on_it(patched: Any, expected: Any) -> None:
+    """The whole object is expected as the case's patch leaves it; without a change, that it stays as it is."""
+    (case,) = read(_with({"patched": patched})).cases
+
+    assert (case.object, case.expect) == (POD, Expectation(verdict="allowed", patched=expected))
+
+
+def test_a_case_is_judged_natively_unless_it_says_otherwise() -> None:
+    """Only `derived: true` asks for what the service makes of pod templates."""
+    assert [read(_with(fields)).cases[0].derived for fields in ({}, {"derived": False}, {"derived": True})] == [
+        False,
+        False,
+        True,
+    ]
+
+
+@pytest.mark.parametrize(
     ("document", "problems"),
     [
         (None, ("the suite: a map is expected here", "cases: a list is expected here, with at least one item")),
@@ -125,6 +153,16 @@ def test_a_refusal_has_messages() -> None:
             _with({"messages": ["no"]}),
             ("cases[0].messages: a case that is allowed has no messages; it may have warnings",),
         ),
+        (
+            _with({"expect": "denied", "messages": ["no"], "patched": {}}),
+            ("cases[0].patched: a case that is denied changes nothing",),
+        ),
+        (
+            {**DOCUMENT, "cases": [{"name": "gone", "oldObject": "pod", "expect": "allowed", "patched": {}}]},
+            ("cases[0].patched: there is no object to change",),
+        ),
+        (_with({"patched": []}), ("cases[0].patched: a map is expected here",)),
+        (_with({"derived": "yes"}), ("cases[0].derived: true or false is expected here",)),
         (_with({"warnings": "hm"}), ("cases[0].warnings: a list of texts is expected here",)),
         (_with({"params": {"p": {"n": 5}}}), ("cases[0].params.p.n: 5 is no text: write it in quotes",)),
         (_with({"user": {"groups": []}}), ("cases[0].user.name: a text is expected here",)),
@@ -155,23 +193,3 @@ def test_everything_wrong_is_said_at_once() -> None:
         "cases[0].user.name: a text is expected here",
         "cases[0].expect: 'maybe' is neither allowed nor denied",
     )
-
-
-@pytest.mark.parametrize(
-    ("target", "patch", "result"),
-    [
-        ({"a": "b"}, {"a": "c"}, {"a": "c"}),
-        ({"a": "b"}, {"b": "c"}, {"a": "b", "b": "c"}),
-        ({"a": "b"}, {"a": None}, {}),
-        ({"a": ["b"]}, {"a": "c"}, {"a": "c"}),
-        ({"a": {"b": "c"}}, {"a": {"b": "d", "c": None}}, {"a": {"b": "d"}}),
-        ({"a": [{"b": "c"}]}, {"a": [1]}, {"a": [1]}),
-        ({"e": None}, {"a": 1}, {"e": None, "a": 1}),
-        ([1, 2], {"a": "b", "c": None}, {"a": "b"}),
-        ({}, {"a": {"bb": {"ccc": None}}}, {"a": {"bb": {}}}),
-    ],
-    ids=str,
-)
-def test_patches_are_those_of_the_rfc(target: Any, patch: Any, result: Any) -> None:
-    """The examples of RFC 7386, appendix A."""
-    assert merge_patch(target, patch) == result

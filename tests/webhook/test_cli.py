@@ -22,6 +22,7 @@ _COMMANDS = [
     ("certs", "verify"),
     ("export", "webhook-configuration"),
     ("export", "configuration"),
+    ("export", "native"),
     ("unregister",),
 ]
 

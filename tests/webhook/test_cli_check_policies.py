@@ -118,6 +118,39 @@ _FILES = {
         metadata: {name: team-label}
         spec: {policyName: team-label}
         """.replace("$PODS", _PODS),
+    "rights/policy.yaml": """\
+        apiVersion: admissionregistration.k8s.io/v1
+        kind: ValidatingAdmissionPolicy
+        metadata: {name: scalers}
+        spec:
+          matchConstraints: {$PODS}
+          validations:
+          - expression: authorizer.requestResource.subresource('scale').check('update').allowed()
+            message: only who may scale Pods may make them
+        ---
+        apiVersion: admissionregistration.k8s.io/v1
+        kind: ValidatingAdmissionPolicyBinding
+        metadata: {name: scalers}
+        spec: {policyName: scalers, validationActions: [Deny]}
+        """.replace("$PODS", _PODS),
+    "rights/rbac.yaml": """\
+        apiVersion: rbac.authorization.k8s.io/v1
+        kind: ClusterRole
+        metadata: {name: scaling}
+        rules: [{apiGroups: ["*"], resources: ["*/scale"], verbs: ["*"]}]
+        ---
+        apiVersion: rbac.authorization.k8s.io/v1
+        kind: RoleBinding
+        metadata: {name: scaling, namespace: team}
+        roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: scaling}
+        subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: scalers}]
+        """,
+    "wrongs/rbac.yaml": """\
+        apiVersion: rbac.authorization.k8s.io/v1
+        kind: ClusterRole
+        metadata: {name: scaling}
+        rules: [{apiGroups: ["*"], resources: "*/scale", verbs: ["*"]}]
+        """,
     "broken/policy.yaml": (_LIMIT % (_PODS, "Deny, Warn")).replace("resources.?limits", "resources.limits,"),
     "clash/policy.yaml": (_LIMIT % (_PODS, "Deny")).replace(": limits", ": labels"),
     "excepted.yaml": """\
@@ -301,6 +334,24 @@ c.image is "example.org/train"; params.spec.prefix is "registry.example.com/")
             id="a-mutation-that-fails",
         ),
         pytest.param(
+            "-f pod.yaml --policies rights --as-group scalers",
+            "pod.yaml:1: Pod team/train: admitted\n",
+            0,
+            id="rights-in-files",
+        ),
+        pytest.param(
+            "-f pod.yaml --policies rights/policy.yaml --policies rights/rbac.yaml",
+            """\
+            pod.yaml:1: Pod team/train: refused
+              ValidatingAdmissionPolicy 'scalers' with binding 'scalers' denied request: only who may scale Pods may \
+make them
+                authorizer.requestResource: authorizer.requestResource.subresource('scale').check('update').allowed() \
+is false (authorizer.requestResource.subresource('scale').check('update') is "")
+            """,
+            1,
+            id="no-rights-in-files",
+        ),
+        pytest.param(
             "-f pod.yaml --policies deny --config excepted.yaml",
             """\
             pod.yaml:1: Pod team/train: admitted
@@ -377,6 +428,11 @@ Deny and Warn (repeating the same validation failure information in the API resp
             hint: there are labels, tolerations, sunk, limits
             """,
             id="an-exception-document-from-nothing",
+        ),
+        pytest.param(
+            "--policies rights --policies wrongs",
+            "Error: wrongs/rbac.yaml:4:40: ClusterRole at rules[0].resources: Expected `array`, got `str`\n",
+            id="rights-that-cannot-be-read",
         ),
         pytest.param(
             "--policies pod.yaml",

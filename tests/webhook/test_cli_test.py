@@ -7,7 +7,7 @@ import pytest
 
 from .commands import run
 
-_PACKS = Path(__file__).parents[2] / "policies" / "packs"
+_SHIPPED = [Path(__file__).parents[2] / "policies" / name for name in ("examples", "packs")]
 _POLICY = """\
     apiVersion: admissionregistration.k8s.io/v1
     kind: ValidatingAdmissionPolicy
@@ -45,9 +45,37 @@ _MUTATING = """\
       matchConstraints:
         resourceRules: [{apiGroups: [apps], apiVersions: [v1], operations: [CREATE], resources: [deployments]}]
       reinvocationPolicy: Never
+      failurePolicy: Fail
       mutations:
-        - patchType: JSONPatch
-          jsonPatch: {expression: "[JSONPatch{op: 'add', path: '/metadata/labels', value: {'a': 'b'}}]"}
+        - patchType: ApplyConfiguration
+          applyConfiguration: {expression: "Object{spec: Object.spec{replicas: object.spec.replicas + 1}}"}
+    ---
+    apiVersion: admissionregistration.k8s.io/v1
+    kind: MutatingAdmissionPolicyBinding
+    metadata: {name: change}
+    spec: {policyName: change}
+    """
+_CHANGED = """    name: change
+    policies: [change.yaml, policy.yaml]
+    objects:
+      web: {file: web.yaml}
+    cases:
+      - {name: as expected, object: web, expect: allowed, patched: {spec: {replicas: 2}}}
+      - {name: something else, object: web, expect: allowed, patched: {metadata: {labels: {a: b}}, spec: {replicas: 3}}}
+      - {name: a change that is not expected, object: web, expect: allowed}
+      - name: judged after the change
+        object: web
+        patch: {spec: {replicas: 5}}
+        expect: denied
+        messages: [at most 5 replicas]
+      - name: it cannot be changed
+        object: web
+        patch: {spec: {replicas: null}}
+        expect: denied
+        messages:
+          - >-
+            expression 'Object{spec: Object.spec{replicas: object.spec.replicas + 1}}' resulted in error:
+            no such key: replicas
     """
 
 
@@ -59,12 +87,13 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def test_the_shipped_packs_pass() -> None:
-    """Every suite of every pack is found, and passes."""
-    result = run("test", str(_PACKS))
+def test_the_shipped_suites_pass() -> None:
+    """Every suite of the packs and examples is found, and passes."""
+    result = run("test", *map(str, _SHIPPED))
 
     lines = result.stdout.splitlines()
-    assert [line.partition(":")[0] for line in lines[:-1]] == sorted(map(str, _PACKS.rglob("suite.yaml")))
+    found = sorted(str(path) for folder in _SHIPPED for path in folder.rglob("suite.yaml"))
+    assert [line.partition(":")[0] for line in lines[:-1]] == found
     assert lines[-1].endswith(f" cases passed in {len(lines) - 1} suites")
     assert (result.stderr, result.exit_code) == ("", 0)
 
@@ -84,6 +113,74 @@ def test_a_failing_case_is_shown_with_what_differs() -> None:
         1 of 2 cases passed in 1 suite
         """)
     assert (result.stderr, result.exit_code) == ("", 1)
+
+
+def test_an_object_that_comes_out_otherwise_is_shown(tmp_path: Path) -> None:
+    """What mutating policies make of an object is a diff of YAML; validating policies judge what it became."""
+    (tmp_path / "change.yaml").write_text(dedent(_MUTATING))
+    (tmp_path / "suite.yaml").write_text(dedent(_CHANGED))
+
+    result = run("test", "suite.yaml", "--junit", "out.xml")
+
+    assert result.stdout == dedent("""\
+        suite.yaml: change: 3 of 5 cases passed
+          suite.yaml:7: something else
+            --- expected object
+            +++ found object
+            @@ -2,7 +2,5 @@
+             kind: Deployment
+             metadata:
+               name: web
+            -  labels:
+            -    a: b
+             spec:
+            -  replicas: 3
+            +  replicas: 2
+          suite.yaml:8: a change that is not expected
+            --- expected object
+            +++ found object
+            @@ -3,4 +3,4 @@
+             metadata:
+               name: web
+             spec:
+            -  replicas: 1
+            +  replicas: 2
+        3 of 5 cases passed in 1 suite
+        """)
+    assert (tmp_path / "out.xml").read_text().count('<failure message="the objects differ">--- expected object') == 2
+
+
+def test_rights_beside_a_policy_answer_its_checks(tmp_path: Path) -> None:
+    """Checks of authorizer are answered from RBAC objects among the policies' files."""
+    (tmp_path / "policy.yaml").write_text(
+        dedent(_POLICY).replace("object.spec.replicas <= 5", "authorizer.requestResource.check('scale').allowed()")
+    )
+    (tmp_path / "rbac.yaml").write_text(
+        dedent("""\
+            apiVersion: rbac.authorization.k8s.io/v1
+            kind: ClusterRole
+            metadata: {name: scaling}
+            rules: [{apiGroups: [apps], resources: [deployments], verbs: [scale]}]
+            ---
+            apiVersion: rbac.authorization.k8s.io/v1
+            kind: ClusterRoleBinding
+            metadata: {name: scaling}
+            roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: scaling}
+            subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: bob}]
+            """)
+    )
+    (tmp_path / "suite.yaml").write_text(
+        dedent("""\
+            name: rights
+            policies: [policy.yaml, rbac.yaml]
+            objects: {web: {file: web.yaml}}
+            cases:
+              - {name: alice, object: web, expect: denied, messages: [at most 5 replicas]}
+              - {name: bob, object: web, user: {name: bob}, expect: allowed}
+            """)
+    )
+
+    assert run("test", ".").stdout == ("suite.yaml: rights: 2 of 2 cases passed\n2 of 2 cases passed in 1 suite\n")
 
 
 def test_a_suite_is_run_once(tmp_path: Path) -> None:
@@ -124,10 +221,9 @@ def test_junit_holds_every_case(tmp_path: Path) -> None:
         ("policy.yaml", "a: [", "policy.yaml:2:1: not valid YAML: did not find expected node content"),
         (
             "policy.yaml",
-            _MUTATING,
-            "suite.yaml: change is a MutatingAdmissionPolicy; suites run validating policies only so far",
+            _WEB,
+            "suite.yaml: there is no ValidatingAdmissionPolicy or MutatingAdmissionPolicy in policy.yaml",
         ),
-        ("policy.yaml", _WEB, "suite.yaml: there is no ValidatingAdmissionPolicy in policy.yaml"),
         (
             "suite.yaml",
             _SUITE.replace("too big", "small"),

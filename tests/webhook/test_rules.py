@@ -298,7 +298,9 @@ def test_an_exception_from_no_rule() -> None:
         {"exceptions": [{"rules": ["labels", "label"], "reason": "x", "until": date(2026, 1, 1)}]}
     )
 
-    assert unknown_names(settings) == ["exceptions: there is no rule 'label'; known are labels, tolerations, sunk"]
+    assert rules.unknown_names(settings) == [
+        "exceptions: there is no rule 'label'; known are labels, tolerations, sunk"
+    ]
 
 
 def test_an_exception_from_a_rule_that_is_off_is_none_the_worse() -> None:

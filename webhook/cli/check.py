@@ -5,9 +5,9 @@ from __future__ import annotations
 import difflib
 import sys
 from collections.abc import Iterator, Mapping
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 from msgspec.structs import replace
@@ -25,6 +25,9 @@ from webhook.manifest import Manifest, ManifestError
 from webhook.settings import SettingsError
 from webhook.yamlfile import FileError
 
+if TYPE_CHECKING:
+    from webhook.policyfiles import PolicyFiles
+
 
 class Outcome(NamedTuple):
     """What would happen to one object: what the rules changed, and what they said of the result."""
@@ -41,15 +44,18 @@ class Outcome(NamedTuple):
         return self.mutation.allowed and self.validation.allowed
 
 
-class _Namespaces(NamedTuple):
-    """The labels of Namespaces: those in policy files, and those given on the command line for all."""
+class _World(NamedTuple):
+    """What is known of the cluster: by policy files, and by labels on the command line, for all Namespaces."""
 
-    written: Mapping[str, Mapping[str, str]]
+    files: PolicyFiles | None
     given: Mapping[str, str]
 
-    def labels(self, name: str) -> dict[str, str]:
-        """The labels of one, with the one that the API server gives it."""
-        return {NAME_LABEL: name, **self.written.get(name, {}), **self.given}
+    def facts(self, namespace: str) -> StaticFacts:
+        """The facts for what is in a Namespace, whose labels include the one that the API server gives it."""
+        written = self.files.namespaces.get(namespace, {}) if self.files else {}
+        rights = self.files.rights if self.files else None
+        labels = {NAME_LABEL: namespace, **written, **self.given}
+        return StaticFacts(datetime.now(UTC).date(), {namespace: labels}, decisions=rights)
 
 
 @click.command("check")
@@ -79,9 +85,8 @@ def command(
       kubectl get deployment web -o yaml > old.yaml; cks-admission check -f web.yaml --old old.yaml
     """
     settings = options.settings(config, changes)
-    today = datetime.now(UTC).date()
     try:
-        written, ruleset = options.ruleset(settings, today)
+        written, ruleset = options.ruleset(settings, datetime.now(UTC).date())
         stdin = sys.stdin.buffer.read() if "-" in files else b""
         before = {_identity(m.object, namespace): m.object for m in (manifest.read([old]) if old else ())}
         found = list(manifest.read(files, stdin))
@@ -91,11 +96,9 @@ def command(
         raise InputError(f"{error.filename}: cannot be read: {error.strerror}") from None
     if not found:
         raise InputError(f"{', '.join(files)}: no objects found")
-    namespaces = _Namespaces(written.namespaces if written else {}, _labels(namespace_labels))
+    world = _World(written, _labels(namespace_labels))
     who = UserInfo(user, groups=(*groups, "system:authenticated"))
-    outcomes = [
-        _check(m, before.get(_identity(m.object, namespace)), ruleset, who, namespace, namespaces, today) for m in found
-    ]
+    outcomes = [_check(m, before.get(_identity(m.object, namespace)), ruleset, who, namespace, world) for m in found]
     if output == "text":
         for outcome in outcomes:
             click.echo("\n".join(_text(outcome, diff=diff)))
@@ -105,11 +108,10 @@ def command(
 
 
 def _check(
-    found: Manifest, old: JsonObject | None, ruleset: RuleSet, user: UserInfo, namespace: str, namespaces: _Namespaces,
-    today: date,
-) -> Outcome:  # fmt: skip
+    found: Manifest, old: JsonObject | None, ruleset: RuleSet, user: UserInfo, namespace: str, world: _World
+) -> Outcome:
     request = manifest.request(found.object, old, user=user, namespace=namespace)
-    facts = StaticFacts(today, {request.namespace: namespaces.labels(request.namespace)})
+    facts = world.facts(request.namespace)
     mutation = engine.mutate(request, ruleset, facts)
     changed = patch.apply(found.object, mutation.operations) if mutation.operations else found.object
     validation = engine.validate(replace(request, object=changed), ruleset, facts)

@@ -1,4 +1,4 @@
-"""`cks-admission export webhook-configuration|configuration`."""
+"""`cks-admission export webhook-configuration|configuration|native`."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from webhook.cli.output import to_yaml
 from webhook.reference import configuration as reference
 from webhook.registrar import registered
 from webhook.settings import SettingsError
+from webhook.yamlfile import FileError
 
 
 @click.group("export")
 def command() -> None:
-    """Print webhook configurations or the whole configuration."""
+    """Print webhook configurations, the whole configuration, or policies for kube-apiserver."""
 
 
 @command.command("webhook-configuration")
@@ -64,3 +65,31 @@ def configuration() -> None:
     text = reference()
     yaml.safe_load(text)
     click.echo(text, nl=False)
+
+
+@command.command("native")
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=click.Path(exists=True))
+def native(paths: tuple[str, ...]) -> None:
+    """Print policies as plain Kubernetes YAML, for kube-apiserver to enforce by itself.
+
+    Parameters come first, then policies, then bindings, as they were written. What is left out, and what the API server
+    will not do, is said on stderr.
+
+    \b
+    Example:
+      cks-admission export native policies/packs/sunk | kubectl apply -f -
+    """
+    from webhook import policyfiles  # noqa: PLC0415 - reading policies needs the CEL engine, nothing else here does
+    from webhook.cli.native import export  # noqa: PLC0415 - as above
+
+    try:
+        found = export(policyfiles.texts(paths))
+    except (policyfiles.PolicyFilesError, FileError) as error:
+        raise InputError(str(error)) from None
+    except OSError as error:
+        raise InputError(f"{error.filename}: cannot be read: {error.strerror}") from None
+    if not found.texts:
+        raise InputError(f"{', '.join(paths)}: no ValidatingAdmissionPolicy or MutatingAdmissionPolicy found")
+    for line in found.notes:
+        click.echo(line, err=True)
+    click.echo("---\n".join(found.texts), nl=False)

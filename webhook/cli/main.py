@@ -13,7 +13,7 @@ VERBS = {
     "review": "Answer AdmissionReviews from files or standard input.",
     "eval": "Evaluate a CEL expression as Kubernetes would, and say why.",
     "certs": "Show, issue and verify certificates.",
-    "export": "Print webhook configurations or the whole configuration.",
+    "export": "Print the configurations, or policies for kube-apiserver.",
     "unregister": "Remove the webhook configurations from a cluster.",
 }
 

@@ -6,6 +6,7 @@ import difflib
 import re
 import sys
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,6 +21,7 @@ from policies.suite import Case, Expectation, Suite, SuiteError
 from webhook import manifest, policyfiles, yamlfile
 from webhook.cli import exits
 from webhook.cli.exits import InputError
+from webhook.cli.output import to_yaml
 from webhook.policyfiles import PolicyFiles, PolicyFilesError
 from webhook.yamlfile import Document, FileError
 
@@ -108,7 +110,7 @@ def _run(file: Path, today: date) -> _Report:
     document = _document(file)
     suite = _suite(file, document)
     policies = _policies(file, suite, today)
-    run = SuiteRun(policies.loaded, policies.parameters, _target)
+    run = SuiteRun(policies.loaded, policies.parameters, _target, schemas=policies.schema, decisions=policies.rights)
     lines = (document.line(("cases", index)) for index in range(len(suite.cases)))
     verdicts = [_Verdict(case, line, run.outcome(case)) for case, line in zip(suite.cases, lines, strict=True)]
     return _Report(file, suite.name, verdicts, list(map(str, policies.loaded.warnings)))
@@ -152,13 +154,10 @@ def _policies(file: Path, suite: Suite, today: date) -> PolicyFiles:
         raise _ProblemsError([str(error)]) from None
     except OSError as error:
         raise _ProblemsError([f"{error.filename}: cannot be read: {error.strerror}"]) from None
-    problems = [
-        f"{file}: {policy.name} is a MutatingAdmissionPolicy; suites run validating policies only so far"
-        for policy in found.loaded.policies
-        if policy.kind == "MutatingAdmissionPolicy"
-    ]
+    problems = []
     if not found.loaded.policies:
-        problems.append(f"{file}: there is no ValidatingAdmissionPolicy in {', '.join(suite.policies)}")
+        files = ", ".join(suite.policies)
+        problems.append(f"{file}: there is no ValidatingAdmissionPolicy or MutatingAdmissionPolicy in {files}")
     known = {each["metadata"].get("name") for each in found.parameters.objects if is_config_map(each)}
     given = {name for case in suite.cases for name in case.params}
     problems += [f"{file}: params: the policies' files hold no ConfigMap {name!r}" for name in sorted(given - known)]
@@ -185,11 +184,16 @@ def _text(report: _Report) -> Iterator[str]:
 
 
 def _diff(verdict: _Verdict) -> list[str]:
-    """The whole of both sides: without left out lines there is no need to say which these are."""
-    before, after = list(_lines(verdict.case.expect)), list(_lines(verdict.found))
-    whole = len(before) + len(after)
-    diff = difflib.unified_diff(before, after, "expected", "found", lineterm="", n=whole)
-    return [line for line in diff if not line.startswith("@@")]
+    """What is said, whole, and the surroundings of what differs in the object that comes of it."""
+    expected, found = verdict.case.expect, verdict.found
+    before, after = list(_lines(expected)), list(_lines(found))
+    diff = difflib.unified_diff(before, after, "expected", "found", lineterm="", n=len(before) + len(after))
+    lines = [line for line in diff if not line.startswith("@@")]
+    if expected.verdict == found.verdict:
+        written = verdict.case.object or {}
+        objects = [to_yaml(dict(each.patched or written)).splitlines() for each in (expected, found)]
+        lines += difflib.unified_diff(objects[0], objects[1], "expected object", "found object", lineterm="")
+    return lines
 
 
 def _lines(outcome: Expectation) -> Iterator[str]:
@@ -208,15 +212,21 @@ def _write_junit(file: Path, reports: Iterable[_Report]) -> None:
             names = {"classname": _xml(report.name), "name": _xml(verdict.case.name), "line": str(verdict.line)}
             case = ET.SubElement(top, "testcase", names)
             if not verdict.passed:
-                said = f"expected {verdict.case.expect.verdict}, found {verdict.found.verdict}"
-                alike = verdict.case.expect.verdict == verdict.found.verdict
-                failure = ET.SubElement(case, "failure", {"message": "the texts differ" if alike else said})
+                failure = ET.SubElement(case, "failure", {"message": _summary(verdict.case.expect, verdict.found)})
                 failure.text = _xml("\n".join(_diff(verdict)))
     ET.indent(root)
     try:
         ET.ElementTree(root).write(file, encoding="utf-8", xml_declaration=True)
     except OSError as error:
         raise InputError(f"{file}: cannot be written: {error.strerror}") from None
+
+
+def _summary(expected: Expectation, found: Expectation) -> str:
+    if expected.verdict != found.verdict:
+        return f"expected {expected.verdict}, found {found.verdict}"
+    return (
+        "the objects differ" if replace(expected, patched=None) == replace(found, patched=None) else "the texts differ"
+    )
 
 
 def _xml(text: str) -> str:

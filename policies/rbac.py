@@ -1,0 +1,241 @@
+"""RBAC offline: what roles and bindings in files allow, answered as kube-apiserver's RBAC authorizer does.
+
+Sources: kubernetes' plugin/pkg/auth/authorizer/rbac/rbac.go (the decision and its reason),
+pkg/registry/rbac/validation/rule.go (which bindings apply, and their description), pkg/apis/rbac/v1/
+evaluation_helpers.go (what a rule matches) and pkg/controller/clusterroleaggregation (aggregated roles).
+
+A cluster has roles of its own from the start (`cluster-admin`, `view`, `system:discovery`, ...). Here only those count
+that are in the files. A binding to another one grants nothing, and the reason says that the role was not found.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, Literal, TypeVar
+
+import msgspec
+from msgspec import Struct, field
+
+from policies.admissionpolicy.document import Document, Path
+from policies.cel.golang.gotext import quote
+from policies.cel.library.authorizer import Answer, Check, User
+from policies.match import LabelSelector, SelectorRequirement
+
+API_VERSION: Final = "rbac.authorization.k8s.io/v1"
+_MASTERS = "system:masters"
+_T = TypeVar("_T")
+_STEP = re.compile(r"\.(\w+)|\[(\d+)\]")
+
+
+class RbacError(Exception):
+    """An RBAC object that cannot be read; the text says where, and what is wrong."""
+
+
+class PolicyRule(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """What may be done: verbs on resources of API groups, or on paths."""
+
+    verbs: tuple[str, ...]
+    api_groups: tuple[str, ...] = ()
+    resources: tuple[str, ...] = ()
+    resource_names: tuple[str, ...] = ()
+    non_resource_urls: tuple[str, ...] = field(default=(), name="nonResourceURLs")
+
+    def allows(self, check: Check) -> bool:
+        """Whether the rule allows what is asked. A rule with names allows nothing that is asked without one."""
+        if not _listed(check.verb, self.verbs):
+            return False
+        if check.path is not None:
+            return any(_url_matches(url, check.path) for url in self.non_resource_urls)
+        named = not self.resource_names or check.name in self.resource_names
+        return named and _listed(check.api_group, self.api_groups) and self._has_resource(check)
+
+    def _has_resource(self, check: Check) -> bool:
+        """`*` is everything, `*/scale` that subresource of everything; `pods/*` is no pattern here."""
+        wanted = {"*", check.resource}
+        if check.subresource:
+            wanted = {"*", f"{check.resource}/{check.subresource}", f"*/{check.subresource}"}
+        return not wanted.isdisjoint(self.resources)
+
+
+class Subject(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """Who is bound."""
+
+    kind: str
+    name: str
+    api_group: str = ""
+    namespace: str = ""
+
+    def is_user(self, user: User, namespace: str) -> bool:
+        """Whether it is this user; a ServiceAccount without a namespace is in that of its binding."""
+        match self.kind:
+            case "User":
+                return user.name == self.name
+            case "Group":
+                return self.name in user.groups
+            case "ServiceAccount":
+                inside = self.namespace or namespace
+                return bool(inside) and user.name == f"system:serviceaccount:{inside}:{self.name}"
+            case _:
+                return False
+
+    def describe(self, namespace: str) -> str:
+        """As reasons name it; of a ServiceAccount the name comes before the namespace."""
+        name = f"{self.name}/{self.namespace or namespace}" if self.kind == "ServiceAccount" else self.name
+        return f"{self.kind} {quote(name)}"
+
+
+class _Metadata(Struct, frozen=True):
+    name: str
+    namespace: str = ""
+    labels: dict[str, str] = {}
+
+
+class _RoleRef(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    kind: Literal["Role", "ClusterRole"]
+    name: str
+    api_group: str = ""
+
+
+class _Selector(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    match_labels: dict[str, str] = {}
+    match_expressions: tuple[SelectorRequirement, ...] = ()
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        equal = (SelectorRequirement(key, "In", (value,)) for key, value in self.match_labels.items())
+        return LabelSelector((*equal, *self.match_expressions)).matches(labels)
+
+
+class _AggregationRule(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    cluster_role_selectors: tuple[_Selector, ...] = ()
+
+
+class _Object(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    api_version: str
+    kind: Literal["Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"]
+    metadata: _Metadata
+
+    @property
+    def namespace(self) -> str:
+        """Where it is: in `default` without a word about it, as kubectl has it."""
+        return "" if self.kind.startswith("Cluster") else self.metadata.namespace or "default"
+
+
+class _Role(_Object, frozen=True):
+    rules: tuple[PolicyRule, ...] = ()
+    aggregation_rule: _AggregationRule | None = None
+
+
+class _Binding(_Object, frozen=True, kw_only=True):
+    role_ref: _RoleRef
+    subjects: tuple[Subject, ...] = ()
+
+    def describe(self, subject: Subject) -> str:
+        """As reasons name it: the name comes before the namespace."""
+        name = "/".join(part for part in (self.metadata.name, self.namespace) if part)
+        role = f"{self.role_ref.kind} {quote(self.role_ref.name)}"
+        return f"{self.kind} {quote(name)} of {role} to {subject.describe(self.namespace)}"
+
+
+class Rights:
+    """What roles and bindings allow. It answers the checks of expressions (authorizer.Decisions)."""
+
+    def __init__(self, roles: Iterable[_Role], bindings: Iterable[_Binding]) -> None:
+        found = {(role.kind, role.namespace, role.metadata.name): role for role in roles}
+        self._rules = {key: tuple(_rules(role, found.values(), frozenset())) for key, role in found.items()}
+        self._bindings = {(each.namespace, each.metadata.name): each for each in bindings}
+
+    def answer(self, check: Check) -> Answer:
+        """Allowed by the first binding of the files that grants it, those of the cluster before those of a namespace.
+
+        Members of system:masters may do everything, which is an authorizer of its own. What nothing grants is not
+        allowed; the reason then names roles that are not there.
+        """
+        if _MASTERS in check.user.groups:
+            return Answer(allowed=True)
+        missing: list[str] = []
+        for binding, subject in self._applying(check):
+            rules = self._granted(binding)
+            if rules is None:
+                missing.append(_not_found(binding.role_ref))
+            elif any(rule.allows(check) for rule in rules):
+                return Answer(allowed=True, reason=f"RBAC: allowed by {binding.describe(subject)}")
+        return Answer(allowed=False, reason=_aggregate(missing))
+
+    def _applying(self, check: Check) -> Iterator[tuple[_Binding, Subject]]:
+        """The bindings for the user with the subject that counts: the first one that is the user."""
+        for namespace in dict.fromkeys(("", check.namespace)):
+            for binding in self._bindings.values():
+                subjects = (each for each in binding.subjects if each.is_user(check.user, namespace))
+                if binding.namespace == namespace and (subject := next(subjects, None)) is not None:
+                    yield binding, subject
+
+    def _granted(self, binding: _Binding) -> tuple[PolicyRule, ...] | None:
+        kind, name = binding.role_ref.kind, binding.role_ref.name
+        return self._rules.get((kind, binding.namespace if kind == "Role" else "", name))
+
+
+def read(documents: Iterable[Document]) -> Rights | None:
+    """The rights that the RBAC objects among documents give; None where there are none. Raises RbacError."""
+    roles: list[_Role] = []
+    bindings: list[_Binding] = []
+    for document in documents:
+        if not isinstance(document.value, dict) or document.value.get("apiVersion") != API_VERSION:
+            continue
+        if str(document.value.get("kind")).endswith("Binding"):
+            bindings.append(_converted(document, _Binding))
+        else:
+            roles.append(_converted(document, _Role))
+    return Rights(roles, bindings) if roles or bindings else None
+
+
+def _converted(document: Document, kind: type[_T]) -> _T:
+    try:
+        return msgspec.convert(_without_nulls(document.value), kind)
+    except msgspec.ValidationError as error:
+        text, _, path = str(error).partition(" - at ")
+        steps: Path = tuple(int(index) if index else name for name, index in _STEP.findall(path))
+        line, column = document.place(steps)
+        where = f" at {path.strip('`').removeprefix('$.')}" if steps else ""
+        raise RbacError(f"{document.name}:{line}:{column}: {document.value.get('kind')}{where}: {text}") from None
+
+
+def _rules(role: _Role, roles: Iterable[_Role], above: frozenset[str]) -> Iterator[PolicyRule]:
+    """The rules of a role. The controller fills an aggregated one with those of the ClusterRoles that it selects."""
+    if role.aggregation_rule is None:
+        yield from role.rules
+        return
+    above |= {role.metadata.name}
+    for selector in role.aggregation_rule.cluster_role_selectors:
+        for each in roles:
+            chosen = each.kind == "ClusterRole" and selector.matches(each.metadata.labels)
+            if chosen and each.metadata.name not in above:
+                yield from _rules(each, roles, above)
+
+
+def _listed(value: str, allowed: tuple[str, ...]) -> bool:
+    return value in allowed or "*" in allowed
+
+
+def _url_matches(pattern: str, path: str) -> bool:
+    """All stars at the end are one: `/api/**` is for what begins with `/api/`."""
+    return path == pattern or (pattern.endswith("*") and path.startswith(pattern.rstrip("*")))
+
+
+def _not_found(reference: _RoleRef) -> str:
+    return f"{reference.kind.lower()}.rbac.authorization.k8s.io {quote(reference.name)} not found"
+
+
+def _aggregate(errors: Iterable[str]) -> str:
+    """Errors as Go's Aggregate shows them: each text once, several in brackets."""
+    texts = list(dict.fromkeys(errors))
+    if not texts:
+        return ""
+    return f"RBAC: {texts[0]}" if len(texts) == 1 else f"RBAC: [{', '.join(texts)}]"
+
+
+def _without_nulls(value: Any) -> Any:
+    """What is null counts as not there."""
+    if isinstance(value, dict):
+        return {key: _without_nulls(each) for key, each in value.items() if each is not None}
+    return [_without_nulls(each) for each in value] if isinstance(value, list) else value

@@ -1,0 +1,164 @@
+"""Exported policies on a real API server: kubectl applies them as they come, and they act without this service."""
+
+from __future__ import annotations
+
+import http.client
+import re
+import secrets
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import packs
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from cluster.apicalls import Answer, Caller
+from cluster.polling import NotYet
+from policies.admissionpolicy.suiterun import SuiteRun
+from policies.suite import Namespace, User, read
+from webhook import policyfiles
+from webhook.cli.main import main
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from cluster.controlplane import ControlPlane
+    from policies.suite import Case
+
+Json = dict[str, Any]
+_POLICIES = Path(__file__).parents[2] / "policies"
+_EXAMPLE = _POLICIES / "examples" / "interruptable-defaults"
+_SUITE = read(yaml.safe_load((_EXAMPLE / "suite.yaml").read_text(encoding="utf-8")))
+_NATIVE = [case for case in _SUITE.cases if not case.derived]
+_OWN = ("uid", "creationTimestamp", "managedFields", "generation")
+_PLURALS = {"Pod": "/api/v1/namespaces/{}/pods", "Deployment": "/apis/apps/v1/namespaces/{}/deployments"}
+
+
+def _refused() -> dict[str, Case]:
+    """A Pod of each pack that its policy refuses to anybody, with the parameters that are shipped."""
+    return {
+        policy.name: case
+        for policy, case in reversed(packs.cases())
+        if case.expect.messages and case.object and case.object["kind"] == "Pod" and case.operation == "CREATE"
+        if (case.user, case.namespace, case.params) == (User(), Namespace(), {})
+    }
+
+
+class Cluster:
+    """The API server, asked by dry runs in a Namespace."""
+
+    def __init__(self, control_plane: ControlPlane, caller: Caller, namespace: str) -> None:
+        """Prepare nothing."""
+        self.control_plane, self.namespace, self._caller = control_plane, namespace, caller
+
+    def create(self, obj: Any) -> Answer:
+        """What comes of creating an object."""
+        path = _PLURALS[obj["kind"]].format(self.namespace)
+        placed = {**obj, "metadata": {**obj["metadata"], "namespace": self.namespace}}
+        return self._caller.send("POST", f"{path}?dryRun=All", placed, user="alice")
+
+    def wait(self, obj: Any, seen: Callable[[Answer], bool]) -> None:
+        """Wait until creating an object is answered in some way."""
+
+        def probe() -> bool:
+            answer = self.create(obj)
+            if not seen(answer):
+                raise NotYet(str(answer))
+            return True
+
+        self.control_plane.wait_for(f"{obj['kind']} {obj['metadata']['name']} to be answered otherwise", probe)
+
+
+@pytest.fixture(scope="module")
+def cluster(control_plane: ControlPlane) -> Iterator[Cluster]:
+    """The API server, before any policy."""
+    name = f"export-{secrets.token_hex(4)}"
+    control_plane.namespace(name)
+    with Caller(control_plane) as caller:
+        yield Cluster(control_plane, caller, name)
+    control_plane.kubectl("delete", "namespace", name, "--wait=false", user="admin", check=True)
+
+
+@pytest.fixture(scope="module")
+def plain(cluster: Cluster) -> dict[str, Json]:
+    """The objects of the example's cases as the API server has them without policies, its defaults filled in."""
+    return {case.name: _comparable(cluster.create(case.object).body) for case in _NATIVE}
+
+
+@pytest.fixture(scope="module")
+def applied(cluster: Cluster, plain: dict[str, Json]) -> Iterator[str]:
+    """What kubectl says of applying all that `export native` prints; once it is in force, until the module's end."""
+    result = CliRunner().invoke(main, ["export", "native", str(_POLICIES / "packs"), str(_EXAMPLE)])
+    assert result.exit_code == 0, result.output
+    control_plane = cluster.control_plane
+    refused = [case.object for case in (*_NATIVE, *_refused().values()) if case.expect.verdict == "denied"]
+    try:
+        printed = control_plane.apply(result.stdout, user="admin", check=True).stdout
+        for obj in refused:
+            cluster.wait(obj, lambda answer: answer.code != http.client.CREATED)
+        changed = _NATIVE[0]
+        cluster.wait(changed.object, lambda answer: _tolerations(answer.body) != _tolerations(plain[changed.name]))
+        yield printed
+    finally:
+        control_plane.kubectl("delete", "-f", "-", user="admin", input=result.stdout, check=True)
+        for obj in refused:
+            cluster.wait(obj, lambda answer: answer.code == http.client.CREATED)
+
+
+def test_kubectl_applies_what_is_exported(applied: str) -> None:
+    """Parameters, then policies, then bindings, every one of them taken as it is, and without a warning."""
+    kinds = [line.split("/")[0].partition(".")[0] for line in applied.splitlines()]
+    steps = ["configmap", "admissionpolicy", "admissionpolicybinding"]
+    found = [next(step for step in reversed(steps) if step in kind) for kind in kinds]
+
+    assert found == sorted(found, key=steps.index)
+    assert set(found) == set(steps)
+    assert re.findall(r"(\w+)$", applied, re.MULTILINE) == ["created"] * len(kinds)
+
+
+@pytest.mark.parametrize(("policy", "case"), _refused().items(), ids=_refused())
+def test_a_pack_refuses_without_the_service(cluster: Cluster, applied: str, policy: str, case: Case) -> None:
+    """A person with kubectl reads the message of the policy, as its suite has it."""
+    del applied, policy
+    obj = {**(case.object or {}), "metadata": {**(case.object or {})["metadata"], "namespace": cluster.namespace}}
+
+    said = cluster.control_plane.apply(obj, "--dry-run=server")
+
+    assert (said.returncode, [each for each in case.expect.messages if each in said.stderr][:1]) == (
+        1,
+        list(case.expect.messages[:1]),
+    )
+
+
+@pytest.mark.parametrize("case", _NATIVE, ids=lambda case: case.name)
+def test_an_example_does_there_what_its_suite_says(
+    cluster: Cluster, plain: dict[str, Json], applied: str, case: Case
+) -> None:
+    """An object comes out as our engine makes it of the one with the API server's defaults, or is refused alike."""
+    del applied
+    given = plain[case.name]
+    files = policyfiles.load([str(_EXAMPLE)])
+    ours = SuiteRun(files.loaded, files.parameters, schemas=files.schema).outcome(
+        replace(case, object=given, namespace=Namespace(name=cluster.namespace))
+    )
+
+    there = cluster.create(case.object)
+
+    assert (ours.verdict, ours.messages) == (case.expect.verdict, case.expect.messages)
+    if case.expect.verdict == "denied":
+        assert there.body["message"].endswith(f"denied request: {case.expect.messages[0]}")
+    else:
+        assert _comparable(there.body) == (ours.patched or given)
+        assert (ours.patched is None) == (case.expect.patched is None)
+
+
+def _tolerations(pod: Json) -> Any:
+    return pod["spec"].get("tolerations")
+
+
+def _comparable(obj: Json) -> Json:
+    """An object without what the API server gives each one anew, and the status, which it sets before admission."""
+    metadata = {key: value for key, value in obj["metadata"].items() if key not in _OWN}
+    return {key: value for key, value in {**obj, "metadata": metadata}.items() if key != "status"}

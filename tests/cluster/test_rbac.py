@@ -1,0 +1,51 @@
+"""RBAC of files against the API server's: the same roles and bindings, the same checks, by SubjectAccessReview."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from rbacrights import CHECKS, OTHER, RIGHTS, TEAM
+
+from cluster.apicalls import Caller
+from cluster.polling import NotYet
+from policies.cel.library.authorizer import Answer, answer_of, subject_access_review
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from cluster.controlplane import ControlPlane
+    from policies.cel.library.authorizer import Check
+
+_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+_SETTLED = ("aggregated by an expression", "aggregated twice", "a role of a namespace that is not there")
+
+
+@pytest.fixture(scope="module")
+def answers(control_plane: ControlPlane) -> Iterator[Mapping[str, Answer]]:
+    """What the API server says of every check, once the controller has filled the aggregated roles."""
+    for name in (TEAM, OTHER):
+        control_plane.namespace(name)
+    control_plane.apply(RIGHTS, user="admin", check=True)
+    with Caller(control_plane) as caller:
+
+        def ask(check: Check) -> Answer:
+            document = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview"}
+            return answer_of(caller.make(_REVIEWS, document | {"spec": subject_access_review(check)})["status"])
+
+        def settled() -> bool:
+            found = {name: ask(CHECKS[name][0]) for name in _SETTLED}
+            if found != {name: CHECKS[name][1] for name in _SETTLED}:
+                raise NotYet(str(found))
+            return True
+
+        control_plane.wait_for("the roles to be in force", settled)
+        yield {name: ask(check) for name, (check, _) in CHECKS.items()}
+    control_plane.kubectl("delete", "-f", "-", "--wait=false", user="admin", input=RIGHTS, check=True)
+    control_plane.kubectl("delete", "namespace", TEAM, OTHER, "--wait=false", user="admin", check=True)
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_a_check_is_answered_as_the_api_server_does(answers: Mapping[str, Answer], name: str) -> None:
+    """Decision and reason are those that our RBAC gives, which the unit tests compare with the same table."""
+    assert answers[name] == CHECKS[name][1]

@@ -1,0 +1,122 @@
+"""`cks-admission export native`: policies as kube-apiserver takes them, and what it will know nothing of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Literal, NamedTuple
+
+from policies import rbac
+from policies.admissionpolicy import documents
+from policies.admissionpolicy.derived import is_derived
+from policies.admissionpolicy.documents import Loaded
+from policies.admissionpolicy.fields import KINDS
+from policies.admissionpolicy.model import ParamKind
+from policies.admissionpolicy.policyrule import covers_pods
+from policies.request import JsonObject
+from webhook import policyfiles, yamlfile, yamltext
+from webhook.cli.output import to_yaml
+from webhook.yamlfile import FileError
+
+OWN = "cks-admission.dev"
+"""The group of this service's own kinds, and before the slash of its own annotations."""
+_Step = Literal["parameters", "policies", "bindings", "left out"]
+_CLUSTER = "it belongs to the cluster, not to the policies; apply it before them if need be"
+_REASONS = {
+    OWN: "kube-apiserver knows no such kind, and does without",
+    "apiextensions.k8s.io": _CLUSTER,
+    rbac.API_VERSION.partition("/")[0]: _CLUSTER,
+}
+
+
+class Export(NamedTuple):
+    """The YAML of each object, in the order in which kubectl may apply them, and a line for all that is not in it."""
+
+    texts: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+class _Written(NamedTuple):
+    """An object, where it stands, and its document; None for what is only a part of one."""
+
+    value: JsonObject
+    where: str
+    text: str | None
+
+    @property
+    def shown(self) -> str:
+        name = (self.value.get("metadata") or {}).get("name")
+        return f"{self.where}: {self.value['kind']} {name or ''}".rstrip()
+
+
+def export(files: Iterable[tuple[str, str]]) -> Export:
+    """The policies in files, given by name and text. Raises PolicyFilesError, and FileError."""
+    given = list(files)
+    loaded = policyfiles.read(given).loaded
+    kinds = {policy.param_kind for policy in loaded.policies}
+    steps: dict[_Step, list[_Written]] = {"parameters": [], "policies": [], "bindings": [], "left out": []}
+    for name, text in given:
+        for written in _objects(name, text):
+            steps[_step(written.value, kinds)].append(written)
+    left_out = [f"{each.shown} is left out: {_reason(each.value)}" for each in steps.pop("left out")]
+    texts = tuple(_text(each) for step in steps.values() for each in step)
+    return Export(texts, (*map(str, loaded.warnings), *left_out, *_underived(loaded)))
+
+
+def _objects(name: str, text: str) -> Iterator[_Written]:
+    for before, chunk in yamltext.documents(text):
+        for document in policyfiles.parse(chunk, name):
+            for each in documents.objects([document]):
+                whole = each.value is document.value
+                yield _Written(each.value, f"{name}:{before + each.line}", chunk if whole else None)
+
+
+def _step(value: JsonObject, kinds: Iterable[ParamKind | None]) -> _Step:
+    if value["apiVersion"].rpartition("/")[0] == documents.GROUP and value["kind"] in KINDS:
+        return "bindings" if value["kind"].endswith("Binding") else "policies"
+    return "parameters" if ParamKind(api_version=value["apiVersion"], kind=value["kind"]) in kinds else "left out"
+
+
+def _reason(value: JsonObject) -> str:
+    if (value["apiVersion"], value["kind"]) == ("v1", "Namespace"):
+        return _CLUSTER
+    return _REASONS.get(value["apiVersion"].rpartition("/")[0], "no policy has parameters of its kind")
+
+
+def _underived(loaded: Loaded) -> Iterator[str]:
+    """What the service makes of a policy on Pods, and kube-apiserver does not."""
+    bound = {each.policy_name for each in loaded.bindings if each.kind == "ValidatingAdmissionPolicyBinding"}
+    for policy in loaded.policies:
+        ours = policy.kind == "ValidatingAdmissionPolicy" and policy.name in bound and is_derived(policy)
+        if ours and covers_pods(policy.match_constraints):
+            where = f"{policy.origin.file}:{policy.origin.line}"
+            yield f"{where}: {policy.kind} {policy.name} judges pod templates here; kube-apiserver waits for their Pods"
+
+
+def _text(written: _Written) -> str:
+    """An object without this service's annotations: as it was written, unless it is JSON or an item of a List."""
+    wanted = _plain(written.value)
+    return _as_written(written.text or "", wanted) or to_yaml(wanted)
+
+
+def _as_written(text: str, wanted: JsonObject) -> str | None:
+    """The author's text; None where it cannot be had, as with an alias of what is cut out."""
+    if text.lstrip().startswith("{"):
+        return None
+    try:
+        cut = yamltext.without(text, ("metadata", "annotations"), f"{OWN}/") if text else ""
+        found = [each.value for each in yamlfile.load("<document>", cut)]
+    except FileError:
+        return None
+    return cut.strip("\n") + "\n" if found == [wanted] else None
+
+
+def _plain(value: JsonObject) -> JsonObject:
+    metadata = value["metadata"]
+    annotations = metadata.get("annotations")
+    if not isinstance(annotations, dict):
+        return value
+    kept = {key: each for key, each in annotations.items() if not key.startswith(f"{OWN}/")}
+    if kept == annotations:
+        return value
+    rest = {key: each for key, each in metadata.items() if key != "annotations"}
+    return {**value, "metadata": {**rest, "annotations": kept} if kept else rest}

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
+from policies.request import JsonObject, mapping
+
 if TYPE_CHECKING:
     from policies.cel.library.authorizer import Answer, Check, Decisions
 
@@ -23,10 +25,10 @@ class NeededLookUp(Exception):  # noqa: N818 - a request for a look-up, not an e
 
 
 class UnknownFact(NeededLookUp):
-    """The labels of this Namespace are needed and not known yet."""
+    """A Namespace, or only its labels, is needed and not known yet."""
 
     def __init__(self, namespace: str) -> None:
-        super().__init__(f"the labels of namespace {namespace!r} are not known yet")
+        super().__init__(f"namespace {namespace!r} is not known yet")
         self.namespace = namespace
 
 
@@ -57,6 +59,10 @@ class Facts(Protocol):
         """The labels of a Namespace. Raises UnknownFact or FactUnavailable."""
         ...
 
+    def namespace(self, name: str) -> JsonObject:
+        """A Namespace with all that `namespaceObject` shows. Raises UnknownFact or FactUnavailable."""
+        ...
+
     def nodes(self) -> Sequence[Node]:
         """The Nodes of the cluster; none where there is no cluster."""
         ...
@@ -84,7 +90,8 @@ class Facts(Protocol):
 class StaticFacts(Struct, frozen=True):
     """Facts that are all at hand: no cluster, the ones given on a command line, or those of a test.
 
-    decisions: who answers authorization checks; None where there is nobody to ask.
+    namespaces: labels by name. whole_namespaces: what else is known of some of them. decisions: who answers
+    authorization checks; None where there is nobody to ask.
     """
 
     as_of: date
@@ -94,10 +101,21 @@ class StaticFacts(Struct, frozen=True):
     claim_templates: Mapping[tuple[str, str], frozenset[str]] = {}
     extended: Mapping[str, str] = {}
     decisions: Decisions | None = None
+    whole_namespaces: Mapping[str, JsonObject] = {}
 
     def namespace_labels(self, name: str) -> Mapping[str, str]:
         """The labels given for this Namespace, else the one that the API server puts on all of them."""
         return self.namespaces.get(name) or {NAME_LABEL: name}
+
+    def namespace(self, name: str) -> JsonObject:
+        """The Namespace given, with its labels and what the API server fills in."""
+        given = self.whole_namespaces.get(name) or {}
+        return {
+            **given,
+            "metadata": {**mapping(given, "metadata"), "name": name, "labels": dict(self.namespace_labels(name))},
+            "spec": {"finalizers": ["kubernetes"], **mapping(given, "spec")},
+            "status": {"phase": "Active", **mapping(given, "status")},
+        }
 
     def nodes(self) -> Sequence[Node]:
         """The Nodes given."""

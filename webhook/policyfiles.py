@@ -19,7 +19,7 @@ from policies.admissionpolicy.model import ParamKind
 from policies.admissionpolicy.params import KindScope, StaticParameters
 from policies.admissionpolicy.schema import Schema
 from policies.rbac import RbacError, Rights
-from policies.request import GroupVersionKind
+from policies.request import GroupVersionKind, JsonObject
 from webhook import manifest, yamlfile
 
 _CRD = "CustomResourceDefinition"
@@ -33,13 +33,13 @@ class PolicyFiles(NamedTuple):
     """What policy files come to.
 
     loaded: policies, bindings, exceptions and the objects beside them. parameters: those objects, as bindings may name
-    them. namespaces: the labels of the Namespaces among them, by name. custom: the schemas of their CRDs. rights: what
+    them. namespaces: those among them, by name. custom: the schemas of their CRDs. rights: what
     the RBAC objects among them allow, None where there are none.
     """
 
     loaded: Loaded
     parameters: StaticParameters
-    namespaces: Mapping[str, Mapping[str, str]]
+    namespaces: Mapping[str, JsonObject]
     custom: Mapping[GroupVersionKind, Schema]
     rights: Rights | None = None
 
@@ -188,9 +188,9 @@ def _versions(spec: Mapping[str, Any]) -> Iterator[tuple[GroupVersionKind, Mappi
         yield GroupVersionKind(str(spec.get("group")), str(version.get("name")), kind), version
 
 
-def _namespaces(objects: Iterable[Mapping[str, Any]]) -> Mapping[str, Mapping[str, str]]:
+def _namespaces(objects: Iterable[JsonObject]) -> Mapping[str, JsonObject]:
     return {
-        str(each["metadata"].get("name", "")): each["metadata"].get("labels") or {}
+        str(each["metadata"].get("name", "")): each
         for each in objects
         if (each["apiVersion"], each["kind"]) == ("v1", "Namespace")
     }

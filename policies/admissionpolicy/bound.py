@@ -100,10 +100,7 @@ def _fields(value: GroupVersionKind | GroupVersionResource) -> dict[str, str]:
 
 
 def _namespace(request: AdmissionRequest, facts: Facts) -> JsonObject | None:
-    """What is known of the request's Namespace: its name and labels."""
-    if not request.namespace:
-        return None
-    return {"metadata": {"name": request.namespace, "labels": dict(facts.namespace_labels(request.namespace))}}
+    return facts.namespace(request.namespace) if request.namespace else None
 
 
 def _resource_rule(rule: NamedRule, *, equivalent: bool) -> ResourceRule:

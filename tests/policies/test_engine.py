@@ -179,7 +179,7 @@ def test_the_strictest_failure_policy_of_a_phase_counts() -> None:
 )
 def test_a_fact_that_is_not_known(ask: Callable[[], Any]) -> None:
     """A fact that has to be fetched is no failure: whoever runs the engine learns which one it is."""
-    with pytest.raises(UnknownFact, match=r"^the labels of namespace 'team-[ab]' are not known yet$"):
+    with pytest.raises(UnknownFact, match=r"^namespace 'team-[ab]' is not known yet$"):
         ask()
 
 

@@ -148,9 +148,9 @@ def test_a_patch_that_does_not_apply(position: int) -> None:
 
 def test_a_fact_that_is_not_known() -> None:
     """A fact that has to be fetched passes through, whether a rule or its selector asked for it."""
-    with pytest.raises(UnknownFact, match=r"^the labels of namespace 'team-b' are not known yet$"):
+    with pytest.raises(UnknownFact, match=r"^namespace 'team-b' is not known yet$"):
         _answer(pod(), _rule("a", _appends("x")), _rule("b", _raises(UnknownFact("team-b"))))
-    with pytest.raises(UnknownFact, match=r"^the labels of namespace 'team-a' are not known yet$"):
+    with pytest.raises(UnknownFact, match=r"^namespace 'team-a' is not known yet$"):
         _answer(pod(), _rule("a", _appends("x"), namespaces=_TEAM), facts=NamespacesToAsk(TODAY))
 
 

@@ -80,7 +80,7 @@ def test_a_namespace_is_asked_for_last() -> None:
 
     assert Exemptions().cover(named, NamespacesToAsk(TODAY)) is True
     assert Exemptions().cover(request(pod()), NamespacesToAsk(TODAY)) is False
-    with pytest.raises(UnknownFact, match=r"^the labels of namespace 'team' are not known yet$"):
+    with pytest.raises(UnknownFact, match=r"^namespace 'team' is not known yet$"):
         Exemptions().cover(other, NamespacesToAsk(TODAY))
 
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from policies import engine, patch
 from policies.engine import Answer, Decision
 from policies.facts import NAME_LABEL, StaticFacts
-from policies.request import AdmissionRequest, JsonObject, UserInfo
+from policies.request import AdmissionRequest, JsonObject, UserInfo, mapping
 from policies.ruleset import RuleSet
 from webhook import manifest
 from webhook.cli import exits, options
@@ -52,10 +52,12 @@ class _World(NamedTuple):
 
     def facts(self, namespace: str) -> StaticFacts:
         """The facts for what is in a Namespace, whose labels include the one that the API server gives it."""
-        written = self.files.namespaces.get(namespace, {}) if self.files else {}
+        written = self.files.namespaces if self.files else {}
         rights = self.files.rights if self.files else None
-        labels = {NAME_LABEL: namespace, **written, **self.given}
-        return StaticFacts(datetime.now(UTC).date(), {namespace: labels}, decisions=rights)
+        metadata = mapping(written.get(namespace), "metadata")
+        labels = {NAME_LABEL: namespace, **mapping(metadata, "labels"), **self.given}
+        today = datetime.now(UTC).date()
+        return StaticFacts(today, {namespace: labels}, decisions=rights, whole_namespaces=written)
 
 
 @click.command("check")

@@ -7,15 +7,27 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, date
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import msgspec
+
 from policies.cel.library.authorizer import Answer, Check, UnansweredCheck
 from policies.facts import Node, UnknownFact
+from policies.request import JsonObject
 from policies.requester import CONTROL_PLANE, CONTROL_PLANE_LABEL
 from webhook.cluster import access
 from webhook.cluster.cache import Cache
 from webhook.cluster.clock import Clock
 from webhook.cluster.devices import Devices, cancelled
 from webhook.cluster.namespaces import PATH, NamespaceReads
-from webhook.cluster.objects import NAMESPACES, NODES, NodeObject, Object, labels_of, name_of, node_of
+from webhook.cluster.objects import (
+    NAMESPACES,
+    NODES,
+    KnownNamespace,
+    NamespaceObject,
+    NodeObject,
+    name_of,
+    namespace_of,
+    node_of,
+)
 from webhook.cluster.reflector import Reflector
 
 if TYPE_CHECKING:
@@ -33,7 +45,7 @@ class ClusterFacts:
     def __init__(self, api: ApiClient, *, watch_nodes: bool, clock: Clock | None = None) -> None:
         self.api = api
         self._clock = clock or Clock()
-        self._namespaces = Cache[Object, str, Mapping[str, str]](name_of, labels_of)
+        self._namespaces = Cache[NamespaceObject, str, KnownNamespace](name_of, namespace_of)
         self._nodes = Cache[NodeObject, str, Node](name_of, node_of)
         self._reads = NamespaceReads(api, self._clock)
         self._devices = Devices(api, self._clock)
@@ -67,9 +79,9 @@ class ClusterFacts:
         return [*found, *self._devices.problems()]
 
     async def read_namespace(self, name: str, seconds: float) -> None:
-        """Ask the API server for a Namespace, so that `namespace_labels` knows it. Raises FactUnavailable.
+        """Ask the API server for a Namespace, so that `namespace` and its labels are known. Raises FactUnavailable.
 
-        The answer is kept for some seconds, also that it does not exist; then its labels are its name label alone.
+        The answer is kept for some seconds, also that it does not exist; then it has its name and name label alone.
         """
         await self._reads.read(name, seconds)
 
@@ -80,16 +92,24 @@ class ClusterFacts:
     def control_plane_namespaces(self) -> tuple[str, ...]:
         """The names of the control-plane Namespaces, sorted."""
         namespaces = self._namespaces.by_key.items()
-        return tuple(sorted(name for name, labels in namespaces if labels.get(CONTROL_PLANE_LABEL) == CONTROL_PLANE))
+        return tuple(
+            sorted(name for name, known in namespaces if known.labels.get(CONTROL_PLANE_LABEL) == CONTROL_PLANE)
+        )
 
     def namespace_labels(self, name: str) -> Mapping[str, str]:
         """The labels of a Namespace. Raises UnknownFact: then `read_namespace` is to be called."""
-        labels = self._namespaces.by_key.get(name)
-        if labels is None:
-            labels = self._reads.get(name)
-        if labels is None:
+        return self._namespace(name).labels
+
+    def namespace(self, name: str) -> JsonObject:
+        """The whole Namespace. Raises UnknownFact: then `read_namespace` is to be called."""
+        found: JsonObject = msgspec.json.decode(self._namespace(name).content)
+        return found
+
+    def _namespace(self, name: str) -> KnownNamespace:
+        known = self._namespaces.by_key.get(name) or self._reads.get(name)
+        if known is None:
             raise UnknownFact(name)
-        return labels
+        return known
 
     def nodes(self) -> Sequence[Node]:
         """The Nodes; none where they are not watched."""

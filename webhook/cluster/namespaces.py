@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -13,7 +12,7 @@ from policies.facts import NAME_LABEL, FactUnavailable
 from webhook.cluster.call import Call, fetch
 from webhook.cluster.clock import Clock
 from webhook.cluster.errors import ApiError, ClusterError
-from webhook.cluster.objects import METADATA, Object, labels_of
+from webhook.cluster.objects import NAMESPACES, KnownNamespace, namespace_of
 from webhook.cluster.wire import UNREADABLE
 
 if TYPE_CHECKING:
@@ -28,7 +27,6 @@ READ_SECONDS = 30.0
 # Anything else cannot be the name of a Namespace, and must not become part of a path either.
 # https://kubernetes.io/docs/concepts/overview/working-with-objects/names/#dns-label-names
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-_OBJECT = msgspec.json.Decoder(Object)
 
 
 class NamespaceReads:
@@ -37,23 +35,23 @@ class NamespaceReads:
     def __init__(self, api: ApiClient, clock: Clock) -> None:
         self._api = api
         self._clock = clock
-        self._answers: dict[str, tuple[float, Mapping[str, str]]] = {}
+        self._answers: dict[str, tuple[float, KnownNamespace]] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
 
-    def get(self, name: str) -> Mapping[str, str] | None:
-        """The labels, if they were read just now. A Namespace that does not exist has its name label alone."""
-        until, labels = self._answers.get(name, (0.0, {}))
-        return labels if self._clock.monotonic() < until else None
+    def get(self, name: str) -> KnownNamespace | None:
+        """The Namespace, if it was read just now. One that does not exist has its name and name label alone."""
+        until, namespace = self._answers.get(name, (0.0, None))
+        return namespace if self._clock.monotonic() < until else None
 
     async def read(self, name: str, seconds: float) -> None:
-        """Read the labels, so that `get` has them. Raises FactUnavailable."""
+        """Read a Namespace, so that `get` has them. Raises FactUnavailable."""
         task = self._running.get(name)
         if task is None:
             task = self._running[name] = asyncio.create_task(self._read(name), name=f"read namespace {name}")
             task.add_done_callback(lambda done: self._ended(name, done))
         # Neither one caller's deadline nor its end may take the answer from the others.
         done, _ = await asyncio.wait([task], timeout=seconds)
-        what = f"the labels of namespace {name} could not be read"
+        what = f"namespace {name} could not be read"
         if not done:
             raise FactUnavailable(f"{what}: the API server at {self._api.configuration.host} took over {seconds:.1f} s")
         if task.cancelled():
@@ -69,16 +67,16 @@ class NamespaceReads:
         await asyncio.gather(*running, return_exceptions=True)
 
     async def _read(self, name: str) -> None:
-        labels = await self._ask(name) if _NAME.fullmatch(name) else None
+        namespace = await self._ask(name) if _NAME.fullmatch(name) else None
         now = self._clock.monotonic()
         self._answers = {known: answer for known, answer in self._answers.items() if answer[0] > now}
-        self._answers[name] = (now + KEPT_SECONDS, {NAME_LABEL: name} if labels is None else labels)
+        self._answers[name] = (now + KEPT_SECONDS, namespace or _missing(name))
 
-    async def _ask(self, name: str) -> Mapping[str, str] | None:
-        """The labels, None for a Namespace that does not exist. Raises ClusterError."""
-        call = Call("GET", f"{PATH}/{name}", accept=METADATA, seconds=READ_SECONDS)
+    async def _ask(self, name: str) -> KnownNamespace | None:
+        """The Namespace, None for a Namespace that does not exist. Raises ClusterError."""
+        call = Call("GET", f"{PATH}/{name}", seconds=READ_SECONDS)
         try:
-            return labels_of(_OBJECT.decode(await fetch(self._api, call)))
+            return namespace_of(NAMESPACES.decode(msgspec.Raw(await fetch(self._api, call))))
         except ApiError as error:
             if error.status == 404:
                 return None
@@ -90,3 +88,8 @@ class NamespaceReads:
         del self._running[name]
         if not task.cancelled():
             task.exception()  # looked at, for the case that nobody waits any more
+
+
+def _missing(name: str) -> KnownNamespace:
+    labels = {NAME_LABEL: name}
+    return KnownNamespace(labels, msgspec.json.encode({"metadata": {"name": name, "labels": labels}}))

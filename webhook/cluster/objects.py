@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from typing import Generic, TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Generic, TypeVar
 
+import msgspec
 from msgspec import Struct, field
 
 from policies.facts import Node, Taint
 
 T = TypeVar("T", bound="Object")
-
-# Asks for an object's metadata alone: https://kubernetes.io/docs/reference/using-api/api-concepts/#metadata-only-fetches
-# Servers that cannot do so send all of it, which does as well.
-_METADATA = "application/json;as={};g=meta.k8s.io;v=v1,application/json"
-METADATA = _METADATA.format("PartialObjectMetadata")
-METADATA_LIST = _METADATA.format("PartialObjectMetadataList")
 
 
 class Metadata(Struct, rename="camel"):
@@ -32,6 +27,43 @@ class Object(Struct):
     """Any object."""
 
     metadata: Metadata
+
+
+class WholeObject(Object):
+    """An object with all that is in it."""
+
+    content: dict[str, Any]
+
+
+class _NamespaceMetadata(Metadata, rename="camel", omit_defaults=True):
+    generate_name: str = ""
+    uid: str = ""
+    generation: int = 0
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    deletion_grace_period_seconds: int | None = None
+    annotations: dict[str, str] | None = None
+    finalizers: list[str] | None = None
+
+
+class _NamespaceSpec(Struct, omit_defaults=True):
+    finalizers: list[str] | None = None
+
+
+class _NamespaceStatus(Struct, omit_defaults=True):
+    phase: str = ""
+    conditions: list[dict[str, Any]] | None = None
+
+
+class NamespaceObject(Object):
+    """A Namespace as `namespaceObject` shows it: all but managedFields and ownerReferences.
+
+    Source: CreateNamespaceObject in k8s.io/apiserver's pkg/admission/plugin/cel/condition.go.
+    """
+
+    metadata: _NamespaceMetadata
+    spec: _NamespaceSpec = field(default_factory=_NamespaceSpec)
+    status: _NamespaceStatus = field(default_factory=_NamespaceStatus)
 
 
 class _TaintJson(Struct):
@@ -110,21 +142,36 @@ class DeviceClassObject(Object):
 class Resource(Struct, Generic[T], frozen=True):
     """A kind of object to follow.
 
-    page: objects per list request. metadata_only: whether its metadata is all that is asked for.
+    decode: reads one. page: objects per list request. query: further parameters of each request, as a fieldSelector.
     """
 
     name: str
-    type: type[T]
+    decode: Callable[[msgspec.Raw], T]
     page: int = 500
-    metadata_only: bool = False
+    query: tuple[tuple[str, str], ...] = ()
 
 
-NAMESPACES = Resource("namespaces", Object, metadata_only=True)
+NAMESPACES = Resource("namespaces", msgspec.json.Decoder(NamespaceObject).decode)
 # A Node names up to 50 images and weighs 20 KB and more, so a page of 500 would take over 10 MB while it is read.
-NODES = Resource("nodes", NodeObject, page=100)
-CLAIMS = Resource("resourceclaims", ClaimObject)
-CLAIM_TEMPLATES = Resource("resourceclaimtemplates", ClaimTemplateObject)
-DEVICE_CLASSES = Resource("deviceclasses", DeviceClassObject)
+NODES = Resource("nodes", msgspec.json.Decoder(NodeObject).decode, page=100)
+CLAIMS = Resource("resourceclaims", msgspec.json.Decoder(ClaimObject).decode)
+CLAIM_TEMPLATES = Resource("resourceclaimtemplates", msgspec.json.Decoder(ClaimTemplateObject).decode)
+DEVICE_CLASSES = Resource("deviceclasses", msgspec.json.Decoder(DeviceClassObject).decode)
+
+_OBJECT = msgspec.json.Decoder(Object)
+_CONTENT = msgspec.json.Decoder(dict[str, Any])
+
+
+def whole(raw: msgspec.Raw) -> WholeObject:
+    """An object with all that is in it. Raises what decoding raises."""
+    return WholeObject(_OBJECT.decode(raw).metadata, _CONTENT.decode(raw))
+
+
+class KnownNamespace(Struct, frozen=True):
+    """What is kept of a Namespace. content: all of it in JSON, which takes less room than the objects it decodes to."""
+
+    labels: Mapping[str, str]
+    content: bytes
 
 
 def name_of(obj: Object) -> str:
@@ -140,6 +187,11 @@ def key_of(obj: Object) -> tuple[str, str]:
 def labels_of(obj: Object) -> dict[str, str]:
     """The labels. The same few keys are on every object, so they are kept in memory once."""
     return {sys.intern(key): value for key, value in (obj.metadata.labels or {}).items()}
+
+
+def namespace_of(obj: NamespaceObject) -> KnownNamespace:
+    """What expressions and selectors read of a Namespace."""
+    return KnownNamespace(labels_of(obj), msgspec.json.encode(obj))
 
 
 def node_of(obj: NodeObject) -> Node:

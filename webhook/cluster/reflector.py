@@ -16,7 +16,7 @@ from webhook.cluster.cache import Sink
 from webhook.cluster.call import Call, fetch, opened, refused
 from webhook.cluster.clock import Backoff, Clock
 from webhook.cluster.errors import ApiError, ClusterError
-from webhook.cluster.objects import METADATA, METADATA_LIST, Object, Resource
+from webhook.cluster.objects import Object, Resource
 from webhook.cluster.wire import EVENT, PAGE, UNREADABLE, Lines
 
 if TYPE_CHECKING:
@@ -62,7 +62,6 @@ class Reflector(Generic[T]):
         self._clock = clock
         self._silence = silence
         self._backoff = Backoff(clock)
-        self._decoder = msgspec.json.Decoder(resource.type)
         self._version = ""  # empty: a list is needed
         self._log = structlog.get_logger()
 
@@ -98,8 +97,8 @@ class Reflector(Generic[T]):
         objects: list[T] = []
         more = ""
         while True:
-            query = (("limit", str(self.resource.page)), *((("continue", more),) if more else ()))
-            body = await fetch(self._api, Call("GET", self.path, query, accept=self._accept(METADATA_LIST)))
+            page_query = (("limit", str(self.resource.page)), *((("continue", more),) if more else ()))
+            body = await fetch(self._api, Call("GET", self.path, (*self.resource.query, *page_query)))
             try:
                 page = PAGE.decode(body)
             except UNREADABLE as error:
@@ -123,9 +122,8 @@ class Reflector(Generic[T]):
             "resourceVersion": self._version,
             "timeoutSeconds": str(seconds),
         }
-        call = Call(
-            "GET", self.path, tuple(query.items()), accept=self._accept(METADATA), seconds=None, silence=self._silence
-        )
+        whole_query = (*self.resource.query, *query.items())
+        call = Call("GET", self.path, whole_query, seconds=None, silence=self._silence)
         lines = Lines()
         began = self._clock.monotonic()
         worked = False
@@ -160,13 +158,10 @@ class Reflector(Generic[T]):
     def _read(self, raw: msgspec.Raw) -> T | None:
         """An object, or None for one that cannot be read: what is known of the others must not depend on it."""
         try:
-            return self._decoder.decode(raw)
+            return self.resource.decode(raw)
         except UNREADABLE as error:
             self._skipped(error, len(bytes(raw)))
             return None
-
-    def _accept(self, metadata: str) -> str:
-        return metadata if self.resource.metadata_only else "application/json"
 
     def _failed(self, error: ClusterError) -> float:
         """Note a failure; the pause that the API server asks for."""

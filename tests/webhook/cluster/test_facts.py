@@ -59,6 +59,29 @@ async def test_namespace_labels_follow_the_cluster(server: FakeApi, api: Connect
         assert caught.value.namespace == "bare"
 
 
+async def test_whole_namespaces_follow_the_cluster(server: FakeApi, api: Connection, times: Times) -> None:
+    """A Namespace is known with all that expressions see of it, without managedFields, as of its last event."""
+    more = {"uid": "1", "creationTimestamp": "2026-03-01T00:00:00Z", "annotations": {"owner": "a"}}
+    condition = {"type": "NamespaceContentRemaining", "status": "True", "reason": "SomeResourcesRemain"}
+    first = named("team", {"a": "b"}, spec={"finalizers": ["kubernetes"]}, status={"phase": "Active"})
+    first["metadata"] |= more
+    last = named("team", {"a": "b"}, spec={}, status={"phase": "Terminating", "conditions": [condition]})
+    server.put(NAMESPACES, first)
+
+    async with following(api, times) as facts:
+        metadata = {"name": "team", "labels": {"a": "b"}, "resourceVersion": "101"}
+        assert facts.namespace("team") == {
+            "metadata": metadata | more,
+            "spec": {"finalizers": ["kubernetes"]},
+            "status": {"phase": "Active"},
+        }
+
+        await server.watched(NAMESPACES)
+        server.put(NAMESPACES, last)
+        await until(lambda: facts.namespace("team")["status"] == {"phase": "Terminating", "conditions": [condition]})
+        assert facts.namespace("team")["metadata"] == metadata | {"resourceVersion": "102"}
+
+
 async def test_a_miss_is_read(server: FakeApi, api: Connection, times: Times) -> None:
     """A Namespace that the watch does not know is asked for once, and the next look finds it."""
     server.put(NAMESPACES, named("team", {"a": "b"}))
@@ -66,11 +89,16 @@ async def test_a_miss_is_read(server: FakeApi, api: Connection, times: Times) ->
 
     with pytest.raises(UnknownFact):
         facts.namespace_labels("team")
+    with pytest.raises(UnknownFact):
+        facts.namespace("team")
     await facts.read_namespace("team", 5)
     await facts.read_namespace("none", 5)
 
     assert facts.namespace_labels("team") == {"a": "b"}
-    assert facts.namespace_labels("none") == {"kubernetes.io/metadata.name": "none"}
+    assert facts.namespace("team")["metadata"]["labels"] == {"a": "b"}
+    missing = {"kubernetes.io/metadata.name": "none"}
+    assert facts.namespace_labels("none") == missing
+    assert facts.namespace("none") == {"metadata": {"name": "none", "labels": missing}}
     await facts.stop()
 
 

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import AsyncIterator
+import json
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from policies.facts import FactUnavailable
 from webhook.cluster.client import Connection
 from webhook.cluster.namespaces import KEPT_SECONDS, NamespaceReads
-from webhook.cluster.objects import METADATA
+from webhook.cluster.objects import KnownNamespace
 
 from .fakeapi import NAMESPACES, FakeApi, named, status
 from .times import Times, until
@@ -26,30 +27,50 @@ async def reads(api: Connection, times: Times) -> AsyncIterator[NamespaceReads]:
     await made.stop()
 
 
-async def test_reads_the_labels(server: FakeApi, reads: NamespaceReads) -> None:
-    """The labels of a Namespace are there after a read, for which its metadata is enough."""
-    server.put(NAMESPACES, named("team", {"a": "b"}))
+def known(name: str, labels: dict[str, str]) -> KnownNamespace:
+    """A Namespace that is nothing but its name and labels."""
+    return KnownNamespace(labels, compact({"metadata": {"name": name, "labels": labels}}))
+
+
+def compact(value: object) -> bytes:
+    """JSON without blanks."""
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def labels(reads: NamespaceReads, name: str) -> Mapping[str, str] | None:
+    """The labels of a Namespace that was read."""
+    found = reads.get(name)
+    return None if found is None else found.labels
+
+
+async def test_reads_a_namespace(server: FakeApi, reads: NamespaceReads) -> None:
+    """A Namespace is there after a read, with its labels."""
+    server.put(NAMESPACES, named("team", {"a": "b"}, spec={"finalizers": ["kubernetes"]}))
 
     assert reads.get("team") is None
     await reads.read("team", SECONDS)
 
-    assert reads.get("team") == {"a": "b"}
-    assert [(seen.path, seen.headers["Accept"]) for seen in server.seen] == [(f"{NAMESPACES}/team", METADATA)]
+    content = {
+        "metadata": {"name": "team", "resourceVersion": str(server.version), "labels": {"a": "b"}},
+        "spec": {"finalizers": ["kubernetes"]},
+        "status": {},
+    }
+    assert reads.get("team") == KnownNamespace({"a": "b"}, compact(content))
 
 
 async def test_one_that_does_not_exist(server: FakeApi, reads: NamespaceReads, times: Times) -> None:
-    """A Namespace that does not exist has its name label for some seconds, and is seen when it is made later."""
+    """A Namespace that does not exist has name and name label for some seconds, and is seen when it is made later."""
     await reads.read("team", SECONDS)
-    assert reads.get("team") == {"kubernetes.io/metadata.name": "team"}
+    assert reads.get("team") == known("team", {"kubernetes.io/metadata.name": "team"})
 
     server.put(NAMESPACES, named("team", {"a": "b"}))
     times.pass_by(KEPT_SECONDS - 0.1)
-    assert reads.get("team") == {"kubernetes.io/metadata.name": "team"}
+    assert reads.get("team") == known("team", {"kubernetes.io/metadata.name": "team"})
     times.pass_by(0.1)
     assert reads.get("team") is None
 
     await reads.read("team", SECONDS)
-    assert reads.get("team") == {"a": "b"}
+    assert labels(reads, "team") == {"a": "b"}
 
 
 async def test_labels_expire_too(server: FakeApi, reads: NamespaceReads, times: Times) -> None:
@@ -92,10 +113,8 @@ async def test_one_deadline_is_not_another_s(server: FakeApi, reads: NamespaceRe
     server.held.set()
     await patient
 
-    assert str(caught.value) == (
-        f"the labels of namespace team could not be read: the API server at {server.url} took over 0.0 s"
-    )
-    assert (reads.get("team"), len(server.seen)) == ({"a": "b"}, 1)
+    assert str(caught.value) == (f"namespace team could not be read: the API server at {server.url} took over 0.0 s")
+    assert (labels(reads, "team"), len(server.seen)) == ({"a": "b"}, 1)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +125,7 @@ async def test_names_that_are_none(server: FakeApi, reads: NamespaceReads, name:
     """What cannot be a Namespace's name does not exist, and the API server is not asked for another path."""
     await reads.read(name, SECONDS)
 
-    assert (reads.get(name), server.seen) == ({"kubernetes.io/metadata.name": name}, [])
+    assert (labels(reads, name), server.seen) == ({"kubernetes.io/metadata.name": name}, [])
 
 
 @pytest.mark.parametrize(
@@ -128,10 +147,10 @@ async def test_a_failure_is_a_fact_unavailable(
     with pytest.raises(FactUnavailable) as caught:
         await reads.read("team", SECONDS)
 
-    assert str(caught.value).startswith("the labels of namespace team could not be read: the ")
+    assert str(caught.value).startswith("namespace team could not be read: the ")
     assert reason.format(path=path, where=f"{path} at {server.url}") in str(caught.value)
     await reads.read("team", SECONDS)
-    assert reads.get("team") == {"a": "b"}
+    assert labels(reads, "team") == {"a": "b"}
 
 
 async def test_nobody_answers(server: FakeApi, reads: NamespaceReads) -> None:

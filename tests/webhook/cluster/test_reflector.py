@@ -11,9 +11,9 @@ from structlog.testing import capture_logs
 
 from webhook.cluster.cache import Change
 from webhook.cluster.client import Connection
-from webhook.cluster.objects import METADATA, METADATA_LIST, Object
 from webhook.cluster.objects import NAMESPACES as NAMESPACE_RESOURCE
 from webhook.cluster.objects import NODES as NODE_RESOURCE
+from webhook.cluster.objects import NamespaceObject, Object, Resource, whole
 from webhook.cluster.reflector import Reflector
 
 from .fakeapi import NAMESPACES, NODES, FakeApi, named, status
@@ -54,7 +54,7 @@ def recorder() -> Recorder:
 
 
 @pytest.fixture
-def reflector(api: Connection, recorder: Recorder, times: Times) -> Reflector[Object]:
+def reflector(api: Connection, recorder: Recorder, times: Times) -> Reflector[NamespaceObject]:
     """Make a reflector of Namespaces."""
     return Reflector(api, NAMESPACE_RESOURCE, NAMESPACES, recorder, times.clock)
 
@@ -72,7 +72,7 @@ async def running(reflector: Reflector[Any]) -> AsyncIterator[None]:
 
 
 async def test_lists_in_pages_and_watches_from_there(
-    server: FakeApi, reflector: Reflector[Object], recorder: Recorder
+    server: FakeApi, reflector: Reflector[NamespaceObject], recorder: Recorder
 ) -> None:
     """A thousand objects come in pages of 500, and the watch starts at the version of the list."""
     for number in range(1001):
@@ -93,18 +93,21 @@ async def test_lists_in_pages_and_watches_from_there(
     ]
 
 
-async def test_asks_for_metadata_only(server: FakeApi, reflector: Reflector[Object]) -> None:
-    """Of Namespaces nothing but the metadata is asked for, in lists and in watches."""
+async def test_asks_only_for_what_is_to_be_followed(
+    server: FakeApi, api: Connection, recorder: Recorder, times: Times
+) -> None:
+    """A selector is part of every list and watch request."""
     server.put(NAMESPACES, named("one"))
+    resource = Resource("one namespace", whole, query=(("fieldSelector", "metadata.name=one"),))
 
-    async with running(reflector):
+    async with running(Reflector(api, resource, NAMESPACES, recorder, times.clock)):
         await server.watched(NAMESPACES)
 
-    assert [seen.headers["Accept"] for seen in server.seen] == [METADATA_LIST, METADATA]
+    assert [seen.query.get("fieldSelector") for seen in server.seen] == ["metadata.name=one"] * 2
 
 
 async def test_events_reach_the_sink_in_order(
-    server: FakeApi, reflector: Reflector[Object], recorder: Recorder
+    server: FakeApi, reflector: Reflector[NamespaceObject], recorder: Recorder
 ) -> None:
     """What is added, modified and deleted arrives, in that order."""
     server.put(NAMESPACES, named("old"))
@@ -123,7 +126,7 @@ async def test_events_reach_the_sink_in_order(
         ]
 
 
-async def test_synced_after_the_first_list(server: FakeApi, reflector: Reflector[Object]) -> None:
+async def test_synced_after_the_first_list(server: FakeApi, reflector: Reflector[NamespaceObject]) -> None:
     """Readiness has a reason until the first list has arrived, and none afterwards."""
     server.put(NAMESPACES, named("one"))
 
@@ -133,7 +136,9 @@ async def test_synced_after_the_first_list(server: FakeApi, reflector: Reflector
         assert reflector.unsynced() == []
 
 
-async def test_a_bookmark_moves_the_version(server: FakeApi, reflector: Reflector[Object], recorder: Recorder) -> None:
+async def test_a_bookmark_moves_the_version(
+    server: FakeApi, reflector: Reflector[NamespaceObject], recorder: Recorder
+) -> None:
     """A bookmark is no change, but the next watch starts from it, and at once."""
     server.put(NAMESPACES, named("one"))
 
@@ -150,7 +155,7 @@ async def test_a_bookmark_moves_the_version(server: FakeApi, reflector: Reflecto
 
 @pytest.mark.parametrize("how", ["status", "event"])
 async def test_an_expired_version_means_a_new_list(
-    server: FakeApi, reflector: Reflector[Object], recorder: Recorder, how: Any
+    server: FakeApi, reflector: Reflector[NamespaceObject], recorder: Recorder, how: Any
 ) -> None:
     """Told that its version is gone, by HTTP status or in an event, it lists again: what was missed is not lost."""
     server.put(NAMESPACES, named("one"))
@@ -167,7 +172,7 @@ async def test_an_expired_version_means_a_new_list(
 
 
 async def test_an_error_in_a_watch_means_a_new_list(
-    server: FakeApi, reflector: Reflector[Object], recorder: Recorder
+    server: FakeApi, reflector: Reflector[NamespaceObject], recorder: Recorder
 ) -> None:
     """A watch that the API server ends with an error of any kind may have missed something, so it lists again."""
     server.put(NAMESPACES, named("one"))
@@ -197,7 +202,7 @@ async def test_a_silent_watch_is_replaced(server: FakeApi, api: Connection, reco
 
 
 async def test_running_again_starts_from_a_list(
-    server: FakeApi, reflector: Reflector[Object], recorder: Recorder
+    server: FakeApi, reflector: Reflector[NamespaceObject], recorder: Recorder
 ) -> None:
     """After it was cancelled it may run again, at another path: what it knew of versions is of no use there."""
     server.put(NAMESPACES, named("one"))
@@ -213,7 +218,7 @@ async def test_running_again_starts_from_a_list(
 
 
 async def test_a_dropped_connection_costs_nothing(
-    server: FakeApi, reflector: Reflector[Object], recorder: Recorder, times: Times
+    server: FakeApi, reflector: Reflector[NamespaceObject], recorder: Recorder, times: Times
 ) -> None:
     """When the connection breaks, the watch goes on from the last event after a pause, without a new list."""
     server.put(NAMESPACES, named("one"))
@@ -268,7 +273,7 @@ async def test_a_huge_event_arrives(server: FakeApi, api: Connection, recorder: 
     ],
 )
 async def test_a_bad_event_is_skipped(
-    server: FakeApi, reflector: Reflector[Object], recorder: Recorder, line: bytes
+    server: FakeApi, reflector: Reflector[NamespaceObject], recorder: Recorder, line: bytes
 ) -> None:
     """A line that is no event is logged without its content, and the same watch goes on."""
     server.put(NAMESPACES, named("one"))
@@ -287,7 +292,7 @@ async def test_a_bad_event_is_skipped(
 
 
 async def test_a_bad_object_does_not_cost_the_list(
-    server: FakeApi, reflector: Reflector[Object], recorder: Recorder
+    server: FakeApi, reflector: Reflector[NamespaceObject], recorder: Recorder
 ) -> None:
     """An object that cannot be read is left out of a list; all the others are there."""
     server.put(NAMESPACES, named("one"))
@@ -299,7 +304,7 @@ async def test_a_bad_object_does_not_cost_the_list(
 
 
 async def test_an_error_is_told_and_forgotten(
-    server: FakeApi, reflector: Reflector[Object], recorder: Recorder, times: Times
+    server: FakeApi, reflector: Reflector[NamespaceObject], recorder: Recorder, times: Times
 ) -> None:
     """A refusal is the problem, in the API server's own words, until the list works."""
     server.put(NAMESPACES, named("one"))
@@ -316,7 +321,7 @@ async def test_an_error_is_told_and_forgotten(
         assert reflector.problem is None
 
 
-async def test_pauses_grow_and_shrink(server: FakeApi, reflector: Reflector[Object], times: Times) -> None:
+async def test_pauses_grow_and_shrink(server: FakeApi, reflector: Reflector[NamespaceObject], times: Times) -> None:
     """Pauses double from 0.8 to 30 s, and begin anew once a watch has worked."""
     server.put(NAMESPACES, named("one"))
     server.fail(NAMESPACES, 503, "no", times=8)
@@ -332,7 +337,7 @@ async def test_pauses_grow_and_shrink(server: FakeApi, reflector: Reflector[Obje
 
 
 async def test_chance_shortens_a_pause_by_half_at_most(
-    server: FakeApi, reflector: Reflector[Object], times: Times
+    server: FakeApi, reflector: Reflector[NamespaceObject], times: Times
 ) -> None:
     """Replicas do not come back at the same time."""
     server.put(NAMESPACES, named("one"))
@@ -353,7 +358,11 @@ async def test_chance_shortens_a_pause_by_half_at_most(
     ],
 )
 async def test_waits_as_long_as_asked_to(
-    server: FakeApi, reflector: Reflector[Object], times: Times, headers: dict[str, str], details: dict[str, int]
+    server: FakeApi,
+    reflector: Reflector[NamespaceObject],
+    times: Times,
+    headers: dict[str, str],
+    details: dict[str, int],
 ) -> None:
     """An API server that has too much to do says when to come again."""
     server.put(NAMESPACES, named("one"))
@@ -366,7 +375,7 @@ async def test_waits_as_long_as_asked_to(
 
 
 async def test_a_watch_that_ends_at_once_is_not_repeated_at_once(
-    server: FakeApi, reflector: Reflector[Object], times: Times
+    server: FakeApi, reflector: Reflector[NamespaceObject], times: Times
 ) -> None:
     """A watch that ends without an event is followed by a pause, unless it lasted a while."""
     server.put(NAMESPACES, named("one"))
@@ -384,7 +393,7 @@ async def test_a_watch_that_ends_at_once_is_not_repeated_at_once(
 
 
 async def test_a_failing_sink_does_not_end_it(
-    server: FakeApi, reflector: Reflector[Object], recorder: Recorder
+    server: FakeApi, reflector: Reflector[NamespaceObject], recorder: Recorder
 ) -> None:
     """An error that nobody thought of is logged, and everything is listed again."""
     server.put(NAMESPACES, named("one"))
@@ -403,7 +412,9 @@ async def test_a_failing_sink_does_not_end_it(
 @pytest.mark.parametrize(
     "body", [pytest.param("<html>", id="HTML"), pytest.param({"kind": "NamespaceList"}, id="no metadata")]
 )
-async def test_a_list_that_is_none(server: FakeApi, reflector: Reflector[Object], times: Times, body: Any) -> None:
+async def test_a_list_that_is_none(
+    server: FakeApi, reflector: Reflector[NamespaceObject], times: Times, body: Any
+) -> None:
     """An answer of something that is no API server is a problem in words, not an empty cluster."""
     server.fail(NAMESPACES, 200, body)
     times.patience = 0
@@ -415,7 +426,7 @@ async def test_a_list_that_is_none(server: FakeApi, reflector: Reflector[Object]
     assert not reflector.synced.is_set()
 
 
-async def test_nobody_listens(server: FakeApi, reflector: Reflector[Object], times: Times) -> None:
+async def test_nobody_listens(server: FakeApi, reflector: Reflector[NamespaceObject], times: Times) -> None:
     """An API server that is down is a problem that names its address."""
     await server.__aexit__()
     times.patience = 0

@@ -12,6 +12,7 @@ from typing import Any, Literal, Protocol
 
 from policies.admissionpolicy.inputs import Json
 from policies.admissionpolicy.model import Binding, ParamKind, ParamRef
+from policies.admissionpolicy.wanted import WantedParameters
 from policies.facts import NeededLookUp
 from policies.match import LabelSelector
 
@@ -23,16 +24,16 @@ class ConfigurationError(Exception):
 
 
 class UnknownParameters(NeededLookUp):
-    """Parameter objects are needed and not known yet: one by name, or all that a selector selects.
+    """Parameter objects are needed and not known yet: one by name, all that a selector selects, or only the scope.
 
-    kind: theirs. namespace: empty for a cluster-scoped kind. scope: whether only the scope of the kind is missing.
+    wanted: they, in the namespace that the request leads to.
     """
 
     def __init__(
         self, kind: ParamKind, *, namespace: str = "", name: str = "", selector: LabelSelector | None = None
     ) -> None:
-        super().__init__(f"the {kind.kind} parameters {name!r} in namespace {namespace!r} are not known yet")
-        self.kind, self.namespace, self.name, self.selector = kind, namespace, name, selector
+        self.wanted = WantedParameters(kind=kind, namespace=namespace, name=name, selector=selector)
+        super().__init__(f"{self.wanted} is not known yet")
 
 
 class Parameters(Protocol):
@@ -72,7 +73,7 @@ class StaticParameters:
     def selected(self, kind: ParamKind, namespace: str, selector: LabelSelector) -> Sequence[Json]:
         """The objects given that a selector selects."""
         found = [each for each in self._of(kind, namespace) if selector.matches(each["metadata"].get("labels") or {})]
-        return sorted(found, key=lambda each: str(each["metadata"].get("name", "")))
+        return sorted(found, key=_name)
 
     def _of(self, kind: ParamKind, namespace: str) -> list[Json]:
         wanted = (kind.api_version, kind.kind, namespace)
@@ -84,6 +85,33 @@ class StaticParameters:
 
 
 NO_PARAMETERS = StaticParameters()
+
+
+@dataclass(frozen=True, slots=True)
+class LayeredParameters:
+    """Parameters from two places: an object of the first hides the one of the same kind, namespace and name."""
+
+    first: Parameters
+    second: Parameters
+
+    def scope(self, kind: ParamKind) -> KindScope | None:
+        """The scope of a kind where the first of both knows it."""
+        return self.first.scope(kind) or self.second.scope(kind)
+
+    def named(self, kind: ParamKind, namespace: str, name: str) -> Json | None:
+        """The object of a name from the first that has it."""
+        found = self.first.named(kind, namespace, name)
+        return self.second.named(kind, namespace, name) if found is None else found
+
+    def selected(self, kind: ParamKind, namespace: str, selector: LabelSelector) -> Sequence[Json]:
+        """The objects of both that a selector selects."""
+        layers = (self.second, self.first)
+        found = {_name(each): each for layer in layers for each in layer.selected(kind, namespace, selector)}
+        return [each for _, each in sorted(found.items())]
+
+
+def _name(obj: Json) -> str:
+    return str(obj["metadata"].get("name", ""))
 
 
 def scope_of(kind: ParamKind, parameters: Parameters) -> KindScope:

@@ -40,7 +40,8 @@ class Reflector(Generic[T]):
     """Keeps a sink up to date with the objects of one kind.
 
     path: where they are listed. silence: the longest wait for the next byte of a watch.
-    synced: set once the first list has arrived. problem: why the sink is not up to date, None when it is.
+    synced: set once the first list has arrived. problem: why the sink is not up to date, None when it is. status: the
+    HTTP status of a problem that is an answer, else 0.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class Reflector(Generic[T]):
         self.path = path
         self.synced = asyncio.Event()
         self.problem: str | None = None
+        self.status = 0
         self._api = api
         self._sink = sink
         self._clock = clock
@@ -75,7 +77,7 @@ class Reflector(Generic[T]):
             except ClusterError as error:
                 pause = self._failed(error)
             except Exception as error:  # noqa: BLE001 - one bad answer must not leave the facts stale for ever
-                self.problem = f"unexpected: {error!r}"
+                self.problem, self.status = f"unexpected: {error!r}", 0
                 self._log.exception("watch failed", resource=self.resource.name)
                 self._version = ""
             await self._backoff.wait(pause)
@@ -168,7 +170,7 @@ class Reflector(Generic[T]):
         status = error.status if isinstance(error, ApiError) else 0
         if status in _LIST_AGAIN:
             self._version = ""
-        self.problem = str(error)
+        self.problem, self.status = str(error), status
         # Versions expire in the ordinary course of things.
         (self._log.info if status == 410 else self._log.warning)(
             "watch failed", resource=self.resource.name, reason=self.problem, status=status
@@ -178,7 +180,7 @@ class Reflector(Generic[T]):
     def _recovered(self) -> None:
         if self.problem is not None:
             self._log.info("watch works again", resource=self.resource.name)
-        self.problem = None
+        self.problem, self.status = None, 0
 
     def _skipped(self, error: Exception, size: int) -> None:
         # Neither the object nor a part of it goes into the log.

@@ -8,12 +8,14 @@ from admissionpolicies import CLASSES, CONFIG_MAPS, binding, config_map, paramet
 from policies.admissionpolicy.model import ParamKind, ParamRef
 from policies.admissionpolicy.params import (
     ConfigurationError,
+    LayeredParameters,
     StaticParameters,
     UnknownParameters,
     as_mutating_policies_see,
     collect,
     scope_of,
 )
+from policies.admissionpolicy.wanted import WantedParameters
 from policies.match import EVERYTHING, LabelSelector, SelectorRequirement
 
 FIVE = config_map("five", labels={"size": "s"}, limit="5")
@@ -105,7 +107,22 @@ def test_a_look_up_that_is_still_to_be_made_passes_through() -> None:
 
     with pytest.raises(UnknownParameters) as asked:
         collect(CONFIG_MAPS, binding(param_ref=reference(name="five")), Later((), KNOWN.scopes), "team")
-    assert (asked.value.kind, asked.value.namespace, asked.value.name) == (CONFIG_MAPS, "team", "five")
+    assert asked.value.wanted == WantedParameters(kind=CONFIG_MAPS, namespace="team", name="five")
+    assert str(asked.value) == "ConfigMap five in namespace team is not known yet"
+
+
+def test_parameters_in_layers() -> None:
+    """The first layer hides objects of the same name in the second, which adds the others and further kinds."""
+    ours = config_map("five", labels={"size": "s"}, limit="50")
+    four = config_map("four", labels={"size": "s"})
+    layered = LayeredParameters(
+        StaticParameters((ours, SIX), {CONFIG_MAPS: "Namespaced"}), parameters(FIVE, four, HIGH)
+    )
+
+    assert [layered.named(CONFIG_MAPS, "team", name) for name in ("five", "four", "none")] == [ours, four, None]
+    assert layered.selected(CONFIG_MAPS, "team", SMALL) == [ours, four, SIX]
+    assert (layered.scope(CONFIG_MAPS), layered.scope(CLASSES)) == ("Namespaced", "Cluster")
+    assert layered.scope(ParamKind(api_version="v1", kind="No")) is None
 
 
 def test_mutating_policies_see_no_type_of_built_in_parameters() -> None:

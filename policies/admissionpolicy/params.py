@@ -162,7 +162,8 @@ def _found(kind: ParamKind, namespace: str, reference: ParamRef, parameters: Par
     return tuple(parameters.selected(kind, namespace, reference.selector))
 
 
-# The kinds that kube-apiserver reads as Go types (client-go's informers), which do not know their own name.
+# The kinds that kube-apiserver reads as Go types (client-go's informers), which do not know their own name and are kept
+# without managedFields (BuildGenericConfig in pkg/controlplane/apiserver/config.go).
 _TYPED_GROUPS = frozenset(
     (
         "",
@@ -189,12 +190,24 @@ _TYPED_GROUPS = frozenset(
 )
 
 
+def as_kept(params: Json, kind: ParamKind) -> Json:
+    """A parameter from the API server as policies see it: named, and without managedFields if its kind is built in."""
+    named = {"apiVersion": kind.api_version, "kind": kind.kind, **params}
+    if not _is_typed(kind):
+        return named
+    return {**named, "metadata": {key: each for key, each in params["metadata"].items() if key != "managedFields"}}
+
+
 def as_mutating_policies_see(params: Json | None, kind: ParamKind | None) -> Json | None:
     """The parameters of a MutatingAdmissionPolicy: those of a built-in kind have no apiVersion and kind there.
 
     The validating plugin puts them back (wrappedParam in validating/dispatcher.go), the mutating one does not.
     """
-    if params is None or kind is None or kind.api_version.rpartition("/")[0] not in _TYPED_GROUPS:
+    if params is None or kind is None or not _is_typed(kind):
         return params
     named: dict[str, Any] = {key: value for key, value in params.items() if key not in ("apiVersion", "kind")}
     return named
+
+
+def _is_typed(kind: ParamKind) -> bool:
+    return kind.api_version.rpartition("/")[0] in _TYPED_GROUPS

@@ -34,7 +34,7 @@ class ClusterParameters:
         To change policies, follow what old and new ones want, put the new ones in force, and follow what these want.
         """
         by_kind: dict[ParamKind, set[WantedParameters]] = {}
-        for each in wanted:
+        for each in sorted(wanted, key=str):
             by_kind.setdefault(each.kind, set()).add(each)
         dropped = [self._kinds.pop(kind) for kind in self._kinds.keys() - by_kind.keys()]
         for kind, parts in by_kind.items():

@@ -104,7 +104,7 @@ class FollowedKind:
     async def _run(self) -> NoReturn:
         backoff = Backoff(self._clock)
         while True:
-            if self._served is None or any(watch.problem for watch in self._watches.values()):
+            if self._served is None or self._problem or any(watch.problem for watch in self._watches.values()):
                 try:
                     await self._found(await find(self._api, self.kind))
                 except ClusterError as error:
@@ -132,7 +132,7 @@ class FollowedKind:
         wanted = {each for each in self._wanted if served and _is_watched(each, served.scope)}
         dropped = [self._watches.pop(each) for each in self._watches.keys() - wanted]
         if served:
-            for each in wanted - self._watches.keys():
+            for each in sorted(wanted - self._watches.keys(), key=str):
                 self._watches[each] = ParamWatch(self._api, each, served, self._clock)
         await cancelled(watch.task for watch in dropped)
 

@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from policies.admissionpolicy.inputs import Json
+from policies.admissionpolicy.params import as_kept
 from policies.admissionpolicy.wanted import WantedParameters, label_selector
 from webhook.cluster.cache import Cache
 from webhook.cluster.clock import Clock
@@ -21,14 +22,12 @@ _SPECIAL = re.compile(r"([\\,=])")
 
 
 class ParamWatch:
-    """The objects of one reference, by namespace and name: whole, managedFields included, as kube-apiserver has them.
-
-    Lists of built-in kinds lack apiVersion and kind in their items, so these are put in.
-    """
+    """The objects of one reference, by namespace and name."""
 
     def __init__(self, api: ApiClient, wanted: WantedParameters, served: ServedKind, clock: Clock) -> None:
-        head = {"apiVersion": wanted.kind.api_version, "kind": wanted.kind.kind}
-        self.objects = Cache[WholeObject, tuple[str, str], Json](key_of, lambda item: head | item.content)
+        self.objects = Cache[WholeObject, tuple[str, str], Json](
+            key_of, lambda item: as_kept(item.content, wanted.kind)
+        )
         resource = Resource(str(wanted), whole, query=_query(wanted))
         self.reflector = Reflector(api, resource, served.path(wanted.namespace), self.objects, clock)
         self.task = asyncio.create_task(self.reflector.run(), name=f"parameters: {wanted}")

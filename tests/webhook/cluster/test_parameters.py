@@ -59,7 +59,8 @@ def config_map(name: str, value: str, namespace: str = "team", labels: Json | No
 
 def shown(item: Json) -> Json:
     """A ConfigMap as a parameter."""
-    return {"apiVersion": "v1", "kind": "ConfigMap", **item}
+    metadata = {key: value for key, value in item["metadata"].items() if key != "managedFields"}
+    return {"apiVersion": "v1", "kind": "ConfigMap", **item, "metadata": metadata}
 
 
 async def followed(parameters: ClusterParameters, *wanted: WantedParameters) -> None:
@@ -77,7 +78,7 @@ def test_they_are_parameters(api: Connection) -> None:
 
 
 async def test_one_by_name(server: FakeApi, parameters: ClusterParameters) -> None:
-    """The one object is watched and no other, with its kind put in and nothing left out, and changes are seen."""
+    """The one object is watched and no other, with its kind put in and no managedFields, and changes are seen."""
     first, second = config_map("five", "5"), config_map("five", "6")
     server.put(TEAM_MAPS, first)
     await followed(parameters, FIVE)
@@ -138,7 +139,7 @@ async def test_an_empty_selector(server: FakeApi, parameters: ClusterParameters)
 
 
 async def test_cluster_scoped_ones(server: FakeApi, parameters: ClusterParameters) -> None:
-    """Cluster-scoped objects are found without a namespace, and keep the kind that they name themselves."""
+    """Cluster-scoped objects are found without a namespace, and custom ones keep their managedFields."""
     limit = named("five", apiVersion="example.org/v1", kind="Limit", max=5)
     server.put(LIMITS, limit)
     misplaced = WantedParameters(kind=LIMIT, namespace="team", name="five")
@@ -235,6 +236,9 @@ async def test_what_was_known_stays_known(server: FakeApi, parameters: ClusterPa
     ]
     assert parameters.unsynced() == []
     assert parameters.named(CONFIG_MAP, "team", "five") is not None
+
+    server.failures.clear()
+    await awake(times, lambda: not parameters.problems())
 
 
 @pytest.mark.parametrize(

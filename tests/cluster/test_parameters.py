@@ -3,34 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from cluster.apicalls import MERGE_PATCH, Caller
-from policies.admissionpolicy import documents, wording
-from policies.admissionpolicy.bound import inputs
-from policies.admissionpolicy.compilation import compile_policy
-from policies.admissionpolicy.document import Document
-from policies.admissionpolicy.params import UnknownParameters
-from policies.admissionpolicy.validating import evaluate_policy
-from policies.admissionpolicy.wanted import wanted
-from policies.facts import FactUnavailable, UnknownFact
-from policies.request import AdmissionRequest, GroupVersionKind, GroupVersionResource, UserInfo
-from webhook.cluster.client import connect
-from webhook.cluster.facts import ClusterFacts
-from webhook.cluster.parameters import ClusterParameters
+from cluster.sidebyside import Json, Policy, at, refusal, until
+from policies.facts import FactUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-    from pathlib import Path
+    from collections.abc import Callable, Iterator
 
     from cluster.controlplane import ControlPlane
-    from policies.admissionpolicy.documents import Loaded
-
-Json = dict[str, Any]
-T = TypeVar("T")
 
 _POLICIES = "/apis/admissionregistration.k8s.io/v1"
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -44,136 +28,6 @@ _PARAMS = (
     "params.apiVersion + ' ' + params.kind + ' ' + params.metadata.name + ' ' + params.metadata.uid + ' ' + "
     "params.metadata.resourceVersion + ' ' + string(has(params.metadata.managedFields))"
 )
-_SECONDS = 60.0  # the API server looks every 30 seconds for kinds that it did not find
-
-
-class Policy:
-    """A policy that refuses all ConfigMaps with its name as a label, and says so by an expression: there and here."""
-
-    def __init__(self, caller: Caller, name: str, message: str, spec: Json, ref: Json | None) -> None:
-        rule = {
-            "apiGroups": [""],
-            "apiVersions": ["v1"],
-            "operations": ["CREATE", "UPDATE"],
-            "resources": ["configmaps"],
-        }
-        head = {"apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": name}}
-        self.name = name
-        self.caller = caller
-        self.documents: tuple[Json, Json] = (
-            {
-                **head,
-                "kind": "ValidatingAdmissionPolicy",
-                "spec": {
-                    "matchConstraints": {
-                        "resourceRules": [rule],
-                        "objectSelector": {"matchLabels": {"parameters": name}},
-                    },
-                    "validations": [{"expression": "false", "messageExpression": message}],
-                    **spec,
-                },
-            },
-            {
-                **head,
-                "kind": "ValidatingAdmissionPolicyBinding",
-                "spec": {"policyName": name, "validationActions": ["Deny"], **({"paramRef": ref} if ref else {})},
-            },
-        )
-
-    @property
-    def loaded(self) -> Loaded:
-        """As it is read from a file."""
-        return documents.read(Document(value=each, name="p.yaml", places=lambda _: (1, 1)) for each in self.documents)
-
-    def there(self, namespace: str) -> str:
-        """What the API server says of a ConfigMap in a namespace; nothing where it takes it."""
-        path = f"/api/v1/namespaces/{namespace}/configmaps?dryRun=All"
-        answer = self.caller.send("POST", path, self._asked(namespace), user="alice")
-        return "" if answer.code < 300 else str(answer.body["message"])
-
-    def here(self, namespace: str, parameters: ClusterParameters, facts: ClusterFacts) -> str:
-        """What this project says of it. Raises UnknownParameters and UnknownFact."""
-        request = AdmissionRequest(
-            uid="",
-            kind=GroupVersionKind("", "v1", "ConfigMap"),
-            resource=GroupVersionResource("", "v1", "configmaps"),
-            name="asked",
-            namespace=namespace,
-            operation="CREATE",
-            user_info=UserInfo("alice"),
-            object=self._asked(namespace),
-        )
-        loaded = self.loaded
-        compiled = compile_policy(loaded.policies[0])
-        denial = evaluate_policy(compiled, loaded.bindings, parameters, inputs(request, facts)).denial
-        return "" if denial is None else wording.forbidden("", "configmaps", "asked", denial.native)
-
-    def refusal(self, words: str) -> str:
-        """The answer where the policy has these words."""
-        return _refusal(f"'{self.name}' with binding '{self.name}' denied request: {words}")
-
-    def _asked(self, namespace: str) -> Json:
-        metadata = {"name": "asked", "namespace": namespace, "labels": {"parameters": self.name}}
-        return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
-
-
-def _refusal(words: str) -> str:
-    return f'configmaps "asked" is forbidden: ValidatingAdmissionPolicy {words}'
-
-
-class Here:
-    """The facts and parameters that the service would have, and how it asks for what is missing."""
-
-    def __init__(self, parameters: ClusterParameters, facts: ClusterFacts) -> None:
-        self.parameters = parameters
-        self.facts = facts
-
-    async def says(self, policy: Policy, namespace: str) -> str:
-        """What a policy says here. Raises FactUnavailable."""
-        while True:
-            try:
-                return policy.here(namespace, self.parameters, self.facts)
-            except UnknownParameters as needed:
-                await self.parameters.read_parameters(needed, _SECONDS)
-            except UnknownFact as needed:
-                await self.facts.read_namespace(needed.namespace, _SECONDS)
-
-    async def knows(self, policy: Policy, namespace: str) -> bool:
-        """Whether a policy can be evaluated."""
-        try:
-            await self.says(policy, namespace)
-        except FactUnavailable:
-            return False
-        return True
-
-    async def agrees(self, policy: Policy, namespace: str, words: str) -> None:
-        """Wait until a policy says these words, here and at the API server."""
-        there = here = None
-        try:
-            async with asyncio.timeout(_SECONDS):
-                while not there == here == words:
-                    await asyncio.sleep(0.1)
-                    there, here = policy.there(namespace), await self.says(policy, namespace)
-        except TimeoutError:
-            assert (there, here) == (words, words)
-
-
-@asynccontextmanager
-async def at(kubeconfig: Path, *policies: Policy) -> AsyncIterator[Here]:
-    """What the service knows with these policies in force, as the user of a kubeconfig."""
-    api = await connect(str(kubeconfig), in_cluster=False)
-    here = Here(ClusterParameters(api), ClusterFacts(api, watch_nodes=False))
-    try:
-        await here.parameters.follow(
-            wanted(
-                [each for p in policies for each in p.loaded.policies], [b for p in policies for b in p.loaded.bindings]
-            )
-        )
-        yield here
-    finally:
-        await here.parameters.stop()
-        await here.facts.stop()
-        await api.close()
 
 
 @pytest.fixture
@@ -226,15 +80,6 @@ def define(caller: Caller) -> Iterator[Callable[[str, str], None]]:
     yield definition
     for path in made:
         caller.send("DELETE", path)
-
-
-async def until(probe: Callable[[], Awaitable[T | None]]) -> T:
-    """Wait until something is true, and return that."""
-    async with asyncio.timeout(_SECONDS):
-        while True:
-            if found := await probe():
-                return found
-            await asyncio.sleep(0.1)
 
 
 async def made(control_plane: ControlPlane, body: Json, *where: str) -> Json:
@@ -324,7 +169,7 @@ async def test_a_definition_that_is_installed_later(
 
     async with at(control_plane.kubeconfig("admin"), policy) as here:
         unknown = f"failed to find resource referenced by paramKind: '{_GROUP}/v1, Kind=Floor'"
-        refused = _refusal(f"'later' denied request: failed to configure policy: {unknown}")
+        refused = refusal(f"'later' denied request: failed to configure policy: {unknown}")
         await here.agrees(policy, namespace, refused)
 
         define("Floor", "Cluster")
@@ -405,10 +250,9 @@ _NAMESPACE = " + '|' + ".join(
 )
 
 
-async def test_namespace_object_is_that_of_the_api_server(
-    control_plane: ControlPlane, caller: Caller, make: Callable[..., Policy]
-) -> None:
-    """Every field that the API server shows of a Namespace is shown here, from the watch and from a direct read."""
+@pytest.fixture
+def kept(caller: Caller) -> Iterator[Json]:
+    """A Namespace that a finalizer keeps from vanishing until the end of the test."""
     metadata = {
         "generateName": "parameters-",
         "labels": {"team": "a", "tier": "gold"},
@@ -416,25 +260,51 @@ async def test_namespace_object_is_that_of_the_api_server(
         "finalizers": ["example.org/kept"],
     }
     namespace = caller.make("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
-    name = namespace["metadata"]["name"]
+    yield namespace["metadata"]
+    path = f"/api/v1/namespaces/{namespace['metadata']['name']}"
+    caller.send("DELETE", path)
+    for held in (f"{path}/configmaps/asked", path):
+        caller.send("PATCH", held, {"metadata": {"finalizers": None}}, content_type=MERGE_PATCH)
+
+
+async def test_namespace_object_is_that_of_the_api_server(
+    control_plane: ControlPlane, make: Callable[..., Policy], kept: Json
+) -> None:
+    """Every field that the API server shows of a Namespace is shown here, from the watch and from a direct read."""
+    name = kept["name"]
     policy = make("namespace", _NAMESPACE, variables=[_IT])
 
     async with at(control_plane.kubeconfig("admin"), policy) as here:
         words = await until(lambda: asyncio.to_thread(policy.there, name))
         read = await here.says(policy, name)  # the watch is not begun yet
         await here.facts.start()
-
-        async def synced() -> bool:
-            return not here.facts.unsynced()
-
-        await until(synced)
+        await until(here.watches)
         watched = policy.here(name, here.parameters, here.facts)
-    caller.send("PATCH", f"/api/v1/namespaces/{name}", {"metadata": {"finalizers": None}}, content_type=MERGE_PATCH)
-    caller.send("DELETE", f"/api/v1/namespaces/{name}")
 
-    given = namespace["metadata"]
-    shown = [name, given["uid"], given["resourceVersion"], given["creationTimestamp"], "parameters-", "-", "-"]
+    shown = [name, kept["uid"], kept["resourceVersion"], kept["creationTimestamp"], "parameters-", "-", "-"]
     shown += [f"kubernetes.io/metadata.name={name},team=a,tier=gold", "note=two words,owner=somebody"]
     shown += ["example.org/kept", "kubernetes", "-", "-", "Active", "-"]
     assert words == policy.refusal("|".join(shown))
     assert (read, watched) == (words, words)
+
+
+async def test_namespace_object_of_one_that_is_being_deleted(
+    control_plane: ControlPlane, caller: Caller, make: Callable[..., Policy], kept: Json
+) -> None:
+    """A Namespace that is being deleted is shown with its phase, its conditions and the time of its deletion."""
+    name = kept["name"]
+    asked = Policy(caller, "deleted", "", {}, None).asked(name)
+    asked["metadata"] |= {"finalizers": ["example.org/kept"]}
+    caller.make(f"/api/v1/namespaces/{name}/configmaps", asked)
+    policy = make("deleted", _NAMESPACE, variables=[_IT])
+
+    async with at(control_plane.kubeconfig("admin"), policy) as here:
+        await here.facts.start()
+        await until(here.watches)
+        caller.send("DELETE", f"/api/v1/namespaces/{name}")
+
+        async def terminating() -> bool:
+            there = policy.of_a_change(name)
+            return "NamespaceContentRemaining=True" in there and there == await here.says(policy, name)
+
+        await until(terminating)

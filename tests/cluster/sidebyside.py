@@ -1,0 +1,182 @@
+"""One policy at the API server and here: what both say of the same ConfigMap."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from cluster.apicalls import MERGE_PATCH, Caller
+from policies.admissionpolicy import documents, wording
+from policies.admissionpolicy.bound import inputs
+from policies.admissionpolicy.compilation import compile_policy
+from policies.admissionpolicy.document import Document
+from policies.admissionpolicy.params import UnknownParameters
+from policies.admissionpolicy.validating import evaluate_policy
+from policies.admissionpolicy.wanted import wanted
+from policies.facts import FactUnavailable, UnknownFact
+from policies.request import AdmissionRequest, GroupVersionKind, GroupVersionResource, UserInfo
+from webhook.cluster.client import connect
+from webhook.cluster.facts import ClusterFacts
+from webhook.cluster.parameters import ClusterParameters
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+    from pathlib import Path
+
+    from policies.admissionpolicy.documents import Loaded
+
+Json = dict[str, Any]
+T = TypeVar("T")
+
+SECONDS = 60.0  # the API server looks every 30 seconds for kinds that it did not find
+
+
+async def until(probe: Callable[[], Awaitable[T | None]]) -> T:
+    """Wait until something is true, and return that."""
+    async with asyncio.timeout(SECONDS):
+        while True:
+            if found := await probe():
+                return found
+            await asyncio.sleep(0.1)
+
+
+class Policy:
+    """A policy that refuses all ConfigMaps with its name as a label, and says so by an expression: there and here."""
+
+    def __init__(self, caller: Caller, name: str, message: str, spec: Json, ref: Json | None) -> None:
+        rule = {
+            "apiGroups": [""],
+            "apiVersions": ["v1"],
+            "operations": ["CREATE", "UPDATE"],
+            "resources": ["configmaps"],
+        }
+        head = {"apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": name}}
+        self.name = name
+        self.caller = caller
+        self.documents: tuple[Json, Json] = (
+            {
+                **head,
+                "kind": "ValidatingAdmissionPolicy",
+                "spec": {
+                    "matchConstraints": {
+                        "resourceRules": [rule],
+                        "objectSelector": {"matchLabels": {"parameters": name}},
+                    },
+                    "validations": [{"expression": "false", "messageExpression": message}],
+                    **spec,
+                },
+            },
+            {
+                **head,
+                "kind": "ValidatingAdmissionPolicyBinding",
+                "spec": {"policyName": name, "validationActions": ["Deny"], **({"paramRef": ref} if ref else {})},
+            },
+        )
+
+    @property
+    def loaded(self) -> Loaded:
+        """As it is read from a file."""
+        return documents.read(Document(value=each, name="p.yaml", places=lambda _: (1, 1)) for each in self.documents)
+
+    def there(self, namespace: str) -> str:
+        """What the API server says of a ConfigMap in a namespace; nothing where it takes it."""
+        path = f"/api/v1/namespaces/{namespace}/configmaps"
+        answer = self.caller.send("POST", f"{path}?dryRun=All", self.asked(namespace), user="alice")
+        return "" if answer.code < 300 else str(answer.body["message"])
+
+    def of_a_change(self, namespace: str) -> str:
+        """What the API server says of a change of the ConfigMap that is there already."""
+        path = f"/api/v1/namespaces/{namespace}/configmaps/asked?dryRun=All"
+        answer = self.caller.send("PATCH", path, {"data": {"a": "b"}}, user="alice", content_type=MERGE_PATCH)
+        return "" if answer.code < 300 else str(answer.body["message"])
+
+    def here(self, namespace: str, parameters: ClusterParameters, facts: ClusterFacts) -> str:
+        """What this project says of it. Raises UnknownParameters and UnknownFact."""
+        request = AdmissionRequest(
+            uid="",
+            kind=GroupVersionKind("", "v1", "ConfigMap"),
+            resource=GroupVersionResource("", "v1", "configmaps"),
+            name="asked",
+            namespace=namespace,
+            operation="CREATE",
+            user_info=UserInfo("alice"),
+            object=self.asked(namespace),
+        )
+        loaded = self.loaded
+        compiled = compile_policy(loaded.policies[0])
+        denial = evaluate_policy(compiled, loaded.bindings, parameters, inputs(request, facts)).denial
+        return "" if denial is None else wording.forbidden("", "configmaps", "asked", denial.native)
+
+    def refusal(self, words: str) -> str:
+        """The answer where the policy has these words."""
+        return refusal(f"'{self.name}' with binding '{self.name}' denied request: {words}")
+
+    def asked(self, namespace: str) -> Json:
+        """The ConfigMap that the policy refuses."""
+        metadata = {"name": "asked", "namespace": namespace, "labels": {"parameters": self.name}}
+        return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+
+
+def refusal(words: str) -> str:
+    """The answer to a request that a policy refuses."""
+    return f'configmaps "asked" is forbidden: ValidatingAdmissionPolicy {words}'
+
+
+class Here:
+    """The facts and parameters that the service would have, and how it asks for what is missing."""
+
+    def __init__(self, parameters: ClusterParameters, facts: ClusterFacts) -> None:
+        self.parameters = parameters
+        self.facts = facts
+
+    async def says(self, policy: Policy, namespace: str) -> str:
+        """What a policy says here. Raises FactUnavailable."""
+        while True:
+            try:
+                return policy.here(namespace, self.parameters, self.facts)
+            except UnknownParameters as needed:
+                await self.parameters.read_parameters(needed, SECONDS)
+            except UnknownFact as needed:
+                await self.facts.read_namespace(needed.namespace, SECONDS)
+
+    async def knows(self, policy: Policy, namespace: str) -> bool:
+        """Whether a policy can be evaluated."""
+        try:
+            await self.says(policy, namespace)
+        except FactUnavailable:
+            return False
+        return True
+
+    async def watches(self) -> bool:
+        """Whether the facts are there."""
+        return not self.facts.unsynced()
+
+    async def agrees(self, policy: Policy, namespace: str, words: str) -> None:
+        """Wait until a policy says these words, here and at the API server."""
+        there = here = None
+        try:
+            async with asyncio.timeout(SECONDS):
+                while not there == here == words:
+                    await asyncio.sleep(0.1)
+                    there, here = policy.there(namespace), await self.says(policy, namespace)
+        except TimeoutError:
+            assert (there, here) == (words, words)
+
+
+@asynccontextmanager
+async def at(kubeconfig: Path, *policies: Policy) -> AsyncIterator[Here]:
+    """What the service knows with these policies in force, as the user of a kubeconfig."""
+    api = await connect(str(kubeconfig), in_cluster=False)
+    here = Here(ClusterParameters(api), ClusterFacts(api, watch_nodes=False))
+    try:
+        await here.parameters.follow(
+            wanted(
+                [each for p in policies for each in p.loaded.policies], [b for p in policies for b in p.loaded.bindings]
+            )
+        )
+        yield here
+    finally:
+        await here.parameters.stop()
+        await here.facts.stop()
+        await api.close()

@@ -86,6 +86,10 @@ class Facts(Protocol):
         """The answer to an authorization check of an expression. Raises UnansweredCheck."""
         ...
 
+    def give_up(self, needed: NeededLookUp) -> None:
+        """Raise FactUnavailable for what was looked for in vain; return if it was not looked for yet."""
+        ...
+
 
 class StaticFacts(Struct, frozen=True):
     """Facts that are all at hand: no cluster, the ones given on a command line, or those of a test.
@@ -142,3 +146,6 @@ class StaticFacts(Struct, frozen=True):
         from policies.cel.library.authorizer import Answer  # noqa: PLC0415 - most commands need no CEL
 
         return Answer(allowed=False, error="there is no cluster to ask")
+
+    def give_up(self, needed: NeededLookUp) -> None:
+        """Nothing is ever looked for."""

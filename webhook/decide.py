@@ -4,47 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from policies import engine
 from policies.cel.library.authorizer import Answer as CheckAnswer
 from policies.cel.library.authorizer import Check, UnansweredCheck
 from policies.engine import Answer
-from policies.facts import Facts, FactUnavailable, UnknownFact
-from policies.request import AdmissionRequest
+from policies.facts import Facts, FactUnavailable, NeededLookUp, UnknownFact
+from policies.request import AdmissionRequest, JsonObject
 from webhook.metrics import Metrics
 from webhook.state import Route, Served
 
-# A review depends on the Namespaces of its object and of its requester, so two look-ups are the most there are today.
-LOOKUPS = 4
+if TYPE_CHECKING:
+    from policies.admissionpolicy.params import UnknownParameters
+
+# A review depends on the Namespaces of its object and of its requester, and on parameters of the policies that match.
+LOOKUPS = 32
 # Authorization checks that one review may ask for: what the cost limit of one policy lets it ask.
 CHECKS = 28
-
-
-class _PartialFacts:
-    """Facts of which some could not be had: asking for one of these fails the rule that asks.
-
-    answers: those to authorization checks, asked for this review alone.
-    """
-
-    def __init__(
-        self, facts: Facts, unavailable: Mapping[str, FactUnavailable], answers: Mapping[Check, CheckAnswer]
-    ) -> None:
-        self._facts = facts
-        self._unavailable = unavailable
-        self._answers = answers
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._facts, name)
-
-    def namespace_labels(self, name: str) -> Mapping[str, str]:
-        if name in self._unavailable:
-            raise self._unavailable[name]
-        return self._facts.namespace_labels(name)
-
-    def answer(self, check: Check) -> CheckAnswer:
-        known = self._answers.get(check)
-        return self._facts.answer(check) if known is None else known
 
 
 async def decide(request: AdmissionRequest, route: Route, served: Served, deadline: float, metrics: Metrics) -> Answer:
@@ -54,51 +31,108 @@ async def decide(request: AdmissionRequest, route: Route, served: Served, deadli
     """
     run = engine.mutate if route.phase == "mutate" else engine.validate
     facts = served.facts()
-    unavailable: dict[str, FactUnavailable] = {}
-    answers: dict[Check, CheckAnswer] = {}
-    asked: set[str] = set()
+    lookups = _LookUps(served, deadline)
     while True:
         try:
             return run(request, served.ruleset, facts, route.group)
-        except UnknownFact as needed:
-            namespace = needed.namespace
-            try:
-                await _fetch(namespace, asked, served, deadline)
-            except FactUnavailable as error:
-                unavailable[namespace] = error
-                facts = cast("Facts", _PartialFacts(served.facts(), unavailable, answers))
-            metrics.lookups.labels("failed" if namespace in unavailable else "found").inc()
         except UnansweredCheck as needed:
-            answer = answers[needed.check] = await _ask(needed.check, len(answers), served, deadline)
-            facts = cast("Facts", _PartialFacts(served.facts(), unavailable, answers))
-            metrics.lookups.labels("found" if answer.error is None else "failed").inc()
+            found = await lookups.ask(needed.check)
+        except NeededLookUp as needed:
+            found = await lookups.find(needed)
+        metrics.lookups.labels("found" if found else "failed").inc()
+        facts = cast("Facts", _PartialFacts(served.facts(), lookups))
 
 
-async def _ask(check: Check, before: int, served: Served, deadline: float) -> CheckAnswer:
-    """The answer to an authorization check; an errored one, which the expression sees, where it cannot be had."""
-    remaining = deadline - asyncio.get_running_loop().time()
-    if before >= CHECKS:
-        return CheckAnswer(allowed=False, error=f"over {CHECKS} authorization checks in one review")
-    if served.resolver is None:
-        return CheckAnswer(allowed=False, error="there is no cluster to ask")
-    if remaining <= 0:
-        return CheckAnswer(allowed=False, error="no time was left to ask the API server")
-    return await served.resolver.review(check, remaining)
+class _LookUps:
+    """What one review has looked for, each thing once.
+
+    failed: by what was asked for. answers: those to authorization checks, asked for this review alone.
+    """
+
+    def __init__(self, served: Served, deadline: float) -> None:
+        self._resolver = served.resolver
+        self._deadline = deadline
+        self._asked: set[str] = set()
+        self.failed: dict[str, FactUnavailable] = {}
+        self.answers: dict[Check, CheckAnswer] = {}
+
+    async def find(self, needed: NeededLookUp) -> bool:
+        """Bring in a Namespace or parameters, and say whether that could be done."""
+        what = str(needed)
+        try:
+            await self._fetch(what, needed)
+        except FactUnavailable as error:
+            self.failed[what] = error
+        return what not in self.failed
+
+    async def ask(self, check: Check) -> bool:
+        """Ask an authorization check. Where that cannot be done the answer is an errored one, which expressions see."""
+        answer = self.answers[check] = await self._answer(check)
+        return answer.error is None
+
+    async def _answer(self, check: Check) -> CheckAnswer:
+        if len(self.answers) >= CHECKS:
+            return CheckAnswer(allowed=False, error=f"over {CHECKS} authorization checks in one review")
+        if self._resolver is None:
+            return CheckAnswer(allowed=False, error="there is no cluster to ask")
+        if self._remaining <= 0:
+            return CheckAnswer(allowed=False, error="no time was left to ask the API server")
+        return await self._resolver.review(check, self._remaining)
+
+    async def _fetch(self, what: str, needed: NeededLookUp) -> None:
+        """Raises FactUnavailable."""
+        if what in self._asked:
+            raise FactUnavailable(f"{what}, although it was looked for")
+        if len(self._asked) == LOOKUPS:
+            raise FactUnavailable(f"{what}, and one review looks for {LOOKUPS} things at most")
+        self._asked.add(what)
+        if self._resolver is None:
+            raise FactUnavailable(f"{what}, and there is no cluster to ask")
+        if self._remaining <= 0:
+            raise FactUnavailable(f"{what}, and no time was left to ask the API server")
+        try:
+            if isinstance(needed, UnknownFact):
+                await self._resolver.read_namespace(needed.namespace, self._remaining)
+            else:
+                await self._resolver.read_parameters(cast("UnknownParameters", needed), self._remaining)
+        except FactUnavailable:
+            raise
+        except Exception as error:
+            raise FactUnavailable(f"{what}: {type(error).__name__}: {error}") from error
+
+    @property
+    def _remaining(self) -> float:
+        return self._deadline - asyncio.get_running_loop().time()
 
 
-async def _fetch(namespace: str, asked: set[str], served: Served, deadline: float) -> None:
-    """Bring in a Namespace that was not asked for before. Raises FactUnavailable."""
-    if namespace in asked or len(asked) == LOOKUPS:
-        raise FactUnavailable(f"namespace {namespace} is still not known after {len(asked)} look-ups")
-    asked.add(namespace)
-    remaining = deadline - asyncio.get_running_loop().time()
-    if served.resolver is None:
-        raise FactUnavailable(f"the labels of namespace {namespace} are not known and there is no cluster to ask")
-    if remaining <= 0:
-        raise FactUnavailable(f"no time was left to read namespace {namespace}")
-    try:
-        await served.resolver.read_namespace(namespace, remaining)
-    except FactUnavailable:
-        raise
-    except Exception as error:
-        raise FactUnavailable(f"namespace {namespace} could not be read: {type(error).__name__}: {error}") from error
+class _PartialFacts:
+    """Facts of which some could not be had: asking for one of these fails the rule that asks."""
+
+    def __init__(self, facts: Facts, lookups: _LookUps) -> None:
+        self._facts = facts
+        self._lookups = lookups
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._facts, name)
+
+    def namespace_labels(self, name: str) -> Mapping[str, str]:
+        try:
+            return self._facts.namespace_labels(name)
+        except UnknownFact as needed:
+            self.give_up(needed)
+            raise
+
+    def namespace(self, name: str) -> JsonObject:
+        try:
+            return self._facts.namespace(name)
+        except UnknownFact as needed:
+            self.give_up(needed)
+            raise
+
+    def answer(self, check: Check) -> CheckAnswer:
+        known = self._lookups.answers.get(check)
+        return self._facts.answer(check) if known is None else known
+
+    def give_up(self, needed: NeededLookUp) -> None:
+        if (error := self._lookups.failed.get(str(needed))) is not None:
+            raise error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from policies.cel.library.authorizer import Answer, Check
 from policies.facts import Facts
@@ -11,6 +11,9 @@ from policies.request import AdmissionRequest, Target
 from policies.rule import POLICY_GROUPS, Phase
 from policies.ruleset import RuleSet
 from webhook.review import Decoder, target
+
+if TYPE_CHECKING:
+    from policies.admissionpolicy.params import UnknownParameters
 
 # Rules of which it is not worth while to find out beforehand which match. With the three built-in ones, reading what a
 # review of 16 KB is about takes 11 us, and reading all that they look at 5 us more (docs/benchmarks.md).
@@ -29,6 +32,10 @@ class Resolver(Protocol):
 
     async def read_namespace(self, name: str, seconds: float) -> None:
         """Bring the labels of a Namespace into the facts within some seconds. Raises FactUnavailable."""
+        ...
+
+    async def read_parameters(self, needed: UnknownParameters, seconds: float) -> None:
+        """Wait until parameters of a policy are known. Raises FactUnavailable."""
         ...
 
     async def review(self, check: Check, seconds: float) -> Answer:

@@ -15,7 +15,7 @@ from policies.admissionpolicy.bound import BoundPolicy, bound, inputs
 from policies.admissionpolicy.compilation import Compile, compile_policy
 from policies.admissionpolicy.matching import Index
 from policies.admissionpolicy.model import Binding, Policy
-from policies.admissionpolicy.params import Parameters
+from policies.admissionpolicy.params import Parameters, UnknownParameters
 from policies.admissionpolicy.schema import Schema
 from policies.exception import PolicyException, longest
 from policies.facts import Facts
@@ -105,7 +105,11 @@ class MutatingPolicies:
             return [selected for name, selected in matched.items() if name not in holding]
 
         schema = self._schemas(request.kind)
-        return mutating.mutate(select, self._parameters, inputs(request, facts), schema), excepted
+        try:
+            return mutating.mutate(select, self._parameters, inputs(request, facts), schema), excepted
+        except UnknownParameters as needed:
+            facts.give_up(needed)
+            raise
 
     def _covering(self, request: AdmissionRequest) -> Mapping[str, PolicyException]:
         """The exception from each policy that is about the request; it may have ended."""

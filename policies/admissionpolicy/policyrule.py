@@ -15,7 +15,7 @@ from policies.admissionpolicy.compilation import Compile, compile_policy
 from policies.admissionpolicy.derived import Derived, derive, is_derived, template_paths
 from policies.admissionpolicy.finding import Finding
 from policies.admissionpolicy.model import Binding, MatchResources, Policy
-from policies.admissionpolicy.params import Parameters
+from policies.admissionpolicy.params import Parameters, UnknownParameters
 from policies.admissionpolicy.validating import evaluate_policy
 from policies.cel.explanation.explain import Reason
 from policies.cel.explanation.places import shown
@@ -106,7 +106,11 @@ class PolicyRule:
         bindings = self._bound.matching(request, facts.namespace_labels)
         if not bindings:
             return ()
-        return evaluate_policy(self._bound.compiled, bindings, self._parameters, inputs(request, facts)).findings
+        try:
+            return evaluate_policy(self._bound.compiled, bindings, self._parameters, inputs(request, facts)).findings
+        except UnknownParameters as needed:
+            facts.give_up(needed)
+            raise
 
 
 def rules(

@@ -1,12 +1,13 @@
 """A service in this process, behind real ports."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from aiohttp import web
 from aiohttp.test_utils import TestClient
 
+from policies.admissionpolicy.params import UnknownParameters
 from policies.cel.library.authorizer import Answer, Check, UnansweredCheck
 from policies.facts import Facts, FactUnavailable, StaticFacts, UnknownFact
 from policies.ruleset import RuleSet
@@ -79,6 +80,10 @@ class Unreachable:
         self.asked.append(name)
         raise FactUnavailable(f"namespace {name} could not be read: {self.reason}")
 
+    async def read_parameters(self, needed: UnknownParameters, seconds: float) -> None:  # noqa: ARG002 - as above
+        """Fail."""
+        raise FactUnavailable(f"{needed.wanted} could not be read: {self.reason}")
+
     async def review(self, check: Check, seconds: float) -> Answer:  # noqa: ARG002 - the protocol's
         """An answer that says that there is none."""
         return Answer(allowed=False, error=self.reason)
@@ -87,13 +92,19 @@ class Unreachable:
 class Directory:
     """A cluster's Namespaces as a resolver and as facts: none is at hand until it has been read.
 
-    hold: what a read waits for before it brings anything. asked: the names read and the seconds given for each.
+    hold: what a read waits for before it brings anything. parameters: those of policies that have been brought.
+    asked: what was read and the seconds given for each.
     reviewed: the authorization checks asked for; alice may do everything.
     """
 
     def __init__(
-        self, namespaces: Mapping[str, Mapping[str, str]] | None = None, hold: asyncio.Event | None = None
+        self,
+        namespaces: Mapping[str, Mapping[str, str]] | None = None,
+        hold: asyncio.Event | None = None,
+        parameters: Sequence[str] = (),
     ) -> None:
+        self.parameters: set[str] = set()
+        self._parameters = parameters
         self.hold = hold
         self.asked: list[tuple[str, float]] = []
         self.reviewed: list[Check] = []
@@ -109,6 +120,11 @@ class Directory:
             await self.hold.wait()
         if name in self._namespaces:
             self._known[name] = self._namespaces[name]
+
+    async def read_parameters(self, needed: UnknownParameters, seconds: float) -> None:
+        """Bring parameters, by what they are called."""
+        self.asked.append((str(needed.wanted), seconds))
+        self.parameters |= {str(needed.wanted)} & {*self._parameters}
 
     async def review(self, check: Check, seconds: float) -> Answer:  # noqa: ARG002 - the protocol's
         """Yes, to alice."""

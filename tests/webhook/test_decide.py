@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from builders import pod
 
+from policies.admissionpolicy.model import ParamKind
+from policies.admissionpolicy.params import UnknownParameters
 from policies.cel.library.authorizer import Answer, Check, User
 from policies.facts import Facts
 from policies.match import LabelSelector, SelectorRequirement
@@ -14,13 +16,14 @@ from policies.request import AdmissionRequest
 from policies.rule import Mutation
 from policies.ruleset import RuleSet
 from policies.violation import Violation
-from webhook.decide import CHECKS
+from webhook.decide import CHECKS, LOOKUPS
 from webhook.state import Served
 
 from .reviews import REFUSAL, NeedsNamespaces, answer_of, body, refused_body, rule, served
 from .servers import Directory, Serve, Unreachable, default_rules
 
 _CONTROL_PLANE = {"ns.coreweave.cloud/org": "control-plane"}
+_MANY = [f"n{number}" for number in range(LOOKUPS + 1)]
 _DIRECTORY: dict[str, dict[str, str]] = {"default": {}, "team": {}, "cloud": _CONTROL_PLANE}
 
 
@@ -123,20 +126,25 @@ async def test_a_namespace_that_a_selector_needs_is_read(serve: Serve) -> None:
     ("names", "given", "cause"),
     [
         pytest.param(
-            ["ghost"], "", "namespace ghost is still not known after 1 look-ups", id="a-read-that-brings-nothing"
+            ["ghost"], "", "namespace 'ghost' is not known yet, although it was looked for", id="brings-nothing"
         ),
         pytest.param(
-            ["a", "b", "c", "d", "e"],
+            _MANY,
             "",
-            "namespace e is still not known after 4 look-ups",
+            f"namespace 'n{LOOKUPS}' is not known yet, and one review looks for {LOOKUPS} things at most",
             id="more-than-any-rule-needs",
         ),
-        pytest.param(["a"], "?timeout=50ms", "no time was left to read namespace a", id="no-time-left"),
+        pytest.param(
+            ["n1"],
+            "?timeout=50ms",
+            "namespace 'n1' is not known yet, and no time was left to ask the API server",
+            id="no-time-left",
+        ),
     ],
 )
 async def test_look_ups_are_bounded(serve: Serve, names: list[str], given: str, cause: str) -> None:
     """A rule that asks for more than can be had in number or in time fails, and says for want of what."""
-    directory = Directory({name: {} for name in "abcde"})
+    directory = Directory({name: {} for name in _MANY})
     running = await serve(Served(RuleSet([rule(NeedsNamespaces(*names), name="labels")]), directory.facts, directory))
 
     reply = await running.post(body(pod()), f"/validate{given}")
@@ -150,7 +158,7 @@ async def test_without_a_cluster_a_missing_fact_has_its_cause(serve: Serve) -> N
 
     reply = await running.post(refused_body())
 
-    cause = "the labels of namespace default are not known and there is no cluster to ask"
+    cause = "namespace 'default' is not known yet, and there is no cluster to ask"
     assert _refusal(reply) == (200, "InternalError", _could_not(cause))
 
 
@@ -159,6 +167,9 @@ class _Broken:
 
     async def read_namespace(self, name: str, timeout: float) -> None:  # noqa: ASYNC109
         raise RuntimeError(f"{name} {timeout}")
+
+    async def read_parameters(self, needed: UnknownParameters, seconds: float) -> None:
+        raise RuntimeError(f"{needed} {seconds}")
 
     async def review(self, check: Check, seconds: float) -> Answer:
         raise RuntimeError(f"{check} {seconds}")
@@ -263,3 +274,47 @@ async def test_authorization_that_cannot_be_asked_is_an_errored_answer(
     reply = await running.post(body(pod()))
 
     assert answer_of(reply.body)["status"]["message"] == f"Not allowed.\n  spec: {found} is the answer\nAsk."
+
+
+class _Reading:
+    """A policy's rule, which needs parameters that are not at hand."""
+
+    def __init__(self, directory: Directory) -> None:
+        self._directory = directory
+
+    def validate(self, request: AdmissionRequest, facts: Facts) -> Sequence[Violation]:
+        """Nothing wrong, once they are known."""
+        del request
+        needed = UnknownParameters(ParamKind(api_version="v1", kind="ConfigMap"), namespace="team", name="limits")
+        if str(needed.wanted) not in self._directory.parameters:
+            facts.give_up(needed)
+            raise needed
+        return []
+
+    def mutate(self, request: AdmissionRequest, facts: Facts) -> Mutation:
+        """Not asked for."""
+        raise NotImplementedError
+
+
+async def test_parameters_are_waited_for(serve: Serve) -> None:
+    """Parameters of a policy that are not known yet are fetched once; then the rule decides."""
+    directory = Directory(parameters=["ConfigMap limits in namespace team"])
+    running = await serve(Served(RuleSet([rule(_Reading(directory), phases=["validate"])]), directory.facts, directory))
+
+    replies = [await running.post(body(pod())) for _ in range(2)]
+
+    assert [answer_of(reply.body)["allowed"] for reply in replies] == [True, True]
+    assert [name for name, _ in directory.asked] == ["ConfigMap limits in namespace team"]
+
+
+async def test_parameters_that_cannot_be_had(serve: Serve) -> None:
+    """The rule that needs them fails, and its text names them."""
+    directory = Directory()
+    running = await serve(
+        Served(RuleSet([rule(_Reading(directory), name="labels", phases=["validate"])]), directory.facts, directory)
+    )
+
+    reply = await running.post(body(pod()), "/validate")
+
+    cause = "ConfigMap limits in namespace team is not known yet, although it was looked for"
+    assert _refusal(reply) == (200, "InternalError", _could_not(cause))

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 
+from policies.admissionpolicy.params import UnknownParameters
 from policies.cel.library.authorizer import Answer, Check, UnansweredCheck
-from policies.facts import Node, UnknownFact
+from policies.facts import NeededLookUp, Node, UnknownFact
 from policies.request import JsonObject
 from policies.requester import CONTROL_PLANE, CONTROL_PLANE_LABEL
 from webhook.cluster import access
@@ -28,6 +29,7 @@ from webhook.cluster.objects import (
     namespace_of,
     node_of,
 )
+from webhook.cluster.parameters import ClusterParameters
 from webhook.cluster.reflector import Reflector
 
 if TYPE_CHECKING:
@@ -40,6 +42,7 @@ class ClusterFacts:
     """The look-ups that rules may make (policies.facts.Facts), answered for a cluster.
 
     api: the connection, which stays the caller's to close. watch_nodes: whether a rule needs Nodes, for they are many.
+    parameters: those of admission policies, as far as it is told to follow them.
     """
 
     def __init__(self, api: ApiClient, *, watch_nodes: bool, clock: Clock | None = None) -> None:
@@ -49,6 +52,7 @@ class ClusterFacts:
         self._nodes = Cache[NodeObject, str, Node](name_of, node_of)
         self._reads = NamespaceReads(api, self._clock)
         self._devices = Devices(api, self._clock)
+        self.parameters = ClusterParameters(api, self._clock)
         self._reflectors: list[Reflector[Any]] = [Reflector(api, NAMESPACES, PATH, self._namespaces, self._clock)]
         if watch_nodes:
             self._reflectors.append(Reflector(api, NODES, "/api/v1/nodes", self._nodes, self._clock))
@@ -65,6 +69,7 @@ class ClusterFacts:
         await cancelled(self._tasks)
         self._tasks = []
         await self._reads.stop()
+        await self.parameters.stop()
 
     def unsynced(self) -> list[str]:
         """What is not known yet and why, a reason each; empty from the first lists on, whatever happens later."""
@@ -84,6 +89,10 @@ class ClusterFacts:
         The answer is kept for some seconds, also that it does not exist; then it has its name and name label alone.
         """
         await self._reads.read(name, seconds)
+
+    async def read_parameters(self, needed: UnknownParameters, seconds: float) -> None:
+        """Wait for parameters of a policy, so that `parameters` knows them. Raises FactUnavailable."""
+        await self.parameters.read_parameters(needed, seconds)
 
     async def review(self, check: Check, seconds: float) -> Answer:
         """Ask the API server for the answer to an authorization check; an errored one if it has none in time."""
@@ -127,6 +136,9 @@ class ClusterFacts:
     def answer(self, check: Check) -> Answer:
         """Nothing is known of authorization beforehand: each check is asked when it comes up."""
         raise UnansweredCheck(check)
+
+    def give_up(self, needed: NeededLookUp) -> None:
+        """Whoever looks for something knows what it did not find."""
 
     def today(self) -> date:
         """The date in UTC."""

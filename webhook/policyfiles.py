@@ -14,7 +14,7 @@ from policies import rbac
 from policies.admissionpolicy import documents, scalars, schema
 from policies.admissionpolicy.document import Document, Place
 from policies.admissionpolicy.document import Path as FieldPath
-from policies.admissionpolicy.documents import Loaded
+from policies.admissionpolicy.documents import Loaded, Part
 from policies.admissionpolicy.model import ParamKind
 from policies.admissionpolicy.params import KindScope, StaticParameters
 from policies.admissionpolicy.schema import Schema
@@ -92,6 +92,11 @@ def parse(content: bytes | str, name: str) -> list[Document]:
     text = yamlfile.decoded(name, content)
     lines = text.splitlines()
     return [_document(found, lines) for found in yamlfile.load(name, text)]
+
+
+def parts(content: bytes | str, name: str) -> tuple[Part, ...]:
+    """The objects in a file, each read by itself. Raises FileError."""
+    return tuple(part for document in parse(content, name) for part in documents.parts(document))
 
 
 def is_suite(file: Path) -> bool:

@@ -19,7 +19,9 @@ from webhook.settings import LabelExceptionSettings, Selector, Settings, Setting
 
 if TYPE_CHECKING:
     from policies.admissionpolicy.compilation import Compile
+    from policies.admissionpolicy.documents import Loaded
     from policies.admissionpolicy.exceptions import WrittenException
+    from policies.admissionpolicy.params import Parameters
     from webhook.policyfiles import PolicyFiles
 
 BUILT_IN_RULES = (labels.RULE, tolerations.RULE, sunk.RULE)
@@ -28,6 +30,13 @@ _WRITES = ("CREATE", "UPDATE")
 _EVERYTHING = (ResourceRule(_WRITES, ("*",), ("*/*",)),)
 _PODS = (ResourceRule(("CREATE",), ("",), ("pods",), ("v1",)),)
 _DAEMON_SETS = (ResourceRule(_WRITES, ("apps",), ("daemonsets",), ("v1",)),)
+
+
+class ClusterPolicies(NamedTuple):
+    """What a cluster adds to policies: its parameters, and policies of its own that ask for derived rules."""
+
+    parameters: Parameters
+    native: Loaded
 
 
 class PolicyRules(NamedTuple):
@@ -58,13 +67,17 @@ def build(
     return RuleSet(rules, (*_exceptions(settings), *(written.value for written in policies.exceptions)))
 
 
-def of_policies(settings: Settings, files: PolicyFiles, compile_: Compile | None = None) -> PolicyRules:
+def of_policies(
+    settings: Settings, files: PolicyFiles, compile_: Compile | None = None, cluster: ClusterPolicies | None = None
+) -> PolicyRules:
     """The rules that policies and their bindings make: first what mutates.
 
+    cluster: where there is one. A policy of its own that has the name of another one here is left out.
     Raises SettingsError where a policy has the name of a built-in rule.
     """
     from policies.admissionpolicy import mutatingrule, policyrule  # noqa: PLC0415 - nothing else needs the CEL engine
     from policies.admissionpolicy.compilation import compile_policy  # noqa: PLC0415 - as above
+    from policies.admissionpolicy.params import LayeredParameters  # noqa: PLC0415 - as above
 
     loaded = files.loaded
     names = tuple(dict.fromkeys(policy.name for policy in loaded.policies))
@@ -72,11 +85,16 @@ def of_policies(settings: Settings, files: PolicyFiles, compile_: Compile | None
         if name in names:
             raise SettingsError(f"policies: {name!r} is the name of a built-in rule; give the policy another one")
     chosen, workloads = compile_ or compile_policy, _workloads(settings)
+    parameters = files.parameters if cluster is None else LayeredParameters(cluster.parameters, files.parameters)
     exceptions = (*_exceptions(settings), *(written.value for written in loaded.exceptions))
     found = [
-        *mutatingrule.rules(loaded.policies, loaded.bindings, files.parameters, files.schema, exceptions, chosen),
-        *policyrule.rules(loaded.policies, loaded.bindings, files.parameters, workloads, chosen),
+        *mutatingrule.rules(loaded.policies, loaded.bindings, parameters, files.schema, exceptions, chosen),
+        *policyrule.rules(loaded.policies, loaded.bindings, parameters, workloads, chosen),
     ]
+    if cluster is not None:
+        taken = {*BUILT_IN_RULES, mutatingrule.NAME, *names}
+        own = [policy for policy in cluster.native.policies if policy.name not in taken]
+        found += policyrule.rules(own, cluster.native.bindings, cluster.parameters, workloads, chosen, native=True)
     rules = dict.fromkeys(rule.name for rule in found)
     return PolicyRules(tuple(found), loaded.exceptions, tuple(dict.fromkeys((*rules, *names))))
 

@@ -118,7 +118,7 @@ async def _policies(settings: Settings, measures: Metrics) -> PolicyKeeper | Non
             raise SettingsError("\n".join(unknown))
         return None
     from webhook.policykeeper import PolicyKeeper  # noqa: PLC0415 - nothing else needs the CEL engine
-    from webhook.policysources import Directories  # noqa: PLC0415 - as above
+    from webhook.policysources.directories import Directories  # noqa: PLC0415 - as above
 
     keeper = PolicyKeeper(settings, [Directories(settings.policies.directories)], measures)
     await keeper.start()

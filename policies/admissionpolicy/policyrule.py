@@ -29,11 +29,20 @@ from policies.workload import Workload
 
 
 class PolicyRule:
-    """One policy with its bindings. `parameters` are the objects that its bindings may name."""
+    """One policy with its bindings. `parameters` are the objects that its bindings may name.
+
+    native: whether kube-apiserver enforces it already, so that only pod templates are left to be judged here.
+    """
 
     def __init__(
-        self, bound: BoundPolicy, parameters: Parameters, workloads: Mapping[tuple[str, str], Workload]
+        self,
+        bound: BoundPolicy,
+        parameters: Parameters,
+        workloads: Mapping[tuple[str, str], Workload],
+        *,
+        native: bool = False,
     ) -> None:
+        self._native = native
         self._bound = bound
         self._parameters = parameters
         derived = is_derived(bound.policy) and covers_pods(bound.policy.match_constraints)
@@ -44,7 +53,7 @@ class PolicyRule:
     def rule(self) -> Rule:
         """The rule of the service. Its hooks take in all that may match; `validate` looks closely."""
         policy = self._bound.policy
-        resources = self._bound.resource_rules()
+        resources = [] if self._native else self._bound.resource_rules()
         resources += [_template_rule(group, kind) for group, kind in self._workloads if (group, kind) != ("", "Pod")]
         failing = policy.failure_policy
         hook = Hook("validate", POLICY_GROUPS[failing], tuple(dict.fromkeys(resources)), failing, scope="*", exact=True)
@@ -56,7 +65,7 @@ class PolicyRule:
 
         Raises UnknownFact, and UnansweredCheck for an authorization check without an answer.
         """
-        found = list(self._judged(request, facts))
+        found = [] if self._native else list(self._judged(request, facts))
         for pod in derive(request, self._workloads):
             found += self._derived(pod, facts)
         return found
@@ -119,10 +128,14 @@ def rules(
     parameters: Parameters,
     workloads: Mapping[tuple[str, str], Workload],
     compile_: Compile = compile_policy,
+    *,
+    native: bool = False,
 ) -> list[Rule]:
-    """The rules of all validating policies that are in force."""
+    """The rules of all validating policies that are in force; for native ones see PolicyRule."""
     found = bound("ValidatingAdmissionPolicy", policies, bindings, compile_)
-    return [PolicyRule(each, parameters, workloads).rule for each in found]
+    if native:
+        found = [each for each in found if covers_pods(each.policy.match_constraints)]
+    return [PolicyRule(each, parameters, workloads, native=native).rule for each in found]
 
 
 def covers_pods(constraints: MatchResources) -> bool:

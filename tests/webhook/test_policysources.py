@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from webhook.policysources import Directories
+from webhook.policysources.directories import Directories
 
 _CONTEXT = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: NAME}\n"
 

@@ -28,12 +28,16 @@ class Sink(Protocol[T_contra]):
 class Cache(Generic[T, K, V]):
     """The part of each object that is of interest; objects without one are not kept.
 
-    key: where an object is found. value: what is kept of it, None for nothing.
+    key: where an object is found. value: what is kept of it, None for nothing. notice: called after each change of
+    what is kept, and after each list.
     """
 
-    def __init__(self, key: Callable[[T], K], value: Callable[[T], V | None]) -> None:
+    def __init__(
+        self, key: Callable[[T], K], value: Callable[[T], V | None], notice: Callable[[], None] = lambda: None
+    ) -> None:
         self._key = key
         self._value = value
+        self._notice = notice
         self._values: dict[K, V] = {}
         self._sequence: tuple[V, ...] | None = None
 
@@ -54,6 +58,7 @@ class Cache(Generic[T, K, V]):
         found = ((self._key(item), self._value(item)) for item in objects)
         self._values = {key: value for key, value in found if value is not None}
         self._sequence = None
+        self._notice()
 
     def changed(self, change: Change, item: T) -> None:
         """Take one event. Most of them change nothing here: a Node writes its status every few minutes."""
@@ -66,3 +71,4 @@ class Cache(Generic[T, K, V]):
         else:
             self._values[key] = value
         self._sequence = None
+        self._notice()

@@ -129,6 +129,18 @@ class ClaimTemplateObject(Object):
     spec: _TemplateSpec = field(default_factory=_TemplateSpec)
 
 
+class _AnnotatedMetadata(Metadata, rename="camel"):
+    uid: str = ""
+    annotations: dict[str, str] | None = None
+
+
+class ConfigMapObject(Object):
+    """A ConfigMap, without its binary data."""
+
+    metadata: _AnnotatedMetadata
+    data: dict[str, str] | None = None
+
+
 class _ClassSpec(Struct, rename="camel"):
     extended_resource_name: str | None = None
 

@@ -1,36 +1,17 @@
-"""Where policies come from: a source tells what it holds, and when to look again."""
+"""Policies in files."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
 import os
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
-from typing import Protocol
 
-from policies.admissionpolicy.documents import Part, parts
+from policies.admissionpolicy.documents import Part
 from webhook import policyfiles, yamlfile
 from webhook.policyset import Content
-
-# Changes are told by the kernel, but not on every file system, nor where a directory was replaced whole.
-LOOK_SECONDS = 10.0
-
-
-class Source(Protocol):
-    """One place, or many of a kind."""
-
-    async def contents(self) -> Mapping[str, Content]:
-        """What there is now, by the names of the places."""
-        ...
-
-    def changes(self) -> AsyncIterator[None]:
-        """Yields whenever it may be time to look again."""
-        ...
-
-    async def report(self, refused: Mapping[str, str]) -> None:
-        """Tell the owners of its places what is refused of them, by the names of the places."""
-        ...
+from webhook.policysources.source import LOOK_SECONDS
 
 
 class Directories:
@@ -60,7 +41,7 @@ class Directories:
                 version.update(f"{file}\n{digest}\n".encode())
                 before = known.get(file)
                 try:
-                    now = before if before and before[0] == digest else (digest, tuple(_parts(file, content)))
+                    now = before if before and before[0] == digest else (digest, policyfiles.parts(content, str(file)))
                 except yamlfile.FileError as error:
                     problems.append(str(error))
                     continue
@@ -87,8 +68,3 @@ class Directories:
 
     async def report(self, refused: Mapping[str, str]) -> None:
         """Nobody to tell: the log, the metrics and the readiness say it."""
-
-
-def _parts(file: Path, content: bytes) -> Iterator[Part]:
-    for document in policyfiles.parse(content, str(file)):
-        yield from parts(document)

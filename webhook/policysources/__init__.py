@@ -1,0 +1,1 @@
+"""Where the service's policies come from."""

@@ -5,19 +5,37 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn, Protocol
 
 import structlog
 
 from policies.admissionpolicy.compilation import Compiler
 from policies.admissionpolicy.model import Policy
+from policies.admissionpolicy.params import Parameters
+from policies.admissionpolicy.wanted import WantedParameters, wanted
 from policies.ruleset import RuleSet
 from webhook import policyset, rules
 from webhook.metrics import Metrics
 from webhook.policyset import Content, PolicySet
-from webhook.policysources import LOOK_SECONDS, Source
-from webhook.rules import PolicyRules
+from webhook.policysources.natives import Native, Natives
+from webhook.policysources.source import LOOK_SECONDS, Source
+from webhook.rules import ClusterPolicies, PolicyRules
 from webhook.settings import Settings, SettingsError
+
+
+class FollowedParameters(Parameters, Protocol):
+    """The parameters of a cluster."""
+
+    async def follow(self, wanted: Iterable[WantedParameters]) -> None:
+        """Know just these from now on."""
+        ...
+
+
+class InCluster(NamedTuple):
+    """What a cluster adds: the parameters of policies, and policies of its own if they are of interest."""
+
+    parameters: FollowedParameters
+    natives: Natives | None
 
 
 class PolicyKeeper:
@@ -26,70 +44,85 @@ class PolicyKeeper:
     rules: those of the policies. ruleset: these, and the built-in ones.
     """
 
-    def __init__(self, settings: Settings, sources: Sequence[Source], metrics: Metrics) -> None:
+    def __init__(
+        self, settings: Settings, sources: Sequence[Source], metrics: Metrics, cluster: InCluster | None = None
+    ) -> None:
         self._settings = settings
         self._sources = sources
         self._metrics = metrics
+        self._cluster = cluster
         self._log = structlog.get_logger()
         self._compiler = Compiler()
-        self._seen: dict[str, str] = {}
-        self._set = policyset.EMPTY
-        self._refused: Mapping[str, str] = {}
-        self._doubts: Sequence[str] = ()
+        self._seen: Mapping[str, str] | None = None
+        self._made = _Made(policyset.EMPTY, Native(), {}, ())
         self.rules = rules.NO_POLICIES
-        self.ruleset = RuleSet([])
+        self.ruleset = rules.build(settings)
 
     def unused(self) -> list[str]:
         """What the sources hold now that is not in force, and why: a text for each source."""
-        return [
-            f"{source}: refused, what was loaded before stays in force:\n{why}" for source, why in self._refused.items()
-        ]
+        stays = "refused, what was loaded before stays in force"
+        return [f"{source}: {stays}:\n{why}" for source, why in self._made.refused.items()]
 
     async def start(self) -> None:
         """Load the policies. Raises SettingsError for files that are refused: nobody relies on them yet."""
         await self.look()
-        reasons = [self._refused[path] for path in self._settings.policies.directories if path in self._refused]
+        refused = self._made.refused
+        reasons = [refused[path] for path in self._settings.policies.directories if path in refused]
         if reasons:
             raise SettingsError("\n".join(dict.fromkeys(reasons)))
 
-    async def look(self) -> bool:
-        """Read the sources, and say whether the rules are other ones now.
-
-        What is refused is told to the log, the metrics and the source itself, and changes nothing.
-        """
-        newest: dict[str, Content] = {}
-        for source in self._sources:
-            newest |= await source.contents()
-        seen = {name: content.version for name, content in newest.items()}
-        if seen == self._seen:
-            return False
-        made = await asyncio.to_thread(self._made, newest)
-        self._seen = seen
-        self._tell(made)
-        for source in self._sources:
-            await source.report(made.refused)
-        self._refused, self._doubts = made.refused, made.doubts
-        if made.rules is None:
-            return False
-        self._set, self.rules, self.ruleset = made.set, made.rules, made.ruleset
-        return True
-
     async def run(self, changed: Callable[[], Awaitable[None]]) -> NoReturn:
-        """Follow the sources, and call a function after each change of the rules."""
+        """Follow the sources, and call a function after each change of the rules, to put them in force."""
         wake = asyncio.Event()
         async with asyncio.TaskGroup() as group:
             for source in self._sources:
                 group.create_task(self._listen(source, wake))
+            if self._cluster is not None and self._cluster.natives is not None:
+                group.create_task(self._listen(self._cluster.natives, wake))
             while True:
                 await wake.wait()
                 wake.clear()
                 try:
-                    if await self.look():
+                    before = self._made
+                    if await self.look(before):
                         await changed()
+                        await self._follow(self._made)
                 except Exception:  # noqa: BLE001 - whatever it is, the next change must be looked at again
                     self._log.exception("policies could not be looked at")
 
-    async def _listen(self, source: Source, wake: asyncio.Event) -> NoReturn:
+    async def look(self, before: _Made | None = None) -> bool:
+        """Read the sources, and say whether the rules are other ones now.
+
+        before: what is in force meanwhile, whose parameters are needed until it no longer is. What is refused is told
+        to the log, the metrics and the source itself, and changes nothing.
+        """
+        newest: dict[str, Content] = {}
+        for source in self._sources:
+            newest |= await source.contents()
+        native = Native()
+        if self._cluster is not None and self._cluster.natives is not None:
+            native = await asyncio.to_thread(self._cluster.natives.read)
+        seen = {"": native.version, **{name: content.version for name, content in newest.items()}}
+        if seen == self._seen:
+            return False
+        made = await asyncio.to_thread(self._make, newest, native)
+        await self._follow(made, *([] if before is None else [before]))
+        self._seen = seen
+        self._tell(made)
+        for source in self._sources:
+            await source.report(made.refused)
+        self._made = made
+        if made.rules is None:
+            return False
+        self.rules, self.ruleset = made.rules, made.ruleset
+        return True
+
+    async def _follow(self, *made: _Made) -> None:
+        if self._cluster is not None:
+            needed = [each for one in made for each in one.wanted]
+            await self._cluster.parameters.follow(dict.fromkeys(needed))
+
+    async def _listen(self, source: Source | Natives, wake: asyncio.Event) -> NoReturn:
         while True:
             try:
                 async for _ in source.changes():
@@ -99,29 +132,29 @@ class PolicyKeeper:
             await asyncio.sleep(LOOK_SECONDS)
             wake.set()
 
-    def _made(self, newest: Mapping[str, Content]) -> _Made:
+    def _make(self, newest: Mapping[str, Content], native: Native) -> _Made:
         """What the sources come to now; no rules where they are as they were. Runs in a thread."""
-        found = policyset.updated(self._set, newest, datetime.now(UTC).date())
-        if found.versions == self._set.versions:
-            return _Made(self._set, found.refused, self._doubts)
+        last = self._made
+        found = policyset.updated(last.set, newest, datetime.now(UTC).date(), rules.reserved())
+        if self._seen is not None and (found.versions, native.version) == (last.set.versions, last.native.version):
+            return last._replace(refused=found.refused, rules=None)
         self._compiler.begin()
-        try:
-            policies = rules.of_policies(self._settings, found.files, self._compiler)
-            ruleset = rules.build(self._settings, (), policies)
-        except SettingsError as error:
-            before = self._set.versions
-            changed = [name for name, version in found.versions.items() if before.get(name) != version]
-            return _Made(self._set, {**dict.fromkeys(changed, str(error)), **found.refused}, self._doubts)
-        doubts = [*map(str, found.files.loaded.warnings), *rules.unknown_names(self._settings, policies)]
-        return _Made(found, found.refused, tuple(doubts), policies, ruleset)
+        cluster = None if self._cluster is None else ClusterPolicies(self._cluster.parameters, native.loaded)
+        policies = rules.of_policies(self._settings, found.files, self._compiler, cluster)
+        ruleset = rules.build(self._settings, (), policies)
+        warnings = map(str, found.files.loaded.warnings)
+        doubts = [*warnings, *rules.unknown_names(self._settings, policies), *native.problems]
+        return _Made(found, native, found.refused, doubts, policies, ruleset)
 
     def _tell(self, made: _Made) -> None:
+        last = self._made
         for source, reason in made.refused.items():
-            if self._refused.get(source) != reason:
+            if last.refused.get(source) != reason:
                 self._log.error("policies refused", source=source, reason=reason)
-        self._metrics.policies_loaded(_kinds(made.set), refused=bool(made.refused))
+        self._metrics.policies_loaded((policy.kind for policy in made.policies), refused=bool(made.refused))
         if made.rules is not None:
-            before, after = _by_name(self._set), _by_name(made.set)
+            before = {policy.name: policy for policy in last.policies}
+            after = {policy.name: policy for policy in made.policies}
             self._log.info(
                 "policies loaded",
                 policies=len(after),
@@ -130,7 +163,7 @@ class PolicyKeeper:
                 changed=sorted(name for name in after.keys() & before.keys() if after[name] is not before[name]),
             )
         for doubt in made.doubts:
-            if doubt not in self._doubts:
+            if doubt not in last.doubts:
                 self._log.warning("policy is doubtful", reason=doubt)
 
 
@@ -138,15 +171,17 @@ class _Made(NamedTuple):
     """What a look at the sources comes to. rules: None where those in force stay. doubts: what is no error."""
 
     set: PolicySet
+    native: Native
     refused: Mapping[str, str]
     doubts: Sequence[str]
     rules: PolicyRules | None = None
     ruleset: RuleSet = RuleSet([])
 
+    @property
+    def policies(self) -> Sequence[Policy]:
+        return (*self.set.files.loaded.policies, *self.native.loaded.policies)
 
-def _by_name(found: PolicySet) -> Mapping[str, Policy]:
-    return {policy.name: policy for policy in found.files.loaded.policies}
-
-
-def _kinds(found: PolicySet) -> Iterable[str]:
-    return [policy.kind for policy in found.files.loaded.policies]
+    @property
+    def wanted(self) -> frozenset[WantedParameters]:
+        loaded, native = self.set.files.loaded, self.native.loaded
+        return wanted(loaded.policies, loaded.bindings) | wanted(native.policies, native.bindings)

@@ -6,7 +6,7 @@ what it had when all was well, so that a mistake in one place takes nothing away
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import date
 from typing import NamedTuple
 
@@ -14,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from policies.admissionpolicy.documents import Loaded, Part, together
+from policies.admissionpolicy.model import Policy
 from webhook import policyfiles
 from webhook.policyfiles import PolicyFiles
 
@@ -42,10 +43,12 @@ class PolicySet(Struct, frozen=True):
 EMPTY = PolicySet({}, policyfiles.of(Loaded()), {})
 
 
-def updated(current: PolicySet, newest: Mapping[str, Content], today: date) -> PolicySet:
+def updated(
+    current: PolicySet, newest: Mapping[str, Content], today: date, reserved: Collection[str] = ()
+) -> PolicySet:
     """The set with the newest content of the sources, as far as it is without errors.
 
-    today: to warn of exceptions that have ended or soon will.
+    today: to warn of exceptions that have ended or soon will. reserved: names that no policy may have.
     """
     refused = {source: content.problem for source, content in newest.items() if content.problem}
     chosen = dict(newest)
@@ -53,6 +56,10 @@ def updated(current: PolicySet, newest: Mapping[str, Content], today: date) -> P
         kept = _kept(current, source)
         if source in refused or content.version == kept.version:
             chosen[source] = kept
+    for source, content in chosen.items():
+        if taken := _taken(content, reserved):
+            refused[source] = taken
+            chosen[source] = _kept(current, source)
     while True:
         loaded, problems = _combined(chosen, current, today)
         if not problems:
@@ -75,6 +82,16 @@ _NOTHING = Content("")
 
 def _kept(current: PolicySet, source: str) -> Content:
     return current.contents.get(source, _NOTHING)
+
+
+def _taken(content: Content, reserved: Collection[str]) -> str:
+    """What is said of policies with names that are reserved; empty where there are none."""
+    return "\n".join(
+        f"{part.entry.place}: metadata.name: {part.entry.name!r} is the name of a built-in rule\n"
+        "hint: give the policy another name"
+        for part in content.parts
+        if part.entry is not None and isinstance(part.entry.value, Policy) and part.entry.name in reserved
+    )
 
 
 def _combined(chosen: Mapping[str, Content], current: PolicySet, today: date) -> tuple[Loaded, dict[str, str]]:

@@ -81,7 +81,7 @@ def of_policies(
 
     loaded = files.loaded
     names = tuple(dict.fromkeys(policy.name for policy in loaded.policies))
-    for name in (*BUILT_IN_RULES, mutatingrule.NAME):
+    for name in reserved():
         if name in names:
             raise SettingsError(f"policies: {name!r} is the name of a built-in rule; give the policy another one")
     chosen, workloads = compile_ or compile_policy, _workloads(settings)
@@ -92,11 +92,18 @@ def of_policies(
         *policyrule.rules(loaded.policies, loaded.bindings, parameters, workloads, chosen),
     ]
     if cluster is not None:
-        taken = {*BUILT_IN_RULES, mutatingrule.NAME, *names}
+        taken = {*reserved(), *names}
         own = [policy for policy in cluster.native.policies if policy.name not in taken]
         found += policyrule.rules(own, cluster.native.bindings, cluster.parameters, workloads, chosen, native=True)
     rules = dict.fromkeys(rule.name for rule in found)
     return PolicyRules(tuple(found), loaded.exceptions, tuple(dict.fromkeys((*rules, *names))))
+
+
+def reserved() -> tuple[str, ...]:
+    """Names that no policy may have: those of the built-in rules."""
+    from policies.admissionpolicy import mutatingrule  # noqa: PLC0415 - as above
+
+    return (*BUILT_IN_RULES, mutatingrule.NAME)
 
 
 def unknown_names(settings: Settings, policies: PolicyRules = NO_POLICIES) -> list[str]:

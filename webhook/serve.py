@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import gc
 import signal
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING
 
@@ -26,10 +26,9 @@ from webhook.version import VERSION
 
 if TYPE_CHECKING:
     from webhook.cluster.facts import ClusterFacts
+    from webhook.cluster.followed import Followed
     from webhook.policykeeper import PolicyKeeper
 
-# How long to wait for the first list of Namespaces before serving without it; look-ups then ask the API server.
-FIRST_SYNC = 10.0
 BACKLOG = 1024
 # How long connections may take to close once nothing is in flight any more.
 LAST_WAIT = 0.5
@@ -49,12 +48,14 @@ async def serve(settings: Settings) -> None:
     certificates = Certificates(settings.tls, measures)
     certificates.start()
     async with AsyncExitStack() as stack:
-        facts = await stack.enter_async_context(_facts(settings)) if _has_cluster(settings) else None
-        keeper = await _policies(settings, measures)
+        cluster = await stack.enter_async_context(_cluster(settings)) if _has_cluster(settings) else None
+        facts = cluster.facts if cluster else None
+        keeper = await _policies(settings, measures, cluster)
         state = State(_served(settings, facts, keeper))
         state.add_gate("certificate", certificates.unready)
-        if facts is not None:
-            state.add_gate("cluster", facts.unsynced)
+        if cluster is not None:
+            state.add_gate("cluster", cluster.unsynced)
+            state.add_note("parameters of policies", cluster.facts.parameters.problems)
         if keeper is not None:
             state.add_note("policies", keeper.unused)
         service = Service(state, measures, settings.listen.max_in_flight)
@@ -89,38 +90,38 @@ def _has_cluster(settings: Settings) -> bool:
     return bool(settings.cluster.kubeconfig) or settings.cluster.in_cluster
 
 
-@asynccontextmanager
-async def _facts(settings: Settings) -> AsyncIterator[ClusterFacts]:
-    """The cluster's facts, given a while to arrive."""
-    from webhook.cluster.client import connect  # noqa: PLC0415 - as above
-    from webhook.cluster.facts import ClusterFacts  # noqa: PLC0415
+def _cluster(settings: Settings) -> AbstractAsyncContextManager[Followed]:
+    """What is known of the cluster, given a while to arrive."""
+    from webhook.cluster.followed import follow  # noqa: PLC0415 - the client costs 16 MB, for clusters only
 
-    api = await connect(settings.cluster.kubeconfig or None, settings.cluster.in_cluster)
-    facts = ClusterFacts(api, watch_nodes=settings.sunk.daemon_sets != "off" and settings.sunk.action != "off")
-    try:
-        await facts.start()
-        async with asyncio.timeout(FIRST_SYNC):
-            while facts.unsynced():  # noqa: ASYNC110 - a few looks at start, at several caches
-                await asyncio.sleep(0.02)
-    except TimeoutError:
-        structlog.get_logger().warning("serving before the cluster's facts have arrived", reasons=facts.unsynced())
-    try:
-        yield facts
-    finally:
-        await facts.stop()
-        await api.close()
+    return follow(
+        settings.cluster.kubeconfig or None,
+        in_cluster=settings.cluster.in_cluster,
+        nodes=settings.sunk.daemon_sets != "off" and settings.sunk.action != "off",
+        maps_in=settings.cluster.namespace if settings.policies.config_maps else "",
+        natives=settings.policies.native,
+    )
 
 
-async def _policies(settings: Settings, measures: Metrics) -> PolicyKeeper | None:
+async def _policies(settings: Settings, measures: Metrics, cluster: Followed | None) -> PolicyKeeper | None:
     """The policies as the sources have them now; None where there is no source. Raises SettingsError."""
-    if not settings.policies.directories:
+    directories = settings.policies.directories
+    if not directories and (cluster is None or not (cluster.maps or cluster.natives)):
         if unknown := rules.unknown_names(settings):
             raise SettingsError("\n".join(unknown))
         return None
-    from webhook.policykeeper import PolicyKeeper  # noqa: PLC0415 - nothing else needs the CEL engine
+    from webhook.policykeeper import InCluster, PolicyKeeper  # noqa: PLC0415 - nothing else needs the CEL engine
+    from webhook.policysources.configmaps import ConfigMaps  # noqa: PLC0415 - as above
     from webhook.policysources.directories import Directories  # noqa: PLC0415 - as above
+    from webhook.policysources.natives import Natives  # noqa: PLC0415 - as above
+    from webhook.policysources.source import Source  # noqa: PLC0415 - as above
 
-    keeper = PolicyKeeper(settings, [Directories(settings.policies.directories)], measures)
+    sources: list[Source] = [Directories(directories)] if directories else []
+    inside = None
+    if cluster is not None:
+        sources += [ConfigMaps(cluster.maps)] if cluster.maps else []
+        inside = InCluster(cluster.facts.parameters, Natives(cluster.natives) if cluster.natives else None)
+    keeper = PolicyKeeper(settings, sources, measures, inside)
     await keeper.start()
     return keeper
 

@@ -56,6 +56,13 @@ ROLE: Manifest = {
             "resources": ["mutatingwebhookconfigurations", "validatingwebhookconfigurations"],
             "verbs": ["create", "delete", "get", "patch"],
         },
+        {
+            "apiGroups": ["admissionregistration.k8s.io"],
+            "resources": ["validatingadmissionpolicies", "validatingadmissionpolicybindings"],
+            "verbs": ["list", "watch"],
+        },
+        {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list", "watch", "patch"]},
+        {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},
     ],
 }
 

@@ -112,7 +112,7 @@ async def test_policies_do_not_depend_on_the_built_in_rules(tmp_path: Path) -> N
         pytest.param(
             "true",
             "labels",
-            "policies: 'labels' is the name of a built-in rule; give the policy another one",
+            "{file}:3: metadata.name: 'labels' is the name of a built-in rule\nhint: give the policy another name",
             id="name-of-a-built-in-rule",
         ),
     ],

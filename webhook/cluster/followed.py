@@ -1,0 +1,63 @@
+"""All that is followed of a cluster, as far as it is of interest."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import NamedTuple
+
+import structlog
+
+from webhook.cluster.client import connect
+from webhook.cluster.facts import ClusterFacts
+from webhook.cluster.nativepolicies import NativePolicies
+from webhook.cluster.policymaps import PolicyMaps
+
+# How long to wait for the first lists before serving without them; look-ups then ask the API server.
+FIRST_SYNC = 10.0
+
+
+class Followed(NamedTuple):
+    """The facts, and where policies come from; None for what is not of interest."""
+
+    facts: ClusterFacts
+    maps: PolicyMaps | None
+    natives: NativePolicies | None
+
+    def unsynced(self) -> list[str]:
+        """What has not arrived yet, a reason each."""
+        return [reason for each in self if each is not None for reason in each.unsynced()]
+
+
+@asynccontextmanager
+async def follow(
+    kubeconfig: str | None, *, in_cluster: bool, nodes: bool, maps_in: str, natives: bool
+) -> AsyncIterator[Followed]:
+    """Follow a cluster, and give the first lists a while to arrive. Raises ClusterError where there is no access.
+
+    nodes, natives: whether Nodes and native policies are of interest. maps_in: the Namespace whose ConfigMaps may hold
+    policies, empty for none.
+    """
+    api = await connect(kubeconfig, in_cluster)
+    followed = Followed(
+        ClusterFacts(api, watch_nodes=nodes),
+        PolicyMaps(api, maps_in) if maps_in else None,
+        NativePolicies(api) if natives else None,
+    )
+    running = [each for each in followed if each is not None]
+    try:
+        for each in running:
+            await each.start()
+        try:
+            async with asyncio.timeout(FIRST_SYNC):
+                while followed.unsynced():  # noqa: ASYNC110 - a few looks at start, at several caches
+                    await asyncio.sleep(0.02)
+        except TimeoutError:
+            reasons = followed.unsynced()
+            structlog.get_logger().warning("serving before the cluster's facts have arrived", reasons=reasons)
+        yield followed
+    finally:
+        for each in running:
+            await each.stop()
+        await api.close()

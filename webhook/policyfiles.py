@@ -18,8 +18,9 @@ from policies.admissionpolicy.documents import Loaded, Part
 from policies.admissionpolicy.model import ParamKind
 from policies.admissionpolicy.params import KindScope, StaticParameters
 from policies.admissionpolicy.schema import Schema
+from policies.facts import NAME_LABEL, StaticFacts
 from policies.rbac import RbacError, Rights
-from policies.request import GroupVersionKind, JsonObject
+from policies.request import GroupVersionKind, JsonObject, mapping
 from webhook import manifest, yamlfile
 
 _CRD = "CustomResourceDefinition"
@@ -42,6 +43,14 @@ class PolicyFiles(NamedTuple):
     namespaces: Mapping[str, JsonObject]
     custom: Mapping[GroupVersionKind, Schema]
     rights: Rights | None = None
+
+    def facts(self, today: date) -> StaticFacts:
+        """What rules may ask, as far as the files say it."""
+        labels = {
+            name: {NAME_LABEL: name, **mapping(mapping(each, "metadata"), "labels")}
+            for name, each in self.namespaces.items()
+        }
+        return StaticFacts(today, labels, decisions=self.rights, whole_namespaces=self.namespaces)
 
     def schema(self, kind: GroupVersionKind) -> Schema:
         """The schema of a kind: a built-in one, that of a CRD, or one that knows nothing."""

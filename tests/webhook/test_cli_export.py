@@ -114,3 +114,67 @@ def test_wrong_usage_is_named(arguments: str, error: str) -> None:
     assert (result.stdout, result.exit_code) == ("", 2)
     assert last_line(result.stderr).startswith("Error: ")
     assert error in last_line(result.stderr)
+
+
+def _policies(kind: str, name: str, **spec: object) -> str:
+    rule = {"apiGroups": ["apps"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["deployments"]}
+    head = {"apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": name}}
+    policy = {**head, "kind": kind, "spec": {"matchConstraints": {"resourceRules": [rule]}, **spec}}
+    actions = {"validationActions": ["Deny"]} if kind == "ValidatingAdmissionPolicy" else {}
+    bound = {**head, "kind": f"{kind}Binding", "spec": {"policyName": name, **actions}}
+    return str(yaml.safe_dump_all([policy, bound]))
+
+
+def test_policies_have_entries_of_their_own() -> None:
+    """Those that fail closed and those that fail open are asked apart, about what they match, in any scope."""
+    validations = [{"expression": "true"}]
+    mutation = {"patchType": "JSONPatch", "jsonPatch": {"expression": "[JSONPatch{op: 'remove', path: '/x'}]"}}
+    Path("policies.yaml").write_text(
+        "---\n".join(
+            [
+                _policies("ValidatingAdmissionPolicy", "closed", validations=validations),
+                _policies("ValidatingAdmissionPolicy", "open", validations=validations, failurePolicy="Ignore"),
+                _policies(
+                    "MutatingAdmissionPolicy",
+                    "change",
+                    mutations=[mutation],
+                    failurePolicy="Ignore",
+                    reinvocationPolicy="Never",
+                ),
+            ]
+        ),
+        encoding="utf-8",
+    )
+
+    result = run("export", "webhook-configuration", "--policies", "policies.yaml", "--ca-file", "ca.crt")
+
+    assert result.stderr == ""
+    webhooks = [webhook for found in yaml.safe_load_all(result.stdout) for webhook in found["webhooks"]]
+    common = {
+        "admissionReviewVersions": ["v1"],
+        "matchPolicy": "Exact",
+        "namespaceSelector": {
+            "matchExpressions": [
+                {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["cks-admission"]}
+            ]
+        },
+        "rules": [
+            {
+                "apiGroups": ["apps"],
+                "apiVersions": ["*"],
+                "operations": ["CREATE"],
+                "resources": ["deployments"],
+                "scope": "*",
+            }
+        ],
+        "sideEffects": "None",
+        "timeoutSeconds": 5,
+    }
+    of_policies = [webhook for webhook in webhooks if webhook["name"].startswith("policies")]
+    paths = [webhook.pop("clientConfig")["service"]["path"] for webhook in of_policies]
+    assert paths == ["/mutate/policies", "/validate/policies", "/validate/policies-ignore"]
+    assert of_policies == [
+        {"name": "policies.cks-admission.dev", "failurePolicy": "Ignore", "reinvocationPolicy": "Never", **common},
+        {"name": "policies.cks-admission.dev", "failurePolicy": "Fail", **common},
+        {"name": "policies-ignore.cks-admission.dev", "failurePolicy": "Ignore", **common},
+    ]

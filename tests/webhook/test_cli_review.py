@@ -135,3 +135,55 @@ def test_wrong_usage_is_named(arguments: str, error: str) -> None:
     result = run("review", *arguments.split())
 
     assert (result.stdout, last_line(result.stderr), result.exit_code) == ("", error, 2)
+
+
+_POLICY = """\
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: teams}
+spec:
+  matchConstraints:
+    resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]
+    namespaceSelector: {matchLabels: {tier: gold}}
+  validations:
+    - expression: authorizer.group('').resource('pods').check('delete').allowed()
+      messageExpression: "'only for who may delete Pods in ' + namespaceObject.metadata.annotations['place']"
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: teams}
+spec: {policyName: teams, validationActions: [Deny]}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: default, labels: {tier: gold}, annotations: {place: here}}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: cleaner}
+rules: [{apiGroups: [""], resources: [pods], verbs: [delete]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: cleaner}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cleaner}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: bob}]
+"""
+
+
+@pytest.mark.parametrize("given", ["--policies policies.yaml", "--config cks.yaml"])
+def test_policies_in_files(given: str) -> None:
+    """Policies answer too, with what the files say of Namespaces and of rights."""
+    Path("policies.yaml").write_text(_POLICY, encoding="utf-8")
+    Path("cks.yaml").write_text("policies: {directories: [policies.yaml]}\n", encoding="utf-8")
+    sent = [body(pod(), userInfo={"username": name}, uid=name) for name in ("alice", "bob")]
+
+    result = run("review", *given.split(), "--path", "validate/policies", "-", stdin=b"\n".join(sent))
+
+    answers = [answer_of(line) for line in result.stdout.splitlines()]
+    assert [(answer["uid"], answer["allowed"]) for answer in answers] == [("alice", False), ("bob", True)]
+    denied = (
+        "ValidatingAdmissionPolicy 'teams' with binding 'teams' denied request: only for who may delete Pods in here"
+    )
+    assert answers[0]["status"]["message"].splitlines()[0] == denied
+    assert (result.stderr, result.exit_code) == ("", 1)

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from policies import engine, patch
 from policies.engine import Answer, Decision
-from policies.facts import NAME_LABEL, StaticFacts
-from policies.request import AdmissionRequest, JsonObject, UserInfo, mapping
+from policies.facts import StaticFacts
+from policies.request import AdmissionRequest, JsonObject, UserInfo
 from policies.ruleset import RuleSet
 from webhook import manifest
 from webhook.cli import exits, options
@@ -52,12 +52,9 @@ class _World(NamedTuple):
 
     def facts(self, namespace: str) -> StaticFacts:
         """The facts for what is in a Namespace, whose labels include the one that the API server gives it."""
-        written = self.files.namespaces if self.files else {}
-        rights = self.files.rights if self.files else None
-        metadata = mapping(written.get(namespace), "metadata")
-        labels = {NAME_LABEL: namespace, **mapping(metadata, "labels"), **self.given}
         today = datetime.now(UTC).date()
-        return StaticFacts(today, {namespace: labels}, decisions=rights, whole_namespaces=written)
+        facts = self.files.facts(today) if self.files else StaticFacts(today)
+        return replace(facts, namespaces={namespace: {**facts.namespace_labels(namespace), **self.given}})
 
 
 @click.command("check")

@@ -45,7 +45,7 @@ def command(files: tuple[str, ...], path: str, config: Path | None, **changes: t
         raise InputError(str(error)) from None
     except OSError as error:
         raise InputError(f"{error.filename}: cannot be read: {error.strerror}") from None
-    facts = StaticFacts(today) if written is None else StaticFacts(today, written.namespaces, decisions=written.rights)
+    facts = StaticFacts(today) if written is None else written.facts(today)
     served = Served(ruleset, lambda: facts)
     route = served.routes.get("/" + path.strip("/"))
     if route is None:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 
 from policies.admissionpolicy.model import Expression, MatchResources, NamedRule, ParamKind, Policy
+from policies.admissionpolicy.schema import open_api
 from policies.cel import types
 from policies.cel.checking.checker import check
 from policies.cel.environment import Environment
@@ -55,7 +57,7 @@ def warnings(policy: Policy, catalog: Catalog) -> tuple[Warning, ...]:
     """The warnings that Kubernetes writes into the status of a ValidatingAdmissionPolicy."""
     kinds = checked_kinds(policy, catalog)
     typed = [TypedPolicy(policy, kind, catalog, exact=True) for kind in kinds]
-    found = ((each, [policy_.errors(each) for policy_ in typed]) for each in _judged(policy))
+    found = ((each, [policy_.errors(each) for policy_ in typed]) for each in judged_expressions(policy))
     return tuple(
         Warning(expression.path, "\n".join(str(each) for each in errors if each is not None))
         for expression, errors in found
@@ -63,7 +65,8 @@ def warnings(policy: Policy, catalog: Catalog) -> tuple[Warning, ...]:
     )
 
 
-def _judged(policy: Policy) -> Iterator[Expression]:
+def judged_expressions(policy: Policy) -> Iterator[Expression]:
+    """The expressions that Kubernetes checks: validations and their messageExpressions."""
     for validation in policy.validations:
         yield validation.expression
         if validation.message_expression is not None:
@@ -120,6 +123,7 @@ class TypedPolicy:
         self.params = None if policy.param_kind is None else _declared(_kind(policy.param_kind), catalog, untyped)
         known = admission(params=policy.param_kind is not None)
         self._environment = _environment(known, self.object, self.params, exact=exact)
+        self._trees: dict[tuple[Expression, bool], Node | CompileError] = {}
         self.variables: dict[str, Node | CompileError] = {}
         fields: dict[str, Type] = {}
         for variable in policy.variables:
@@ -138,6 +142,12 @@ class TypedPolicy:
 
     def tree(self, expression: Expression, *, patch_types: bool = False) -> Node | CompileError:
         """The tree of an expression with its types, or why there is none. patch_types: for mutations."""
+        key = expression, patch_types
+        if key not in self._trees:
+            self._trees[key] = self._checked(expression, patch_types=patch_types)
+        return self._trees[key]
+
+    def _checked(self, expression: Expression, *, patch_types: bool) -> Node | CompileError:
         environment = replace(self._environment, patch_types=True) if patch_types else self._environment
         if patch_types:
             functions = admission(params="params" in environment.variables, patch_types=True)
@@ -161,7 +171,13 @@ def _kind(param_kind: ParamKind) -> GroupVersionKind:
 
 
 def _declared(kind: GroupVersionKind, catalog: Catalog, untyped: Type | None) -> Declared | None:
-    schema = catalog.open_api(kind)
+    custom = catalog.custom.get(kind)
+    return _built_in(kind, untyped) if custom is None else declare(kind.kind, custom, untyped)
+
+
+@cache
+def _built_in(kind: GroupVersionKind, untyped: Type | None) -> Declared | None:
+    schema = open_api(kind)
     return None if schema is None else declare(kind.kind, schema, untyped)
 
 

@@ -1,0 +1,92 @@
+"""A review of policies and bindings: all findings, without those that a document says to ignore."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from policies.admissionpolicy.documents import Loaded
+from policies.admissionpolicy.model import Policy
+from policies.admissionpolicy.problem import Problem
+from policies.cel.checking.hints import nearest
+from policies.cel.syntax.source import Issue
+from policies.lint import matching, wording
+from policies.lint.catalog import Catalog, catalog
+from policies.lint.finding import IDS, IGNORE, Finding, Subject
+from policies.lint.reading import unguarded
+from policies.lint.typecheck import TypedPolicy, TypeErrors, checked_kinds, judged_expressions
+
+
+def review(loaded: Loaded) -> tuple[Finding, ...]:
+    """All findings in what was read without errors, by file and place."""
+    known = catalog(document.value for document in loaded.context)
+    policies: dict[tuple[str, str], Policy] = {(policy.kind, policy.name): policy for policy in loaded.policies}
+    found: list[Finding] = []
+    for key, policy in policies.items():
+        subject = Subject(policy.kind, policy.name, loaded.documents[key])
+        found += _kept(_of_policy(policy, subject, known), policy.annotations, subject)
+    for binding in loaded.bindings:
+        subject = Subject(binding.kind, binding.name, loaded.documents[binding.kind, binding.name])
+        bound = policies.get((binding.kind.removesuffix("Binding"), binding.policy_name))
+        found += _kept(matching.of_binding(binding, bound, subject, known), binding.annotations, subject)
+    found += map(_doubt, loaded.warnings)
+    return tuple(sorted(found, key=lambda each: (each.file, each.line, each.column, each.id)))
+
+
+def _doubt(problem: Problem) -> Finding:
+    """What reading the documents has warned of."""
+    return Finding(
+        id="doubtful",
+        subject="",
+        file=problem.file,
+        line=problem.line,
+        column=problem.column,
+        path=problem.path,
+        message=problem.message,
+        remedy=problem.hint,
+    )
+
+
+def _of_policy(policy: Policy, subject: Subject, known: Catalog) -> Iterator[Finding]:
+    typed = [TypedPolicy(policy, kind, known) for kind in checked_kinds(policy, known)]
+    untyped = TypedPolicy(policy, None, known)
+    yield from _type_errors(policy, subject, typed)
+    yield from unguarded(policy, subject, known, typed or [untyped])
+    yield from wording.unreachable(policy, subject)
+    yield from matching.of_policy(policy, subject, known)
+    yield from wording.without_remedy(policy, subject)
+    yield from wording.panics(policy, subject, untyped)
+    yield from wording.unused(policy, subject)
+
+
+def _kept(findings: Iterable[Finding], annotations: Mapping[str, str], subject: Subject) -> Iterator[Finding]:
+    """The findings that are not ignored, and names in the annotation that are no findings."""
+    ignored = [name.strip() for name in annotations.get(IGNORE, "").split(",") if name.strip()]
+    yield from (each for each in findings if each.id not in ignored)
+    for name in ignored:
+        if name not in IDS:
+            remedy = nearest(name, IDS) or f"write one of {', '.join(IDS)}"
+            yield subject.at(
+                "unknown-ignore", ("metadata", "annotations", IGNORE), f"there is no finding {name!r}", remedy
+            )
+
+
+def _type_errors(policy: Policy, subject: Subject, typed: Sequence[TypedPolicy]) -> Iterator[Finding]:
+    """Each issue once, with all kinds that have it.
+
+    Kubernetes checks validations and their messages for each kind. The other expressions often are for some of the
+    kinds only, and say so: of these counts what fits none.
+    """
+    judged = set(judged_expressions(policy))
+    mutations = {each.expression for each in policy.mutations}
+    for expression in wording.expressions(policy):
+        found: dict[int, list[tuple[TypeErrors, Issue]]] = {}
+        for errors in (each.errors(expression, patch_types=expression in mutations) for each in typed):
+            for issue in () if errors is None else errors.error.issues:
+                if errors is not None and "!error!" not in issue.message:  # else it follows from another issue
+                    found.setdefault(issue.position, []).append((errors, issue))
+        for position, each in found.items():
+            kinds = dict.fromkeys(errors.kind.kind for errors, _ in each)
+            if expression in judged or len(kinds) == len(typed):
+                message = f"{each[0][1].message}, if the object is a {' or '.join(kinds)}"
+                hint = next((issue.hint for _, issue in each if issue.hint), "look it up with kubectl explain")
+                yield subject.within("type-error", expression, position, message, hint)

@@ -1,0 +1,72 @@
+"""`cks-admission lint`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict
+
+import click
+
+from policies.lint.finding import Finding
+from policies.lint.review import review
+from webhook import policyfiles
+from webhook.cli import exits, options
+from webhook.cli.exits import InputError
+from webhook.cli.output import write
+from webhook.policyfiles import PolicyFiles, PolicyFilesError
+
+
+@click.command("lint")
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=click.Path(exists=True))
+@options.output
+def command(paths: tuple[str, ...], output: str) -> None:
+    """Say what a careful reviewer would of admission policies, without running them.
+
+    A PATH is a file with policies, or a directory with such files. Exits with 0 when nothing is found, with 1 when
+    something is, with 2 when something cannot be read.
+
+    \b
+    Examples:
+      cks-admission lint policies/packs
+      cks-admission lint policy.yaml crds/ -o json
+    """
+    files = _read(paths)
+    findings = review(files.loaded)
+    if output == "text":
+        for finding in findings:
+            click.echo("\n".join(_text(finding)))
+        click.echo(_summary(findings, len(files.loaded.policies)))
+    else:
+        write([_json(finding) for finding in findings], output)
+    sys.exit(exits.REFUSED if findings else exits.OK)
+
+
+def _read(paths: tuple[str, ...]) -> PolicyFiles:
+    try:
+        files = policyfiles.load(paths)
+    except PolicyFilesError as error:
+        raise InputError(str(error)) from None
+    except OSError as error:
+        raise InputError(f"{error.filename}: cannot be read: {error.strerror}") from None
+    if not files.loaded.policies:
+        raise InputError(f"{', '.join(paths)}: no ValidatingAdmissionPolicy or MutatingAdmissionPolicy found")
+    return files
+
+
+def _text(finding: Finding) -> Iterator[str]:
+    place = click.style(f"{finding.file}:{finding.line}:{finding.column}:", bold=True)
+    yield f"{place} {click.style('warning', fg='yellow')}: {finding.id}: {finding.path}: {finding.message}"
+    yield from finding.excerpt
+    if finding.remedy:
+        yield f"hint: {finding.remedy}"
+
+
+def _summary(findings: tuple[Finding, ...], policies: int) -> str:
+    looked = f"{policies} {'policy' if policies == 1 else 'policies'}"
+    count = f"{len(findings)} finding{'s' * (len(findings) != 1)}" if findings else "nothing found"
+    return f"{count} in {looked}"
+
+
+def _json(finding: Finding) -> dict[str, object]:
+    return {**asdict(finding), "excerpt": "\n".join(finding.excerpt)}

@@ -14,6 +14,7 @@ from policies.cel.checking.validation import children
 from policies.cel.syntax.ast import Call, Comprehension, Ident, Literal, Node, Select
 from policies.cel.types import Kind
 from policies.lint.guards import Facts, Guards, Scope
+from policies.lint.kindtests import KindTests
 from policies.lint.presence import Presence
 
 _READABLE = ("object", "oldObject", "params", "namespaceObject", "request")
@@ -31,17 +32,21 @@ class Absence:
 
 
 class Reader:
-    """Walks over the expressions of a policy. nullable: which of `object` and `oldObject` may be null."""
+    """Walks over the expressions of a policy, but for what is behind a test for another kind.
+
+    nullable: which of `object` and `oldObject` may be null. variables: the expressions of the policy's variables.
+    """
 
     def __init__(
         self,
         guards: Guards,
         presence: Presence,
+        tests: KindTests,
         nullable: Collection[str],
         variables: dict[str, Expression],
     ) -> None:
         self.found: dict[tuple[str, str], Absence] = {}
-        self._guards, self._presence, self._nullable = guards, presence, nullable
+        self._guards, self._presence, self._tests, self._nullable = guards, presence, tests, nullable
         self._variables = variables
         self._seen: set[tuple[str, Facts]] = set()
         self._expression = Expression(text="", path="")
@@ -59,13 +64,15 @@ class Reader:
             case Call(function="_&&_" | "_||_"):
                 left, right = node.args
                 truth = node.function == "_&&_"
-                self._walk(left, facts | self._guards.implied(right, scope, truth=truth), scope)
-                self._walk(right, facts | self._guards.implied(left, scope, truth=truth), scope)
+                for side, other in ((left, right), (right, left)):
+                    if side in self._tests.live(node):
+                        self._walk(side, facts | self._guards.implied(other, scope, truth=truth), scope)
             case Call(function="_?_:_"):
-                condition, then, otherwise = node.args
+                condition, then, _ = node.args
                 self._walk(condition, facts, scope)
-                self._walk(then, facts | self._guards.implied(condition, scope, truth=True), scope)
-                self._walk(otherwise, facts | self._guards.implied(condition, scope, truth=False), scope)
+                for branch in self._tests.live(node)[1:]:
+                    known = self._guards.implied(condition, scope, truth=branch is then)
+                    self._walk(branch, facts | known, scope)
             case Call(function="_[_]"):
                 self._index(node, facts, scope)
             case Comprehension():
@@ -118,7 +125,7 @@ class Reader:
             type_ = operand.type
             if type_ is None:
                 return
-            if type_.kind is Kind.STRUCT and self._presence.may_lack(type_.name, name):
+            if type_.kind is Kind.STRUCT and self._presence.may_lack(type_.name, name, place):
                 self._note("field", node, operand, name, f"{place}.{name}")
             elif type_.kind is Kind.MAP and place.startswith(tuple(f"{root}." for root in _READABLE)):
                 self._note("key", node, operand, name, f"{place}.{name}")

@@ -53,6 +53,8 @@ def declare(name: str, schema: OpenApi, untyped: Type | None = None) -> Declared
 
     untyped: what stands for values that may be of several types, such as quantities, and for objects whose fields are
     not known. Kubernetes has nothing for the first, so that their fields do not exist for it, and the second are empty.
+    With it types have the names of their definitions, where they have one: Kubernetes takes containers and
+    initContainers for lists of different things.
     """
     builder = _Builder(untyped)
     found = builder.type(schema, name, frozenset(), root=True)
@@ -89,6 +91,7 @@ class _Builder:
             else:
                 around |= {reference}
                 schema = schemas.definition(reference)
+                path = path if self._untyped is None or root else reference
                 self.definitions[path] = reference
         if schema.get("format") == "int-or-string" or schema.get("x-kubernetes-int-or-string") is True:
             return types.DYN

@@ -30,6 +30,7 @@ class Guards:
 
     def __init__(self, variables: Mapping[str, Node | CompileError]) -> None:
         self._variables = variables
+        self._facts: dict[tuple[int, frozenset[tuple[str, str]]], Facts] = {}
 
     def variable(self, node: Node, scope: Scope) -> Node | None:
         """The tree of `variables.x`; None for any other node, and where there is none."""
@@ -87,7 +88,7 @@ class Guards:
             case Call(function="_==_" | "_!=_") if (subject := _compared_with_null(node)) is not None:
                 return self._nullness(subject, scope, null=truth is (node.function == "_==_"))
             case _:
-                return frozenset(fact for below in walk(node) for fact in self._tested(below, scope))
+                return self._mentioned(node, scope)
 
     def demanded(self, node: Node) -> Facts:
         """What is there if an expression is true, of plain tests only that `&&` joins."""
@@ -124,6 +125,13 @@ class Guards:
         other = {"object": "oldObject", "oldObject": "object"}.get(key)  # one of both is always there
         return frozenset({f"{other}!"}) if other else NOTHING
 
+    def _mentioned(self, node: Node, scope: Scope) -> Facts:
+        """The facts of all tests in an expression; kept, since variables are read again and again."""
+        key = id(node), frozenset(scope.items())
+        if key not in self._facts:
+            self._facts[key] = frozenset(fact for below in walk(node) for fact in self._tested(below, scope))
+        return self._facts[key]
+
     def _tested(self, node: Node, scope: Scope) -> Iterator[str]:
         """The facts that a test is about, whichever way it came out."""
         match node:
@@ -142,8 +150,8 @@ class Guards:
                 yield f"{self.key(node.range, scope)}.*"
             case _:
                 tree = self.variable(node, scope)
-                for below in () if tree is None else walk(tree):
-                    yield from self._tested(below, {})
+                if tree is not None:
+                    yield from self._mentioned(tree, {})
 
     def _chain(self, node: Node, scope: Scope) -> Iterator[str]:
         """A place and all places above it."""

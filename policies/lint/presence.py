@@ -1,7 +1,8 @@
 """Which fields are there in every object: those that are required, written even when empty, or filled in by defaults.
 
 OpenAPI says of a built-in kind what is required and what is always written; not what the API server fills in before it
-asks policies. That stands here, and generously: a field that is filled in under a condition counts as always there.
+asks policies, and what it refuses to be without. That stands here, and generously: a field that is filled in under a
+condition counts as always there.
 Sources: SetDefaults_* in kubernetes' pkg/apis/{core,apps,batch,networking,rbac}/v1/defaults.go, and for metadata
 BeforeCreate in k8s.io/apiserver's pkg/registry/rest/create.go.
 """
@@ -18,7 +19,7 @@ _CORE, _APPS, _BATCH = (f"io.k8s.api.{group}.v1" for group in ("core", "apps", "
 _KNOWN = (_CORE, _APPS, _BATCH, "io.k8s.api.networking.v1", "io.k8s.api.rbac.v1", "io.k8s.apimachinery.pkg.apis.meta")
 _ROLLING = "type rollingUpdate"
 _HISTORY = "replicas revisionHistoryLimit"
-_CONTAINER = "imagePullPolicy terminationMessagePath terminationMessagePolicy"
+_CONTAINER = "image imagePullPolicy terminationMessagePath terminationMessagePolicy"
 
 _FILLED: Mapping[str, str] = {
     _META: "name namespace uid creationTimestamp generation managedFields resourceVersion",
@@ -84,8 +85,10 @@ class Presence:
     def __init__(self, *declared: Declared | None) -> None:
         self._declared = [each for each in declared if each is not None]
 
-    def may_lack(self, struct: str, field: str) -> bool:
-        """Whether a value of a type with fields may be without one of them; False where that is not known."""
+    def may_lack(self, struct: str, field: str, place: str) -> bool:
+        """Whether the value at a place, of a type with fields, may be without one of them; False if it is not known."""
+        if field == "labels" and place.endswith("bject.spec.template.metadata"):
+            return False  # the selector of a workload has to match them
         if struct in _ABSENT:
             return field in _ABSENT[struct].split()
         for declared in self._declared:
@@ -95,7 +98,7 @@ class Presence:
 
 
 def _may_lack(declared: Declared, struct: str, field: str) -> bool:
-    if "." not in struct and field in ("apiVersion", "kind", "metadata"):
+    if struct == declared.type.name and field in ("apiVersion", "kind", "metadata"):
         return False
     definition = declared.definitions.get(struct, "")
     if definition and not definition.startswith(_KNOWN):

@@ -35,7 +35,7 @@ class _Reading:
         trees = {name: self._tree(each) for name, each in expressions.items()}
         self._guards = Guards({name: tree for name, tree in trees.items() if tree is not None})
         presence = Presence(self._typed.object, self._typed.params)
-        self._reader = Reader(self._guards, presence, _nullable(policy), expressions)
+        self._reader = Reader(self._guards, presence, self._typed.tests(), _nullable(policy), expressions)
 
     def absences(self) -> tuple[Absence, ...]:
         """All of them, in the order of the document."""

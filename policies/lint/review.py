@@ -8,6 +8,9 @@ from policies.admissionpolicy.documents import Loaded
 from policies.admissionpolicy.model import Policy
 from policies.admissionpolicy.problem import Problem
 from policies.cel.checking.hints import nearest
+from policies.cel.checking.validation import walk
+from policies.cel.syntax.ast import Call, Node, Select
+from policies.cel.syntax.parser import parse
 from policies.cel.syntax.source import Issue
 from policies.lint import matching, wording
 from policies.lint.catalog import Catalog, catalog
@@ -73,20 +76,29 @@ def _kept(findings: Iterable[Finding], annotations: Mapping[str, str], subject: 
 def _type_errors(policy: Policy, subject: Subject, typed: Sequence[TypedPolicy]) -> Iterator[Finding]:
     """Each issue once, with all kinds that have it.
 
-    Kubernetes checks validations and their messages for each kind. The other expressions often are for some of the
-    kinds only, and say so: of these counts what fits none.
+    Validations and their messages are checked for each kind, as in Kubernetes. Variables and conditions may be meant
+    for some of the kinds only, and a field may be tested that only some of them have: there counts what fits none.
     """
     judged = set(judged_expressions(policy))
     mutations = {each.expression for each in policy.mutations}
     for expression in wording.expressions(policy):
+        shared = {
+            node.position for node in walk(parse(expression.source)) if expression not in judged or _is_test(node)
+        }
         found: dict[int, list[tuple[TypeErrors, Issue]]] = {}
         for errors in (each.errors(expression, patch_types=expression in mutations) for each in typed):
             for issue in () if errors is None else errors.error.issues:
-                if errors is not None and "!error!" not in issue.message:  # else it follows from another issue
+                if errors is not None:
                     found.setdefault(issue.position, []).append((errors, issue))
         for position, each in found.items():
             kinds = dict.fromkeys(errors.kind.kind for errors, _ in each)
-            if expression in judged or len(kinds) == len(typed):
+            alive = sum(position in policy_.live_positions(expression) for policy_ in typed)
+            if position not in shared or len(kinds) == alive:
                 message = f"{each[0][1].message}, if the object is a {' or '.join(kinds)}"
                 hint = next((issue.hint for _, issue in each if issue.hint), "look it up with kubectl explain")
                 yield subject.within("type-error", expression, position, message, hint)
+
+
+def _is_test(node: Node) -> bool:
+    """Whether a node is `has(a.b)` or `a.?b`."""
+    return (isinstance(node, Select) and node.test_only) or (isinstance(node, Call) and node.function == "_?._")

@@ -7,7 +7,8 @@ expressions of a policy can be checked here in the same way.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -20,10 +21,11 @@ from policies.cel.evaluation.recursion import deeply
 from policies.cel.kubernetes import VARIABLES, admission, variable_type
 from policies.cel.syntax.ast import Node
 from policies.cel.syntax.parser import parse
-from policies.cel.syntax.source import CompileError
+from policies.cel.syntax.source import CompileError, Issue
 from policies.cel.types import Type
 from policies.lint.catalog import Catalog
 from policies.lint.declared import Declared, declare
+from policies.lint.kindtests import KindTests
 from policies.request import GroupVersionKind
 
 TYPES_LIMIT = 10
@@ -105,7 +107,8 @@ class TypedPolicy:
     """A policy whose object is of one kind; None for a kind that is not known.
 
     exact: as Kubernetes has it, which misses fields that have several types (quantities), objects without known fields
-    and `authorizer.requestResource`. Else these are dyn. deep: variables keep types with fields, which are dyn else.
+    and `authorizer.requestResource`, and looks at what is only for other kinds. Else these are dyn, and what is behind
+    a test for another kind is not looked at. deep: variables keep types with fields, which are dyn else.
     """
 
     def __init__(
@@ -118,6 +121,7 @@ class TypedPolicy:
         deep: bool = False,
     ) -> None:
         self.kind = kind
+        self._exact = exact
         untyped = None if exact else types.DYN
         self.object = None if kind is None else _declared(kind, catalog, untyped)
         self.params = None if policy.param_kind is None else _declared(_kind(policy.param_kind), catalog, untyped)
@@ -129,7 +133,8 @@ class TypedPolicy:
         for variable in policy.variables:
             tree = self.tree(variable.expression)
             self.variables[variable.name] = tree
-            found = types.DYN if isinstance(tree, CompileError) or tree.type is None else tree.type
+            found = None if isinstance(tree, CompileError) else tree.type
+            found = types.DYN if found is None or found == types.ERROR else found
             fields = {**fields, variable.name: found if deep else variable_type(found)}
             self._environment = self._environment.with_fields(VARIABLES.name, fields)
 
@@ -154,15 +159,51 @@ class TypedPolicy:
             environment = replace(environment, functions=functions.functions, type_names=functions.type_names)
         source = expression.source
 
-        def checked() -> Node:
-            tree = parse(source)
-            check(tree, source, environment)
-            return tree
+        trees: list[Node] = []
+
+        def checked() -> None:
+            trees.append(parse(source))
+            check(trees[0], source, environment)
 
         try:
-            return deeply(checked)
+            deeply(checked)
         except CompileError as error:
-            return error
+            if self._exact or not trees:
+                return error
+            issues = self._live_issues(trees[0], error)
+            if issues:
+                return CompileError(source, issues)
+        return trees[0]
+
+    def _live_issues(self, tree: Node, error: CompileError) -> list[Issue]:
+        """The issues that are not behind a test for another kind, and do not follow from another issue."""
+        absent = [issue.position for issue in error.issues if issue.message.startswith("undefined field")]
+        live = {node.position for node in self.tests(absent).walk(tree)}
+        return [issue for issue in error.issues if issue.position in live and not self._works(issue.message)]
+
+    def _works(self, message: str) -> bool:
+        """Whether an issue follows from another one, or is one for the checker only.
+
+        When expressions run, objects are maps, and equality and lists know no types.
+        """
+        lenient = re.match(r"found no matching overload for '(_\+_|_\?_:_|@in|_\[_\]|_\[\?_\]|_==_|_!=_)'", message)
+        structs = [name for each in (self.object, self.params) if each is not None for name in each.structs]
+        mixed = lenient or message.startswith(("expected type", "expression of type"))
+        return "!error!" in message or (bool(mixed) and any(name in message for name in structs))
+
+    def live_positions(self, expression: Expression) -> frozenset[int]:
+        """The offsets of what is not behind a test for another kind."""
+        return frozenset(node.position for node in self.tests().walk(parse(expression.source)))
+
+    def tests(self, absent: Collection[int] = ()) -> KindTests:
+        """What is known of tests for the kind."""
+        known = self.variables
+
+        def variable(name: str) -> Node | None:
+            tree = known.get(name)
+            return None if isinstance(tree, CompileError) else tree
+
+        return KindTests(self.kind, variable, absent)
 
 
 def _kind(param_kind: ParamKind) -> GroupVersionKind:

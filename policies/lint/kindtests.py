@@ -6,7 +6,7 @@ kind is dead: nothing there can fail.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from policies.cel.checking.checker import qualified_name
 from policies.cel.checking.validation import children
@@ -20,18 +20,18 @@ _UNKNOWN = object()
 class KindTests:
     """Answers tests of the kind. variable: the tree of `variables.x` by its name, if there is one.
 
-    absent: positions of tests with `has()` of fields that the kind does not have.
+    fields: the answers of `has()`, by its position, for fields that the kind does not have or never lacks.
     """
 
     def __init__(
         self,
         kind: GroupVersionKind | None,
         variable: Callable[[str], Node | None] = lambda _: None,
-        absent: Collection[int] = (),
+        fields: Mapping[int, bool] | None = None,
     ) -> None:
         self._values: Mapping[str, str] = {} if kind is None else _values(kind)
         self._variable = variable
-        self._absent = absent
+        self._fields = fields or {}
 
     def decided(self, node: Node, scope: _Scope | None = None) -> bool | None:  # noqa: PLR0911 - a return per operator
         """Whether an expression is true or false for every object of the kind; None where that depends."""
@@ -104,7 +104,7 @@ class KindTests:
             case Ident():
                 return scope.get(node.name, _UNKNOWN)
             case Select(test_only=True):
-                return False if node.position in self._absent else _UNKNOWN
+                return self._fields.get(node.position, _UNKNOWN)
             case Select():
                 return self._selected(node, scope)
             case _:

@@ -63,7 +63,8 @@ def _of_rule(rule: NamedRule, subject: Subject, path: Path, catalog: Catalog) ->
             message = f"there is no resource {name!r} in {_group(rule.api_groups)}"
             yield subject.at(_ID, at, message, f"write {meant}" if meant else "write its plural name, as pods")
         elif (happens := _impossible(rule, name)) is not None:
-            message = f"{' and '.join(rule.operations)} never happens to {name}"
+            verb = "happens" if len(rule.operations) == 1 else "happen"
+            message = f"{' and '.join(rule.operations)} never {verb} to {name}"
             yield subject.at(_ID, at, message, f"write {happens}, or name another resource")
     scopes = {each.scope for name in rule.resources for each in _known(rule, name, catalog)}
     unknown = any(not list(_known(rule, name, catalog)) for name in rule.resources)

@@ -92,7 +92,7 @@ class Presence:
         if struct in _ABSENT:
             return field in _ABSENT[struct].split()
         for declared in self._declared:
-            if struct in declared.structs:
+            if field in declared.structs.get(struct, ()):
                 return _may_lack(declared, struct, field)
         return False
 

@@ -8,7 +8,7 @@ expressions of a policy can be checked here in the same way.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -16,10 +16,11 @@ from policies.admissionpolicy.model import Expression, MatchResources, NamedRule
 from policies.admissionpolicy.schema import open_api
 from policies.cel import types
 from policies.cel.checking.checker import check
+from policies.cel.checking.validation import walk
 from policies.cel.environment import Environment
 from policies.cel.evaluation.recursion import deeply
 from policies.cel.kubernetes import VARIABLES, admission, variable_type
-from policies.cel.syntax.ast import Node
+from policies.cel.syntax.ast import Node, Select
 from policies.cel.syntax.parser import parse
 from policies.cel.syntax.source import CompileError, Issue
 from policies.cel.types import Type
@@ -177,9 +178,16 @@ class TypedPolicy:
 
     def _live_issues(self, tree: Node, error: CompileError) -> list[Issue]:
         """The issues that are not behind a test for another kind, and do not follow from another issue."""
-        absent = [issue.position for issue in error.issues if issue.message.startswith("undefined field")]
-        live = {node.position for node in self.tests(absent).walk(tree)}
+        fields = {node.position: True for node in walk(tree) if self._is_always_true(node)}
+        fields |= {issue.position: False for issue in error.issues if issue.message.startswith("undefined field")}
+        live = {node.position for node in self.tests(fields).walk(tree)}
         return [issue for issue in error.issues if issue.position in live and not self._works(issue.message)]
+
+    def _is_always_true(self, node: Node) -> bool:
+        """Whether a node is `has()` of a field that is always there."""
+        if not isinstance(node, Select) or not node.test_only or self.object is None or node.operand.type is None:
+            return False
+        return node.field in self.object.present.get(node.operand.type.name, ())
 
     def _works(self, message: str) -> bool:
         """Whether an issue follows from another one, or is one for the checker only.
@@ -195,15 +203,15 @@ class TypedPolicy:
         """The offsets of what is not behind a test for another kind."""
         return frozenset(node.position for node in self.tests().walk(parse(expression.source)))
 
-    def tests(self, absent: Collection[int] = ()) -> KindTests:
-        """What is known of tests for the kind."""
+    def tests(self, fields: Mapping[int, bool] | None = None) -> KindTests:
+        """What is known of tests for the kind; `fields`: of those with `has()`, by their positions."""
         known = self.variables
 
         def variable(name: str) -> Node | None:
             tree = known.get(name)
             return None if isinstance(tree, CompileError) else tree
 
-        return KindTests(self.kind, variable, absent)
+        return KindTests(self.kind, variable, fields or {})
 
 
 def _kind(param_kind: ParamKind) -> GroupVersionKind:

@@ -132,11 +132,11 @@ def _demanded(tree: Node) -> Iterator[Node]:
 
 def _constant(expression: Expression) -> bool | None:
     """The value of an expression that reads nothing; None for one that does, or fails."""
-    tree = parse(expression.source)
-    if any(isinstance(node, Ident) and not node.name.startswith("@") for node in walk(tree)):
+    known = admission()
+    if any(isinstance(node, Ident) and node.name in known.variables for node in walk(parse(expression.source))):
         return None
     try:
-        found = compile_expression(expression.text, admission(), types.BOOL).evaluate({}).value
+        found = compile_expression(expression.text, known, types.BOOL).evaluate({}).value
     except CompileError:
         return None
     return found if isinstance(found, bool) else None

@@ -9,6 +9,7 @@ from policies.admissionpolicy.model import Policy
 from policies.admissionpolicy.problem import Problem
 from policies.cel.checking.hints import nearest
 from policies.cel.checking.validation import walk
+from policies.cel.evaluation.recursion import deeply
 from policies.cel.syntax.ast import Call, Node, Select
 from policies.cel.syntax.parser import parse
 from policies.cel.syntax.source import Issue
@@ -26,7 +27,8 @@ def review(loaded: Loaded) -> tuple[Finding, ...]:
     found: list[Finding] = []
     for key, policy in policies.items():
         subject = Subject(policy.kind, policy.name, loaded.documents[key])
-        found += _kept(_of_policy(policy, subject, known), policy.annotations, subject)
+        findings = deeply(lambda: list(_of_policy(policy, subject, known)))  # noqa: B023 - called at once
+        found += _kept(findings, policy.annotations, subject)
     for binding in loaded.bindings:
         subject = Subject(binding.kind, binding.name, loaded.documents[binding.kind, binding.name])
         bound = policies.get((binding.kind.removesuffix("Binding"), binding.policy_name))

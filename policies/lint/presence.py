@@ -66,10 +66,19 @@ _FILLED: Mapping[str, str] = {
     f"{_CORE}.Secret": "type",
     f"{_CORE}.PersistentVolumeSpec": "persistentVolumeReclaimPolicy volumeMode",
     f"{_CORE}.PersistentVolumeClaimSpec": "volumeMode",
+    f"{_CORE}.PersistentVolumeClaimStatus": "phase",
+    f"{_CORE}.PodStatus": "phase qosClass",
+    f"{_CORE}.NamespaceStatus": "phase",
     f"{_CORE}.NamespaceSpec": "finalizers",
     "io.k8s.api.networking.v1.NetworkPolicySpec": "policyTypes podSelector",
     "io.k8s.api.networking.v1.NetworkPolicyPort": "protocol",
     "io.k8s.api.rbac.v1.Subject": "apiGroup",
+}
+# Metadata that all objects of one kind have: by conversion, by admission, from the template.
+_METADATA: Mapping[str, str] = {
+    "DaemonSet": "annotations",
+    "PersistentVolumeClaim": "finalizers",
+    "ReplicationController": "labels",
 }
 # Types that CEL has of its own: what of them may be absent. The other fields are there, or say nothing when empty.
 _ABSENT: Mapping[str, str] = {
@@ -92,6 +101,8 @@ class Presence:
         if struct in _ABSENT:
             return field in _ABSENT[struct].split()
         for declared in self._declared:
+            if place.endswith("bject.metadata") and _METADATA.get(declared.type.name) == field:
+                return False
             if field in declared.structs.get(struct, ()):
                 return _may_lack(declared, struct, field)
         return False

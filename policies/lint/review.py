@@ -17,7 +17,8 @@ from policies.lint import matching, wording
 from policies.lint.catalog import Catalog, catalog
 from policies.lint.finding import IDS, IGNORE, Finding, Subject
 from policies.lint.reading import unguarded
-from policies.lint.typecheck import TypedPolicy, TypeErrors, checked_kinds, judged_expressions
+from policies.lint.typecheck import TypedPolicy, checked_kinds, judged_expressions
+from policies.request import GroupVersionKind
 
 
 def review(loaded: Loaded) -> tuple[Finding, ...]:
@@ -87,13 +88,13 @@ def _type_errors(policy: Policy, subject: Subject, typed: Sequence[TypedPolicy])
         shared = {
             node.position for node in walk(parse(expression.source)) if expression not in judged or _is_test(node)
         }
-        found: dict[int, list[tuple[TypeErrors, Issue]]] = {}
-        for errors in (each.errors(expression, patch_types=expression in mutations) for each in typed):
-            for issue in () if errors is None else errors.error.issues:
-                if errors is not None:
-                    found.setdefault(issue.position, []).append((errors, issue))
+        found: dict[int, list[tuple[GroupVersionKind | None, Issue]]] = {}
+        for policy_ in typed:
+            errors = policy_.errors(expression, patch_types=expression in mutations)
+            for issue in errors.error.issues if errors else ():
+                found.setdefault(issue.position, []).append((policy_.kind, issue))
         for position, each in found.items():
-            kinds = dict.fromkeys(errors.kind.kind for errors, _ in each)
+            kinds = dict.fromkeys(kind.kind for kind, _ in each if kind is not None)
             alive = sum(position in policy_.live_positions(expression) for policy_ in typed)
             if position not in shared or len(kinds) == alive:
                 message = f"{each[0][1].message}, if the object is a {' or '.join(kinds)}"

@@ -49,20 +49,20 @@ class TypeErrors:
 
 
 @dataclass(frozen=True, slots=True)
-class Warning:  # noqa: A001 - Kubernetes calls it so
+class ExpressionWarning:
     """An entry of `status.typeChecking.expressionWarnings`."""
 
     field_ref: str
     warning: str
 
 
-def warnings(policy: Policy, catalog: Catalog) -> tuple[Warning, ...]:
+def warnings(policy: Policy, catalog: Catalog) -> tuple[ExpressionWarning, ...]:
     """The warnings that Kubernetes writes into the status of a ValidatingAdmissionPolicy."""
     kinds = checked_kinds(policy, catalog)
     typed = [TypedPolicy(policy, kind, catalog, exact=True) for kind in kinds]
     found = ((each, [policy_.errors(each) for policy_ in typed]) for each in judged_expressions(policy))
     return tuple(
-        Warning(expression.path, "\n".join(str(each) for each in errors if each is not None))
+        ExpressionWarning(expression.path, "\n".join(str(each) for each in errors if each is not None))
         for expression, errors in found
         if any(errors)
     )
@@ -159,11 +159,10 @@ class TypedPolicy:
             functions = admission(params="params" in environment.variables, patch_types=True)
             environment = replace(environment, functions=functions.functions, type_names=functions.type_names)
         source = expression.source
-
         trees: list[Node] = []
 
         def checked() -> None:
-            trees.append(parse(source))
+            trees[:] = [parse(source)]
             check(trees[0], source, environment)
 
         try:

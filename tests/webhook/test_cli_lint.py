@@ -74,6 +74,35 @@ def test_findings_are_data_for_machines(form: str, read: Callable[[str], Any]) -
     assert (read(result.stdout), result.exit_code) == ([_FINDING], 1)
 
 
+@pytest.mark.parametrize(
+    ("expression", "status", "code"),
+    [
+        (
+            "object.spec.pausd == false",
+            {
+                "expressionWarnings": [
+                    {
+                        "fieldRef": "spec.validations[0].expression",
+                        "warning": "apps/v1, Kind=Deployment: ERROR: <input>:1:12: undefined field 'pausd'\n"
+                        " | object.spec.pausd == false\n | ...........^\n",
+                    }
+                ]
+            },
+            1,
+        ),
+        ("object.spec.paused == false", {}, 0),
+    ],
+    ids=["wrong", "right"],
+)
+def test_type_checking_is_that_of_the_status(expression: str, status: dict[str, Any], code: int) -> None:
+    """With --type-checking the output is what a cluster would write into the status, and nothing else."""
+    Path("p.yaml").write_text(_POLICY.replace("object.spec.paused == false", expression), encoding="utf-8")
+
+    result = run("lint", "p.yaml", "--type-checking")
+
+    assert (yaml.safe_load(result.stdout), result.exit_code) == ([{"name": "paused", "typeChecking": status}], code)
+
+
 def test_clean_policies_are_exit_code_0() -> None:
     """Where nothing is found only the summary is printed."""
     result = run("lint", str(_SUNK))

@@ -5,11 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict
+from typing import Any
 
 import click
 
+from policies.lint.catalog import catalog
 from policies.lint.finding import Finding
 from policies.lint.review import review
+from policies.lint.typecheck import warnings
 from webhook import policyfiles
 from webhook.cli import exits, options
 from webhook.cli.exits import InputError
@@ -19,8 +22,11 @@ from webhook.policyfiles import PolicyFiles, PolicyFilesError
 
 @click.command("lint")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=click.Path(exists=True))
+@click.option(
+    "--type-checking", is_flag=True, help="Show instead what a cluster writes into status.typeChecking of the policies."
+)
 @options.output
-def command(paths: tuple[str, ...], output: str) -> None:
+def command(paths: tuple[str, ...], output: str, *, type_checking: bool) -> None:
     """Say what a careful reviewer would of admission policies, without running them.
 
     A PATH is a file with policies, or a directory with such files. Exits with 0 when nothing is found, with 1 when
@@ -30,8 +36,13 @@ def command(paths: tuple[str, ...], output: str) -> None:
     Examples:
       cks-admission lint policies/packs
       cks-admission lint policy.yaml crds/ -o json
+      cks-admission lint policy.yaml --type-checking
     """
     files = _read(paths)
+    if type_checking:
+        status = _type_checking(files)
+        write(status, "yaml" if output == "text" else output)
+        sys.exit(exits.REFUSED if any(each["typeChecking"] for each in status) else exits.OK)
     findings = review(files.loaded)
     if output == "text":
         for finding in findings:
@@ -52,6 +63,20 @@ def _read(paths: tuple[str, ...]) -> PolicyFiles:
     if not files.loaded.policies:
         raise InputError(f"{', '.join(paths)}: no ValidatingAdmissionPolicy or MutatingAdmissionPolicy found")
     return files
+
+
+def _type_checking(files: PolicyFiles) -> list[dict[str, Any]]:
+    """The part of the status of each ValidatingAdmissionPolicy; Kubernetes checks no types of mutating ones."""
+    known = catalog(document.value for document in files.loaded.context)
+    found = {
+        policy.name: [{"fieldRef": each.field_ref, "warning": each.warning} for each in warnings(policy, known)]
+        for policy in files.loaded.policies
+        if policy.kind == "ValidatingAdmissionPolicy"
+    }
+    return [
+        {"name": name, "typeChecking": {"expressionWarnings": entries} if entries else {}}
+        for name, entries in found.items()
+    ]
 
 
 def _text(finding: Finding) -> Iterator[str]:

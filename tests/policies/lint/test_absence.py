@@ -184,6 +184,15 @@ def test_objects_are_null_on_some_operations(operations: list[str], expression: 
     assert found == ([("null-object", "spec.validations[0].expression", whole)] if expected else [])
 
 
+def test_null_objects_are_found_without_a_schema() -> None:
+    """A rule with wildcards tells nothing of fields, and yet that the object is null."""
+    rule = {"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["CREATE"], "resources": ["*"]}
+
+    assert [id_ for id_, _, _ in said(policy("oldObject.a.b == 1 || object.a.b == 1", rules=(rule,)))] == [
+        "null-object"
+    ]
+
+
 def test_what_is_for_another_kind_is_not_looked_at() -> None:
     """Behind a test of the kind only that kind counts, whichever way the test is written."""
     rules = (DEPLOYMENTS, PODS)

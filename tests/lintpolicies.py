@@ -40,9 +40,10 @@ def binding(**fields: Any) -> Json:
 
 def reviewed(*documents: Json) -> tuple[Finding, ...]:
     """All that is found in documents, but for what reading them warns of."""
-    loaded = read(Document(value=each, name="p.yaml", places=lambda _: (1, 1)) for each in documents)
+    files = [Document(value=each, name="p.yaml", places=lambda _: (1, 1)) for each in documents]
+    loaded = read(files)
     assert not loaded.errors, [problem.text for problem in loaded.errors]
-    return tuple(finding for finding in review(loaded) if finding.id != "doubtful")
+    return tuple(finding for finding in review(loaded, files) if finding.id != "doubtful")
 
 
 def said(*documents: Json) -> list[tuple[str, str, str]]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from policies.admissionpolicy.documents import Loaded
+from policies.admissionpolicy.document import Document
+from policies.admissionpolicy.documents import Loaded, objects
 from policies.admissionpolicy.model import Policy
 from policies.admissionpolicy.problem import Problem
 from policies.cel.checking.hints import nearest
@@ -21,21 +22,34 @@ from policies.lint.typecheck import TypedPolicy, checked_kinds, judged_expressio
 from policies.request import GroupVersionKind
 
 
-def review(loaded: Loaded) -> tuple[Finding, ...]:
-    """All findings in what was read without errors, by file and place."""
+def review(loaded: Loaded, documents: Iterable[Document]) -> tuple[Finding, ...]:
+    """All findings in what was read without errors, by file and place.
+
+    documents: those that the policies and bindings were read from, for the places of their fields.
+    """
+    places = {_identity(document): document for document in objects(documents)}
     known = catalog(document.value for document in loaded.context)
     policies: dict[tuple[str, str], Policy] = {(policy.kind, policy.name): policy for policy in loaded.policies}
     found: list[Finding] = []
     for key, policy in policies.items():
-        subject = Subject(policy.kind, policy.name, loaded.documents[key])
+        subject = Subject(policy.kind, policy.name, places[key])
         findings = deeply(lambda: list(_of_policy(policy, subject, known)))  # noqa: B023 - called at once
         found += _kept(findings, policy.annotations, subject)
     for binding in loaded.bindings:
-        subject = Subject(binding.kind, binding.name, loaded.documents[binding.kind, binding.name])
+        subject = Subject(binding.kind, binding.name, places[binding.kind, binding.name])
         bound = policies.get((binding.kind.removesuffix("Binding"), binding.policy_name))
         found += _kept(matching.of_binding(binding, bound, subject, known), binding.annotations, subject)
     found += map(_doubt, loaded.warnings)
     return tuple(sorted(found, key=lambda each: (each.file, each.line, each.column, each.id)))
+
+
+def _identity(document: Document) -> tuple[str, str]:
+    """The kind and name of an object; nothing of both where it has none."""
+    match document.value:
+        case {"kind": str(kind), "metadata": {"name": str(name)}}:
+            return kind, name
+        case _:
+            return "", ""
 
 
 def _doubt(problem: Problem) -> Finding:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import click
 
+from policies.admissionpolicy.document import Document
 from policies.lint.catalog import catalog
 from policies.lint.finding import Finding
 from policies.lint.review import review
@@ -43,7 +45,7 @@ def command(paths: tuple[str, ...], output: str, *, type_checking: bool) -> None
         status = _type_checking(files)
         write(status, "yaml" if output == "text" else output)
         sys.exit(exits.REFUSED if any(each["typeChecking"] for each in status) else exits.OK)
-    findings = review(files.loaded)
+    findings = review(files.loaded, _documents(files))
     if output == "text":
         for finding in findings:
             click.echo("\n".join(_text(finding)))
@@ -63,6 +65,13 @@ def _read(paths: tuple[str, ...]) -> PolicyFiles:
     if not files.loaded.policies:
         raise InputError(f"{', '.join(paths)}: no ValidatingAdmissionPolicy or MutatingAdmissionPolicy found")
     return files
+
+
+def _documents(files: PolicyFiles) -> Iterator[Document]:
+    """The documents of the policies and bindings once more: what was read of them knows few places."""
+    origins = [*(each.origin for each in files.loaded.policies), *(each.origin for each in files.loaded.bindings)]
+    for file in dict.fromkeys(origin.file for origin in origins):
+        yield from policyfiles.parse(Path(file).read_text(encoding="utf-8"), file)
 
 
 def _type_checking(files: PolicyFiles) -> list[dict[str, Any]]:

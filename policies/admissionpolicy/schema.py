@@ -199,13 +199,29 @@ def built_in(kind: GroupVersionKind) -> Schema | None:
     return None if name is None else Schema(_built_in_definitions().node(name), kind, typed=True)
 
 
+def open_api(kind: GroupVersionKind) -> OpenApi | None:
+    """The OpenAPI schema of a built-in kind, with references by name (see `definition`); None where it is none."""
+    name = _table()["kinds"].get(f"{kind.group}/{kind.version}/{kind.kind}")
+    return None if name is None else {"$ref": name}
+
+
+def definition(name: str) -> OpenApi:
+    """The OpenAPI schema that a reference of the built-in kinds names. Raises KeyError."""
+    found: OpenApi = _table()["types"][name]
+    return found
+
+
+def open_api_of_custom_resource(schema: OpenApi) -> OpenApi:
+    """The openAPIV3Schema of a CRD's version with the fields that the API server adds to it."""
+    whole = _with_embedded(schema)
+    return {**whole, "properties": {**whole.get("properties", {}), **_EMBEDDED}}
+
+
 def of_custom_resource(kind: GroupVersionKind, schema: OpenApi | None) -> Schema:
     """The schema of a custom resource, from the openAPIV3Schema of its version in the CRD; None where it has none."""
     if schema is None:
         return unknown(kind)
-    whole = _with_embedded(schema)
-    properties = {**whole.get("properties", {}), **_EMBEDDED}
-    return Schema(_built_in_definitions().inline({**whole, "properties": properties}), kind, typed=False)
+    return Schema(_built_in_definitions().inline(open_api_of_custom_resource(schema)), kind, typed=False)
 
 
 def of_document(kind: GroupVersionKind, schemas: Mapping[str, OpenApi], *, typed: bool) -> Schema | None:
@@ -225,8 +241,8 @@ def unknown(kind: GroupVersionKind) -> Schema:
 def compact(documents: Iterable[Mapping[str, OpenApi]]) -> dict[str, Any]:
     """The table of the built-in kinds, as schemas.json has it, from the `components.schemas` of OpenAPI v3 documents.
 
-    Only what a merge and a check of fields ask for is kept. Lists of objects and the options of a delete, which every
-    group has, are no kinds that a policy changes.
+    Only what a merge, a check of fields and the types of expressions ask for is kept. Lists of objects and the options
+    of a delete, which every group has, are no kinds that a policy changes.
     """
     kinds: dict[str, str] = {}
     types: dict[str, Any] = {}
@@ -243,6 +259,8 @@ def compact(documents: Iterable[Mapping[str, OpenApi]]) -> dict[str, Any]:
 _KEPT = (
     "type",
     "format",
+    "required",
+    "default",
     "x-kubernetes-list-map-keys",
     "x-kubernetes-list-type",
     "x-kubernetes-map-type",
@@ -261,8 +279,6 @@ def _reduced(schema: OpenApi) -> dict[str, Any]:
     small: dict[str, Any] = {key: schema[key] for key in _KEPT if key in schema}
     if "x-kubernetes-list-type" in small:  # the older form of the same is not asked for then
         small = {key: value for key, value in small.items() if "patch" not in key}
-    if not isinstance(schema.get("default", {}), dict):
-        small["default"] = schema["default"]
     references = [schema, *schema.get("allOf", ())]
     for reference in references:
         if "$ref" in reference:

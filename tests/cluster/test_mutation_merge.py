@@ -55,8 +55,9 @@ def test_mutation_is_that_of_the_api_server(
 
 
 def test_table_is_that_of_the_api_server(control_plane: ControlPlane) -> None:
-    """The shipped table says of each kind what the API server's own OpenAPI documents say."""
+    """The shipped tables say of each kind and resource what the API server's own documents say."""
     assert mergeschemas.TABLE.read_text(encoding="utf-8") == mergeschemas.table(control_plane)
+    assert mergeschemas.RESOURCES.read_text(encoding="utf-8") == mergeschemas.resource_table(control_plane)
 
 
 def _ours(case: Mutation, recorded: Recorded, client: Client, place: str) -> Answer:

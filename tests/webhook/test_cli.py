@@ -15,6 +15,7 @@ _COMMANDS = [
     ("serve",),
     ("check",),
     ("test",),
+    ("lint",),
     ("review",),
     ("eval",),
     ("certs", "show"),

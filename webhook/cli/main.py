@@ -10,6 +10,7 @@ VERBS = {
     "serve": "Answer the API server's AdmissionReviews.",
     "check": "Say what would happen to objects on kubectl apply, offline.",
     "test": "Run policy suites, offline.",
+    "lint": "Say what a careful reviewer would of policies, offline.",
     "review": "Answer AdmissionReviews from files or standard input.",
     "eval": "Evaluate a CEL expression as Kubernetes would, and say why.",
     "certs": "Show, issue and verify certificates.",

@@ -240,7 +240,7 @@ def test_use_of_a_definition_may_say_how_it_merges() -> None:
     assert found == ["map", "atomic map"]
 
 
-def test_compact_table_keeps_what_merging_needs() -> None:
+def test_compact_table_keeps_what_merging_and_typing_need() -> None:
     """Descriptions, limits and what no kind refers to are left out; the list type replaces the patch strategy."""
     kind = [{"group": "", "version": "v1", "kind": "Thing"}, {"group": "", "version": "v1", "kind": "ThingList"}]
     thing = {
@@ -269,12 +269,13 @@ def test_compact_table_keeps_what_merging_needs() -> None:
             "a.Item": {"type": "object", "properties": {"k": {"type": "string", "default": "x"}}},
             "a.Thing": {
                 "type": "object",
+                "required": ["list"],
                 "properties": {
                     "list": {
                         "type": "array",
                         "x-kubernetes-list-map-keys": ["k"],
                         "x-kubernetes-list-type": "map",
-                        "items": {"$ref": "a.Item"},
+                        "items": {"default": {}, "$ref": "a.Item"},
                     }
                 },
             },

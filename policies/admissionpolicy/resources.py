@@ -1,0 +1,62 @@
+"""The resources that an API server serves by itself: their kinds, scopes and subresources.
+
+The table is `resources.json` beside this module, which tests/cluster/mergeschemas.py writes from the API server's
+discovery documents. APIs that are off by default are not in it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any, Literal
+
+from policies.request import GroupVersionKind
+
+Scope = Literal["Namespaced", "Cluster"]
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """A resource as rules name it: `deployments`, or `deployments/scale` with the kind `autoscaling/v1 Scale`."""
+
+    group: str
+    version: str
+    name: str
+    kind: GroupVersionKind
+    scope: Scope
+
+
+@cache
+def built_in() -> tuple[Resource, ...]:
+    """All of them, by group, version and name."""
+    text = resources.files("policies.admissionpolicy").joinpath("resources.json").read_text(encoding="utf-8")
+    return tuple(
+        _resource(api_version, scope, name, kind)
+        for api_version, scopes in json.loads(text).items()
+        for scope, names in scopes.items()
+        for name, kind in names.items()
+    )
+
+
+def compact(lists: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """The table, as resources.json has it, from APIResourceLists: kinds by apiVersion, scope and resource."""
+    table: dict[str, Any] = {}
+    for each in lists:
+        scopes: dict[Scope, dict[str, str]] = {"Cluster": {}, "Namespaced": {}}
+        for found in each["resources"]:
+            kind = found["kind"]
+            if "version" in found:
+                kind = f"{found.get('group', '')}/{found['version']}/{kind}"
+            scopes["Namespaced" if found["namespaced"] else "Cluster"][found["name"]] = kind
+        table[each["groupVersion"]] = scopes
+    return table
+
+
+def _resource(api_version: str, scope: Scope, name: str, kind: str) -> Resource:
+    group, _, version = api_version.rpartition("/")
+    *elsewhere, plain = kind.rsplit("/", 2)
+    kind_group, kind_version = elsewhere or (group, version)
+    return Resource(group, version, name, GroupVersionKind(kind_group, kind_version, plain), scope)

@@ -1,0 +1,1 @@
+"""What a careful reviewer would say of policies, without running them."""

@@ -1,0 +1,63 @@
+"""The resources and schemas that policies may speak of: the built-in ones, and those of CRDs beside the policies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from policies.admissionpolicy import resources, schema
+from policies.admissionpolicy.resources import Resource
+from policies.admissionpolicy.schema import OpenApi
+from policies.request import GroupVersionKind
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """resources: all that are known. custom: the schemas of custom resources."""
+
+    resources: tuple[Resource, ...]
+    custom: Mapping[GroupVersionKind, OpenApi]
+
+    def kinds(self, group: str, version: str, resource: str) -> tuple[GroupVersionKind, ...]:
+        """The kinds of a resource, which may be named in the singular; no group stands for any, as in a RESTMapper.
+
+        Source: ResourcesFor in k8s.io/apimachinery's pkg/api/meta/restmapper.go.
+        """
+        name = resource.lower()
+        return tuple(
+            each.kind
+            for each in self.resources
+            if each.version == version
+            and (not group or each.group == group)
+            and name in (each.name, each.kind.kind.lower())
+            and "/" not in each.name
+        )
+
+    def open_api(self, kind: GroupVersionKind) -> OpenApi | None:
+        """The schema of a kind; None where it is not known."""
+        return schema.open_api(kind) or self.custom.get(kind)
+
+
+def catalog(objects: Iterable[Any]) -> Catalog:
+    """The built-in resources, and those that the CustomResourceDefinitions among some objects define."""
+    versions = [found for each in objects if _is_definition(each) for found in _versions(each.get("spec") or {})]
+    own = tuple(resource for found, _ in versions for resource in found)
+    schemas = {found[0].kind: schema.open_api_of_custom_resource(written) for found, written in versions if written}
+    return Catalog((*resources.built_in(), *own), schemas)
+
+
+def _is_definition(value: Any) -> bool:
+    return isinstance(value, dict) and value.get("kind") == "CustomResourceDefinition"
+
+
+def _versions(spec: Mapping[str, Any]) -> Iterator[tuple[tuple[Resource, ...], OpenApi | None]]:
+    names = spec.get("names") or {}
+    group, plural = str(spec.get("group", "")), str(names.get("plural", ""))
+    scope: resources.Scope = "Cluster" if spec.get("scope") == "Cluster" else "Namespaced"
+    for each in spec.get("versions") or ():
+        version = str(each.get("name", ""))
+        kind = GroupVersionKind(group, version, str(names.get("kind", "")))
+        subresources = (f"{plural}/{name}" for name in each.get("subresources") or ())
+        found = tuple(Resource(group, version, name, kind, scope) for name in (plural, *subresources))
+        yield found, (each.get("schema") or {}).get("openAPIV3Schema")

@@ -1,0 +1,194 @@
+"""What is known to be there once an expression is true or false: by `has(a.b)`, `'k' in a.m`, `a != null`, `a.?b`.
+
+A fact is a key: the place that is there (`object.spec.replicas`), or with `!` at the end that it is not null. What is
+not understood counts as a test of all that is tested somewhere in it: a guard too many hides a finding, one too few is
+a false alarm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from policies.cel.checking.validation import walk
+from policies.cel.evaluation.dispatch import arguments
+from policies.cel.syntax.ast import Call, Comprehension, Ident, Literal, Node, Select
+from policies.cel.syntax.source import CompileError
+from policies.cel.types import Kind
+
+Facts = frozenset[str]
+Scope = Mapping[str, str]
+"""The variables of the macros around a node, and the keys of what they stand for."""
+
+ROOTS = ("object", "oldObject")
+NOTHING: Facts = frozenset()
+_NEVER: Facts = frozenset({"*"})  # of what cannot be: everything follows from it
+_SELECTIONS = ("_[_]", "_[?_]", "_?._")
+
+
+class Guards:
+    """Reads tests in the expressions of one policy; `variables` are the trees of its variables."""
+
+    def __init__(self, variables: Mapping[str, Node | CompileError]) -> None:
+        self._variables = variables
+        self._facts: dict[tuple[int, frozenset[tuple[str, str]]], Facts] = {}
+
+    def variable(self, node: Node, scope: Scope) -> Node | None:
+        """The tree of `variables.x`; None for any other node, and where there is none."""
+        if not isinstance(node, Select) or not isinstance(node.operand, Ident) or "variables" in scope:
+            return None
+        tree = self._variables.get(node.field) if node.operand.name == "variables" else None
+        return None if isinstance(tree, CompileError) else tree
+
+    def key(self, node: Node, scope: Scope) -> str:
+        """A text that is the same for the same place, or the same computation."""
+        tree = self.variable(node, scope)
+        if tree is not None:
+            return self.key(tree, {})
+        match node:
+            case Ident():
+                return scope.get(node.name, node.name)
+            case Select():
+                return f"{self.key(node.operand, scope)}.{node.field}"
+            case Call() if node.function in _SELECTIONS:
+                return self.below(node.args[0], node.args[1], scope)
+            case Call():
+                return f"{node.function}({', '.join(self.key(each, scope) for each in arguments(node))})"
+            case _:
+                return repr(node.value) if isinstance(node, Literal) else f"#{id(node)}"
+
+    def below(self, operand: Node, index: Node, scope: Scope) -> str:
+        """The key of what is selected by an index or a key of a map."""
+        if isinstance(index, Literal) and isinstance(index.value, str):
+            return f"{self.key(operand, scope)}.{index.value}"
+        return f"{self.key(operand, scope)}[{self.key(index, scope)}]"
+
+    def implied(self, node: Node, scope: Scope, *, truth: bool) -> Facts:  # noqa: PLR0911 - one return per form of test
+        """What is there if an expression is true, or false."""
+        tree = self.variable(node, scope)
+        if tree is not None:
+            return self.implied(tree, {}, truth=truth)
+        match node:
+            case Literal() if isinstance(node.value, bool):
+                return NOTHING if node.value is truth else _NEVER
+            case Select() if node.test_only:
+                return frozenset(self._chain(node, scope)) if truth else NOTHING
+            case Call(function="!_"):
+                return self.implied(node.args[0], scope, truth=not truth)
+            case Call(function="_&&_" | "_||_"):
+                left, right = (self.implied(each, scope, truth=truth) for each in node.args)
+                return _both(left, right) if truth is (node.function == "_&&_") else _either(left, right)
+            case Call(function="_?_:_"):
+                condition, then, otherwise = node.args
+                return _either(
+                    _both(self.implied(condition, scope, truth=True), self.implied(then, scope, truth=truth)),
+                    _both(self.implied(condition, scope, truth=False), self.implied(otherwise, scope, truth=truth)),
+                )
+            case Call(function="@in") if _is_map(node.args[1]):
+                return frozenset(self._tested(node, scope)) if truth else NOTHING
+            case Call(function="_==_" | "_!=_") if (subject := _compared_with_null(node)) is not None:
+                return self._nullness(subject, scope, null=truth is (node.function == "_==_"))
+            case _:
+                return self._mentioned(node, scope)
+
+    def demanded(self, node: Node) -> Facts:
+        """What is there if an expression is true, of plain tests only that `&&` joins."""
+        tree = self.variable(node, {})
+        match node:
+            case _ if tree is not None:
+                return self.demanded(tree)
+            case Call(function="_&&_"):
+                return self.demanded(node.args[0]) | self.demanded(node.args[1])
+            case Select(test_only=True) | Call(function="@in" | "_!=_"):
+                return self.implied(node, {}, truth=True) if _is_plain(node) else NOTHING
+            case _:
+                return NOTHING
+
+    def elements(self, node: Node, scope: Scope) -> Facts:
+        """What each element of a list has, as the ends of keys: what it was filtered by."""
+        tree = self.variable(node, scope)
+        if tree is not None:
+            return self.elements(tree, {})
+        match node:
+            case Comprehension(macro="filter"):
+                facts = self.implied(node.body[-1], {**scope, node.variable: "@"}, truth=True)
+                own = frozenset(fact.removeprefix("@") for fact in facts if fact.startswith("@"))
+                return own | self.elements(node.range, scope)
+            case Call(function="_+_"):
+                return self.elements(node.args[0], scope) & self.elements(node.args[1], scope)
+            case _:
+                return NOTHING
+
+    def _nullness(self, subject: Node, scope: Scope, *, null: bool) -> Facts:
+        key = self.key(subject, scope)
+        if not null:
+            return frozenset({*self._chain(subject, scope), f"{key}!"})
+        other = {"object": "oldObject", "oldObject": "object"}.get(key)  # one of both is always there
+        return frozenset({f"{other}!"}) if other else NOTHING
+
+    def _mentioned(self, node: Node, scope: Scope) -> Facts:
+        """The facts of all tests in an expression; kept, since variables are read again and again."""
+        key = id(node), frozenset(scope.items())
+        if key not in self._facts:
+            self._facts[key] = frozenset(fact for below in walk(node) for fact in self._tested(below, scope))
+        return self._facts[key]
+
+    def _tested(self, node: Node, scope: Scope) -> Iterator[str]:
+        """The facts that a test is about, whichever way it came out."""
+        match node:
+            case Select() if node.test_only:
+                yield from self._chain(node, scope)
+            case Select(field="operation") if self.key(node, scope) == "request.operation":
+                yield from (f"{root}!" for root in ROOTS)
+            case Call(function="_?._" | "_[?_]"):
+                yield from self._chain(node, scope)
+            case Call(function="@in"):
+                yield self.below(node.args[1], node.args[0], scope)
+                yield from self._chain(node.args[1], scope)
+            case Call(function="_==_" | "_!=_") if (subject := _compared_with_null(node)) is not None:
+                yield from self._nullness(subject, scope, null=False) | self._nullness(subject, scope, null=True)
+            case Comprehension() if _is_map(node.range):
+                yield f"{self.key(node.range, scope)}.*"
+            case _:
+                tree = self.variable(node, scope)
+                if tree is not None:
+                    yield from self._mentioned(tree, {})
+
+    def _chain(self, node: Node, scope: Scope) -> Iterator[str]:
+        """A place and all places above it."""
+        while isinstance(node, Select) or (isinstance(node, Call) and node.function in _SELECTIONS):
+            yield self.key(node, scope)
+            tree = self.variable(node, scope)
+            if tree is not None:
+                yield from self._chain(tree, {})
+                return
+            node = node.operand if isinstance(node, Select) else node.args[0]
+        if isinstance(node, Ident):
+            yield f"{self.key(node, scope)}!"
+
+
+def _is_plain(node: Select | Call) -> bool:
+    """Whether a test is `has(...)`, a key `in` a map, or `!= null`."""
+    if isinstance(node, Select):
+        return True
+    return _is_map(node.args[1]) if node.function == "@in" else _compared_with_null(node) is not None
+
+
+def _is_map(node: Node) -> bool:
+    return node.type is not None and node.type.kind is not Kind.LIST
+
+
+def _compared_with_null(node: Call) -> Node | None:
+    left, right = node.args
+    if isinstance(right, Literal) and right.value is None:
+        return left
+    return right if isinstance(left, Literal) and left.value is None else None
+
+
+def _both(left: Facts, right: Facts) -> Facts:
+    return left | right
+
+
+def _either(left: Facts, right: Facts) -> Facts:
+    if "*" in left or "*" in right:
+        return right if "*" in left else left
+    return left & right

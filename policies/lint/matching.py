@@ -1,0 +1,198 @@
+"""Rules, selectors and bindings that no request can meet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import product
+
+from policies.admissionpolicy.document import Path
+from policies.admissionpolicy.model import Binding, MatchResources, NamedRule, Policy
+from policies.admissionpolicy.resources import Resource, built_in
+from policies.cel.checking.hints import nearest
+from policies.lint.catalog import Catalog
+from policies.lint.finding import Finding, Subject
+from policies.match import LabelSelector, SelectorRequirement
+
+_ID = "never-matches"
+_ALL = "*"
+# Resources whose subresources are connections; everything else is created, updated or deleted.
+_CONNECTED = frozenset(
+    {"pods/exec", "pods/attach", "pods/portforward", "pods/proxy", "services/proxy", "nodes/proxy"},
+)
+_UPDATED_ONLY = ("status", "scale", "finalize", "resize", "ephemeralcontainers")
+
+
+def of_policy(policy: Policy, subject: Subject, catalog: Catalog) -> Iterator[Finding]:
+    """What is wrong with a policy's matchConstraints."""
+    yield from _of_resources(policy.match_constraints, subject, ("spec", "matchConstraints"), catalog)
+
+
+def of_binding(binding: Binding, policy: Policy | None, subject: Subject, catalog: Catalog) -> Iterator[Finding]:
+    """What is wrong with a binding's matchResources, in itself and together with its policy."""
+    resources = binding.match_resources
+    if resources is None:
+        return
+    path = ("spec", "matchResources")
+    yield from _of_resources(resources, subject, path, catalog)
+    rules = resources.resource_rules
+    if policy is None or not rules:
+        return
+    if not any(_overlap(one, other) for one, other in product(rules, policy.match_constraints.resource_rules)):
+        message = f"no rule here has a request in common with those of the policy {policy.name}"
+        remedy = "name resources and operations that the policy names too"
+        yield subject.at(_ID, (*path, "resourceRules"), message, remedy)
+
+
+def _of_resources(resources: MatchResources, subject: Subject, path: Path, catalog: Catalog) -> Iterator[Finding]:
+    for index, rule in enumerate(resources.resource_rules):
+        at = (*path, "resourceRules", index)
+        if any(_covers(excluded, rule) for excluded in resources.exclude_resource_rules):
+            message = "excludeResourceRules excludes all that this rule is for"
+            yield subject.at(_ID, at, message, "remove this rule, or make what is excluded narrower")
+        yield from _of_rule(rule, subject, at, catalog)
+    selectors = {"objectSelector": resources.object_selector, "namespaceSelector": resources.namespace_selector}
+    for name, selector in selectors.items():
+        yield from _of_selector(selector, subject, (*path, name))
+
+
+def _of_rule(rule: NamedRule, subject: Subject, path: Path, catalog: Catalog) -> Iterator[Finding]:
+    for index, name in enumerate(rule.resources):
+        at = (*path, "resources", index)
+        meant = _misnamed(rule, name, catalog)
+        if meant is not None:
+            message = f"there is no resource {name!r} in {_group(rule.api_groups)}"
+            yield subject.at(_ID, at, message, f"write {meant}" if meant else "write its plural name, as pods")
+        elif (happens := _impossible(rule, name)) is not None:
+            verb = "happens" if len(rule.operations) == 1 else "happen"
+            message = f"{' and '.join(rule.operations)} never {verb} to {name}"
+            yield subject.at(_ID, at, message, f"write {happens}, or name another resource")
+    scopes = {each.scope for name in rule.resources for each in _known(rule, name, catalog)}
+    unknown = any(not list(_known(rule, name, catalog)) for name in rule.resources)
+    if rule.scope != _ALL and scopes and not unknown and rule.scope not in scopes:
+        message = f"the scope is {rule.scope}, and {', '.join(rule.resources)} is {scopes.pop()}"
+        yield subject.at(_ID, (*path, "scope"), message, 'leave the scope out, or write "*"')
+
+
+def _group(groups: Sequence[str]) -> str:
+    return " or ".join(group or "the core group" for group in groups)
+
+
+def _known(rule: NamedRule, name: str, catalog: Catalog) -> Iterator[Resource]:
+    """The resources of the catalog that a rule means by a name."""
+    for each in catalog.resources:
+        if (
+            each.group in rule.api_groups
+            and each.name == name
+            and (_ALL in rule.api_versions or each.version in rule.api_versions)
+        ):
+            yield each
+
+
+def _misnamed(rule: NamedRule, name: str, catalog: Catalog) -> str | None:
+    """The name that may be meant by one that does not exist, empty if none is near; None for one that may exist.
+
+    Only of built-in groups all resources are known, and only in the versions that are on by default.
+    """
+    if _ALL in name or not rule.api_groups or any(not _is_complete(group, rule) for group in rule.api_groups):
+        return None
+    there = [each for each in catalog.resources if each.group in rule.api_groups]
+    if any(each.name == name for each in there):
+        return None
+    singular = [each.name for each in there if name.lower() == each.kind.kind.lower() and "/" not in each.name]
+    if singular:
+        return singular[0]
+    found = nearest(name, [each.name for each in there]).removeprefix("did you mean '").removesuffix("'?")
+    return found if found or _ALL not in rule.api_versions else None
+
+
+def _is_complete(group: str, rule: NamedRule) -> bool:
+    versions = {each.version for each in built_in() if each.group == group}
+    return bool(versions) and all(version == _ALL or version in versions for version in rule.api_versions)
+
+
+def _impossible(rule: NamedRule, name: str) -> str | None:
+    """What happens to a resource, if none of the operations of a rule ever does; None where one may."""
+    if _ALL in name or any(group not in _groups() for group in rule.api_groups):
+        return None
+    happens = ["CREATE", "UPDATE", "DELETE"]
+    if name in _CONNECTED:
+        happens = ["CONNECT"]
+    elif name.partition("/")[2] in _UPDATED_ONLY:
+        happens = ["UPDATE"]
+    return None if {_ALL, *happens} & set(rule.operations) else " or ".join(happens)
+
+
+def _groups() -> frozenset[str]:
+    return frozenset(each.group for each in built_in())
+
+
+def _of_selector(selector: LabelSelector, subject: Subject, path: Path) -> Iterator[Finding]:
+    requirements = selector.requirements
+    for index, one in enumerate(requirements):
+        for other in requirements[:index]:
+            if one.key == other.key and _contradict(one, other):
+                message = f"no object meets both requirements of the label {one.key}: {_shown(other)} and {_shown(one)}"
+                yield subject.at(_ID, path, message, "remove one of them")
+
+
+def _contradict(one: SelectorRequirement, other: SelectorRequirement) -> bool:
+    pair = {one.operator: one, other.operator: other}
+    if "DoesNotExist" in pair:
+        return bool({"In", "Exists"} & set(pair))
+    if one.operator == other.operator == "In":
+        return not set(one.values) & set(other.values)
+    return {"In", "NotIn"} == set(pair) and set(pair["In"].values) <= set(pair["NotIn"].values)
+
+
+def _shown(requirement: SelectorRequirement) -> str:
+    values = f" [{', '.join(requirement.values)}]" if requirement.values else ""
+    return f"{requirement.operator}{values}"
+
+
+def _overlap(one: NamedRule, other: NamedRule) -> bool:
+    """Whether two rules may have a request in common. Versions and names of equivalent kinds are left out of it."""
+    return (
+        _meet(one.api_groups, other.api_groups)
+        and _meet(one.operations, other.operations)
+        and (not one.resource_names or not other.resource_names or _meet(one.resource_names, other.resource_names))
+        and (_ALL in (one.scope, other.scope) or one.scope == other.scope)
+        and any(_names_meet(left, right) for left, right in product(one.resources, other.resources))
+    )
+
+
+def _meet(one: Sequence[str], other: Sequence[str]) -> bool:
+    return _ALL in one or _ALL in other or bool(set(one) & set(other))
+
+
+def _names_meet(one: str, other: str) -> bool:
+    parts = zip(_split(one), _split(other), strict=True)
+    return all(left == right or _ALL in (left, right) for left, right in parts)
+
+
+def _covers(wide: NamedRule, narrow: NamedRule) -> bool:
+    """Whether a rule takes in all that another is for."""
+    return (
+        _holds(wide.api_groups, narrow.api_groups)
+        and _holds(wide.api_versions, narrow.api_versions)
+        and _holds(wide.operations, narrow.operations)
+        and (
+            not wide.resource_names
+            or (bool(narrow.resource_names) and _holds(wide.resource_names, narrow.resource_names))
+        )
+        and wide.scope in (_ALL, narrow.scope)
+        and all(any(_name_covers(each, name) for each in wide.resources) for name in narrow.resources)
+    )
+
+
+def _holds(wide: Sequence[str], narrow: Sequence[str]) -> bool:
+    return _ALL in wide or set(narrow) <= set(wide)
+
+
+def _name_covers(wide: str, narrow: str) -> bool:
+    parts = zip(_split(wide), _split(narrow), strict=True)
+    return all(left in (right, _ALL) for left, right in parts)
+
+
+def _split(name: str) -> tuple[str, str]:
+    resource, _, subresource = name.partition("/")
+    return resource, subresource

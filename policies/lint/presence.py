@@ -1,0 +1,118 @@
+"""Which fields are there in every object: those that are required, written even when empty, or filled in by defaults.
+
+OpenAPI says of a built-in kind what is required and what is always written; not what the API server fills in before it
+asks policies, and what it refuses to be without. That stands here, and generously: a field that is filled in under a
+condition counts as always there.
+Sources: SetDefaults_* in kubernetes' pkg/apis/{core,apps,batch,networking,rbac}/v1/defaults.go, and for metadata
+BeforeCreate in k8s.io/apiserver's pkg/registry/rest/create.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from policies.lint.declared import Declared
+
+_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+_CORE, _APPS, _BATCH = (f"io.k8s.api.{group}.v1" for group in ("core", "apps", "batch"))
+# Kinds of other groups are not looked at: what is filled in there is not in the table.
+_KNOWN = (_CORE, _APPS, _BATCH, "io.k8s.api.networking.v1", "io.k8s.api.rbac.v1", "io.k8s.apimachinery.pkg.apis.meta")
+_ROLLING = "type rollingUpdate"
+_HISTORY = "replicas revisionHistoryLimit"
+_CONTAINER = "image imagePullPolicy terminationMessagePath terminationMessagePolicy"
+
+_FILLED: Mapping[str, str] = {
+    _META: "name namespace uid creationTimestamp generation managedFields resourceVersion",
+    f"{_APPS}.DeploymentSpec": f"{_HISTORY} progressDeadlineSeconds",
+    f"{_APPS}.DeploymentStrategy": _ROLLING,
+    f"{_APPS}.RollingUpdateDeployment": "maxUnavailable maxSurge",
+    f"{_APPS}.DaemonSetSpec": "revisionHistoryLimit",
+    f"{_APPS}.DaemonSetUpdateStrategy": _ROLLING,
+    f"{_APPS}.RollingUpdateDaemonSet": "maxUnavailable maxSurge",
+    f"{_APPS}.StatefulSetSpec": f"{_HISTORY} podManagementPolicy persistentVolumeClaimRetentionPolicy",
+    f"{_APPS}.StatefulSetUpdateStrategy": _ROLLING,
+    f"{_APPS}.RollingUpdateStatefulSetStrategy": "partition maxUnavailable",
+    f"{_APPS}.StatefulSetPersistentVolumeClaimRetentionPolicy": "whenDeleted whenScaled",
+    f"{_APPS}.ReplicaSetSpec": "replicas template",
+    f"{_BATCH}.JobSpec": (
+        "completions parallelism backoffLimit completionMode suspend podReplacementPolicy manualSelector selector"
+    ),
+    f"{_BATCH}.CronJobSpec": "concurrencyPolicy suspend successfulJobsHistoryLimit failedJobsHistoryLimit",
+    f"{_BATCH}.PodFailurePolicyOnPodConditionsPattern": "status",
+    f"{_CORE}.ReplicationControllerSpec": "replicas selector template",
+    f"{_CORE}.PodTemplateSpec": "spec metadata",
+    f"{_CORE}.PodSpec": (
+        "dnsPolicy restartPolicy securityContext terminationGracePeriodSeconds schedulerName enableServiceLinks"
+        " serviceAccountName serviceAccount tolerations priority preemptionPolicy"
+    ),
+    f"{_CORE}.Container": _CONTAINER,
+    f"{_CORE}.EphemeralContainer": _CONTAINER,
+    f"{_CORE}.ContainerPort": "protocol",
+    f"{_CORE}.Probe": "timeoutSeconds periodSeconds successThreshold failureThreshold",
+    f"{_CORE}.HTTPGetAction": "path scheme",
+    f"{_CORE}.ObjectFieldSelector": "apiVersion",
+    f"{_CORE}.SecretVolumeSource": "defaultMode",
+    f"{_CORE}.ConfigMapVolumeSource": "defaultMode",
+    f"{_CORE}.DownwardAPIVolumeSource": "defaultMode",
+    f"{_CORE}.ProjectedVolumeSource": "defaultMode",
+    f"{_CORE}.ServiceAccountTokenProjection": "expirationSeconds",
+    f"{_CORE}.HostPathVolumeSource": "type",
+    f"{_CORE}.ImageVolumeSource": "pullPolicy",
+    f"{_CORE}.ServiceSpec": (
+        "sessionAffinity type ports clusterIP clusterIPs ipFamilies ipFamilyPolicy internalTrafficPolicy"
+        " externalTrafficPolicy allocateLoadBalancerNodePorts"
+    ),
+    f"{_CORE}.ServicePort": "protocol targetPort",
+    f"{_CORE}.Secret": "type",
+    f"{_CORE}.PersistentVolumeSpec": "persistentVolumeReclaimPolicy volumeMode",
+    f"{_CORE}.PersistentVolumeClaimSpec": "volumeMode",
+    f"{_CORE}.PersistentVolumeClaimStatus": "phase",
+    f"{_CORE}.PodStatus": "phase qosClass",
+    f"{_CORE}.NamespaceStatus": "phase",
+    f"{_CORE}.NamespaceSpec": "finalizers",
+    "io.k8s.api.networking.v1.NetworkPolicySpec": "policyTypes podSelector",
+    "io.k8s.api.networking.v1.NetworkPolicyPort": "protocol",
+    "io.k8s.api.rbac.v1.Subject": "apiGroup",
+}
+# Metadata that all objects of one kind have: by conversion, by admission, from the template.
+_METADATA: Mapping[str, str] = {
+    "DaemonSet": "annotations",
+    "PersistentVolumeClaim": "finalizers",
+    "ReplicationController": "labels",
+}
+# Types that CEL has of its own: what of them may be absent. The other fields are there, or say nothing when empty.
+_ABSENT: Mapping[str, str] = {
+    "kubernetes.AdmissionRequest": "subResource requestSubResource",
+    "kubernetes.UserInfo": "extra",
+    "kubernetes.NamespaceMetadata": "annotations deletionTimestamp deletionGracePeriodSeconds generateName finalizers",
+}
+
+
+class Presence:
+    """What is known of the types of one policy's objects and parameters."""
+
+    def __init__(self, *declared: Declared | None) -> None:
+        self._declared = [each for each in declared if each is not None]
+
+    def may_lack(self, struct: str, field: str, place: str) -> bool:
+        """Whether the value at a place, of a type with fields, may be without one of them; False if it is not known."""
+        if field == "labels" and place.endswith("bject.spec.template.metadata"):
+            return False  # the selector of a workload has to match them
+        if struct in _ABSENT:
+            return field in _ABSENT[struct].split()
+        for declared in self._declared:
+            if place.endswith("bject.metadata") and _METADATA.get(declared.type.name) == field:
+                return False
+            if field in declared.structs.get(struct, ()):
+                return _may_lack(declared, struct, field)
+        return False
+
+
+def _may_lack(declared: Declared, struct: str, field: str) -> bool:
+    if struct == declared.type.name and field in ("apiVersion", "kind", "metadata"):
+        return False
+    definition = declared.definitions.get(struct, "")
+    if definition and not definition.startswith(_KNOWN):
+        return False
+    there = declared.present[struct] | set(_FILLED.get(definition, "").split())
+    return field.strip("_") not in there

@@ -1,0 +1,106 @@
+"""What a policy's expressions read unguarded, for every kind that the policy is for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from policies.admissionpolicy.model import Expression, Policy
+from policies.cel.syntax.ast import Node
+from policies.cel.syntax.source import CompileError
+from policies.lint.absence import Absence, Reader
+from policies.lint.catalog import Catalog
+from policies.lint.finding import Finding, Subject
+from policies.lint.guards import NOTHING, Facts, Guards
+from policies.lint.presence import Presence
+from policies.lint.typecheck import TypedPolicy
+
+
+def unguarded(policy: Policy, subject: Subject, catalog: Catalog, typed: Sequence[TypedPolicy]) -> Iterator[Finding]:
+    """Findings missing-has and null-object, each place once. typed: the policy for each of its kinds, or for none."""
+    found: dict[tuple[str, int], Absence] = {}
+    for plain in typed:
+        for absence in _Reading(policy, plain, catalog).absences():
+            found.setdefault((absence.expression.path, absence.offset), absence)
+    for absence in found.values():
+        yield _finding(absence, subject, _nullable(policy))
+
+
+class _Reading:
+    """One policy for objects of one kind."""
+
+    def __init__(self, policy: Policy, plain: TypedPolicy, catalog: Catalog) -> None:
+        self._policy, self._plain = policy, plain
+        self._typed = TypedPolicy(policy, plain.kind, catalog, deep=True) if policy.variables else plain
+        expressions = {variable.name: variable.expression for variable in policy.variables}
+        trees = {name: self._tree(each) for name, each in expressions.items()}
+        self._guards = Guards({name: tree for name, tree in trees.items() if tree is not None})
+        presence = Presence(self._typed.object, self._typed.params)
+        self._reader = Reader(self._guards, presence, self._typed.tests(), _nullable(policy), expressions)
+
+    def absences(self) -> tuple[Absence, ...]:
+        """All of them, in the order of the document."""
+        policy = self._policy
+        met = self._met()
+        for condition in policy.match_conditions:
+            self._read(condition.expression, self._met(but=condition.expression))
+        for validation in policy.validations:
+            self._read(validation.expression, met | self._demanded(but=validation.expression))
+            if validation.message_expression is not None:
+                tree = self._tree(validation.expression)
+                failed = NOTHING if tree is None else self._guards.implied(tree, {}, truth=False)
+                self._read(validation.message_expression, met | failed)
+        for annotation in policy.audit_annotations:
+            self._read(annotation.value_expression, met)
+        for mutation in policy.mutations:
+            self._read(mutation.expression, met, patch_types=True)
+        return tuple(self._reader.found.values())
+
+    def _read(self, expression: Expression, facts: Facts, *, patch_types: bool = False) -> None:
+        tree = self._tree(expression, patch_types=patch_types)
+        if tree is not None:
+            self._reader.read(tree, expression, facts)
+
+    def _met(self, but: Expression | None = None) -> Facts:
+        """What is known where all match conditions are true; where one is false, errors of the others do not count."""
+        trees = [self._tree(each.expression) for each in self._policy.match_conditions if each.expression is not but]
+        return NOTHING.union(*(self._guards.implied(tree, {}, truth=True) for tree in trees if tree is not None)) - {
+            "*"
+        }
+
+    def _demanded(self, but: Expression) -> Facts:
+        """What the other validations demand: where it is not there, they refuse anyway."""
+        trees = [self._tree(each.expression) for each in self._policy.validations if each.expression is not but]
+        return NOTHING.union(*(self._guards.demanded(tree) for tree in trees if tree is not None))
+
+    def _tree(self, expression: Expression, *, patch_types: bool = False) -> Node | None:
+        """The tree with the fullest types; None for what does not fit the kind, which is a finding of its own."""
+        for typed in (self._typed, self._plain):
+            tree = typed.tree(expression, patch_types=patch_types)
+            if not isinstance(tree, CompileError):
+                return tree
+        return None
+
+
+def _nullable(policy: Policy) -> frozenset[str]:
+    """What is null in some of the requests: `object` on DELETE, `oldObject` on CREATE."""
+    operations = {name for rule in policy.match_constraints.resource_rules for name in rule.operations}
+    nulls = {"DELETE": "object", "CREATE": "oldObject"}
+    return frozenset(root for operation, root in nulls.items() if operations & {operation, "*"})
+
+
+def _finding(absence: Absence, subject: Subject, nullable: frozenset[str]) -> Finding:
+    operand, name = absence.operand, absence.name
+    match absence.reason:
+        case "null":
+            operation, other = ("DELETE", "oldObject") if operand == "object" else ("CREATE", "object")
+            message = f"{operand} is null on {operation}, which the policy is for, and {name} is read of it"
+            remedy = f"write {operand} != null && ..., or read {other} there"
+            remedy += "" if len(nullable) > 1 else f", or leave {operation} out of the rules"
+            return subject.within("null-object", absence.expression, absence.offset, message, remedy)
+        case "field":
+            message = f"{operand}.{name} may be absent, and the expression fails then"
+            remedy = f"test it first, has({operand}.{name}) && ..., or write {operand}.?{name}.orValue(...)"
+        case _:
+            message = f"{operand} may have no key {name!r}, and the expression fails then"
+            remedy = f"test it first, {name!r} in {operand} && ..., or write {operand}[?{name!r}].orValue(...)"
+    return subject.within("missing-has", absence.expression, absence.offset, message, remedy)

@@ -1,0 +1,121 @@
+"""A review of policies and bindings: all findings, without those that a document says to ignore."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from policies.admissionpolicy.document import Document
+from policies.admissionpolicy.documents import Loaded, objects
+from policies.admissionpolicy.model import Policy
+from policies.admissionpolicy.problem import Problem
+from policies.cel.checking.hints import nearest
+from policies.cel.checking.validation import walk
+from policies.cel.evaluation.recursion import deeply
+from policies.cel.syntax.ast import Call, Node, Select
+from policies.cel.syntax.parser import parse
+from policies.cel.syntax.source import Issue
+from policies.lint import matching, wording
+from policies.lint.catalog import Catalog, catalog
+from policies.lint.finding import IDS, IGNORE, Finding, Subject
+from policies.lint.reading import unguarded
+from policies.lint.typecheck import TypedPolicy, checked_kinds, judged_expressions
+from policies.request import GroupVersionKind
+
+
+def review(loaded: Loaded, documents: Iterable[Document]) -> tuple[Finding, ...]:
+    """All findings in what was read without errors, by file and place.
+
+    documents: those that the policies and bindings were read from, for the places of their fields.
+    """
+    places = {_identity(document): document for document in objects(documents)}
+    known = catalog(document.value for document in loaded.context)
+    policies: dict[tuple[str, str], Policy] = {(policy.kind, policy.name): policy for policy in loaded.policies}
+    found: list[Finding] = []
+    for key, policy in policies.items():
+        subject = Subject(policy.kind, policy.name, places[key])
+        findings = deeply(lambda: list(_of_policy(policy, subject, known)))  # noqa: B023 - called at once
+        found += _kept(findings, policy.annotations, subject)
+    for binding in loaded.bindings:
+        subject = Subject(binding.kind, binding.name, places[binding.kind, binding.name])
+        bound = policies.get((binding.kind.removesuffix("Binding"), binding.policy_name))
+        found += _kept(matching.of_binding(binding, bound, subject, known), binding.annotations, subject)
+    found += map(_doubt, loaded.warnings)
+    return tuple(sorted(found, key=lambda each: (each.file, each.line, each.column, each.id)))
+
+
+def _identity(document: Document) -> tuple[str, str]:
+    """The kind and name of an object; nothing of both where it has none."""
+    match document.value:
+        case {"kind": str(kind), "metadata": {"name": str(name)}}:
+            return kind, name
+        case _:
+            return "", ""
+
+
+def _doubt(problem: Problem) -> Finding:
+    """What reading the documents has warned of."""
+    return Finding(
+        id="doubtful",
+        subject="",
+        file=problem.file,
+        line=problem.line,
+        column=problem.column,
+        path=problem.path,
+        message=problem.message,
+        remedy=problem.hint,
+    )
+
+
+def _of_policy(policy: Policy, subject: Subject, known: Catalog) -> Iterator[Finding]:
+    typed = [TypedPolicy(policy, kind, known) for kind in checked_kinds(policy, known)]
+    untyped = TypedPolicy(policy, None, known)
+    yield from _type_errors(policy, subject, typed)
+    yield from unguarded(policy, subject, known, typed or [untyped])
+    yield from wording.unreachable(policy, subject)
+    yield from matching.of_policy(policy, subject, known)
+    yield from wording.without_remedy(policy, subject)
+    yield from wording.panics(policy, subject, untyped)
+    yield from wording.unused(policy, subject)
+
+
+def _kept(findings: Iterable[Finding], annotations: Mapping[str, str], subject: Subject) -> Iterator[Finding]:
+    """The findings that are not ignored, and names in the annotation that are no findings."""
+    ignored = [name.strip() for name in annotations.get(IGNORE, "").split(",") if name.strip()]
+    yield from (each for each in findings if each.id not in ignored)
+    for name in ignored:
+        if name not in IDS:
+            remedy = nearest(name, IDS) or f"write one of {', '.join(IDS)}"
+            yield subject.at(
+                "unknown-ignore", ("metadata", "annotations", IGNORE), f"there is no finding {name!r}", remedy
+            )
+
+
+def _type_errors(policy: Policy, subject: Subject, typed: Sequence[TypedPolicy]) -> Iterator[Finding]:
+    """Each issue once, with all kinds that have it.
+
+    Validations and their messages are checked for each kind, as in Kubernetes. Variables and conditions may be meant
+    for some of the kinds only, and a field may be tested that only some of them have: there counts what fits none.
+    """
+    judged = set(judged_expressions(policy))
+    mutations = {each.expression for each in policy.mutations}
+    for expression in wording.expressions(policy):
+        shared = {
+            node.position for node in walk(parse(expression.source)) if expression not in judged or _is_test(node)
+        }
+        found: dict[int, list[tuple[GroupVersionKind | None, Issue]]] = {}
+        for policy_ in typed:
+            errors = policy_.errors(expression, patch_types=expression in mutations)
+            for issue in errors.error.issues if errors else ():
+                found.setdefault(issue.position, []).append((policy_.kind, issue))
+        for position, each in found.items():
+            kinds = dict.fromkeys(kind.kind for kind, _ in each if kind is not None)
+            alive = sum(position in policy_.live_positions(expression) for policy_ in typed)
+            if position not in shared or len(kinds) == alive:
+                message = f"{each[0][1].message}, if the object is a {' or '.join(kinds)}"
+                hint = next((issue.hint for _, issue in each if issue.hint), "look it up with kubectl explain")
+                yield subject.within("type-error", expression, position, message, hint)
+
+
+def _is_test(node: Node) -> bool:
+    """Whether a node is `has(a.b)` or `a.?b`."""
+    return (isinstance(node, Select) and node.test_only) or (isinstance(node, Call) and node.function == "_?._")

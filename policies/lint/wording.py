@@ -1,0 +1,147 @@
+"""Expressions that decide nothing or stop the server, names that nobody reads, and messages that help nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from policies.admissionpolicy.model import Expression, Policy
+from policies.cel import types
+from policies.cel.checking.validation import walk
+from policies.cel.kubernetes import admission
+from policies.cel.program import compile_expression
+from policies.cel.syntax.ast import Call, Ident, ListLiteral, MapLiteral, Node, Select
+from policies.cel.syntax.parser import parse
+from policies.cel.syntax.source import CompileError
+from policies.lint.finding import Finding, Subject
+from policies.lint.typecheck import TypedPolicy
+
+_SHORTEST = 20  # characters: less says that something is wrong, and has no room for what to do
+
+
+def expressions(policy: Policy) -> Iterator[Expression]:
+    """All expressions of a policy in the order of the document."""
+    for condition in policy.match_conditions:
+        yield condition.expression
+    for variable in policy.variables:
+        yield variable.expression
+    for validation in policy.validations:
+        yield validation.expression
+        if validation.message_expression is not None:
+            yield validation.message_expression
+    for annotation in policy.audit_annotations:
+        yield annotation.value_expression
+    for mutation in policy.mutations:
+        yield mutation.expression
+
+
+def unused(policy: Policy, subject: Subject) -> Iterator[Finding]:
+    """Variables and params that no expression reads."""
+    trees = [parse(each.source) for each in expressions(policy)]
+    nodes = [node for tree in trees for node in walk(tree)]
+    names = {node.name for node in nodes if isinstance(node, Ident)}
+    read = {node.field for node in nodes if isinstance(node, Select) and _is_name(node.operand, "variables")}
+    read |= {
+        str(getattr(node.args[1], "value", ""))
+        for node in nodes
+        if isinstance(node, Call) and node.function in ("_?._", "_[_]", "_[?_]") and _is_name(node.args[0], "variables")
+    }
+    for index, variable in enumerate(policy.variables):
+        if variable.name not in read:
+            message = f"no expression reads variables.{variable.name}"
+            remedy = "remove it, or use it where its value is meant"
+            yield subject.at("unused-variable", ("spec", "variables", index, "name"), message, remedy)
+    if policy.param_kind is not None and "params" not in names:
+        message = f"no expression reads params, and without a {policy.param_kind.kind} the policy may do nothing"
+        remedy = "remove paramKind, and paramRef from the bindings"
+        yield subject.at("unused-params", ("spec", "paramKind"), message, remedy)
+
+
+def unreachable(policy: Policy, subject: Subject) -> Iterator[Finding]:
+    """Validations that are never false: constants, copies of earlier ones, and all behind a condition that is false."""
+    for condition in policy.match_conditions:
+        if _constant(condition.expression) is False:
+            message = f"the match condition {condition.name} is always false, so that nothing is ever validated"
+            yield subject.within(
+                "unreachable-validation", condition.expression, 0, message, "remove the condition, or the whole policy"
+            )
+    earlier: dict[str, str] = {}
+    for validation in policy.validations:
+        expression = validation.expression
+        whole = _normal(expression.text)
+        if _constant(expression) is True:
+            remedy = "remove it, or write what has to be true of the object"
+            yield subject.within("unreachable-validation", expression, 0, "this is always true", remedy)
+        elif whole in earlier:
+            message = f"{earlier[whole]} demands the same already"
+            yield subject.within("unreachable-validation", expression, 0, message, "remove one of both")
+        for part in _demanded(parse(expression.source)):
+            text = _normal(expression.text[part.start : part.end])
+            earlier.setdefault(text, expression.path)
+
+
+def without_remedy(policy: Policy, subject: Subject) -> Iterator[Finding]:
+    """Validations with no message at all, or one that is too short to say what to do."""
+    for index, validation in enumerate(policy.validations):
+        if validation.message_expression is not None or len(validation.message.strip()) >= _SHORTEST:
+            continue
+        text = validation.message.strip()
+        if text:
+            field, message = "message", f"the message {text!r} does not tell what to do"
+        else:
+            field, message = "expression", "there is no message: whoever is refused is shown the expression"
+        remedy = "write a message that says what is wrong and how to mend it"
+        yield subject.at("no-remedy", ("spec", "validations", index, field), message, remedy)
+
+
+def panics(policy: Policy, subject: Subject, untyped: TypedPolicy) -> Iterator[Finding]:
+    """`[?object[?'a']]`, `{?'k': object[?'a']}`: the library of kube-apiserver 1.36 panics when it compiles them.
+
+    It takes for granted that the type of an optional element is an optional, and an optional index of dyn is dyn
+    (mapLiteral and listLiteral in cel-go's cel/validator.go).
+    """
+    mutations = {each.expression for each in policy.mutations}
+    for expression in expressions(policy):
+        tree = untyped.tree(expression, patch_types=expression in mutations)
+        if isinstance(tree, CompileError):
+            continue
+        for element in (element for node in walk(tree) for element in _optional_elements(node)):
+            if element.type == types.DYN:
+                message = "kube-apiserver 1.36 panics over an optional element of no known type"
+                remedy = "select with .?name instead of [?'name'], or append .optMap(x, x)"
+                yield subject.within("native-panic", expression, element.start, message, remedy)
+
+
+def _optional_elements(node: Node) -> Iterator[Node]:
+    if isinstance(node, ListLiteral):
+        yield from (node.elements[index] for index in sorted(node.optional))
+    elif isinstance(node, MapLiteral):
+        yield from (entry.value for entry in node.entries if entry.optional)
+
+
+def _is_name(node: Node, name: str) -> bool:
+    return isinstance(node, Ident) and node.name == name
+
+
+def _demanded(tree: Node) -> Iterator[Node]:
+    """What an expression demands: itself, and what its `&&` joins."""
+    yield tree
+    if isinstance(tree, Call) and tree.function == "_&&_":
+        for part in tree.args:
+            yield from _demanded(part)
+
+
+def _constant(expression: Expression) -> bool | None:
+    """The value of an expression that reads nothing; None for one that does, or fails."""
+    known = admission()
+    if any(isinstance(node, Ident) and node.name in known.variables for node in walk(parse(expression.source))):
+        return None
+    try:
+        found = compile_expression(expression.text, known, types.BOOL).evaluate({}).value
+    except CompileError:
+        return None
+    return found if isinstance(found, bool) else None
+
+
+def _normal(text: str) -> str:
+    """A text with its line breaks and blanks as single blanks."""
+    return " ".join(text.split())

@@ -1,0 +1,144 @@
+"""What is said of the types in a policy is what a real cluster writes into its `status.typeChecking`."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from cluster.polling import NotYet
+from policies.admissionpolicy.documents import Document, read
+from policies.lint.catalog import catalog
+from policies.lint.typecheck import warnings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from cluster.controlplane import ControlPlane
+
+Json = dict[str, Any]
+CASES: list[Json] = yaml.safe_load(Path(__file__).with_name("typechecking.yaml").read_text(encoding="utf-8"))
+GROUP = "lint.example.org"
+# Kubernetes makes names of types unique by nanoseconds: Deployment762532214.spec.
+_UNIQUE = re.compile(r"\b([A-Z][A-Za-z]*)\d{3,}\b")
+
+_OPEN: Json = {"x-kubernetes-preserve-unknown-fields": True}
+_TEXT: Json = {"type": "string"}
+_LIMIT: Json = {
+    "max": {"type": "integer"},
+    "ratio": {"type": "number"},
+    "anything": {"type": "object", **_OPEN},
+    "raw": _OPEN,
+    "port": {"x-kubernetes-int-or-string": True, "anyOf": [{"type": "integer"}, {"type": "string"}]},
+    "tags": {"type": "object", "additionalProperties": _TEXT},
+    "list": {"type": "array", "items": {"type": "object", "properties": {"a": _TEXT}}},
+    "maplist": {
+        "type": "array",
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": ["key"],
+        "items": {"type": "object", "required": ["key"], "properties": {"key": _TEXT}},
+    },
+    "some-key": _TEXT,
+    "for": _TEXT,
+    "when": {"type": "string", "format": "date-time"},
+    "data": {"type": "string", "format": "byte"},
+    "nested": {"type": "object", "properties": {"a": {"type": "object", "additionalProperties": _OPEN}}},
+    "embedded": {"type": "object", "x-kubernetes-embedded-resource": True, **_OPEN},
+}
+
+
+def definition(kind: str, plural: str, schema: Json) -> Json:
+    """A CustomResourceDefinition with one version."""
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    names = {"kind": kind, "plural": plural}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{GROUP}"},
+        "spec": {"group": GROUP, "scope": "Namespaced", "names": names, "versions": [version]},
+    }
+
+
+DEFINITIONS = [
+    definition(
+        "Limit",
+        "limits",
+        {
+            "type": "object",
+            "properties": {
+                "spec": {"type": "object", "required": ["max"], "properties": _LIMIT},
+                "status": {"type": "object", "properties": {"n": {"type": "integer"}}},
+            },
+        },
+    ),
+    definition("Bare", "bares", {"type": "object", **_OPEN}),
+]
+
+
+def policy(case: Json) -> Json:
+    """The policy of a case."""
+    named = {"variables": ("name", "expression"), "matchConditions": ("name", "expression")}
+    named["auditAnnotations"] = ("key", "valueExpression")
+    spec: Json = {
+        "matchConstraints": {
+            "resourceRules": [{**rule, "operations": ["CREATE", "UPDATE"]} for rule in case["rules"]],
+        },
+        "validations": [each if isinstance(each, dict) else {"expression": each} for each in case["validations"]],
+        **{
+            field: [{name: key, text: value} for key, value in case[field].items()]
+            for field, (name, text) in named.items()
+            if field in case
+        },
+    }
+    if "paramKind" in case:
+        spec["paramKind"] = case["paramKind"]
+    head = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy"}
+    return {**head, "metadata": {"name": f"typechecking-{case['name']}"}, "spec": spec}
+
+
+@pytest.fixture(scope="module")
+def said(control_plane: ControlPlane) -> Iterator[Mapping[str, list[Json]]]:
+    """What the cluster says of all cases; its policies and definitions are gone afterwards."""
+    control_plane.apply(DEFINITIONS, user="admin", check=True)
+
+    def published() -> bool:
+        index = control_plane.kubectl("get", "--raw", "/openapi/v3", user="admin", check=True).stdout
+        path = json.loads(index)["paths"].get(f"apis/{GROUP}/v1")
+        if path is None:
+            raise NotYet("no schemas of the group")
+        raw = control_plane.kubectl("get", "--raw", path["serverRelativeURL"], user="admin", check=True).stdout
+        return all(f'"kind":"{each["spec"]["names"]["kind"]}"' in raw for each in DEFINITIONS)
+
+    control_plane.wait_for("the schemas of the definitions", published)
+    control_plane.apply([policy(case) for case in CASES], user="admin", check=True)
+
+    def checked() -> dict[str, list[Json]]:
+        found = control_plane.get("validatingadmissionpolicies")["items"]
+        status = {each["metadata"]["name"]: each.get("status", {}) for each in found}
+        names = [policy(case)["metadata"]["name"] for case in CASES]
+        missing = [name for name in names if "observedGeneration" not in status[name]]
+        if missing:
+            raise NotYet(f"not checked: {missing}")
+        return {name: status[name].get("typeChecking", {}).get("expressionWarnings", []) for name in names}
+
+    yield control_plane.wait_for("kube-controller-manager to check the policies", checked, 60)
+    for each in [*map(policy, CASES), *DEFINITIONS]:
+        control_plane.kubectl("delete", each["kind"], each["metadata"]["name"], "--wait=false", user="admin")
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+def test_types_are_checked_as_in_a_cluster(case: Json, said: Mapping[str, list[Json]]) -> None:
+    """The same expressions are warned about in the same words, and no others."""
+    document = policy(case)
+    loaded = read([Document(value=document, name="policy.yaml", places=lambda _: (1, 1))])
+
+    ours = warnings(loaded.policies[0], catalog(DEFINITIONS))
+
+    theirs = said[document["metadata"]["name"]]
+    assert [(each.field_ref, each.warning) for each in ours] == [
+        (each["fieldRef"], _UNIQUE.sub(r"\1", each["warning"])) for each in theirs
+    ]

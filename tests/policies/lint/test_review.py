@@ -1,0 +1,120 @@
+"""The review as a whole: types, what is ignored, and the policies that are shipped."""
+
+import packs
+import pytest
+from lintpolicies import DEPLOYMENTS, PODS, policy, reviewed, said
+from policydocuments import documents
+
+from policies.admissionpolicy.documents import read
+from policies.lint.finding import IDS, IGNORE
+from policies.lint.review import review
+
+_BAD = {"expression": "object.spec.paused == true"}
+_IGNORED = "missing-has, no-remedy"
+
+
+def test_types_are_checked_for_every_kind() -> None:
+    """An issue is named once, with all kinds that have it and with what was probably meant."""
+    found = reviewed(policy("object.spec.hostNetwrk == true", rules=(DEPLOYMENTS, PODS)))
+
+    assert [(each.id, each.message, each.remedy) for each in found] == [
+        (
+            "type-error",
+            "undefined field 'hostNetwrk', if the object is a Pod or Deployment",
+            "did you mean 'hostNetwork'?",
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "object.spec.containers.all(c, !has(c.resources.limits) || 'cpu' in c.resources.limits)",
+        "authorizer.requestResource.check('get').allowed()",
+        "'replicas' in object.spec || object.spec['containers'].size() > 0",
+        "(object.spec.containers + object.spec.?initContainers.orValue([])).all(c, c.name != 'a')",
+        "object.spec.containers.map(c, c.name) + ['a'] != object.spec.containers",
+    ],
+    ids=["quantities", "authorizer", "object as a map", "two lists", "other types"],
+)
+def test_what_only_the_type_checker_minds_is_no_finding(expression: str) -> None:
+    """Expressions that run well are left alone, though Kubernetes' status warns of them."""
+    assert said(policy(expression, rules=(PODS,))) == []
+
+
+def test_variables_are_checked_for_what_fits_no_kind() -> None:
+    """A variable may be for some of the kinds; a condition that fits none is wrong."""
+    variables = {"nodes": "object.spec.nodeName", "wrong": "object.spec.nodName"}
+    expression = "object.kind != 'Pod' || variables.nodes != variables.wrong"
+
+    found = said(policy(expression, rules=(DEPLOYMENTS, PODS), variables=variables))
+
+    assert [each for each in found if each[0] == "type-error"] == [
+        (
+            "type-error",
+            "spec.variables[1].expression",
+            "undefined field 'nodName', if the object is a Pod or Deployment",
+        )
+    ]
+
+
+def test_findings_can_be_ignored() -> None:
+    """The annotation of a document names what is not to be found in it."""
+    assert [id_ for id_, _, _ in said(policy(_BAD))] == ["missing-has", "no-remedy"]
+    assert said(policy(_BAD, annotations={IGNORE: _IGNORED})) == []
+
+
+def test_what_is_ignored_has_to_exist() -> None:
+    """A name that is no finding hides nothing, and is one itself."""
+    found = reviewed(policy("object.spec.replicas < 5", annotations={IGNORE: "missing_has"}))
+
+    assert [(each.id, each.path, each.message, each.remedy) for each in found] == [
+        (
+            "unknown-ignore",
+            f"metadata.annotations.{IGNORE}",
+            "there is no finding 'missing_has'",
+            "did you mean 'missing-has'?",
+        )
+    ]
+
+
+def test_places_are_those_of_the_file() -> None:
+    """An issue in an expression stands where its characters do, whatever style the YAML has."""
+    text = """
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: p}
+spec:
+  matchConstraints:
+    resourceRules: [{apiGroups: [apps], apiVersions: [v1], operations: [UPDATE], resources: [deployments]}]
+  validations:
+  - expression: >-
+      object.spec.replicas > 1 &&
+      object.spec.paused == true
+    message: the message is long enough
+"""
+    files = documents(text, "p.yaml")
+
+    found = [each for each in review(read(files), files) if each.id != "doubtful"]
+
+    assert [(each.file, each.line, each.column, each.excerpt) for each in found] == [
+        (
+            "p.yaml",
+            11,
+            7,
+            ("object.spec.replicas > 1 && object.spec.paused == true", "                            ^"),
+        )
+    ]
+
+
+@pytest.mark.parametrize("pack", packs.shipped(), ids=lambda pack: pack.name)
+def test_shipped_policies_are_clean(pack: packs.PackPolicy) -> None:
+    """Nothing is found in the packs."""
+    files = documents((pack.folder / "policy.yaml").read_text(encoding="utf-8"))
+
+    assert review(read(files), files) == ()
+
+
+def test_every_finding_has_a_meaning() -> None:
+    """Ids are words with hyphens, and each says what it means."""
+    assert [id_ for id_, meaning in IDS.items() if not meaning or id_ != id_.lower() or " " in id_] == []

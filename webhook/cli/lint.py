@@ -1,0 +1,106 @@
+"""`cks-admission lint`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from policies.admissionpolicy.document import Document
+from policies.lint.catalog import catalog
+from policies.lint.finding import Finding
+from policies.lint.review import review
+from policies.lint.typecheck import warnings
+from webhook import policyfiles
+from webhook.cli import exits, options
+from webhook.cli.exits import InputError
+from webhook.cli.output import write
+from webhook.policyfiles import PolicyFiles, PolicyFilesError
+
+
+@click.command("lint")
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=click.Path(exists=True))
+@click.option(
+    "--type-checking", is_flag=True, help="Show instead what a cluster writes into status.typeChecking of the policies."
+)
+@options.output
+def command(paths: tuple[str, ...], output: str, *, type_checking: bool) -> None:
+    """Say what a careful reviewer would of admission policies, without running them.
+
+    A PATH is a file with policies, or a directory with such files. Exits with 0 when nothing is found, with 1 when
+    something is, with 2 when something cannot be read.
+
+    \b
+    Examples:
+      cks-admission lint policies/packs
+      cks-admission lint policy.yaml crds/ -o json
+      cks-admission lint policy.yaml --type-checking
+    """
+    files = _read(paths)
+    if type_checking:
+        status = _type_checking(files)
+        write(status, "yaml" if output == "text" else output)
+        sys.exit(exits.REFUSED if any(each["typeChecking"] for each in status) else exits.OK)
+    findings = review(files.loaded, _documents(files))
+    if output == "text":
+        for finding in findings:
+            click.echo("\n".join(_text(finding)))
+        click.echo(_summary(findings, len(files.loaded.policies)))
+    else:
+        write([_json(finding) for finding in findings], output)
+    sys.exit(exits.REFUSED if findings else exits.OK)
+
+
+def _read(paths: tuple[str, ...]) -> PolicyFiles:
+    try:
+        files = policyfiles.load(paths)
+    except PolicyFilesError as error:
+        raise InputError(str(error)) from None
+    except OSError as error:
+        raise InputError(f"{error.filename}: cannot be read: {error.strerror}") from None
+    if not files.loaded.policies:
+        raise InputError(f"{', '.join(paths)}: no ValidatingAdmissionPolicy or MutatingAdmissionPolicy found")
+    return files
+
+
+def _documents(files: PolicyFiles) -> Iterator[Document]:
+    """The documents of the policies and bindings once more: what was read of them knows few places."""
+    origins = [*(each.origin for each in files.loaded.policies), *(each.origin for each in files.loaded.bindings)]
+    for file in dict.fromkeys(origin.file for origin in origins):
+        yield from policyfiles.parse(Path(file).read_text(encoding="utf-8"), file)
+
+
+def _type_checking(files: PolicyFiles) -> list[dict[str, Any]]:
+    """The part of the status of each ValidatingAdmissionPolicy; Kubernetes checks no types of mutating ones."""
+    known = catalog(document.value for document in files.loaded.context)
+    found = {
+        policy.name: [{"fieldRef": each.field_ref, "warning": each.warning} for each in warnings(policy, known)]
+        for policy in files.loaded.policies
+        if policy.kind == "ValidatingAdmissionPolicy"
+    }
+    return [
+        {"name": name, "typeChecking": {"expressionWarnings": entries} if entries else {}}
+        for name, entries in found.items()
+    ]
+
+
+def _text(finding: Finding) -> Iterator[str]:
+    place = click.style(f"{finding.file}:{finding.line}:{finding.column}:", bold=True)
+    yield f"{place} {click.style('warning', fg='yellow')}: {finding.id}: {finding.path}: {finding.message}"
+    yield from finding.excerpt
+    if finding.remedy:
+        yield f"hint: {finding.remedy}"
+
+
+def _summary(findings: tuple[Finding, ...], policies: int) -> str:
+    looked = f"{policies} {'policy' if policies == 1 else 'policies'}"
+    count = f"{len(findings)} finding{'s' * (len(findings) != 1)}" if findings else "nothing found"
+    return f"{count} in {looked}"
+
+
+def _json(finding: Finding) -> dict[str, object]:
+    return {**asdict(finding), "excerpt": "\n".join(finding.excerpt)}

@@ -17,8 +17,8 @@ $(READY): requirements/dev.txt pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $(READY)
 
-run: venv ## serve on https://127.0.0.1:9443 with certificates of its own, no cluster needed
-	$(BIN)/cks-admission serve --host 127.0.0.1 --health-host 127.0.0.1
+run: venv ## serve on https://127.0.0.1:9443 with certificates of its own and the shipped policies, no cluster needed
+	$(BIN)/cks-admission serve --host 127.0.0.1 --health-host 127.0.0.1 --policies policies/packs
 
 test: check unit cluster-test ## everything: checks, unit tests, and the proofs on a real control plane
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cluster import toolchain
@@ -17,6 +18,7 @@ from cluster.service import Service, registered
 if TYPE_CHECKING:
     from types import FrameType
 
+PACKS = Path(__file__).parents[2] / "policies" / "packs"
 CPU_TAINT = {"key": "is_cpu_compute", "effect": "NoSchedule"}
 GPU_TAINT = {"key": "is_gpu", "value": "true", "effect": "PreferNoSchedule"}
 
@@ -34,6 +36,8 @@ You are alice, a cluster-admin. In another terminal:
   kubectl get pod cpu -o jsonpath='{{.spec.tolerations[?(@.key=="is_cpu_compute")]}}'
   kubectl create configmap notes --from-literal=a=b
   kubectl label configmap notes notcoreweave.cloud/x=true    # fine: another domain
+  kubectl create deployment greedy --image=example.test/greedy:1 --dry-run=client -o json \\
+    | jq '.spec.template.spec.tolerations = [{{"operator": "Exists"}}]' | kubectl apply -f -   # refused by a policy
   curl -s {health}/metrics | grep decisions
 
 The service logs to {log}
@@ -44,7 +48,7 @@ def main() -> int:
     """Run until a signal. Returns the exit code."""
     try:
         tools = toolchain.ensure(CONTROL_PLANE)
-        with ControlPlane(tools) as cluster, registered(cluster) as service:
+        with ControlPlane(tools) as cluster, registered(cluster, policies={"directories": [str(PACKS)]}) as service:
             _populate(cluster)
             print(_guide(cluster, service, str(tools)), flush=True)
             _wait()

@@ -48,7 +48,7 @@ async def serve(settings: Settings) -> None:
     certificates = Certificates(settings.tls, measures)
     certificates.start()
     async with AsyncExitStack() as stack:
-        cluster = await stack.enter_async_context(_cluster(settings)) if _has_cluster(settings) else None
+        cluster = await stack.enter_async_context(await _cluster(settings)) if _has_cluster(settings) else None
         facts = cluster.facts if cluster else None
         keeper = await _policies(settings, measures, cluster)
         state = State(_served(settings, facts, keeper))
@@ -90,13 +90,13 @@ def _has_cluster(settings: Settings) -> bool:
     return bool(settings.cluster.kubeconfig) or settings.cluster.in_cluster
 
 
-def _cluster(settings: Settings) -> AbstractAsyncContextManager[Followed]:
-    """What is known of the cluster, given a while to arrive."""
-    from webhook.cluster.followed import follow  # noqa: PLC0415 - the client costs 16 MB, for clusters only
+async def _cluster(settings: Settings) -> AbstractAsyncContextManager[Followed]:
+    """What is known of the cluster, given a while to arrive. Raises ClusterError."""
+    from webhook.cluster.client import connect  # noqa: PLC0415 - the client costs 16 MB, for clusters only
+    from webhook.cluster.followed import follow  # noqa: PLC0415 - as above
 
     return follow(
-        settings.cluster.kubeconfig or None,
-        in_cluster=settings.cluster.in_cluster,
+        await connect(settings.cluster.kubeconfig or None, settings.cluster.in_cluster),
         nodes=settings.sunk.daemon_sets != "off" and settings.sunk.action != "off",
         maps_in=settings.cluster.namespace if settings.policies.config_maps else "",
         natives=settings.policies.native,

@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import structlog
 
-from webhook.cluster.client import connect
 from webhook.cluster.facts import ClusterFacts
 from webhook.cluster.nativepolicies import NativePolicies
 from webhook.cluster.policymaps import PolicyMaps
+
+if TYPE_CHECKING:
+    from webhook.cluster.client import Connection
 
 # How long to wait for the first lists before serving without them; look-ups then ask the API server.
 FIRST_SYNC = 10.0
@@ -31,15 +33,12 @@ class Followed(NamedTuple):
 
 
 @asynccontextmanager
-async def follow(
-    kubeconfig: str | None, *, in_cluster: bool, nodes: bool, maps_in: str, natives: bool
-) -> AsyncIterator[Followed]:
-    """Follow a cluster, and give the first lists a while to arrive. Raises ClusterError where there is no access.
+async def follow(api: Connection, *, nodes: bool, maps_in: str, natives: bool) -> AsyncIterator[Followed]:
+    """Follow a cluster over a connection, which is closed in the end, and give the first lists a while to arrive.
 
     nodes, natives: whether Nodes and native policies are of interest. maps_in: the Namespace whose ConfigMaps may hold
     policies, empty for none.
     """
-    api = await connect(kubeconfig, in_cluster)
     followed = Followed(
         ClusterFacts(api, watch_nodes=nodes),
         PolicyMaps(api, maps_in) if maps_in else None,

@@ -36,8 +36,8 @@ You are alice, a cluster-admin. In another terminal:
   kubectl get pod cpu -o jsonpath='{{.spec.tolerations[?(@.key=="is_cpu_compute")]}}'
   kubectl create configmap notes --from-literal=a=b
   kubectl label configmap notes notcoreweave.cloud/x=true    # fine: another domain
-  kubectl create deployment greedy --image=example.test/greedy:1
-  kubectl patch deployment greedy -p '{{"spec":{{"template":{{"spec":{{"tolerations":[{{"operator":"Exists"}}]}}}}}}}}'   # refused by a policy
+  kubectl create deployment greedy --image=example.test/greedy:1   # and then what a policy refuses:
+  kubectl patch deployment greedy -p '{{"spec":{{"template":{{"spec":{{"tolerations":[{{"operator":"Exists"}}]}}}}}}}}'
   curl -s {health}/metrics | grep decisions
 
 The service logs to {log}

@@ -21,6 +21,9 @@ from policies.cel.cost import EXPRESSION_LIMIT, POLICY_LIMIT
 from policies.cel.values import Value, type_of
 
 _DENY: frozenset[ValidationAction] = frozenset({"Deny"})
+# What a person reads at once. An explanation takes up to a hundred times as long as the judgement, and what is only
+# noted for an audit is noted again and again.
+_SHOWN: frozenset[ValidationAction] = frozenset({"Deny", "Warn"})
 _NOTHING: frozenset[ValidationAction] = frozenset()
 _SPARE_FOR_MESSAGES = 8 * EXPRESSION_LIMIT
 
@@ -172,7 +175,7 @@ class _Evaluation:
     def _error(self, text: str, index: int = 0, unit: Unit | None = None, group: Group | None = None) -> Finding:
         """An expression failed: as if a validation were false, or nothing at all, as the failurePolicy says."""
         actions = self.binding.validation_actions if self.compiled.policy.failure_policy == "Fail" else _NOTHING
-        reasons = group.reasons(unit) if actions and unit is not None and group is not None else ()
+        reasons = group.reasons(unit) if actions & _SHOWN and unit is not None and group is not None else ()
         expression = None if unit is None else unit.expression
         return self._finding(
             kind="error", message=text, index=index, actions=actions, expression=expression, reasons=reasons
@@ -188,7 +191,7 @@ class _Evaluation:
             index=index,
             actions=actions,
             expression=unit.expression,
-            reasons=group.reasons(unit) if actions else (),
+            reasons=group.reasons(unit) if actions & _SHOWN else (),
         )
 
     def _finding(self, **fields: Any) -> Finding:

@@ -77,7 +77,7 @@ def texts(paths: Iterable[str]) -> Iterator[tuple[str, str]]:
 def read(found: Iterable[tuple[str, str]], today: date | None = None) -> PolicyFiles:
     """What files by their names and texts come to. Raises PolicyFilesError."""
     try:
-        loaded = documents.read((each for name, text in found for each in parse(text, name)), today)
+        loaded = documents.read((each for name, text in found for each in parse(text, name)), today, complete=True)
     except yamlfile.FileError as error:
         raise PolicyFilesError(str(error)) from None
     if loaded.errors:

@@ -100,9 +100,9 @@ def _combined(chosen: Mapping[str, Content], current: PolicySet, today: date) ->
     Of two objects with one name the second is the wrong one: that must not be the one that was there before.
     """
     kept = [source for source, content in chosen.items() if content is _kept(current, source)]
-    first = together(_parts(chosen, [*kept, *(source for source in chosen if source not in kept)]))
+    first = together(_parts(chosen, [*kept, *(source for source in chosen if source not in kept)]), complete=True)
     if not first.errors:
-        return together(_parts(chosen, chosen), today), {}
+        return together(_parts(chosen, chosen), today, complete=True), {}
     names = {part.report.document.name: source for source, content in chosen.items() for part in content.parts}
     problems: dict[str, list[str]] = {}
     for problem in first.errors:

@@ -60,12 +60,13 @@ class Part:
     entry: Entry | None
 
 
-def read(documents: Iterable[Document], today: date | None = None) -> Loaded:
+def read(documents: Iterable[Document], today: date | None = None, *, complete: bool = False) -> Loaded:
     """Read all documents, items of Lists included. All problems are found at once; nothing is raised.
 
-    today: where it is known, exceptions that have ended or soon will are warned about.
+    today: where it is known, exceptions that have ended or soon will are warned about. complete: whether these are all
+    the documents that there are; then a policy without a binding is an error.
     """
-    return together((part for document in documents for part in parts(document)), today)
+    return together((part for document in documents for part in parts(document)), today, complete=complete)
 
 
 def parts(document: Document) -> tuple[Part, ...]:
@@ -73,10 +74,10 @@ def parts(document: Document) -> tuple[Part, ...]:
     return tuple(map(_part, objects([document])))
 
 
-def together(found: Iterable[Part], today: date | None = None) -> Loaded:
-    """What objects come to that were read before, and that may be used again in another set."""
+def together(found: Iterable[Part], today: date | None = None, *, complete: bool = False) -> Loaded:
+    """What objects come to that were read before, and that may be used again in another set. For the rest see read."""
     read_before = tuple(found)
-    fitted = fit(part.entry for part in read_before if part.entry is not None)
+    fitted = fit((part.entry for part in read_before if part.entry is not None), complete=complete)
     rest = iter(fitted)
     reports = [part.report if part.entry is None else next(rest).report for part in read_before]
     for entry in fitted:

@@ -35,9 +35,10 @@ class Entry:
         return f"{document.name}:{document.place(('metadata', 'name'))[0]}"
 
 
-def fit(entries: Iterable[Entry]) -> list[Entry]:
+def fit(entries: Iterable[Entry], *, complete: bool = False) -> list[Entry]:
     """The entries, each with what does not fit noted at the document that has to change, and only that.
 
+    complete: whether these are all there are, so that a policy without a binding is an error.
     Those given stay as they are, so that they may be used again in another set.
     """
     fitted = [replace(entry, report=entry.report.continued()) for entry in entries]
@@ -51,7 +52,8 @@ def fit(entries: Iterable[Entry]) -> list[Entry]:
     for key, entry in policies.items():
         if entry.name and key not in bound:
             message = f"no {entry.kind}Binding names this policy, and without one it does nothing"
-            Spot(entry.report, ("metadata", "name")).warn(message, "add a binding with this name as its policyName")
+            hint = "add a binding with this name as its policyName"
+            Spot(entry.report, ("metadata", "name")).fault(message, hint, severity="error" if complete else "warning")
     return fitted
 
 

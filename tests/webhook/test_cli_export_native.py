@@ -127,21 +127,23 @@ def test_items_of_a_list_are_objects_of_their_own() -> None:
 
 def test_json_becomes_yaml() -> None:
     """JSON with its tabs, which YAML readers may refuse, comes out as YAML."""
-    document = yaml.safe_load(dedent(_POLICY))
-    Path("policy.json").write_text(json.dumps(document, indent="\t"), encoding="utf-8")
+    document, binding = yaml.safe_load(dedent(_POLICY)), yaml.safe_load(dedent(_BINDING))
+    for name, content in (("policy.json", document), ("binding.json", binding)):
+        Path(name).write_text(json.dumps(content, indent="\t"), encoding="utf-8")
 
-    result = run("export", "native", "policy.json")
+    result = run("export", "native", "policy.json", "binding.json")
 
     document["metadata"]["annotations"] = {"example.com/owner": "us"}
-    assert list(yaml.safe_load_all(result.stdout)) == [document]
+    del binding["metadata"]["annotations"]
+    assert list(yaml.safe_load_all(result.stdout)) == [document, binding]
 
 
 def test_an_alias_of_what_is_left_out_keeps_its_value() -> None:
     """Where the author's text would be another object without the annotation, the object is written anew."""
     text = _POLICY.replace('"DERIVE"', '&team "ml"').replace("owner: us", "owner: *team")
-    _write("all.yaml", text)
+    _write("all.yaml", text, _BINDING)
 
-    (found,) = yaml.safe_load_all(run("export", "native", "all.yaml").stdout)
+    found, _ = yaml.safe_load_all(run("export", "native", "all.yaml").stdout)
 
     assert found["metadata"] == {"name": "teams", "annotations": {"example.com/owner": "ml"}}
 

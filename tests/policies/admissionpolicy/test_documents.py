@@ -464,17 +464,15 @@ def test_binding_of_a_policy_with_errors_is_no_further_error() -> None:
     assert len(errors(SMALL.replace("[CREATE]", "[create]"), SMALL_BINDING)) == 1
 
 
-def test_policy_without_a_binding_is_a_warning() -> None:
-    """It does nothing, which is seldom what somebody wants, and never an error."""
-    assert (errors(SMALL), warnings(SMALL)) == (
-        [],
-        [
-            (
-                "policy.yaml:4:9: warning: metadata.name: no ValidatingAdmissionPolicyBinding names this policy, and "
-                "without one it does nothing\nhint: add a binding with this name as its policyName"
-            )
-        ],
+def test_policy_without_a_binding_does_nothing() -> None:
+    """That is a warning about documents that may be part of something, and an error where there are no others."""
+    said = (
+        "metadata.name: no ValidatingAdmissionPolicyBinding names this policy, and without one it does nothing\n"
+        "hint: add a binding with this name as its policyName"
     )
+
+    assert (errors(SMALL), warnings(SMALL)) == ([], [f"policy.yaml:4:9: warning: {said}"])
+    assert list(map(str, read(documents(SMALL), complete=True).errors)) == [f"policy.yaml:4:9: {said}"]
 
 
 def test_parameters_that_do_not_fit_are_warnings() -> None:

@@ -92,6 +92,16 @@ def test_a_policy_on_pods_asks_about_workloads_too() -> None:
     assert [hook.resources for hook in _mutating().hooks] == [(_PODS,)]
 
 
+def test_what_an_explanation_needs_is_read_too() -> None:
+    """A rule reads what its expressions read, and the names of items, since the words about an item have its name."""
+    expression = "'object.spec.containers.all(c, c.image.size() > 1 && c.ports.all(p, p.hostPort == 0))'"
+    loaded = _loaded(_VALIDATING.replace("DERIVE", "false").replace("has(object.spec.priorityClassName)", expression))
+    (rule,) = policyrule.rules(loaded.policies, loaded.bindings, NO_PARAMETERS, WORKLOADS)
+
+    items = ("spec.containers[*]", "spec.containers[*].ports[*]")
+    assert rule.reads == {f"{items[0]}.image", f"{items[1]}.hostPort", *(f"{item}.name" for item in items)}
+
+
 @pytest.mark.parametrize("obj", [pod(), deployment()], ids=["pod", "deployment"])
 def test_a_namespace_that_is_not_known_is_asked_for(obj: dict[str, object]) -> None:
     """A selector that needs a Namespace asks for it, for a template as well."""

@@ -12,7 +12,7 @@ from policies import engine
 from policies.admissionpolicy import mutatingrule, policyrule
 from policies.admissionpolicy.documents import Loaded, read
 from policies.admissionpolicy.params import NO_PARAMETERS
-from policies.admissionpolicy.schema import unknown
+from policies.admissionpolicy.schema import built_in, unknown
 from policies.engine import Answer, Decision
 from policies.exception import PolicyException
 from policies.facts import StaticFacts, UnknownFact
@@ -133,6 +133,24 @@ def _changed(text: str, exceptions: Sequence[PolicyException], namespace: str = 
     loaded = _loaded(text)
     rules = mutatingrule.rules(loaded.policies, loaded.bindings, NO_PARAMETERS, unknown, exceptions)
     return engine.mutate(request(pod(), namespace=namespace), RuleSet(rules, exceptions), _IN_FORCE)
+
+
+def test_nothing_is_defaulted_between_two_mutations() -> None:
+    """A policy sees the object as the policy before it left it; kube-apiserver would have filled in its defaults."""
+    container = "Object{spec: Object.spec{containers: [Object.spec.containers{name: 'sidecar', image: 'a'}]}}"
+    there = "string(has(object.spec.containers[1].imagePullPolicy))"
+    seen = f"Object{{metadata: Object.metadata{{annotations: {{'seen': {there}}}}}}}"
+    adding = _MUTATING.replace("FAILURE", "Fail").replace("class}", "a}")
+    looking = _MUTATING.replace("FAILURE", "Fail").replace("class}", "b}")
+    change = "Object{spec: Object.spec{priorityClassName: 'low'}}"
+    loaded = _loaded("---\n".join([adding.replace(change, container), looking.replace(change, seen)]))
+    (rule,) = mutatingrule.rules(loaded.policies, loaded.bindings, NO_PARAMETERS, built_in)
+
+    answer = engine.mutate(request(pod()), RuleSet([rule]), _IN_FORCE)
+
+    assert [operation for operation in answer.operations if "annotations" in operation["path"]] == [
+        {"op": "add", "path": "/metadata/annotations", "value": {"seen": "false"}}
+    ]
 
 
 _UNTIL = {"reason": "OPS-1", "until": TODAY}

@@ -86,6 +86,15 @@ def test_tolerations(served: Service, manifest: Manifest, said: str) -> None:
     assert (answer.returncode, answer.stderr) == (1 if "Error" in said else 0, said)
 
 
+def test_refusals_of_two_entries(served: Service) -> None:
+    """Where policies with Fail and with Ignore refuse, kubectl shows what one of the two entries answered, whole."""
+    (drain,) = (each for each in SCENARIOS if each.name == "inference that drains too long")
+    slow, reserved = drain.made(INTERRUPTABLE), TOLERATIONS[0]
+    slow["spec"]["template"]["spec"]["tolerations"] = reserved[1]
+
+    assert _apply(served, slow).stderr in {drain.refusal, reserved[2]}
+
+
 @pytest.fixture(scope="module")
 def native(served: Service) -> Service:
     """The same service with the packs in kube-apiserver, too, for one Namespace."""

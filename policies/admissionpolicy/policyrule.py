@@ -56,7 +56,15 @@ class PolicyRule:
         resources = [] if self._native else self._bound.resource_rules()
         resources += [_template_rule(group, kind) for group, kind in self._workloads if (group, kind) != ("", "Pod")]
         failing = policy.failure_policy
-        hook = Hook("validate", POLICY_GROUPS[failing], tuple(dict.fromkeys(resources)), failing, scope="*", exact=True)
+        hook = Hook(
+            "validate",
+            POLICY_GROUPS[failing],
+            tuple(dict.fromkeys(resources)),
+            failing,
+            scope="*",
+            exact=True,
+            namespaces=self._bound.namespaces,
+        )
         read = frozenset().union(*(read.paths for read in self._reads.values()))
         paths = read.union(_names(read), template_paths(self._workloads))
         return Rule(policy.name, (hook,), "deny", paths, validate=self.validate)

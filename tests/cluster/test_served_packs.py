@@ -95,6 +95,19 @@ def test_refusals_of_two_entries(served: Service) -> None:
     assert _apply(served, slow).stderr in {drain.refusal, reserved[2]}
 
 
+def test_an_outage_spares_the_system(served: Service) -> None:
+    """Namespaces that every policy leaves alone do without the service, and all others wait for it."""
+    deployment = around("Deployment", {})
+    served.kill()
+    try:
+        system, team = (_apply(served, deployment, namespace) for namespace in ("kube-system", TEAM))
+    finally:
+        served.start()
+
+    assert (system.returncode, system.stderr) == (0, "")
+    assert 'failed calling webhook "policies.cks-admission.dev"' in team.stderr
+
+
 @pytest.fixture(scope="module")
 def native(served: Service) -> Service:
     """The same service with the packs in kube-apiserver, too, for one Namespace."""

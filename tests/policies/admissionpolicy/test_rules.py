@@ -92,6 +92,30 @@ def test_a_policy_on_pods_asks_about_workloads_too() -> None:
     assert [hook.resources for hook in _mutating().hooks] == [(_PODS,)]
 
 
+@pytest.mark.parametrize(
+    ("bindings", "expected"),
+    [
+        pytest.param([""], ["team"], id="none in the binding"),
+        pytest.param(["{a: b, c: d}"], ["team", "a", "c"], id="one binding"),
+        pytest.param(["{a: b, c: d}", "{c: d, e: f}"], ["team", "c"], id="what all bindings ask"),
+        pytest.param(["{a: b}", ""], ["team"], id="one binding for all"),
+    ],
+)
+def test_the_namespaces_of_a_policy(bindings: list[str], expected: list[str]) -> None:
+    """A hook tells what the policy and all of its bindings ask of Namespaces: nothing else ever comes of a request."""
+    policy, binding = _VALIDATING.replace("DERIVE", "true").split("---\n")
+    bound = [
+        binding.replace("metadata: {name: limits}", f"metadata: {{name: limits-{number}}}").replace(
+            "Deny]", f"Deny], matchResources: {{namespaceSelector: {{matchLabels: {labels}}}}}" if labels else "Deny]"
+        )
+        for number, labels in enumerate(bindings)
+    ]
+    loaded = _loaded("---\n".join([policy, *bound]))
+    (rule,) = policyrule.rules(loaded.policies, loaded.bindings, NO_PARAMETERS, WORKLOADS)
+
+    assert [[each.key for each in hook.namespaces.requirements] for hook in rule.hooks] == [expected]
+
+
 def test_what_an_explanation_needs_is_read_too() -> None:
     """A rule reads what its expressions read, and the names of items, since the words about an item have its name."""
     expression = "'object.spec.containers.all(c, c.image.size() > 1 && c.ports.all(p, p.hostPort == 0))'"

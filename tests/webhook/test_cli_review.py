@@ -190,14 +190,17 @@ def test_policies_in_files(given: str) -> None:
 
 
 def test_audit_annotations_of_policies() -> None:
-    """The audit log gets the verdict of a policy; the annotations that it makes itself are left out."""
+    """The audit log gets verdict and message of what is only audited; what a policy would annotate is left out."""
     rights = _POLICY.index("---\napiVersion: rbac")
     text = _POLICY[:rights].replace(
         "  validations:", "  auditAnnotations: [{key: who, valueExpression: request.userInfo.username}]\n  validations:"
     )
     checked = "authorizer.group('').resource('pods').check('delete').allowed()"
-    Path("policies.yaml").write_text(text.replace(checked, "request.name != 'x'"), encoding="utf-8")
+    text = text.replace(checked, "request.name == 'x'").replace("[Deny]", "[Audit]")
+    Path("policies.yaml").write_text(text, encoding="utf-8")
 
     result = run("review", "--policies", "policies.yaml", "--path", "validate/policies", "-", stdin=body(pod()))
 
-    assert answer_of(result.stdout)["auditAnnotations"] == {"teams": "admit"}
+    assert answer_of(result.stdout)["auditAnnotations"] == {
+        "teams": "audit: teams: only for who may delete Pods in here"
+    }

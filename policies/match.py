@@ -5,7 +5,7 @@ Source: the API reference of `admissionregistration.k8s.io/v1` RuleWithOperation
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -97,6 +97,14 @@ class LabelSelector(Struct, frozen=True):
 
 
 EVERYTHING = LabelSelector()
+
+
+def common(selectors: Iterable[LabelSelector]) -> LabelSelector:
+    """The requirements that all selectors have: what meets any of the selectors meets these."""
+    first, *others = selectors
+    return LabelSelector(
+        tuple(each for each in first.requirements if all(each in other.requirements for other in others))
+    )
 
 
 def selects(selector: LabelSelector, request: AdmissionRequest) -> bool:

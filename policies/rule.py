@@ -58,7 +58,7 @@ class Hook(Struct, frozen=True):
     they share conditions and failure policy. scope: `Cluster` is an entry without namespaceSelector, `*` one for
     objects in and outside of Namespaces. exact: the resources are meant as they are written, their versions too, so
     that the API server converts nothing. reinvoked: whether a mutation is asked again when other webhooks have changed
-    the object since.
+    the object since. namespaces: what it asks of Namespaces anyway, so that the API server may ask it of them first.
     """
 
     phase: Phase
@@ -69,6 +69,7 @@ class Hook(Struct, frozen=True):
     scope: Scope = "Namespaced"
     exact: bool = False
     reinvoked: bool = True
+    namespaces: LabelSelector = EVERYTHING
 
 
 class Rule(Struct, frozen=True):

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from policies.facts import NAME_LABEL
 from policies.labels import RULE as LABELS
-from policies.match import SelectorRequirement
+from policies.match import SelectorRequirement, common
 from policies.request import JsonObject
 from policies.requester import CONTROL_PLANE, CONTROL_PLANE_LABEL
 from policies.rule import Hook, Phase, Rule, Scope
@@ -86,7 +86,7 @@ def _webhook(
         "timeoutSeconds": timeout_seconds,
     }
     if scope != "Cluster":
-        webhook["namespaceSelector"] = _namespace_selector(rules, own_namespace)
+        webhook["namespaceSelector"] = _namespace_selector(hooks, rules, own_namespace)
     if phase == "mutate":
         # What another webhook adds later, such as a GPU container, may change the answer; the rules are idempotent.
         webhook["reinvocationPolicy"] = "IfNeeded" if any(hook.reinvoked for hook in hooks) else "Never"
@@ -107,12 +107,16 @@ def _conditions(hooks: Sequence[Hook]) -> list[JsonObject]:
     return [{"name": condition.name, "expression": condition.expression} for condition in hooks[0].conditions]
 
 
-def _namespace_selector(rules: Sequence[Rule], own_namespace: str) -> JsonObject:
-    """Namespaces to ask about. A rule's own selector can be said here only where it is alone in its entry."""
+def _namespace_selector(hooks: Sequence[Hook], rules: Sequence[Rule], own_namespace: str) -> JsonObject:
+    """Namespaces to ask about. A rule's own selector can be said here only where it is alone in its entry.
+
+    Of hooks it is what all of them ask: an outage must not reach the Namespaces that every policy leaves alone.
+    """
     requirements = [SelectorRequirement(NAME_LABEL, "NotIn", (own_namespace,))]
     if rules[0].name == LABELS:
         # Read off the Namespace as it stands: whoever may write into it cannot change that with the same request.
         requirements.append(SelectorRequirement(CONTROL_PLANE_LABEL, "NotIn", (CONTROL_PLANE,)))
     if len({rule.name for rule in rules}) == 1:
         requirements += rules[0].namespaces.requirements
+    requirements += common(hook.namespaces for hook in hooks).requirements
     return {"matchExpressions": [requirement.to_json() for requirement in requirements]}

@@ -271,10 +271,13 @@ def _causes(violations: Iterable[Violation]) -> Iterator[tuple[Violation, str]]:
 
 
 def _annotation(decision: Decision) -> str:
-    """What the audit log says of a rule: the verdict, then the paths, the grounds of an exception, or the failure."""
+    """What the audit log says of a rule: the verdict, then where, the grounds of an exception, or the failure.
+
+    Where no place is known, the message has it: nobody else hears of what is only audited.
+    """
     if not (decision.violations or decision.exception or decision.failure):
         return decision.verdict
-    detail = ", ".join(dict.fromkeys(violation.path for violation in decision.violations))
+    detail = ", ".join(dict.fromkeys(violation.path or violation.summary for violation in decision.violations))
     if decision.verdict == "excepted" and decision.exception is not None:
         detail = decision.exception.grounds
     if decision.failure is not None:

@@ -10,7 +10,7 @@ from policies.admissionpolicy.inputs import Inputs
 from policies.admissionpolicy.matching import Matcher, NamespaceLabels, is_seen
 from policies.admissionpolicy.model import Binding, NamedRule, Policy
 from policies.facts import Facts
-from policies.match import ResourceRule
+from policies.match import EVERYTHING, LabelSelector, ResourceRule, common
 from policies.request import AdmissionRequest, GroupVersionKind, GroupVersionResource, JsonObject
 
 
@@ -38,6 +38,14 @@ class BoundPolicy:
             for binding, matcher in self._bindings
             if matcher is None or matcher.matches(request, namespace_labels)
         ]
+
+    @property
+    def namespaces(self) -> LabelSelector:
+        """What the policy, and all of its bindings, ask of the Namespace of an object."""
+        resources = (binding.match_resources for binding, _ in self._bindings)
+        of_bindings = common(EVERYTHING if each is None else each.namespace_selector for each in resources)
+        own = self.policy.match_constraints.namespace_selector.requirements
+        return LabelSelector(tuple(dict.fromkeys((*own, *of_bindings.requirements))))
 
     def resource_rules(self) -> list[ResourceRule]:
         """The requests that it may be for, as a webhook configuration says it."""

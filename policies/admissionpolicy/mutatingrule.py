@@ -19,6 +19,7 @@ from policies.admissionpolicy.params import Parameters, UnknownParameters
 from policies.admissionpolicy.schema import Schema
 from policies.exception import PolicyException, longest
 from policies.facts import Facts
+from policies.match import common
 from policies.request import AdmissionRequest, GroupVersionKind, JsonObject
 from policies.rule import POLICY_GROUPS, Hook, Mutation, Rule
 
@@ -66,6 +67,7 @@ class MutatingPolicies:
             scope="*",
             exact=True,
             reinvoked=reinvoked,
+            namespaces=common(policy.namespaces for policy in self._policies),
         )
         return Rule(NAME, (hook,), "deny", frozenset({""}), mutate=self.mutate)
 

@@ -20,7 +20,7 @@ from policies.admissionpolicy.validating import evaluate_policy
 from policies.cel.explanation.explain import Reason
 from policies.cel.explanation.places import shown
 from policies.facts import Facts
-from policies.fieldpath import Location
+from policies.fieldpath import Location, Wildcard
 from policies.match import ResourceRule
 from policies.request import AdmissionRequest
 from policies.rule import POLICY_GROUPS, Hook, Rule
@@ -56,8 +56,17 @@ class PolicyRule:
         resources = [] if self._native else self._bound.resource_rules()
         resources += [_template_rule(group, kind) for group, kind in self._workloads if (group, kind) != ("", "Pod")]
         failing = policy.failure_policy
-        hook = Hook("validate", POLICY_GROUPS[failing], tuple(dict.fromkeys(resources)), failing, scope="*", exact=True)
-        paths = frozenset().union(*(read.paths for read in self._reads.values())) | template_paths(self._workloads)
+        hook = Hook(
+            "validate",
+            POLICY_GROUPS[failing],
+            tuple(dict.fromkeys(resources)),
+            failing,
+            scope="*",
+            exact=True,
+            namespaces=self._bound.namespaces,
+        )
+        read = frozenset().union(*(read.paths for read in self._reads.values()))
+        paths = read.union(_names(read), template_paths(self._workloads))
         return Rule(policy.name, (hook,), "deny", paths, validate=self.validate)
 
     def validate(self, request: AdmissionRequest, facts: Facts) -> Sequence[Violation]:
@@ -151,6 +160,14 @@ def covers_pods(constraints: MatchResources) -> bool:
 def _template_rule(group: str, kind: str) -> ResourceRule:
     """The resource of a workload's kind: all kinds of the table have the plain plural."""
     return ResourceRule(("CREATE", "UPDATE"), (group,), (f"{kind.lower()}s",))
+
+
+def _names(paths: Iterable[str]) -> Iterator[str]:
+    """The names of the items of lists, by which explanations call them: `container "sidecar"`."""
+    for pattern in map(fieldpath.parse, paths):
+        for index, step in enumerate(pattern):
+            if step is Wildcard.ITEMS:
+                yield fieldpath.render((*pattern[: index + 1], "name"))
 
 
 def _path(reason: Reason, place: Callable[[Location], Location]) -> str:

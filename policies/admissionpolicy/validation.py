@@ -19,7 +19,7 @@ from policies.admissionpolicy.formats import (
     subdomain,
     trimmed,
 )
-from policies.admissionpolicy.matchvalidation import match_resources, no_delete, selector
+from policies.admissionpolicy.matchvalidation import match_resources, no_delete, selector, unconverted
 from policies.admissionpolicy.problem import (
     Spot,
     Word,
@@ -150,6 +150,7 @@ def _constraints(spec: Values, spot: Spot, *, mutating: bool) -> None:
         return
     constraints = spec["matchConstraints"]
     match_resources(constraints, below)
+    unconverted(constraints, below)
     if not constraints.get("resourceRules"):
         below.child("resourceRules").fault(required(), _RULE_HINT)
     if mutating:

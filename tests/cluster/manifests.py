@@ -76,3 +76,23 @@ def node(
 def namespace(name: str, labels: Mapping[str, str] | None = None) -> Manifest:
     """Return a Namespace."""
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": dict(labels or {})}}
+
+
+def custom_resource(kind: str, group: str, version: str) -> Manifest:
+    """Return the CustomResourceDefinition of a namespaced kind of which nothing is said."""
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    singular = kind.lower()
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {
+            "name": f"{singular}s.{group}",
+            "annotations": {"api-approved.kubernetes.io": "unapproved, for tests"},  # asked for in *.k8s.io
+        },
+        "spec": {
+            "group": group,
+            "scope": "Namespaced",
+            "names": {"kind": kind, "plural": f"{singular}s", "singular": singular},
+            "versions": [{"name": version, "served": True, "storage": True, "schema": schema}],
+        },
+    }

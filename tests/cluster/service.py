@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from cluster import toolchain
+from cluster.controlplane import ControlPlane
 from cluster.polling import NotYet, answers, wait_for
+from cluster.programs import CONTROL_PLANE
 from cluster.workspace import free_ports
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cluster.controlplane import ControlPlane
     from cluster.manifests import Manifest
 
 NAMESPACE = "cks-admission"
@@ -149,6 +151,14 @@ def registered(control_plane: ControlPlane, **settings: Any) -> Iterator[Service
         )
         if removed.returncode != 0:
             raise AssertionError(removed.stderr)
+
+
+@contextmanager
+def serving(*policies: Path) -> Iterator[Service]:
+    """Run a service with policies, on a control plane of its own: they would judge what all other tests write."""
+    directories = {"directories": [str(path) for path in policies]}
+    with ControlPlane(toolchain.ensure(CONTROL_PLANE)) as cluster, registered(cluster, policies=directories) as service:
+        yield service
 
 
 def await_registration(control_plane: ControlPlane) -> None:

@@ -187,3 +187,20 @@ def test_policies_in_files(given: str) -> None:
     )
     assert answers[0]["status"]["message"].splitlines()[0] == denied
     assert (result.stderr, result.exit_code) == ("", 1)
+
+
+def test_audit_annotations_of_policies() -> None:
+    """The audit log gets verdict and message of what is only audited; what a policy would annotate is left out."""
+    rights = _POLICY.index("---\napiVersion: rbac")
+    text = _POLICY[:rights].replace(
+        "  validations:", "  auditAnnotations: [{key: who, valueExpression: request.userInfo.username}]\n  validations:"
+    )
+    checked = "authorizer.group('').resource('pods').check('delete').allowed()"
+    text = text.replace(checked, "request.name == 'x'").replace("[Deny]", "[Audit]")
+    Path("policies.yaml").write_text(text, encoding="utf-8")
+
+    result = run("review", "--policies", "policies.yaml", "--path", "validate/policies", "-", stdin=body(pod()))
+
+    assert answer_of(result.stdout)["auditAnnotations"] == {
+        "teams": "audit: teams: only for who may delete Pods in here"
+    }

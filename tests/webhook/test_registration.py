@@ -236,6 +236,21 @@ def test_a_rules_own_namespaces_are_told_where_it_is_alone() -> None:
     assert together["namespaceSelector"] == {"matchExpressions": [_OWN]}
 
 
+def test_namespaces_that_no_hook_is_for_are_left_out() -> None:
+    """What all hooks of an entry ask of Namespaces stands in its selector, and nothing that only some of them ask."""
+    silver = LabelSelector((_GOLD.requirements[1], SelectorRequirement("tier", "In", ("silver",))))
+    first, second, third = (
+        _rule(name, Hook("validate", "policies", (_CREATE_PODS,), "Fail", scope="*", namespaces=namespaces))
+        for name, namespaces in (("a", _GOLD), ("b", silver), ("c", LabelSelector()))
+    )
+
+    selectors = [
+        webhook["namespaceSelector"] for rules in ([first, second], [first, third]) for webhook in _webhooks(*rules)
+    ]
+
+    assert selectors == [{"matchExpressions": [_OWN, _GOLD_JSON[1]]}, {"matchExpressions": [_OWN]}]
+
+
 def test_the_guard_leaves_control_plane_namespaces_alone() -> None:
     """The label guard is not asked about objects in control-plane Namespaces; other rules are."""
     hook = Hook("validate", "labels", (_WRITE_ALL,), "Fail")

@@ -42,6 +42,11 @@ def _refusal(message: str, code: int = 403, reason: str = "Forbidden") -> Json:
             id="admitted",
         ),
         pytest.param(
+            Answer((Decision("tidy", "audit", (violation(path=""), violation(path="spec.x"))),)),
+            {"allowed": True, "auditAnnotations": {"tidy": "audit: Tidiness is required., spec.x"}},
+            id="audited-without-a-place",
+        ),
+        pytest.param(
             Answer((Decision("tolerations", "patch"),), (_ADD,), ("one", "two")),
             {
                 "allowed": True,

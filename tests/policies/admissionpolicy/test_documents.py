@@ -475,6 +475,33 @@ def test_policy_without_a_binding_does_nothing() -> None:
     assert list(map(str, read(documents(SMALL), complete=True).errors)) == [f"policy.yaml:4:9: {said}"]
 
 
+@pytest.mark.parametrize(
+    ("rule", "left_out"),
+    [
+        pytest.param("apiGroups: [apps], apiVersions: [v1beta1]", "apps/v1", id="a version that is no more"),
+        pytest.param("apiGroups: [''], apiVersions: [v2]", "v1", id="core"),
+        pytest.param("apiGroups: [autoscaling], apiVersions: [v1]", "autoscaling/v2", id="one of two"),
+        pytest.param("apiGroups: [apps, batch], apiVersions: [v2]", "apps/v1, batch/v1", id="several groups"),
+        pytest.param("apiGroups: [apps], apiVersions: [v1beta1, v1]", "", id="an older version as well"),
+        pytest.param("apiGroups: [autoscaling], apiVersions: ['*']", "", id="all versions"),
+        pytest.param("apiGroups: [example.org], apiVersions: [v1beta1]", "", id="custom resources"),
+    ],
+)
+def test_versions_that_are_not_converted(rule: str, left_out: str) -> None:
+    """A rule that leaves out a version of a built-in group gets its objects as they are, and its author a warning."""
+    text = SMALL.replace('apiGroups: [""], apiVersions: [v1]', rule)
+    exact = text.replace("  matchConstraints:\n", "  matchConstraints:\n    matchPolicy: Exact\n")
+    column = text.splitlines()[7].index("apiVersions: ") + len("apiVersions: ") + 1
+    warning = (
+        f"policy.yaml:8:{column}: warning: spec.matchConstraints.resourceRules[0].apiVersions: objects of {left_out} "
+        "are not converted: expressions see them as they are sent\n"
+        "hint: name that version as well, or write matchPolicy: Exact to leave it out"
+    )
+
+    assert warnings(text, SMALL_BINDING) == ([warning] if left_out else [])
+    assert warnings(exact, SMALL_BINDING) == []
+
+
 def test_parameters_that_do_not_fit_are_warnings() -> None:
     """A paramKind without a paramRef, and the reverse, are what the API server takes and nobody means."""
     kind = SMALL.replace("spec:\n", "spec:\n  paramKind: {apiVersion: v1, kind: ConfigMap}\n")

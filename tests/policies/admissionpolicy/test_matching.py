@@ -108,6 +108,11 @@ RULES: dict[str, tuple[MatchResources, AdmissionRequest, bool]] = {
     "another version": (constraints(rule(**CRON_JOBS), match_policy="Exact"), OLD_CRON_JOB, False),
     "all versions": (constraints(rule(**CRON_JOBS, api_versions=("*",)), match_policy="Exact"), OLD_CRON_JOB, True),
     "an equivalent version": (constraints(rule(**CRON_JOBS)), OLD_CRON_JOB, True),
+    "events of another group": (
+        constraints(rule("events")),
+        asked(resource=GroupVersionResource("events.k8s.io", "v1", "events")),
+        False,
+    ),
     "namespaced": (constraints(rule(scope="Namespaced")), asked(), True),
     "not cluster-scoped": (constraints(rule(scope="Cluster")), asked(), False),
     "cluster-scoped": (constraints(rule("*", scope="Cluster")), NODE, True),

@@ -12,7 +12,7 @@ from policies import engine
 from policies.admissionpolicy import mutatingrule, policyrule
 from policies.admissionpolicy.documents import Loaded, read
 from policies.admissionpolicy.params import NO_PARAMETERS
-from policies.admissionpolicy.schema import unknown
+from policies.admissionpolicy.schema import built_in, unknown
 from policies.engine import Answer, Decision
 from policies.exception import PolicyException
 from policies.facts import StaticFacts, UnknownFact
@@ -92,6 +92,40 @@ def test_a_policy_on_pods_asks_about_workloads_too() -> None:
     assert [hook.resources for hook in _mutating().hooks] == [(_PODS,)]
 
 
+@pytest.mark.parametrize(
+    ("bindings", "expected"),
+    [
+        pytest.param([""], ["team"], id="none in the binding"),
+        pytest.param(["{a: b, c: d}"], ["team", "a", "c"], id="one binding"),
+        pytest.param(["{a: b, c: d}", "{c: d, e: f}"], ["team", "c"], id="what all bindings ask"),
+        pytest.param(["{a: b}", ""], ["team"], id="one binding for all"),
+    ],
+)
+def test_the_namespaces_of_a_policy(bindings: list[str], expected: list[str]) -> None:
+    """A hook tells what the policy and all of its bindings ask of Namespaces: nothing else ever comes of a request."""
+    policy, binding = _VALIDATING.replace("DERIVE", "true").split("---\n")
+    bound = [
+        binding.replace("metadata: {name: limits}", f"metadata: {{name: limits-{number}}}").replace(
+            "Deny]", f"Deny], matchResources: {{namespaceSelector: {{matchLabels: {labels}}}}}" if labels else "Deny]"
+        )
+        for number, labels in enumerate(bindings)
+    ]
+    loaded = _loaded("---\n".join([policy, *bound]))
+    (rule,) = policyrule.rules(loaded.policies, loaded.bindings, NO_PARAMETERS, WORKLOADS)
+
+    assert [[each.key for each in hook.namespaces.requirements] for hook in rule.hooks] == [expected]
+
+
+def test_what_an_explanation_needs_is_read_too() -> None:
+    """A rule reads what its expressions read, and the names of items, since the words about an item have its name."""
+    expression = "'object.spec.containers.all(c, c.image.size() > 1 && c.ports.all(p, p.hostPort == 0))'"
+    loaded = _loaded(_VALIDATING.replace("DERIVE", "false").replace("has(object.spec.priorityClassName)", expression))
+    (rule,) = policyrule.rules(loaded.policies, loaded.bindings, NO_PARAMETERS, WORKLOADS)
+
+    items = ("spec.containers[*]", "spec.containers[*].ports[*]")
+    assert rule.reads == {f"{items[0]}.image", f"{items[1]}.hostPort", *(f"{item}.name" for item in items)}
+
+
 @pytest.mark.parametrize("obj", [pod(), deployment()], ids=["pod", "deployment"])
 def test_a_namespace_that_is_not_known_is_asked_for(obj: dict[str, object]) -> None:
     """A selector that needs a Namespace asks for it, for a template as well."""
@@ -123,6 +157,24 @@ def _changed(text: str, exceptions: Sequence[PolicyException], namespace: str = 
     loaded = _loaded(text)
     rules = mutatingrule.rules(loaded.policies, loaded.bindings, NO_PARAMETERS, unknown, exceptions)
     return engine.mutate(request(pod(), namespace=namespace), RuleSet(rules, exceptions), _IN_FORCE)
+
+
+def test_nothing_is_defaulted_between_two_mutations() -> None:
+    """A policy sees the object as the policy before it left it; kube-apiserver would have filled in its defaults."""
+    container = "Object{spec: Object.spec{containers: [Object.spec.containers{name: 'sidecar', image: 'a'}]}}"
+    there = "string(has(object.spec.containers[1].imagePullPolicy))"
+    seen = f"Object{{metadata: Object.metadata{{annotations: {{'seen': {there}}}}}}}"
+    adding = _MUTATING.replace("FAILURE", "Fail").replace("class}", "a}")
+    looking = _MUTATING.replace("FAILURE", "Fail").replace("class}", "b}")
+    change = "Object{spec: Object.spec{priorityClassName: 'low'}}"
+    loaded = _loaded("---\n".join([adding.replace(change, container), looking.replace(change, seen)]))
+    (rule,) = mutatingrule.rules(loaded.policies, loaded.bindings, NO_PARAMETERS, built_in)
+
+    answer = engine.mutate(request(pod()), RuleSet([rule]), _IN_FORCE)
+
+    assert [operation for operation in answer.operations if "annotations" in operation["path"]] == [
+        {"op": "add", "path": "/metadata/annotations", "value": {"seen": "false"}}
+    ]
 
 
 _UNTIL = {"reason": "OPS-1", "until": TODAY}

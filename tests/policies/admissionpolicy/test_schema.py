@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from policies.admissionpolicy import schema
+from policies.admissionpolicy.matchvalidation import BUILT_IN_VERSIONS
 from policies.admissionpolicy.schema import DEDUCED, Node, Schema
 from policies.request import GroupVersionKind
 
@@ -282,3 +283,14 @@ def test_compact_table_keeps_what_merging_and_typing_need() -> None:
             schema.OBJECT_META: {"type": "object"},
         },
     }
+
+
+def test_versions_of_built_in_groups() -> None:
+    """The versions that reading a policy goes by, without the table, are those of the table."""
+    text = resources.files("policies.admissionpolicy").joinpath("schemas.json").read_text(encoding="utf-8")
+    found: dict[str, set[str]] = {}
+    for kind in json.loads(text)["kinds"]:
+        group, version, _ = kind.split("/")
+        found.setdefault(group, set()).add(version)
+
+    assert {group: set(versions) for group, versions in BUILT_IN_VERSIONS.items()} == found

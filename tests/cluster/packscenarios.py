@@ -1,0 +1,214 @@
+"""What the shipped packs say of objects as people apply them, to the letter as kubectl prints it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from cluster import workloads
+
+if TYPE_CHECKING:
+    from cluster.manifests import Manifest
+
+Labels = Mapping[str, str]
+LABEL = "qos.coreweave.cloud/interruptable"
+INTERRUPTABLE = {LABEL: "true"}
+
+
+def _custom(api_version: str, kind: str, spec: Manifest) -> Manifest:
+    return {"apiVersion": api_version, "kind": kind, "metadata": workloads.metadata("main"), "spec": spec}
+
+
+def _pytorch_job(labels: Labels) -> Manifest:
+    replicas = {"Master": {"replicas": 1, "template": workloads.template(labels)}}
+    replicas["Worker"] = {"replicas": 7, "template": workloads.template(labels)}
+    return _custom("kubeflow.org/v1", "PyTorchJob", {"pytorchReplicaSpecs": replicas})
+
+
+def _job_set(labels: Labels) -> Manifest:
+    jobs = [{"template": {"spec": {"template": workloads.template(each)}}} for each in ({}, labels)]
+    return _custom("jobset.x-k8s.io/v1alpha2", "JobSet", {"replicatedJobs": jobs})
+
+
+def _stateful_set(labels: Labels) -> Manifest:
+    storage = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "10Gi"}}}
+    claims = [{"metadata": workloads.metadata("data"), "spec": storage}]
+    template = workloads.template(labels)
+    return workloads.apps("StatefulSet", "", volumeClaimTemplates=claims, template=template)
+
+
+def _database(labels: Labels) -> Manifest:
+    return around("Deployment", labels, containers=[{"name": "main", "image": "registry.example.com/postgres:17"}])
+
+
+def inference(labels: Labels, seconds: int) -> Manifest:
+    """Return a Deployment on GPUs with a grace period in seconds."""
+    return around("Deployment", labels, containers=workloads.gpus(8), terminationGracePeriodSeconds=seconds)
+
+
+def _indexed_job(labels: Labels) -> Manifest:
+    template = workloads.template(labels, restartPolicy="Never")
+    return workloads.job("", completionMode="Indexed", completions=4, parallelism=4, template=template)
+
+
+def _pod(labels: Labels) -> Manifest:
+    return workloads.pod("", labels=labels, containers=[{"name": "main", "image": "postgres"}])
+
+
+def around(kind: str, labels: Labels, **spec: Any) -> Manifest:
+    """Return a workload of the group apps with labels in its template."""
+    return workloads.apps(kind, "", template=workloads.template(labels, **spec))
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """An object, and what a policy says of it once it is labelled.
+
+    A policy that ignores failures has an entry of its own, so that nothing is refused for its sake in an outage.
+    """
+
+    name: str
+    made: Callable[[Labels], Manifest]
+    policy: str
+    message: str
+    entry: str = "policies-ignore"
+
+    @property
+    def refusal(self) -> str:
+        """All that kubectl prints."""
+        return _refused(self.entry, _denial(self.policy, self.message))
+
+
+def _denial(policy: str, message: str) -> str:
+    return f"ValidatingAdmissionPolicy '{policy}' with binding '{policy}' denied request: {message}"
+
+
+def _refused(entry: str, *denials: str) -> str:
+    webhook = f'admission webhook "{entry}.cks-admission.dev" denied the request'
+    return f'Error from server (Forbidden): error when creating "STDIN": {webhook}: ' + "\n".join([*denials, ""])
+
+
+SCENARIOS = [
+    Scenario(
+        "a PyTorchJob",
+        _pytorch_job,
+        "interruptable-training",
+        'Distributed training (PyTorchJob.kubeflow.org) must not be interruptable: "true" at '
+        f"spec.pytorchReplicaSpecs.Master.template.metadata.labels[{LABEL}]; "
+        f"spec.pytorchReplicaSpecs.Worker.template.metadata.labels[{LABEL}]. "
+        'One evicted Pod stops the whole run. Remove the label, or set it to "false".',
+    ),
+    Scenario(
+        "a JobSet",
+        _job_set,
+        "interruptable-training",
+        'Distributed training (JobSet.jobset.x-k8s.io) must not be interruptable: "true" at '
+        f"spec.replicatedJobs[1].template.spec.template.metadata.labels[{LABEL}]. "
+        'One evicted Pod stops the whole run. Remove the label, or set it to "false".',
+    ),
+    Scenario(
+        "an Indexed Job of several Pods",
+        _indexed_job,
+        "interruptable-training",
+        'An Indexed Job of more than one Pod must not be interruptable: "true" at '
+        f"spec.template.metadata.labels[{LABEL}]. "
+        'One evicted Pod stops the others. Remove the label, set it to "false", or use a Job that is not Indexed.',
+    ),
+    Scenario(
+        "a StatefulSet of one replica with claims",
+        _stateful_set,
+        "interruptable-database",
+        'A StatefulSet of one replica with volume claims must not be interruptable: "true" at '
+        f"spec.template.metadata.labels[{LABEL}]. Nothing takes over while its Pod is evicted. "
+        'Remove the label, set it to "false", or run more than one replica.',
+    ),
+    Scenario(
+        "a database by its image",
+        _database,
+        "interruptable-database",
+        "A single-instance database must not be interruptable: "
+        'spec.template.spec.containers[0].image is "registry.example.com/postgres:17". '
+        f"Nothing takes over while its Pod is evicted. Remove the label {LABEL}, "
+        'set it to "false", or run more than one replica.',
+    ),
+    Scenario(
+        "inference that drains too long",
+        partial(inference, seconds=900),
+        "interruptable-drain",
+        "What is interruptable must end within 300 s: spec.template.spec.terminationGracePeriodSeconds is 900. "
+        f"Lower it, or remove the label {LABEL}.",
+    ),
+    Scenario(
+        "inference that is cut off",
+        partial(inference, seconds=1),
+        "interruptable-drain",
+        "What is interruptable needs at least 5 s for the requests that it is answering: "
+        f"spec.template.spec.terminationGracePeriodSeconds is 1. Raise it, or remove the label {LABEL}.",
+    ),
+    Scenario(
+        "a Pod",
+        _pod,
+        "interruptable-database",
+        'A single-instance database must not be interruptable: spec.containers[0].image is "postgres". '
+        f"Nothing takes over while its Pod is evicted. Remove the label {LABEL}, "
+        'set it to "false", or run more than one replica.',
+    ),
+]
+
+_RESERVED = {"key": "node.coreweave.cloud/reserved"}
+_ALL_RESERVED = {**_RESERVED, "operator": "Exists"}
+_KEYLESS = {"operator": "Exists"}
+_LOCK = {"key": "sunk.coreweave.com/lock", "operator": "Exists"}
+_TOLERATES = (
+    "A toleration of node.coreweave.cloud/reserved with the operator Exists tolerates the reservations of everybody"
+)
+_DENIED_RESERVED = _denial(
+    "reserved-toleration",
+    f"{_TOLERATES}, control plane and broken Nodes included: spec.template.spec.tolerations[0]. "
+    "Use operator: Equal and the value of the taint on your own Nodes.",
+)
+
+
+def _denied_keyless(index: int) -> str:
+    return _denial(
+        "keyless-toleration",
+        "A toleration with the operator Exists and no key tolerates every taint, of broken and of reserved Nodes too: "
+        f"spec.template.spec.tolerations[{index}]. Name the keys that are meant.",
+    )
+
+
+def _denied_lock(index: int) -> str:
+    return _denial(
+        "lock-toleration",
+        "Only DaemonSets and NodeSets may tolerate sunk.coreweave.com/lock; a Slurm job cannot start while other "
+        f"Pods stay on its Node: spec.template.spec.tolerations[{index}]. "
+        "Remove the toleration, or run this as a DaemonSet.",
+    )
+
+
+_WARNED_UNSET = (
+    "Warning: reserved-toleration-unset: Not checked whose reservation is tolerated: "
+    "spec.template.spec.tolerations[0] has the value …\n"
+)
+_WARNED_KEYLESS = (
+    "Warning: keyless-toleration-daemonset: This DaemonSet tolerates every taint, of broken and of reserved Nodes too: "
+    "spec.template.…\n"
+)
+TOLERATIONS = [
+    ("Deployment", [_ALL_RESERVED], _refused("policies", _DENIED_RESERVED)),
+    ("Deployment", [{**_RESERVED, "value": "org-5678"}], _WARNED_UNSET),
+    ("Deployment", [_KEYLESS], _refused("policies", _denied_keyless(0))),
+    ("Deployment", [_LOCK], _refused("policies", _denied_lock(0))),
+    (
+        "Deployment",
+        [_ALL_RESERVED, _KEYLESS, _LOCK],
+        _refused("policies", _denied_keyless(1), _denied_lock(2), _DENIED_RESERVED),
+    ),
+    ("DaemonSet", [_ALL_RESERVED], _refused("policies", _DENIED_RESERVED)),
+    ("DaemonSet", [{**_RESERVED, "value": "org-5678"}], _WARNED_UNSET),
+    ("DaemonSet", [_KEYLESS], _WARNED_KEYLESS),
+    ("DaemonSet", [_LOCK], ""),
+    ("DaemonSet", [_ALL_RESERVED, _KEYLESS, _LOCK], _WARNED_KEYLESS + _refused("policies", _DENIED_RESERVED)),
+]

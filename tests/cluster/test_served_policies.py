@@ -1,0 +1,280 @@
+"""Policies served from a directory, read from kubectl: reasons, places, an outage of the service, and reloads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+
+from cluster import workloads
+from cluster.polling import NotYet
+from cluster.service import serving
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from cluster.kubectl import Completed
+    from cluster.manifests import Manifest
+    from cluster.service import Service
+
+TEAM = "team-a"
+STDIN = 'error when creating "STDIN"'
+
+
+def _policy(name: str, resource: str, *validations: Manifest, fail: str = "Fail", derive: str = "true") -> str:
+    """A policy about the creation of a resource of the core group, and its binding."""
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": [resource]}
+    spec: Manifest = {"failurePolicy": fail, "matchConstraints": {"resourceRules": [rule]}}
+    metadata = {"name": name, "annotations": {"cks-admission.dev/derive": derive}}
+    kind, version = "ValidatingAdmissionPolicy", "admissionregistration.k8s.io/v1"
+    binding = {"policyName": name, "validationActions": ["Deny"]}
+    spec["validations"] = list(validations)
+    return yaml.safe_dump_all(
+        [
+            {"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec},
+            {"apiVersion": version, "kind": f"{kind}Binding", "metadata": {"name": name}, "spec": binding},
+        ]
+    )
+
+
+def _validation(expression: str, message: str, **more: str) -> Manifest:
+    return {"expression": expression, "message": message, **more}
+
+
+def _denied(name: str, message: str) -> str:
+    return f"ValidatingAdmissionPolicy '{name}' with binding '{name}' denied request: {message}"
+
+
+REASONS = [
+    _validation("!('secret' in object.data)", "No secrets here.", reason="Forbidden"),
+    _validation("!('big' in object.data)", "Too big.", reason="RequestEntityTooLarge"),
+    _validation("!('odd' in object.data)", "Not odd."),
+    _validation("object.data.all(k, object.data[k].size() <= 3)", "At most 3 letters.", reason="Invalid"),
+]
+SERVICE: Manifest = {
+    "apiVersion": "v1",
+    "kind": "Service",
+    "metadata": workloads.metadata("main"),
+    "spec": {"clusterIP": "None", "ports": [{"port": 80}]},
+}
+LIMITS = _validation("object.spec.containers.all(c, has(c.resources.limits))", "Containers have limits.")
+DIGEST = _validation(
+    "object.spec.containers.all(c, c.image.contains('@'))", "Images have a digest.", reason="Forbidden"
+)
+POLICIES = [
+    _policy("reasons", "configmaps", *REASONS),
+    _policy("limits", "pods", LIMITS, fail="Ignore"),
+    _policy("digest", "pods", DIGEST, fail="Ignore"),
+    _policy("alone", "pods", _validation("!has(object.spec.hostname)", "No hostname."), derive="false"),
+]
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of policies: an empty one, for no policy may refuse the objects with which a start is awaited."""
+    return tmp_path_factory.mktemp("policies")
+
+
+@pytest.fixture(scope="module")
+def served(directory: Path) -> Iterator[Service]:
+    """A service with these policies."""
+    with serving(directory) as service:
+        service.control_plane.namespace(TEAM)
+        (directory / "policies.yaml").write_text("---\n".join(POLICIES), encoding="utf-8")
+        _await(service, workloads.pod(""), _unfit("spec"))
+        yield service
+
+
+def _apply(service: Service, manifest: Manifest) -> Completed:
+    return service.control_plane.apply(manifest, "-n", TEAM, "--dry-run=server")
+
+
+def _config_map(**data: str) -> Manifest:
+    return {**workloads.config_map(""), "data": data}
+
+
+def _refused(reason: str, entry: str, *lines: str) -> str:
+    """What kubectl prints of a refusal whose reason is not Invalid."""
+    start = f'Error from server ({reason}): {STDIN}: admission webhook "{entry}.cks-admission.dev" denied the request: '
+    return start + "\n".join(lines) + "\n"
+
+
+def _unfit(path: str) -> str:
+    """What kubectl prints of a Pod that has neither limits nor a digest, with its spec at a path."""
+    image = """c.image.contains('@') is false (container "main"; c.image is "example.test/main:1")"""
+    return _refused(
+        "Forbidden",
+        "policies-ignore",
+        _denied("digest", "Images have a digest."),
+        f"  {path}.containers[0].image: {image}",
+        _denied("limits", "Containers have limits."),
+        f"""  {path}.containers[0].resources: has(c.resources.limits) is false (container "main")""",
+    )
+
+
+_SECRET = _denied("reasons", "No secrets here.")
+_BIG = _denied("reasons", "Too big.")
+_ODD = _denied("reasons", "Not odd.")
+_LONG = _denied("reasons", "At most 3 letters.")
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        pytest.param({"a": "b"}, "", id="nothing"),
+        pytest.param(
+            {"secret": "x"},
+            _refused(
+                "Forbidden",
+                "policies",
+                _SECRET,
+                """  data: ('secret' in object.data) is true (object.data is {"secret": "x"})""",
+            ),
+            id="forbidden",
+        ),
+        pytest.param(
+            {"big": "x"},
+            _refused(
+                "RequestEntityTooLarge",
+                "policies",
+                _BIG,
+                """  data: ('big' in object.data) is true (object.data is {"big": "x"})""",
+            ),
+            id="too-large",
+        ),
+        pytest.param(
+            {"odd": "x"},
+            f"The request is invalid: data: {_ODD}\n"
+            """data: ('odd' in object.data) is true (object.data is {"odd": "x"})\n""",
+            id="invalid-by-default",
+        ),
+        pytest.param(
+            {"odd": "four"},
+            f"The request is invalid: \n* data: {_ODD}\n"
+            """data: ('odd' in object.data) is true (object.data is {"odd": "four"})\n"""
+            f"* data.odd: {_LONG}\n"
+            "data.odd: object.data[k].size() <= 3 is false (object.data[k].size() is 4)\n",
+            id="invalid-twice",
+        ),
+        pytest.param(
+            {"odd": "x", "secret": "x"},
+            _refused(
+                "Forbidden",
+                "policies",
+                _ODD,
+                """  data: ('odd' in object.data) is true (object.data is {"odd": "x", "secret": "x"})""",
+                _SECRET,
+                """  data: ('secret' in object.data) is true (object.data is {"odd": "x", "secret": "x"})""",
+            ),
+            id="of-two-reasons",
+        ),
+    ],
+)
+def test_reasons(served: Service, data: dict[str, str], said: str) -> None:
+    """A person reads the reason of a refusal, Forbidden where there are several; of Invalid it shows all the causes."""
+    answer = _apply(served, _config_map(**data))
+
+    assert (answer.returncode, answer.stderr) == (1 if said else 0, said)
+
+
+def test_the_reason_that_no_policy_can_have(served: Service, directory: Path) -> None:
+    """The API names Unauthorized as well, and refuses a policy that has it; the service does, in the same words."""
+    text = _policy("fourth", "configmaps", _validation("false", "No.", reason="Unauthorized"))
+    native = served.control_plane.apply(text, user="admin").stderr
+    (directory / "fourth.yaml").write_text(text, encoding="utf-8")
+    ours = str(served.control_plane.wait_for("the refusal", lambda: served.events("policies refused"))[-1]["reason"])
+    (directory / "fourth.yaml").unlink()
+
+    words = (
+        'spec.validations[0].reason: Unsupported value: "Unauthorized": '
+        'supported values: "Forbidden", "Invalid", "RequestEntityTooLarge"'
+    )
+    assert (native, ours.splitlines()[0].partition(": ")[2]) == (
+        f'The ValidatingAdmissionPolicy "fourth" is invalid: {words}\n',
+        words,
+    )
+
+
+@pytest.mark.parametrize(
+    ("manifest", "path"),
+    [
+        pytest.param(workloads.pod(""), "spec", id="pod"),
+        pytest.param(workloads.apps("Deployment", ""), "spec.template.spec", id="deployment"),
+        pytest.param(workloads.apps("StatefulSet", ""), "spec.template.spec", id="stateful-set"),
+        pytest.param(workloads.job(""), "spec.template.spec", id="job"),
+    ],
+)
+def test_policies_on_pods(served: Service, manifest: Manifest, path: str) -> None:
+    """A workload whose Pods would be refused is refused itself, with every violation of every policy and its place."""
+    answer = _apply(served, manifest)
+
+    assert (answer.returncode, answer.stderr) == (1, _unfit(path))
+
+
+def test_a_policy_on_pods_alone(served: Service) -> None:
+    """With the annotation cks-admission.dev/derive "false" a policy refuses the Pod and admits the Deployment."""
+    good = {"name": "main", "image": "a@sha256:0", "resources": {"limits": {"cpu": "1"}}}
+    pod = workloads.pod("", containers=[good], hostname="h")
+    template = workloads.template(containers=[good], hostname="h")
+    deployment = workloads.apps("Deployment", "", template=template)
+
+    said = [_apply(served, each).stderr for each in (pod, deployment)]
+
+    denied = _denied("alone", "No hostname.")
+    assert said == [f"The request is invalid: spec: {denied}\nspec: has(object.spec.hostname) is true\n", ""]
+
+
+def test_an_outage(served: Service) -> None:
+    """Without the service, what a policy with Fail concerns is refused by the API server, and all else passes."""
+    served.kill()
+    try:
+        refused, passed = _apply(served, _config_map(a="b")), _apply(served, workloads.apps("Deployment", ""))
+    finally:
+        served.start()
+    again = [_apply(served, each).stderr for each in (workloads.pod(""), workloads.apps("Deployment", ""))]
+
+    address = served.url.removeprefix("https://")
+    why = f'Post "{served.url}/validate/policies?timeout=5s": dial tcp {address}: connect: connection refused'
+    failed = f'failed calling webhook "policies.cks-admission.dev": failed to call webhook: {why}'
+    assert refused.stderr == f"Error from server (InternalError): {STDIN}: Internal error occurred: {failed}\n"
+    assert (passed.returncode, passed.stderr) == (0, "")
+    assert again == [_unfit("spec"), _unfit("spec.template.spec")]
+
+
+def test_a_reload(served: Service, directory: Path) -> None:
+    """Files that come, change, break and go are seen by kubectl, for a kind that nobody was asked about before too."""
+    file = directory / "services.yaml"
+
+    def written(message: str) -> None:
+        validation = _validation("has(object.spec.selector)", message, reason="Forbidden")
+        file.write_text(_policy("services", "services", validation), encoding="utf-8")
+
+    def refused(message: str) -> str:
+        why = "  spec: has(object.spec.selector) is false"
+        return _refused("Forbidden", "policies", _denied("services", message), why)
+
+    assert _apply(served, SERVICE).stderr == ""
+    written("No Services.")
+    _await(served, SERVICE, refused("No Services."))
+    written("None at all.")
+    _await(served, SERVICE, refused("None at all."))
+    before = len(served.events("policies refused"))
+    file.write_text("kind: Broken", encoding="utf-8")
+    served.control_plane.wait_for("the refusal of the file", lambda: len(served.events("policies refused")) > before)
+    assert _apply(served, SERVICE).stderr == refused("None at all.")
+    file.unlink()
+    _await(served, SERVICE, "")
+
+
+def _await(service: Service, manifest: Manifest, said: str) -> None:
+    """Wait until kubectl prints exactly this."""
+
+    def prints() -> bool:
+        answer = _apply(service, manifest)
+        if answer.stderr != said:
+            raise NotYet(answer.stderr)
+        return True
+
+    service.control_plane.wait_for(said or "nothing to be said", prints)

@@ -94,9 +94,8 @@ def unmatched(compiled: CompiledPolicy, params: Json | None, inputs: Inputs) -> 
         outcomes = [group.evaluate(unit) for unit in compiled.conditions]
     except SpentError as error:
         return Failure(str(error))
-    for condition, outcome in zip(compiled.policy.match_conditions, outcomes, strict=True):
-        if outcome is False:
-            return Unmatched(condition.name)
+    if False in outcomes:
+        return Unmatched(compiled.policy.match_conditions[outcomes.index(False)].name)
     return _combined([outcome for outcome in outcomes if isinstance(outcome, Failure)])
 
 

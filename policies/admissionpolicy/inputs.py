@@ -10,6 +10,7 @@ from typing import Any
 from policies.cel.activation import activation
 from policies.cel.evaluation.run import Expired
 from policies.cel.library.authorizer import Decisions, Table
+from policies.cel.program import NO_VARIABLES
 from policies.cel.values import Value
 from policies.request import GroupVersionKind, JsonObject
 
@@ -54,6 +55,8 @@ class Inputs:
 
     def names(self, params: Json | None, *, namespace: bool = False, authorizer: bool = True) -> dict[str, Value]:
         """The variables for expressions with these parameters; `namespaceObject` and `authorizer` on demand."""
+        if params is None and authorizer and not namespace:
+            return self._shared  # of most policies; whoever is given it changes nothing in it
         names = {**self._shared, "params": params}
         if namespace:
             names["namespaceObject"] = self._namespace_object
@@ -66,7 +69,8 @@ class Inputs:
     def _shared(self) -> dict[str, Value]:
         """What is the same for all policies. The API server's own engine knows no uid of a request."""
         request = {**self.request, "uid": ""}
-        return activation(request, self.decisions, object=self.object, old_object=self.old_object)
+        shared = activation(request, self.decisions, object=self.object, old_object=self.old_object)
+        return {**shared, "variables": NO_VARIABLES}
 
     @cached_property
     def _namespace_object(self) -> Value:

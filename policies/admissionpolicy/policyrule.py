@@ -64,7 +64,7 @@ class PolicyRule:
         subject = self._subjects.of(request, facts)
         found: list[Violation] = []
         for finding in () if self._native else self._findings(subject):
-            found += self._violations(finding, lambda location: location)
+            found += self._violations(finding, _itself)
         if self._is_derived:
             for pod, derived in subject.pods:
                 found += self._derived(pod, derived)
@@ -147,6 +147,10 @@ def covers_pods(constraints: MatchResources) -> bool:
 def _template_rule(group: str, kind: str) -> ResourceRule:
     """The resource of a workload's kind: all kinds of the table have the plain plural."""
     return ResourceRule(("CREATE", "UPDATE"), (group,), (f"{kind.lower()}s",))
+
+
+def _itself(location: Location) -> Location:
+    return location
 
 
 def _path(reason: Reason, place: Callable[[Location], Location]) -> str:

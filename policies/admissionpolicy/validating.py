@@ -48,7 +48,8 @@ def evaluate_policy(
     except ConfigurationError as error:
         message = wording.misconfigured_policy(str(error))
         return sorted_out([_misconfigured(compiled, "", message)])
-    return together([evaluate(compiled, binding, parameters, inputs, budget=budget) for binding in bindings])
+    results = [evaluate(compiled, binding, parameters, inputs, budget=budget) for binding in bindings]
+    return results[0] if len(results) == 1 else together(results)
 
 
 def evaluate(

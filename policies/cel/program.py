@@ -195,11 +195,12 @@ class Composition:
         fields = known.structs[VARIABLES.name]
         return Composition(patching.with_fields(VARIABLES.name, fields), self.programs)
 
-    def bind(self, names: Names, *, expired: Expired | None = None) -> dict[str, Value]:
+    def bind(self, names: Names, *, expired: Expired | None = None) -> Names:
         """The names of an evaluation together with `variables`."""
-        bound = {**names, "variables": NO_VARIABLES}
-        if self.programs:
-            bound["variables"] = Variables(self.programs, bound, expired)
+        if not self.programs:
+            return names if "variables" in names else {**names, "variables": NO_VARIABLES}
+        bound = dict(names)
+        bound["variables"] = Variables(self.programs, bound, expired)
         return bound
 
 

@@ -1,7 +1,11 @@
-"""Directories of admission policies, as `cks-admission serve --policies` takes them: a file for each policy."""
+"""Directories of admission policies, as `cks-admission serve --policies` takes them: a file for each policy.
+
+`python -m benchmarks.policysets PATH NUMBER` changes a file, or all in a directory.
+"""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import cycle, islice
 from pathlib import Path
@@ -41,14 +45,25 @@ def thousand(directory: Path) -> Path:
     return _written(directory, [*own, *_elsewhere(MANY - len(own))])
 
 
-def changed(directory: Path, number: int) -> None:
-    """Change every file there: a comment in each, and a constant in an expression of each of `thousand`'s others."""
-    for file in sorted(directory.iterdir()):
-        touched(file, number)
+def change(path: Path, number: int) -> None:
+    """Change a file, or all in a directory: a comment in each, and a constant in the policies that are elsewhere.
+
+    A whole file takes its place, as tools write: nobody reads half of it.
+    """
+    for file in _files(path):
+        _change(file, number)
 
 
-def touched(file: Path, number: int) -> None:
-    """Change one file. A whole file takes its place, as tools write: nobody reads half of it."""
+def names(path: Path) -> set[str]:
+    """The policies in a file or a directory."""
+    return {file.stem for file in _files(path)}
+
+
+def _files(path: Path) -> list[Path]:
+    return sorted(path.iterdir()) if path.is_dir() else [path]
+
+
+def _change(file: Path, number: int) -> None:
     text = file.read_text(encoding="utf-8").replace("banned-", f"banned-{number}-")
     beside = file.with_name(f".{file.name}")
     beside.write_text(f"# change {number}\n{text}", encoding="utf-8")
@@ -121,3 +136,7 @@ def _written(directory: Path, found: Iterator[list[dict[str, Any]]] | Sequence[l
         text = yaml.safe_dump_all(documents, sort_keys=False, width=1000)
         (directory / f"{documents[0]['metadata']['name']}.yaml").write_text(text, encoding="utf-8")
     return directory
+
+
+if __name__ == "__main__":  # a process of its own, so that whoever measures meanwhile is not held up
+    change(Path(sys.argv[1]), int(sys.argv[2]))

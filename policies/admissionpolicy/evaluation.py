@@ -89,7 +89,8 @@ def unmatched(compiled: CompiledPolicy, params: Json | None, inputs: Inputs) -> 
     """
     if not compiled.conditions:
         return None
-    group = Group(compiled.composition, inputs.names(params), MATCH_CONDITIONS_LIMIT, inputs.expired)
+    names = inputs.names(params, request=compiled.reads_request)
+    group = Group(compiled.composition, names, MATCH_CONDITIONS_LIMIT, inputs.expired)
     try:
         outcomes = [group.evaluate(unit) for unit in compiled.conditions]
     except SpentError as error:

@@ -53,10 +53,17 @@ class Inputs:
         """The namespace that the request names; that of a Namespace is its own name."""
         return str(self.request.get("namespace") or "")
 
-    def names(self, params: Json | None, *, namespace: bool = False, authorizer: bool = True) -> dict[str, Value]:
-        """The variables for expressions with these parameters; `namespaceObject` and `authorizer` on demand."""
+    def names(
+        self, params: Json | None, *, request: bool = True, namespace: bool = False, authorizer: bool = True
+    ) -> Mapping[str, Value]:
+        """The variables for expressions with these parameters; `namespaceObject` and `authorizer` on demand.
+
+        request: whether an expression may read `request` or `authorizer`; they take longer to make than to read.
+        """
+        if not (request or namespace):
+            return self._objects if params is None else {**self._objects, "params": params}
         if params is None and authorizer and not namespace:
-            return self._shared  # of most policies; whoever is given it changes nothing in it
+            return self._shared
         names = {**self._shared, "params": params}
         if namespace:
             names["namespaceObject"] = self._namespace_object
@@ -64,6 +71,11 @@ class Inputs:
             for name in _AUTHORIZERS:
                 del names[name]
         return names
+
+    @cached_property
+    def _objects(self) -> Mapping[str, Value]:
+        """What most policies read."""
+        return {"object": self.object, "oldObject": self.old_object, "params": None, "variables": NO_VARIABLES}
 
     @cached_property
     def _shared(self) -> dict[str, Value]:

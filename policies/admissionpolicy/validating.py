@@ -110,7 +110,7 @@ class _Evaluation:
     def _validations(self) -> list[Finding]:
         """All validations are evaluated before any is judged. Raises SpentError."""
         compiled = self.compiled
-        names = self.inputs.names(self.params, namespace=compiled.reads_namespace)
+        names = self.inputs.names(self.params, request=compiled.reads_request, namespace=compiled.reads_namespace)
         group = Group(compiled.composition, names, self.budget, self.inputs.expired)
         outcomes = [group.evaluate(unit) for unit in compiled.validations]
         if all([outcome is True for outcome in outcomes]) and self._spares(group):  # noqa: C419 - a list is faster

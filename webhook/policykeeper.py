@@ -97,9 +97,9 @@ class PolicyKeeper:
         before: what is in force meanwhile, whose parameters are needed until it no longer is. What is refused is told
         to the log, the metrics and the source itself, and changes nothing.
         """
-        # Thousands of policies are some hundred thousand objects. To look through them takes the garbage collector tenths
-        # of a second, in which no review is answered: it is kept away from them now and later. What is replaced is freed
-        # all the same, since a policy is in no cycle of references.
+        # A thousand policies are some hundred thousand objects. Looking through them takes the garbage collector tenths
+        # of a second, in which no review is answered: it is kept away from them, now and later. What is replaced is
+        # freed all the same, since a policy is in no cycle of references.
         gc.disable()
         try:
             read = await self._read()

@@ -34,9 +34,7 @@ class PolicyRule:
     native: whether kube-apiserver enforces it already, so that only pod templates are left to be judged here.
     """
 
-    def __init__(
-        self, bound: BoundPolicy, parameters: Parameters, subjects: Subjects, *, native: bool = False
-    ) -> None:
+    def __init__(self, bound: BoundPolicy, parameters: Parameters, subjects: Subjects, *, native: bool = False) -> None:
         self._native = native
         self._bound = bound
         self._parameters = parameters

@@ -10,12 +10,13 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from cluster.golang import ToolchainError
 from cluster.kubectl import KubectlError
 from cluster.process import ComponentError
 
-from benchmarks import footprint, report, servers, speed
+from benchmarks import footprint, policies, reload, report, servers, speed
 from benchmarks.cel import compare as cel
 from benchmarks.load import LoadError
 from benchmarks.process import ProcessError
@@ -23,7 +24,7 @@ from benchmarks.report import Figure
 from benchmarks.speed import NoCoresError
 
 RESULT = Path(__file__).parent / "results" / "latest.json"
-PARTS = ("speed", "memory", "start", "cluster", "cel")
+PARTS = ("speed", "policies", "memory", "start", "cluster", "cel")
 START_RUNS = 9
 FAILURES = (
     ComponentError, KubectlError, LoadError, NoCoresError, OSError, ProcessError, subprocess.CalledProcessError,
@@ -40,7 +41,8 @@ def main() -> None:
     comparisons: list[speed.Comparison] = []
     figures: list[Figure] = []
     failures: list[str] = []
-    engines: list[str] = []
+    tables: list[str] = []
+    details: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(prefix="cks-admission-bench-") as name:
         directory = Path(name)
         servers.issue_certificate(directory)
@@ -50,9 +52,18 @@ def main() -> None:
                 if part == "speed":
                     comparisons = speed.compare(directory, options.rounds, options.seconds, _say)
                     figures += report.speed_figures(comparisons)
+                elif part == "policies":
+                    compared = policies.compare(directory, options.rounds, options.seconds, _say)
+                    tables += ["", *policies.table(compared)]
+                    figures += policies.figures(compared)
+                    details["policies"] = policies.as_json(compared)
+                    reloaded = reload.measure(directory, _say)
+                    tables += ["", *reload.table(reloaded)]
+                    figures += reload.figures(reloaded)
+                    details["reload"] = reload.as_json(reloaded)
                 elif part == "cel":
                     found = cel.compare(directory, _say)
-                    engines = list(cel.table(found))
+                    tables += ["", *cel.table(found)]
                     figures += cel.figures(found)
                 else:
                     figures += _footprint(part, directory)
@@ -62,10 +73,9 @@ def main() -> None:
     if comparisons:
         print(f"\nSpeed: medians of {options.rounds} rounds of {options.seconds:g} s")
         print("\n".join([*report.speed_table(comparisons), report.bottleneck(comparisons)]))
-    if engines:
-        print("\n" + "\n".join(engines))
+    print("\n".join(tables))
     print("\n" + "\n".join(figure.line for figure in figures))
-    RESULT.write_text(json.dumps(report.as_json(comparisons, figures), indent=1) + "\n", encoding="utf-8")
+    RESULT.write_text(json.dumps(report.as_json(comparisons, figures, details), indent=1) + "\n", encoding="utf-8")
     if failures:
         sys.exit("Not measured:\n" + "\n".join(failures))
 

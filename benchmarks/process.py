@@ -41,7 +41,7 @@ class Server(CpuClock):
     def __init__(self, child: subprocess.Popen[bytes], log: Path) -> None:
         super().__init__(child.pid)
         self.child = child
-        self._log = log
+        self.log = log
 
     def resident(self) -> float:
         """Memory in use, in MB of 10^6 bytes."""
@@ -55,8 +55,8 @@ class Server(CpuClock):
 
     def error(self, what: str) -> ProcessError:
         """An error that says what of this server."""
-        tail = "\n".join(self._log.read_text(errors="replace").splitlines()[-15:])
-        return ProcessError(f"The server of {self._log.name} {what}.\n{tail}")
+        tail = "\n".join(self.log.read_text(errors="replace").splitlines()[-15:])
+        return ProcessError(f"The server of {self.log.name} {what}.\n{tail}")
 
 
 @contextmanager

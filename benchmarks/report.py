@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import ssl
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -98,8 +98,8 @@ def _lines(path: str) -> list[str]:
         return []
 
 
-def as_json(comparisons: Sequence[Comparison], figures: Sequence[Figure]) -> dict[str, Any]:
-    """Everything, each round included."""
+def as_json(comparisons: Sequence[Comparison], figures: Sequence[Figure], details: Mapping[str, Any]) -> dict[str, Any]:
+    """Everything, each round included. details: what other parts tell besides, by their names."""
     return {
         "machine": machine(),
         "figures": [{**figure._asdict(), "met": figure.met} for figure in figures],
@@ -112,4 +112,5 @@ def as_json(comparisons: Sequence[Comparison], figures: Sequence[Figure]) -> dic
             }
             for found in comparisons
         ],
+        **details,
     }

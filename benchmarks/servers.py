@@ -34,7 +34,7 @@ def service(directory: Path, *options: str, cores: set[int] | None = None) -> It
         "--health-host", "127.0.0.1", "--health-port", str(health), "--log-format", "json",
         "--tls-cert", str(directory / "tls.crt"), "--tls-key", str(directory / "tls.key"), *options,
     ]  # fmt: skip
-    with running(command, directory / "service.log", cores) as server:
+    with running(command, directory / f"service-{port}.log", cores) as server:
         wait_until(server, lambda: answers(health))
         yield Listening(server, port)
 

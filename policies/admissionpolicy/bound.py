@@ -83,11 +83,11 @@ def as_json(request: AdmissionRequest) -> dict[str, Any]:
     """A request as the AdmissionRequest that came, without its objects."""
     return {
         "uid": request.uid,
-        "kind": _fields(request.kind),
-        "resource": _fields(request.resource),
+        "kind": _kind(request.kind),
+        "resource": _resource(request.resource),
         "subResource": request.sub_resource,
-        "requestKind": _fields(request.request_kind or request.kind),
-        "requestResource": _fields(request.request_resource or request.resource),
+        "requestKind": _kind(request.request_kind or request.kind),
+        "requestResource": _resource(request.request_resource or request.resource),
         "requestSubResource": request.request_sub_resource or request.sub_resource,
         "name": request.name,
         "namespace": request.namespace,
@@ -103,8 +103,12 @@ def as_json(request: AdmissionRequest) -> dict[str, Any]:
     }
 
 
-def _fields(value: GroupVersionKind | GroupVersionResource) -> dict[str, str]:
-    return {name: getattr(value, name) for name in value.__struct_fields__}
+def _kind(value: GroupVersionKind) -> dict[str, str]:
+    return {"group": value.group, "version": value.version, "kind": value.kind}
+
+
+def _resource(value: GroupVersionResource) -> dict[str, str]:
+    return {"group": value.group, "version": value.version, "resource": value.resource}
 
 
 def _namespace(request: AdmissionRequest, facts: Facts) -> JsonObject | None:

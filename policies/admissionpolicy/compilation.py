@@ -83,6 +83,11 @@ class CompiledPolicy:
         return any("namespaceObject" in unit.expression.text for unit in self._units())
 
     @cached_property
+    def reads_request(self) -> bool:
+        """Whether an expression may read `request` or `authorizer`."""
+        return any(name in unit.expression.text for unit in self._units() for name in ("request", "authorizer"))
+
+    @cached_property
     def reads(self) -> Mapping[str, Reads]:
         """What the expressions of a validating policy together read of `object` and `oldObject`."""
         try:

@@ -89,14 +89,14 @@ def unmatched(compiled: CompiledPolicy, params: Json | None, inputs: Inputs) -> 
     """
     if not compiled.conditions:
         return None
-    group = Group(compiled.composition, inputs.names(params), MATCH_CONDITIONS_LIMIT, inputs.expired)
+    names = inputs.names(params, request=compiled.reads_request)
+    group = Group(compiled.composition, names, MATCH_CONDITIONS_LIMIT, inputs.expired)
     try:
         outcomes = [group.evaluate(unit) for unit in compiled.conditions]
     except SpentError as error:
         return Failure(str(error))
-    for condition, outcome in zip(compiled.policy.match_conditions, outcomes, strict=True):
-        if outcome is False:
-            return Unmatched(condition.name)
+    if False in outcomes:
+        return Unmatched(compiled.policy.match_conditions[outcomes.index(False)].name)
     return _combined([outcome for outcome in outcomes if isinstance(outcome, Failure)])
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from policies.admissionpolicy import wording
 from policies.admissionpolicy.model import Expression, PolicyKind, Reason, ValidationAction
@@ -85,8 +87,7 @@ class Finding:
         return wording.code(self.reason)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
+class Result(Struct, frozen=True, kw_only=True):
     """What one policy said about one request.
 
     findings: in the order in which the API server comes to them; it shows the first that denies. ignored: errors that
@@ -96,7 +97,7 @@ class Result:
 
     findings: tuple[Finding, ...] = ()
     ignored: tuple[Finding, ...] = ()
-    published: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    published: Mapping[str, tuple[str, ...]] = {}
     skipped: tuple[tuple[str, str], ...] = ()
 
     @property
@@ -142,7 +143,7 @@ def together(results: Iterable[Result]) -> Result:
 def sorted_out(found: Iterable[Finding], published: Mapping[str, tuple[str, ...]] | None = None) -> Result:
     """A result: the findings that have consequences apart from those that have none."""
     every = tuple(found)
-    if not every and not published:
+    if not (every or published):
         return NOTHING_FOUND
     return Result(
         findings=tuple(each for each in every if each.actions),

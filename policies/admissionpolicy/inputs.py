@@ -10,6 +10,7 @@ from typing import Any
 from policies.cel.activation import activation
 from policies.cel.evaluation.run import Expired
 from policies.cel.library.authorizer import Decisions, Table
+from policies.cel.program import NO_VARIABLES
 from policies.cel.values import Value
 from policies.request import GroupVersionKind, JsonObject
 
@@ -52,8 +53,17 @@ class Inputs:
         """The namespace that the request names; that of a Namespace is its own name."""
         return str(self.request.get("namespace") or "")
 
-    def names(self, params: Json | None, *, namespace: bool = False, authorizer: bool = True) -> dict[str, Value]:
-        """The variables for expressions with these parameters; `namespaceObject` and `authorizer` on demand."""
+    def names(
+        self, params: Json | None, *, request: bool = True, namespace: bool = False, authorizer: bool = True
+    ) -> Mapping[str, Value]:
+        """The variables for expressions with these parameters; `namespaceObject` and `authorizer` on demand.
+
+        request: whether an expression may read `request` or `authorizer`; they take longer to make than to read.
+        """
+        if not (request or namespace):
+            return self._objects if params is None else {**self._objects, "params": params}
+        if params is None and authorizer and not namespace:
+            return self._shared
         names = {**self._shared, "params": params}
         if namespace:
             names["namespaceObject"] = self._namespace_object
@@ -63,10 +73,16 @@ class Inputs:
         return names
 
     @cached_property
+    def _objects(self) -> Mapping[str, Value]:
+        """What most policies read."""
+        return {"object": self.object, "oldObject": self.old_object, "params": None, "variables": NO_VARIABLES}
+
+    @cached_property
     def _shared(self) -> dict[str, Value]:
         """What is the same for all policies. The API server's own engine knows no uid of a request."""
         request = {**self.request, "uid": ""}
-        return activation(request, self.decisions, object=self.object, old_object=self.old_object)
+        shared = activation(request, self.decisions, object=self.object, old_object=self.old_object)
+        return {**shared, "variables": NO_VARIABLES}
 
     @cached_property
     def _namespace_object(self) -> Value:

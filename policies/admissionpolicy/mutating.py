@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from msgspec import structs
+
 from policies.admissionpolicy import wording
 from policies.admissionpolicy.apply import InternalError, MutationError, apply_configuration, apply_json_patch
 from policies.admissionpolicy.compilation import CompiledPolicy, Unit
@@ -140,7 +142,7 @@ class _Round:
         return any(finding.denies for finding in self.found)
 
     def outcome(self) -> Mutated:
-        result = replace(sorted_out(self.found), skipped=tuple(self.skipped))
+        result = structs.replace(sorted_out(self.found), skipped=tuple(self.skipped))
         return Mutated(object=self.inputs.object, result=result)
 
     def run(self, selected: Selected) -> None:

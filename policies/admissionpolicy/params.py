@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal, Protocol
 
 from policies.admissionpolicy.inputs import Json
@@ -55,7 +56,7 @@ class Parameters(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class StaticParameters:
     """Parameters that are all at hand: those of a directory, or of a test. `scopes` are the kinds that there are."""
 
@@ -68,7 +69,7 @@ class StaticParameters:
 
     def named(self, kind: ParamKind, namespace: str, name: str) -> Json | None:
         """The object given of this name."""
-        return next((each for each in self._of(kind, namespace) if each["metadata"].get("name") == name), None)
+        return self._by_name.get((kind.api_version, kind.kind, namespace, name))
 
     def selected(self, kind: ParamKind, namespace: str, selector: LabelSelector) -> Sequence[Json]:
         """The objects given that a selector selects."""
@@ -77,11 +78,17 @@ class StaticParameters:
 
     def _of(self, kind: ParamKind, namespace: str) -> list[Json]:
         wanted = (kind.api_version, kind.kind, namespace)
-        return [
-            each
-            for each in self.objects
-            if (each.get("apiVersion"), each.get("kind"), each["metadata"].get("namespace", "")) == wanted
-        ]
+        return [each for each in self.objects if _place(each) == wanted]
+
+    @cached_property
+    def _by_name(self) -> Mapping[tuple[Any, ...], Json]:
+        """The objects by kind, namespace and name; of two alike the first. What has no proper name is left out."""
+        named = [((*_place(each), each["metadata"].get("name")), each) for each in reversed(self.objects)]
+        return {key: each for key, each in named if all(isinstance(part, str) for part in key)}
+
+
+def _place(obj: Json) -> tuple[Any, ...]:
+    return obj.get("apiVersion"), obj.get("kind"), obj["metadata"].get("namespace", "")
 
 
 NO_PARAMETERS = StaticParameters()

@@ -7,15 +7,16 @@ Deployment and not in a ReplicaSet's events.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from policies import fieldpath
-from policies.admissionpolicy.bound import BoundPolicy, bound, inputs
+from policies.admissionpolicy.bound import BoundPolicy, bound
 from policies.admissionpolicy.compilation import Compile, compile_policy
-from policies.admissionpolicy.derived import Derived, derive, is_derived, template_paths
+from policies.admissionpolicy.derived import Derived, is_derived, template_paths
 from policies.admissionpolicy.finding import Finding
 from policies.admissionpolicy.model import Binding, MatchResources, Policy
 from policies.admissionpolicy.params import Parameters, UnknownParameters
+from policies.admissionpolicy.subject import Subject, Subjects, Workloads
 from policies.admissionpolicy.validating import evaluate_policy
 from policies.cel.explanation.explain import Reason
 from policies.cel.explanation.places import shown
@@ -25,7 +26,6 @@ from policies.match import ResourceRule
 from policies.request import AdmissionRequest
 from policies.rule import POLICY_GROUPS, Hook, Rule
 from policies.violation import Verdict, Violation
-from policies.workload import Workload
 
 
 class PolicyRule:
@@ -34,19 +34,12 @@ class PolicyRule:
     native: whether kube-apiserver enforces it already, so that only pod templates are left to be judged here.
     """
 
-    def __init__(
-        self,
-        bound: BoundPolicy,
-        parameters: Parameters,
-        workloads: Mapping[tuple[str, str], Workload],
-        *,
-        native: bool = False,
-    ) -> None:
+    def __init__(self, bound: BoundPolicy, parameters: Parameters, subjects: Subjects, *, native: bool = False) -> None:
         self._native = native
         self._bound = bound
         self._parameters = parameters
-        derived = is_derived(bound.policy) and covers_pods(bound.policy.match_constraints)
-        self._workloads = workloads if derived else {}
+        self._subjects = subjects
+        self._is_derived = is_derived(bound.policy) and covers_pods(bound.policy.match_constraints)
         self._reads = bound.compiled.reads
 
     @property
@@ -54,7 +47,8 @@ class PolicyRule:
         """The rule of the service. Its hooks take in all that may match; `validate` looks closely."""
         policy = self._bound.policy
         resources = [] if self._native else self._bound.resource_rules()
-        resources += [_template_rule(group, kind) for group, kind in self._workloads if (group, kind) != ("", "Pod")]
+        workloads = self._subjects.workloads if self._is_derived else {}
+        resources += [_template_rule(group, kind) for group, kind in workloads if (group, kind) != ("", "Pod")]
         failing = policy.failure_policy
         hook = Hook(
             "validate",
@@ -66,7 +60,7 @@ class PolicyRule:
             namespaces=self._bound.namespaces,
         )
         read = frozenset().union(*(read.paths for read in self._reads.values()))
-        paths = read.union(_names(read), template_paths(self._workloads))
+        paths = read.union(_names(read), template_paths(workloads))
         return Rule(policy.name, (hook,), "deny", paths, validate=self.validate)
 
     def validate(self, request: AdmissionRequest, facts: Facts) -> Sequence[Violation]:
@@ -74,19 +68,19 @@ class PolicyRule:
 
         Raises UnknownFact, and UnansweredCheck for an authorization check without an answer.
         """
-        found = [] if self._native else list(self._judged(request, facts))
-        for pod in derive(request, self._workloads):
-            found += self._derived(pod, facts)
+        subject = self._subjects.of(request, facts)
+        found: list[Violation] = []
+        for finding in () if self._native else self._findings(subject):
+            found += self._violations(finding, _itself)
+        if self._is_derived:
+            for pod, derived in subject.pods:
+                found += self._derived(pod, derived)
         return found
 
-    def _judged(self, request: AdmissionRequest, facts: Facts) -> Iterator[Violation]:
-        for finding in self._findings(request, facts):
-            yield from self._violations(finding, lambda location: location)
-
-    def _derived(self, pod: Derived, facts: Facts) -> Iterator[Violation]:
+    def _derived(self, pod: Derived, subject: Subject) -> Iterator[Violation]:
         """What is found in a template. A field that only the Pod's own admission fills makes it a warning."""
         unless = ", ".join(sorted(pod.unknown_to(self._reads["object"])))
-        for finding in self._findings(pod.request, facts):
+        for finding in self._findings(subject):
             yield from self._violations(finding, pod.place, unless)
 
     def _violations(
@@ -120,14 +114,14 @@ class PolicyRule:
             found = [(path, "") for path, _ in found[:1] if path]
         return found or [("", "")]
 
-    def _findings(self, request: AdmissionRequest, facts: Facts) -> tuple[Finding, ...]:
-        bindings = self._bound.matching(request, facts.namespace_labels)
+    def _findings(self, subject: Subject) -> tuple[Finding, ...]:
+        bindings = self._bound.matching(subject.request, subject.facts.namespace_labels)
         if not bindings:
             return ()
         try:
-            return evaluate_policy(self._bound.compiled, bindings, self._parameters, inputs(request, facts)).findings
+            return evaluate_policy(self._bound.compiled, bindings, self._parameters, subject.inputs).findings
         except UnknownParameters as needed:
-            facts.give_up(needed)
+            subject.facts.give_up(needed)
             raise
 
 
@@ -135,16 +129,16 @@ def rules(
     policies: Iterable[Policy],
     bindings: Iterable[Binding],
     parameters: Parameters,
-    workloads: Mapping[tuple[str, str], Workload],
+    workloads: Workloads,
     compile_: Compile = compile_policy,
     *,
     native: bool = False,
 ) -> list[Rule]:
     """The rules of all validating policies that are in force; for native ones see PolicyRule."""
-    found = bound("ValidatingAdmissionPolicy", policies, bindings, compile_)
+    found, subjects = bound("ValidatingAdmissionPolicy", policies, bindings, compile_), Subjects(workloads)
     if native:
         found = [each for each in found if covers_pods(each.policy.match_constraints)]
-    return [PolicyRule(each, parameters, workloads, native=native).rule for each in found]
+    return [PolicyRule(each, parameters, subjects, native=native).rule for each in found]
 
 
 def covers_pods(constraints: MatchResources) -> bool:
@@ -168,6 +162,10 @@ def _names(paths: Iterable[str]) -> Iterator[str]:
         for index, step in enumerate(pattern):
             if step is Wildcard.ITEMS:
                 yield fieldpath.render((*pattern[: index + 1], "name"))
+
+
+def _itself(location: Location) -> Location:
+    return location
 
 
 def _path(reason: Reason, place: Callable[[Location], Location]) -> str:

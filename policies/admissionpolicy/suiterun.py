@@ -22,6 +22,7 @@ from policies.admissionpolicy.mutatingrule import MutatingPolicies, Schemas
 from policies.admissionpolicy.params import KindScope, StaticParameters
 from policies.admissionpolicy.policyrule import PolicyRule
 from policies.admissionpolicy.schema import unknown
+from policies.admissionpolicy.subject import Subjects
 from policies.admissionpolicy.validating import evaluate_policy
 from policies.cel.library.authorizer import Decisions
 from policies.facts import NAME_LABEL, StaticFacts
@@ -148,7 +149,8 @@ class SuiteRun:
 
     def _derived(self, asked: _Asked) -> Said:
         """What the service finds, in its words: below a refusal stand its places."""
-        rules = (PolicyRule(each, asked.parameters, _WORKLOADS) for each in self._of("ValidatingAdmissionPolicy"))
+        subjects = Subjects(_WORKLOADS)
+        rules = (PolicyRule(each, asked.parameters, subjects) for each in self._of("ValidatingAdmissionPolicy"))
         found = [each for rule in rules for each in rule.validate(asked.changed, asked.facts)]
         refusals: dict[str, list[Violation]] = {}
         for each in found:

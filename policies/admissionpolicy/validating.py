@@ -48,7 +48,8 @@ def evaluate_policy(
     except ConfigurationError as error:
         message = wording.misconfigured_policy(str(error))
         return sorted_out([_misconfigured(compiled, "", message)])
-    return together([evaluate(compiled, binding, parameters, inputs, budget=budget) for binding in bindings])
+    results = [evaluate(compiled, binding, parameters, inputs, budget=budget) for binding in bindings]
+    return results[0] if len(results) == 1 else together(results)
 
 
 def evaluate(
@@ -109,7 +110,7 @@ class _Evaluation:
     def _validations(self) -> list[Finding]:
         """All validations are evaluated before any is judged. Raises SpentError."""
         compiled = self.compiled
-        names = self.inputs.names(self.params, namespace=compiled.reads_namespace)
+        names = self.inputs.names(self.params, request=compiled.reads_request, namespace=compiled.reads_namespace)
         group = Group(compiled.composition, names, self.budget, self.inputs.expired)
         outcomes = [group.evaluate(unit) for unit in compiled.validations]
         if all([outcome is True for outcome in outcomes]) and self._spares(group):  # noqa: C419 - a list is faster

@@ -50,7 +50,7 @@ def compiled(case: Case) -> tuple[Program, Composition]:
     return _compiled(case.expression, case.mode, case.variables)
 
 
-def bound(inputs: Mapping[str, Any], composition: Composition) -> dict[str, Any]:
+def bound(inputs: Mapping[str, Any], composition: Composition) -> Mapping[str, Any]:
     """The names that a program reads, from the inputs of a case; none of its variables is evaluated yet."""
     return composition.bind(
         activation(

@@ -77,7 +77,7 @@ class Program:
         self.type = type_
         self.generated = generated
         self._steps = steps
-        self._function: Function | None = None if generated is None else self._load
+        self._function: Function | None = None if generated is None else _unloaded
         self._reads_variables = generated is not None and generated.reads_variables
 
     def evaluate(self, names: Names, *, limit: int = EXPRESSION_LIMIT, expired: Expired | None = None) -> Evaluation:
@@ -85,6 +85,8 @@ class Program:
 
         Raises UnansweredCheck where an authorization check has no answer yet: find it, and evaluate again.
         """
+        if self._function is _unloaded:
+            self._load()
         if self._function is None:
             return self.evaluate_exactly(names, limit=limit, expired=expired)
         variables = names["variables"] if self._reads_variables else NO_VARIABLES
@@ -122,13 +124,14 @@ class Program:
             outcome = CelError("values are nested too deeply")
         return Evaluation(None, run.cost, outcome) if failed(outcome) else Evaluation(outcome, run.cost)
 
-    def _load(self, names: Names, limit: int, expired: Expired | None) -> tuple[Value, int]:
+    def _load(self) -> None:
         """Make the function when it is first called: not every policy that is loaded is ever asked."""
-        assert self.generated is not None  # noqa: S101 - else it would not be called
-        self._function = self.generated.load()
-        if self._function is None:
-            raise HandOverError
-        return self._function(names, limit, expired)
+        self._function = None if self.generated is None else self.generated.load()
+
+
+def _unloaded(_names: Names, _limit: int, _expired: Expired | None) -> tuple[Value, int]:
+    """Stands for a function that was not made yet: no method of the program, which would be in a cycle with it."""
+    raise HandOverError
 
 
 def compile_expression(
@@ -195,12 +198,11 @@ class Composition:
         fields = known.structs[VARIABLES.name]
         return Composition(patching.with_fields(VARIABLES.name, fields), self.programs)
 
-    def bind(self, names: Names, *, expired: Expired | None = None) -> dict[str, Value]:
+    def bind(self, names: Names, *, expired: Expired | None = None) -> Names:
         """The names of an evaluation together with `variables`."""
-        bound = {**names, "variables": NO_VARIABLES}
-        if self.programs:
-            bound["variables"] = Variables(self.programs, bound, expired)
-        return bound
+        if not self.programs:
+            return names if "variables" in names else {**names, "variables": NO_VARIABLES}
+        return {**names, "variables": Variables(self.programs, names, expired)}
 
 
 class Variables(dict[str, Value]):
@@ -256,7 +258,8 @@ class Variables(dict[str, Value]):
         if isinstance(program, CompileError):
             return CelError(f'composited variable "{name}" fails to compile: {program.full_reference()}')
         evaluate = program.evaluate_exactly if name in self._inexact else program.evaluate
-        evaluation = evaluate(self._names, expired=self._expired)
+        # Not kept together: they would be in a cycle, and each review's object would wait for the garbage collector.
+        evaluation = evaluate({**self._names, "variables": self}, expired=self._expired)
         self.cost += evaluation.cost
         if isinstance(evaluation.error, TimeLimitError):
             raise evaluation.error

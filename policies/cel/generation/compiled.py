@@ -34,7 +34,8 @@ class Generated:
             exec(compile(self.source, "<cel>", "exec"), namespace)  # noqa: S102 - see emitter.py on what gets in
         except (SyntaxError, RecursionError, MemoryError):
             return None
-        function: Function = namespace["evaluate"]
+        # Taken out, since the function holds the namespace: a policy that is replaced must not wait for the collector.
+        function: Function = namespace.pop("evaluate")
         return function
 
 

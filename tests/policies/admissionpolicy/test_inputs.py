@@ -33,3 +33,9 @@ def test_the_kind_is_that_of_the_object() -> None:
     """Also where the request was for another version."""
     request = {"kind": {"group": "apps", "version": "v1", "kind": "Deployment"}, "requestKind": {"version": "v1beta1"}}
     assert inputs(request=request).kind == GroupVersionKind("apps", "v1", "Deployment")
+
+
+def test_names_hold_nothing_of_the_request_for_whom_reads_nothing_of_it() -> None:
+    """Neither `request` nor `authorizer`, which take longer to make than most policies to evaluate."""
+    names = inputs().names({"x": 1}, request=False)
+    assert dict(names) == {"object": OBJECT, "oldObject": None, "params": {"x": 1}, "variables": {}}

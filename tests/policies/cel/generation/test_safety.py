@@ -263,7 +263,7 @@ def test_the_function_sees_nothing_but_its_namespace() -> None:
     space: Mapping[str, Any] = function.__globals__
 
     assert set(space["__builtins__"]) == BUILTINS
-    assert set(space) == {"__builtins__", "evaluate", *SUPPORT, *generated.constants}
+    assert set(space) == {"__builtins__", *SUPPORT, *generated.constants}
     assert set(function.__code__.co_names) & {"__import__", "getattr", "eval", "exec", "open", "globals"} == set()
     assert [code.co_name for code in _code(function.__code__)] == ["evaluate"]
     assert all(isinstance(value, BuiltinFunctionType | type) for value in space["__builtins__"].values())

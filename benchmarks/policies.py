@@ -1,0 +1,128 @@
+"""The service with admission policies at /validate against the echo, in interleaved rounds, a process for each set."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from http.client import HTTPSConnection
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+import msgspec
+
+from benchmarks import policysets, servers
+from benchmarks.bodies import REAL, body
+from benchmarks.load import LoadError, Sample, drive
+from benchmarks.report import Figure
+from benchmarks.servers import Listening
+from benchmarks.speed import cores, middle, pinned
+
+PATH = "/validate"
+ECHO = "echo"
+FEW, SHIPPED, MANY = "3 policies", "packs and 20 policies", f"packs and {policysets.MANY:,} policies"
+TO_ECHO = {FEW: 0.8, SHIPPED: 0.5}
+MANY_TO_SHIPPED = 0.9
+# What no registry of the policies is: a Pod from there has to be refused.
+ALLOWED, FOREIGN = b'"registry.example.org/', b'"registry.example.net/'
+SECONDS = 10
+
+Rounds = Mapping[str, Sequence[Sample]]
+"""The samples of each server, one of each round."""
+
+
+class Found(NamedTuple):
+    """rounds: by server. asked: how many policies judged the Pod, by set."""
+
+    rounds: Rounds
+    asked: Mapping[str, int]
+
+    def ratio(self, name: str, to: str, field: str = "capacity") -> float:
+        """One server to another, the median of the rounds' ratios."""
+        pairs = zip(self.rounds[name], self.rounds[to], strict=True)
+        return median(one.figure(field) / other.figure(field) for one, other in pairs)
+
+
+def compare(directory: Path, rounds: int, seconds: float, say: Callable[[str], None]) -> Found:
+    """Run the rounds. directory: where the certificate is. Raises LoadError, ProcessError or NoCoresError."""
+    server_core, load_core = cores()
+    sent = body(PATH, REAL)
+    samples: dict[str, list[Sample]] = {name: [] for name in (ECHO, FEW, SHIPPED, MANY)}
+    with ExitStack() as stack:
+        stack.enter_context(pinned(load_core))
+        running = {ECHO: stack.enter_context(servers.echo(directory, cores={server_core}))}
+        for name, paths in sets(directory):
+            options = [option for path in paths for option in ("--policies", str(path))]
+            running[name] = stack.enter_context(servers.service(directory, *options, cores={server_core}))
+        asked = {name: _asked(listening, sent) for name, listening in running.items() if name != ECHO}
+        for number in range(rounds):
+            say(f"round {number + 1} of {rounds}")
+            for name in sorted(samples, key=list(samples).index, reverse=number % 2 == 1):
+                listening = running[name]
+                samples[name].append(drive(listening.port, PATH, sent, listening.server, seconds))
+    return Found(samples, asked)
+
+
+def sets(directory: Path) -> Iterator[tuple[str, Sequence[Path]]]:
+    """The directories of each set, made here."""
+    yield FEW, [policysets.few(directory / "few")]
+    yield SHIPPED, [policysets.PACKS, policysets.twenty(directory / "twenty")]
+    yield MANY, [policysets.PACKS, policysets.thousand(directory / "thousand")]
+
+
+def _asked(listening: Listening, sent: bytes) -> int:
+    """How many policies judge the Pod, which passes all of them. Raises LoadError unless they do.
+
+    That a policy really looks shows in a Pod that is to be refused: its image is from another registry.
+    """
+    passed, refused = (answer(listening.port, content) for content in (sent, sent.replace(ALLOWED, FOREIGN)))
+    judged: Mapping[str, str] = passed.get("auditAnnotations", {})
+    if not passed["allowed"] or set(judged.values()) != {"admit"}:
+        raise LoadError(f"the Pod does not pass all policies: {passed}")
+    if not refused.get("auditAnnotations", {}).get(f"{policysets.PREFIX}registry", "").startswith("deny"):
+        raise LoadError(f"a Pod with images from elsewhere is not refused: {refused}")
+    return len(judged.keys() - {"labels", "tolerations"})
+
+
+def answer(port: int, content: bytes) -> dict[str, Any]:
+    """The response to one review. Raises LoadError where the answer is none."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    connection = HTTPSConnection("127.0.0.1", port, timeout=SECONDS, context=context)
+    try:
+        connection.request("POST", PATH, content, {"Content-Type": "application/json"})
+        answered = connection.getresponse().read()
+        response: dict[str, Any] = msgspec.json.decode(answered)["response"]
+    except (OSError, ValueError, KeyError) as error:
+        raise LoadError(f"no answer from port {port}: {error}") from error
+    finally:
+        connection.close()
+    return response
+
+
+def figures(found: Found) -> Iterator[Figure]:
+    """The ratios with their targets."""
+    for name, target in TO_ECHO.items():
+        note = f"({found.asked[name]} asked)"
+        yield Figure(f"{PATH} real, {name}, to echo", found.ratio(name, ECHO), target, at_least=True, note=note)
+    ratio = found.ratio(MANY, SHIPPED)
+    note = f"({found.asked[MANY]} asked)"
+    yield Figure(f"{PATH} real, {MANY}, to 20", ratio, MANY_TO_SHIPPED, at_least=True, note=note)
+
+
+def table(found: Found) -> Iterator[str]:
+    """The medians behind the ratios."""
+    yield f"{'policies':<30}{'requests/s':>12}{'p50 ms':>9}{'p99 ms':>9}{'CPU us':>9}{'server':>9}{'to echo':>9}"
+    for name, samples in found.rounds.items():
+        rate, p50, p99, cpu, busy = (middle(list(samples), f) for f in ("rate", "p50", "p99", "cpu", "server_busy"))
+        yield (
+            f"  {name:<28}{rate:>12.0f}{p50 * 1e3:>9.2f}{p99 * 1e3:>9.2f}{cpu * 1e6:>9.0f}{busy:>9.0%}"
+            f"{found.ratio(name, ECHO):>9.2f}"
+        )
+
+
+def as_json(found: Found) -> dict[str, Any]:
+    """Everything, each round included."""
+    rounds = {name: [sample._asdict() for sample in samples] for name, samples in found.rounds.items()}
+    return {"asked": dict(found.asked), "rounds": rounds}

@@ -1,0 +1,229 @@
+"""Reloads of many policies while reviews arrive at a steady rate: what is lost, what waits, how long it takes."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import uvloop
+
+from benchmarks import policysets, servers
+from benchmarks.bodies import REAL, body, with_uid
+from benchmarks.load import HEAD, LoadError, context
+from benchmarks.report import Figure
+from benchmarks.servers import Listening
+from benchmarks.speed import cores, pinned
+
+PATH = "/validate"
+RATE = 200  # reviews a second, a small part of what the service can do with these policies
+CONNECTIONS = 4
+WARM_UP = 1.0
+QUIET = 4.0  # seconds before the first change and after the last
+LIMIT = 60.0  # seconds that a reload may take here
+LATE = 30.0  # seconds after which an answer counts as lost
+ADDED_MILLISECONDS = 50
+
+
+class Answered(NamedTuple):
+    """One review: when it should have been sent, and how long its answer took from then on, in seconds."""
+
+    due: float
+    latency: float
+
+
+class Reload(NamedTuple):
+    """began: before the first file changed. changed: after the last. ended: when all of them were in force."""
+
+    began: float
+    changed: float
+    ended: float
+
+    @property
+    def seconds(self) -> float:
+        """How long it took from the last change on, 0.4 s of waiting for more changes among it."""
+        return self.ended - self.changed
+
+
+class Found(NamedTuple):
+    """lost: reviews without an answer, or with one that does not admit the Pod."""
+
+    answered: Sequence[Answered]
+    lost: int
+    every: Reload
+    one: Reload
+
+    def longest(self, reload: Reload | None) -> float:
+        """The longest that an answer took during a reload, or at the quiet times without one."""
+        chosen = [each for each in self.answered if self._of(each) is reload]
+        return max(each.latency for each in chosen)
+
+    def _of(self, answered: Answered) -> Reload | None:
+        for reload in (self.every, self.one):
+            if answered.due <= reload.ended and answered.due + answered.latency >= reload.began:
+                return reload
+        return None
+
+
+class _Connection(asyncio.Protocol):
+    """One keep-alive connection. What is due while an answer is awaited waits, and its time counts."""
+
+    def __init__(self, request: bytes, uid: bytes, answered: list[Answered]) -> None:
+        self._request, self._uid, self._answered = request, uid, answered
+        self._received = b""
+        self._transport: asyncio.Transport
+        self.waiting: deque[float] = deque()
+        self.wrong: list[bytes] = []
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Wait to be told when to ask."""
+        self._transport = cast("asyncio.Transport", transport)
+
+    def ask(self, due: float) -> None:
+        """Ask, as soon as all that was asked before has its answer."""
+        self.waiting.append(due)
+        if len(self.waiting) == 1:
+            self._transport.write(self._request)
+
+    def data_received(self, data: bytes) -> None:
+        """Take an answer, or a part of it, and ask what waits."""
+        data = self._received + data
+        head = data.find(b"\r\n\r\n")
+        at = data.find(b"Content-Length: ", 0, head)
+        if head < 0 or len(data) < head + 4 + int(data[at + 16 : data.find(b"\r\n", at)]):
+            self._received = data
+            return
+        self._received = b""
+        due = self.waiting.popleft()
+        if data.startswith(b"HTTP/1.1 200 ") and self._uid in data and b'"allowed":true' in data:
+            self._answered.append(Answered(due, time.perf_counter() - due))
+        else:
+            self.wrong.append(data[:400])
+        if self.waiting:
+            self._transport.write(self._request)
+
+    def close(self) -> None:
+        """Ask no more."""
+        self._transport.close()
+
+
+def measure(directory: Path, say: Callable[[str], None]) -> Found:
+    """Change all files, then one. directory: where the certificate is. Raises LoadError, ProcessError, NoCoresError."""
+    server_core, load_core = cores()
+    policies = policysets.thousand(directory / "reloaded")
+    options = ("--policies", str(policies))
+    with pinned(load_core), servers.service(directory, *options, cores={server_core}) as listening:
+        say(f"reloads of {policysets.MANY} policies at {RATE} reviews a second")
+        gc.collect()
+        gc.disable()  # a pause here would be counted as the server's
+        try:
+            return uvloop.run(_measure(listening, policies))
+        finally:
+            gc.enable()
+
+
+async def _measure(listening: Listening, policies: Path) -> Found:
+    answered: list[Answered] = []
+    connections = [await _connected(listening.port, number, answered) for number in range(CONNECTIONS)]
+    asking = asyncio.create_task(_ask(connections))
+    await asyncio.sleep(WARM_UP)
+    answered.clear()  # connections and functions were made at first use
+    await asyncio.sleep(QUIET)
+    every = await _reload(policies, 1, listening.server.log)
+    await asyncio.sleep(QUIET)
+    one = await _reload(policies / f"{policysets.PREFIX}other-500.yaml", 2, listening.server.log)
+    await asyncio.sleep(QUIET)
+    asking.cancel()
+    await _finished(connections)
+    lost = sum(len(connection.waiting) + len(connection.wrong) for connection in connections)
+    for connection in connections:
+        connection.close()
+    return Found(answered, lost, every, one)
+
+
+async def _connected(port: int, number: int, answered: list[Answered]) -> _Connection:
+    uid = f"00000000-0000-4000-8000-{number:012}"
+    content = with_uid(body(PATH, REAL), uid)
+    request = HEAD.format(path=PATH, port=port, length=len(content)).encode() + content
+    connection = _Connection(request, f'"uid":"{uid}"'.encode(), answered)
+    await asyncio.get_running_loop().create_connection(lambda: connection, "127.0.0.1", port, ssl=context())
+    return connection
+
+
+async def _ask(connections: Sequence[_Connection]) -> None:
+    """Ask at the rate, whatever the answers take."""
+    begin = time.perf_counter()
+    number = 0
+    while True:
+        number += 1
+        due = begin + number / RATE
+        await asyncio.sleep(due - time.perf_counter())
+        connections[number % CONNECTIONS].ask(due)
+
+
+async def _finished(connections: Sequence[_Connection]) -> None:
+    deadline = time.perf_counter() + LATE
+    while any(each.waiting for each in connections) and time.perf_counter() < deadline:  # noqa: ASYNC110 - the last few
+        await asyncio.sleep(0.01)
+
+
+async def _reload(path: Path, number: int, log: Path) -> Reload:
+    """Change a file, or all in a directory, and wait until the policies in them are in force. Raises LoadError."""
+    missing, known = await asyncio.to_thread(lambda: (policysets.names(path), log.stat().st_size))
+    began = time.perf_counter()
+    changing = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "benchmarks.policysets", str(path), str(number)
+    )
+    await changing.wait()
+    changed = time.perf_counter()
+    while missing - _loaded(log, known):
+        if time.perf_counter() > changed + LIMIT:
+            raise LoadError(f"changed policies were not loaded within {LIMIT:.0f} s")
+        await asyncio.sleep(0.02)
+    return Reload(began, changed, time.perf_counter())
+
+
+def _loaded(log: Path, known: int) -> set[str]:
+    """The policies that the log says were loaded, from a size of it on."""
+    lines = log.read_bytes()[known:].splitlines()
+    events = [json.loads(line) for line in lines if line.endswith(b"}")]
+    return {name for event in events if event["event"] == "policies loaded" for name in event["changed"]}
+
+
+def figures(found: Found) -> Iterator[Figure]:
+    """What a reload does to reviews, with the targets, and how long reloads take."""
+    quiet = found.longest(None)
+    name = f"reload of {policysets.MANY:,} policies"
+    yield Figure(f"{name}: reviews lost of {len(found.answered) + found.lost}", found.lost, 0)
+    for what, reload in ((name, found.every), ("reload of one", found.one)):
+        longest = found.longest(reload)
+        note = f"({longest * 1e3:.0f} ms, {quiet * 1e3:.0f} ms without)"
+        added = max(0.0, longest - quiet) * 1e3
+        yield Figure(f"{what}: longest latency, added", added, ADDED_MILLISECONDS, unit=" ms", note=note)
+
+
+def table(found: Found) -> Iterator[str]:
+    """What each reload took."""
+    yield f"{'reload':<30}{'s':>12}{'longest latency, ms':>27}"
+    for name, reload in ((f"{policysets.MANY:,} policies", found.every), ("one of them", found.one)):
+        yield f"  {name:<28}{reload.seconds:>12.2f}{found.longest(reload) * 1e3:>27.1f}"
+    yield f"  {'none':<28}{'':>12}{found.longest(None) * 1e3:>27.1f}"
+
+
+def as_json(found: Found) -> dict[str, Any]:
+    """What was found, in seconds."""
+    return {
+        "lost": found.lost,
+        "answered": len(found.answered),
+        "longest without": found.longest(None),
+        **{
+            name: {"seconds": reload.seconds, "longest": found.longest(reload)}
+            for name, reload in (("all", found.every), ("one", found.one))
+        },
+    }

@@ -16,10 +16,11 @@ from policies import patch
 from policies.exception import PolicyException, longest
 from policies.facts import Facts, NeededLookUp
 from policies.request import AdmissionRequest
-from policies.rule import NO_MUTATION, FailurePolicy, Mutation, PatchOperation, Phase, Rule
+from policies.rule import NO_MUTATION, FailurePolicy, Mutation, MutationRefusedError, Note, PatchOperation, Phase, Rule
 from policies.ruleset import RuleSet
 from policies.violation import Violation, describe, limited, one_line
 
+Outcome = tuple[Violation | Note, ...]
 Verdict = Literal["admit", "deny", "warn", "audit", "excepted", "patch", "error"]
 
 
@@ -33,7 +34,8 @@ class Failure(Struct, frozen=True):
 class Decision(Struct, frozen=True):
     """What follows from one rule's outcome: `error` is a failed rule, which denies or not by its failure policy.
 
-    exception: the one that the request passes by (`excepted`), or would have passed by if it had not ended.
+    exception: the one that the request passes by (`excepted`), or would have passed by if it had not ended. notes: for
+    the audit log.
     """
 
     rule: str
@@ -41,6 +43,7 @@ class Decision(Struct, frozen=True):
     violations: tuple[Violation, ...] = ()
     failure: Failure | None = None
     exception: PolicyException | None = None
+    notes: tuple[Note, ...] = ()
 
     @property
     def denies(self) -> bool:
@@ -112,6 +115,9 @@ def mutate(request: AdmissionRequest, ruleset: RuleSet, facts: Facts, group: str
                 current = _applied(current, mutation, last=position == len(rules))
         except NeededLookUp:
             raise
+        except MutationRefusedError as refusal:
+            found = refusal.violation
+            decision, mutation = Decision(found.rule, "deny", (found,), exception=refusal.exception), NO_MUTATION
         except Exception as error:  # noqa: BLE001 - one guard for all rules: a failure becomes a decision, never a 500
             decision, mutation = _failed(rule, "mutate", error), NO_MUTATION
             if not decision.denies:
@@ -144,7 +150,7 @@ def _applied(request: AdmissionRequest, mutation: Mutation, *, last: bool) -> Ad
     return replace(request, object=patch.apply(obj, mutation.operations))
 
 
-def _observe(rule: Rule, request: AdmissionRequest, facts: Facts) -> tuple[Violation, ...] | Failure:
+def _observe(rule: Rule, request: AdmissionRequest, facts: Facts) -> Outcome | Failure:
     """The outcome of one rule, with every exception turned into a failure."""
     try:
         if rule.validate is None or not _in_scope(rule, request, facts):
@@ -165,19 +171,24 @@ def _warnings(decision: Decision) -> Iterator[str]:
 
 
 def _decide(
-    rule: Rule, outcome: tuple[Violation, ...] | Failure, request: AdmissionRequest, ruleset: RuleSet, facts: Facts
+    rule: Rule, outcome: Outcome | Failure, request: AdmissionRequest, ruleset: RuleSet, facts: Facts
 ) -> list[Decision]:
     """The one place where an outcome, which is not that all is well, an action and a failure policy meet."""
     if isinstance(outcome, Failure):
         return [Decision(rule.name, "error", failure=outcome)]
+    notes = tuple(each for each in outcome if isinstance(each, Note))
+    violations = tuple(each for each in outcome if isinstance(each, Violation))
+    if not violations:
+        return [Decision(rule.name, "admit", notes=notes)]
     exception = longest(ruleset.exceptions, rule.name, request)
     if exception is not None and exception.holds(facts.today()):
-        return [Decision(rule.name, "excepted", outcome, exception=exception)]
+        return [Decision(rule.name, "excepted", violations, exception=exception)]
     verdicts: dict[Verdict, list[Violation]] = {}
-    for violation in outcome:
+    for violation in violations:
         action: Verdict = "admit" if rule.action == "off" else rule.action
         verdicts.setdefault(violation.verdict or action, []).append(violation)
-    return [Decision(rule.name, verdict, tuple(found), exception=exception) for verdict, found in verdicts.items()]
+    found = [Decision(rule.name, verdict, tuple(those), exception=exception) for verdict, those in verdicts.items()]
+    return [replace(found[0], notes=notes), *found[1:]]
 
 
 def _failed(rule: Rule, phase: Phase, error: Exception) -> Decision:

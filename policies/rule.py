@@ -26,7 +26,28 @@ Those that ignore failures have one of their own, so that nothing is refused for
 
 # One operation of RFC 6902, such as {"op": "add", "path": "/spec/tolerations/-", "value": {...}}.
 PatchOperation = dict[str, Any]
-Validator = Callable[[AdmissionRequest, Facts], Sequence[Violation]]
+
+
+class Note(Struct, frozen=True):
+    """Something for the audit log, which says nothing for or against the request."""
+
+    key: str
+    value: str
+
+
+class MutationRefusedError(Exception):
+    """What a mutating rule raises that refuses the request, in its own words.
+
+    exception: by which the request would have passed, had it not ended.
+    """
+
+    def __init__(self, violation: Violation, exception: PolicyException | None = None) -> None:
+        super().__init__(violation.summary)
+        self.violation = violation
+        self.exception = exception
+
+
+Validator = Callable[[AdmissionRequest, Facts], Sequence[Violation | Note]]
 
 
 class Mutation(Struct, frozen=True):

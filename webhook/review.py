@@ -9,6 +9,7 @@ from __future__ import annotations
 from binascii import b2a_base64
 from collections.abc import Iterable, Iterator
 from typing import Any, TypedDict
+from zlib import crc32
 
 import msgspec
 from msgspec import Struct
@@ -34,6 +35,7 @@ METADATA = (
 )
 # An audit annotation is cut by nobody, so it is kept short here: it names rules and paths, the message has the rest.
 ANNOTATION_LENGTH = 1024
+_KEY_LENGTH = 63
 CODES = {
     "Unauthorized": 401,
     "Forbidden": 403,
@@ -240,7 +242,7 @@ def encode(uid: str, answer: Answer) -> bytes:
     response = _Response(
         uid,
         answer.allowed,
-        audit_annotations={decision.rule: _annotation(decision) for decision in answer.decisions},
+        audit_annotations=_annotations(answer),
         warnings=answer.warnings,
     )
     if not response.allowed:
@@ -250,6 +252,27 @@ def encode(uid: str, answer: Answer) -> bytes:
         response.patch = b2a_base64(_encoder.encode(answer.operations), newline=False).decode("ascii")
         response.patch_type = "JSONPatch"
     return _encoder.encode(_Review(response))
+
+
+def _annotations(answer: Answer) -> dict[str, str]:
+    """What the audit log says of each rule, and what policies publish there."""
+    found: dict[str, str] = {}
+    for decision in answer.decisions:
+        said = _annotation(decision)
+        key = _annotation_key(decision.rule)
+        found[key] = f"{found[key]}; {said}" if key in found else said
+        for note in decision.notes:
+            found[_annotation_key(note.key)] = note.value
+    return found
+
+
+def _annotation_key(name: str) -> str:
+    """The name under which the API server takes an annotation: it puts the webhook's before it, with a slash.
+
+    What is behind the slash has 63 characters at most (k8s.io/apiserver's admission/attributes.go, checkKeyFormat).
+    """
+    key = name.replace("/", ".")
+    return key if len(key) <= _KEY_LENGTH else f"{key[: _KEY_LENGTH - 9]}.{crc32(key.encode()):08x}"
 
 
 def _status(answer: Answer) -> _Status:

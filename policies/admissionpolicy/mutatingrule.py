@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterable, Mapping
 import jsonpatch
 from msgspec.structs import replace
 
-from policies.admissionpolicy import mutating
+from policies.admissionpolicy import mutating, wording
 from policies.admissionpolicy.bound import BoundPolicy, bound, inputs
 from policies.admissionpolicy.compilation import Compile, compile_policy
+from policies.admissionpolicy.finding import Finding
 from policies.admissionpolicy.matching import Index
 from policies.admissionpolicy.model import Binding, Policy
 from policies.admissionpolicy.params import Parameters, UnknownParameters
@@ -21,16 +22,13 @@ from policies.exception import PolicyException, longest
 from policies.facts import Facts
 from policies.match import common
 from policies.request import AdmissionRequest, GroupVersionKind, JsonObject
-from policies.rule import POLICY_GROUPS, Hook, Mutation, Rule
+from policies.rule import POLICY_GROUPS, Hook, Mutation, MutationRefusedError, Rule
+from policies.violation import Violation
 
 NAME = "mutating-policies"
 
 Schemas = Callable[[GroupVersionKind], Schema | None]
 """The schema of a kind, None for what has none, as the options of a connection."""
-
-
-class MutatingPolicyError(Exception):
-    """A policy that could not change the object and whose failurePolicy is Fail; the text is the API server's."""
 
 
 class MutatingPolicies:
@@ -74,14 +72,12 @@ class MutatingPolicies:
     def mutate(self, request: AdmissionRequest, facts: Facts) -> Mutation:
         """The patch to what the policies make of the object; a policy that an exception covers is not evaluated.
 
-        Raises MutatingPolicyError, UnknownFact, and UnansweredCheck for an authorization check without an answer.
+        Raises MutationRefusedError, UnknownFact, and UnansweredCheck for an authorization check without an answer.
         """
         exceptions = self._covering(request)
         mutated, excepted = self.mutated(request, facts)
         if mutated.denial is not None:
-            policy, words = mutated.denial.policy, mutated.denial.native
-            ended = exceptions.get(policy)
-            raise MutatingPolicyError(words if ended is None else f"{words}. {ended.ending(policy)}")
+            raise _refused(mutated.denial, exceptions.get(mutated.denial.policy))
         operations = jsonpatch.make_patch(request.object, mutated.object).patch
         return Mutation(tuple(operations), excepted=tuple(excepted.items()))
 
@@ -119,6 +115,22 @@ class MutatingPolicies:
             return {}
         names = [each.policy.name for each in self._policies]
         return {name: each for name in names if (each := longest(self._exceptions, name, request)) is not None}
+
+
+def _refused(denial: Finding, exception: PolicyException | None) -> MutationRefusedError:
+    """A mutation that failed refuses the request as kube-apiserver words it."""
+    status = "Forbidden" if denial.code == wording.STATUS_CODES["Forbidden"] else denial.reason
+    violation = Violation(
+        rule=denial.policy,
+        path="",
+        found="",
+        problem="",
+        summary=denial.native,
+        remedy="",
+        verdict="deny",
+        status=status,
+    )
+    return MutationRefusedError(violation, exception)
 
 
 def rules(

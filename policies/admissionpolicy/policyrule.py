@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from policies import fieldpath
+from policies.admissionpolicy import wording
 from policies.admissionpolicy.bound import BoundPolicy, bound
 from policies.admissionpolicy.compilation import Compile, compile_policy
 from policies.admissionpolicy.derived import Derived, is_derived, template_paths
-from policies.admissionpolicy.finding import Finding
+from policies.admissionpolicy.finding import NOTHING_FOUND, Finding, Result
 from policies.admissionpolicy.model import Binding, MatchResources, Policy
 from policies.admissionpolicy.params import Parameters, UnknownParameters
 from policies.admissionpolicy.subject import Subject, Subjects, Workloads
@@ -24,7 +25,7 @@ from policies.facts import Facts
 from policies.fieldpath import Location, Wildcard
 from policies.match import ResourceRule
 from policies.request import AdmissionRequest
-from policies.rule import POLICY_GROUPS, Hook, Rule
+from policies.rule import POLICY_GROUPS, Hook, Note, Rule
 from policies.violation import Verdict, Violation
 
 
@@ -63,15 +64,19 @@ class PolicyRule:
         paths = read.union(_names(read), template_paths(workloads))
         return Rule(policy.name, (hook,), "deny", paths, validate=self.validate)
 
-    def validate(self, request: AdmissionRequest, facts: Facts) -> Sequence[Violation]:
-        """What the policy finds in a request, and in the Pods that would come of it.
+    def validate(self, request: AdmissionRequest, facts: Facts) -> Sequence[Violation | Note]:
+        """What the policy finds in a request, and in the Pods that would come of it; its audit annotations as notes.
 
         Raises UnknownFact, and UnansweredCheck for an authorization check without an answer.
         """
         subject = self._subjects.of(request, facts)
-        found: list[Violation] = []
-        for finding in () if self._native else self._findings(subject):
-            found += self._violations(finding, _itself)
+        found: list[Violation | Note] = []
+        if not self._native:
+            result = self._result(subject)
+            for finding in result.findings:
+                found += self._violations(finding, _itself)
+            if result.published:
+                found += [Note(key, wording.joined(values)) for key, values in result.published.items()]
         if self._is_derived:
             for pod, derived in subject.pods:
                 found += self._derived(pod, derived)
@@ -80,7 +85,7 @@ class PolicyRule:
     def _derived(self, pod: Derived, subject: Subject) -> Iterator[Violation]:
         """What is found in a template. A field that only the Pod's own admission fills makes it a warning."""
         unless = ", ".join(sorted(pod.unknown_to(self._reads["object"])))
-        for finding in self._findings(subject):
+        for finding in self._result(subject).findings:
             yield from self._violations(finding, pod.place, unless)
 
     def _violations(
@@ -114,12 +119,12 @@ class PolicyRule:
             found = [(path, "") for path, _ in found[:1] if path]
         return found or [("", "")]
 
-    def _findings(self, subject: Subject) -> tuple[Finding, ...]:
+    def _result(self, subject: Subject) -> Result:
         bindings = self._bound.matching(subject.request, subject.facts.namespace_labels)
         if not bindings:
-            return ()
+            return NOTHING_FOUND
         try:
-            return evaluate_policy(self._bound.compiled, bindings, self._parameters, subject.inputs).findings
+            return evaluate_policy(self._bound.compiled, bindings, self._parameters, subject.inputs)
         except UnknownParameters as needed:
             subject.facts.give_up(needed)
             raise

@@ -151,7 +151,8 @@ class SuiteRun:
         """What the service finds, in its words: below a refusal stand its places."""
         subjects = Subjects(_WORKLOADS)
         rules = (PolicyRule(each, asked.parameters, subjects) for each in self._of("ValidatingAdmissionPolicy"))
-        found = [each for rule in rules for each in rule.validate(asked.changed, asked.facts)]
+        said = (each for rule in rules for each in rule.validate(asked.changed, asked.facts))
+        found = [each for each in said if isinstance(each, Violation)]
         refusals: dict[str, list[Violation]] = {}
         for each in found:
             if each.verdict == "deny":

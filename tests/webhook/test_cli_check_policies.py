@@ -327,8 +327,7 @@ _NO_KEY = (
             "-f pod.yaml --policies mutate",
             f"""\
             pod.yaml:1: Pod team/train: refused
-              Rule 'mutating-policies' could not be evaluated (MutatingPolicyError: {_NO_KEY}).
-              It is set to refuse what it cannot judge. Try again; if it persists, tell the cluster's operators.
+              {_NO_KEY}
             """,
             1,
             id="a-mutation-that-fails",

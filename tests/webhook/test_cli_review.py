@@ -190,7 +190,7 @@ def test_policies_in_files(given: str) -> None:
 
 
 def test_audit_annotations_of_policies() -> None:
-    """The audit log gets verdict and message of what is only audited; what a policy would annotate is left out."""
+    """The audit log gets verdict and message of what is only audited, and what a policy publishes there."""
     rights = _POLICY.index("---\napiVersion: rbac")
     text = _POLICY[:rights].replace(
         "  validations:", "  auditAnnotations: [{key: who, valueExpression: request.userInfo.username}]\n  validations:"
@@ -202,5 +202,6 @@ def test_audit_annotations_of_policies() -> None:
     result = run("review", "--policies", "policies.yaml", "--path", "validate/policies", "-", stdin=body(pod()))
 
     assert answer_of(result.stdout)["auditAnnotations"] == {
-        "teams": "audit: teams: only for who may delete Pods in here"
+        "teams": "audit: teams: only for who may delete Pods in here",
+        "teams.who": "alice",
     }

@@ -238,6 +238,9 @@ def test_an_exception_from_a_mutating_policy_that_fails() -> None:
 def test_a_failure_that_an_ended_exception_would_have_spared() -> None:
     """The refusal says which exception from the policy has ended."""
     ended = PolicyException("moving", ("class",), "OPS-1", date(2026, 2, 28))
-    message = _changed(_FAILING, [ended]).message.splitlines()[0]
 
-    assert message.endswith('no such key: missing. The exception "moving" from class ended on 2026-02-28 (OPS-1).).')
+    assert _changed(_FAILING, [ended]).message.splitlines() == [
+        "policy 'class' with binding 'class' denied request: expression 'Object{spec: "
+        "Object.spec{priorityClassName: object.spec.missing}}' resulted in error: no such key: missing",
+        'The exception "moving" from class ended on 2026-02-28 (OPS-1).',
+    ]

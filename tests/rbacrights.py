@@ -62,7 +62,7 @@ kind: ClusterRoleBinding
 metadata: {name: rbac-readers}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: rbac-reader}
 subjects:
-- {apiGroup: rbac.authorization.k8s.io, kind: Group, name: readers}
+- {apiGroup: rbac.authorization.k8s.io, kind: Group, name: rbac-group}
 - {apiGroup: rbac.authorization.k8s.io, kind: User, name: rae}
 - {kind: ServiceAccount, name: robot, namespace: rbac-team}
 ---
@@ -177,11 +177,11 @@ CHECKS: dict[str, tuple[Check, Answer]] = {
     "a user in all namespaces": (_resource(_RAE, "list", "pods"), _allowed(f'{_READER}User "rae"')),
     "a user by a name": (_resource(_RAE, "get", "pods", TEAM, "web"), _allowed(f'{_READER}User "rae"')),
     "the first subject counts": (
-        _resource(User("rae", groups=("readers",)), "get", "pods"),
-        _allowed(f'{_READER}Group "readers"'),
+        _resource(User("rae", groups=("rbac-group",)), "get", "pods"),
+        _allowed(f'{_READER}Group "rbac-group"'),
     ),
-    "a group": (_resource(User("x", groups=("readers",)), "get", "pods"), _allowed(f'{_READER}Group "readers"')),
-    "a group is no user": (_resource(User("readers"), "get", "pods"), _refused()),
+    "a group": (_resource(User("x", groups=("rbac-group",)), "get", "pods"), _allowed(f'{_READER}Group "rbac-group"')),
+    "a group is no user": (_resource(User("rbac-group"), "get", "pods"), _refused()),
     "a service account": (
         _resource(service_account(TEAM, "robot"), "get", "pods"),
         _allowed(f'{_READER}ServiceAccount "robot/rbac-team"'),

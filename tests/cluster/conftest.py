@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
+import yaml
 
 from cluster import toolchain
 from cluster.controlplane import ControlPlane
@@ -24,22 +25,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: "service" in getattr(item, "fixturenames", ()))
 
 
-# When the last native policy with a paramKind of its own kinds goes, kube-apiserver 1.36 ends the informer of that kind
+# When the last bound policy with a paramKind of Kubernetes' own goes, kube-apiserver 1.36 ends the informer of that kind
 # for good, and what policies see of parameters from then on is old. With this one there is no last one.
-_LASTING = {
-    "apiVersion": "admissionregistration.k8s.io/v1",
-    "kind": "ValidatingAdmissionPolicy",
-    "metadata": {"name": "keeps-the-informer-of-config-maps"},
-    "spec": {
-        "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"},
-        "matchConstraints": {
-            "resourceRules": [
-                {"apiGroups": ["none.test"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["none"]}
-            ]
-        },
-        "validations": [{"expression": "true"}],
-    },
-}
+_LASTING = yaml.safe_load_all("""\
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: keeps-the-informer}
+spec:
+  paramKind: {apiVersion: v1, kind: ConfigMap}
+  matchConstraints:
+    resourceRules: [{apiGroups: [none.test], apiVersions: [v1], operations: [CREATE], resources: [none]}]
+  validations: [{expression: "true"}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: keeps-the-informer}
+spec:
+  policyName: keeps-the-informer
+  validationActions: [Deny]
+  paramRef: {name: none, namespace: default, parameterNotFoundAction: Allow}
+""")
 
 
 @pytest.fixture(scope="session")
@@ -52,7 +57,7 @@ def control_plane(pytestconfig: pytest.Config) -> Iterator[ControlPlane]:
             with capture.global_and_fixture_disabled():  # a first build takes minutes: its progress has to be seen
                 tools = toolchain.ensure(CONTROL_PLANE)
             running = stack.enter_context(ControlPlane(tools))
-            running.apply(_LASTING, user="admin", check=True)
+            running.apply(list(_LASTING), user="admin", check=True)
         except (ToolchainError, ComponentError) as error:
             failure = str(error)
         if failure:  # outside of the except clause, or the report shows the text twice

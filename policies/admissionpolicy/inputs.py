@@ -75,7 +75,13 @@ class Inputs:
     @cached_property
     def _objects(self) -> Mapping[str, Value]:
         """What most policies read."""
-        return {"object": self.object, "oldObject": self.old_object, "params": None, "variables": NO_VARIABLES}
+        return {
+            "object": self.object,
+            "oldObject": self.old_object,
+            "params": None,
+            "namespaceObject": None,
+            "variables": NO_VARIABLES,
+        }
 
     @cached_property
     def _shared(self) -> dict[str, Value]:

@@ -23,7 +23,7 @@ IDS: Mapping[str, str] = {
     "native-panic": "An expression at which kube-apiserver 1.36 panics, so that the policy cannot be created",
     "unused-variable": "A variable that no expression reads",
     "unused-params": "A paramKind, and no expression reads `params`",
-    "doubtful": "What the API server takes and a person hardly means, such as parameters for a policy without a `paramKind`",
+    "doubtful": "What the API server takes and a person hardly means, such as a paramRef without a `paramKind`",
     "unknown-ignore": f"`{IGNORE}` names what is no finding",
 }
 """All findings by id, with what each means."""

@@ -25,8 +25,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: "service" in getattr(item, "fixturenames", ()))
 
 
-# When the last bound policy with a paramKind of Kubernetes' own goes, kube-apiserver 1.36 ends the informer of that kind
-# for good, and what policies see of parameters from then on is old. With this one there is no last one.
+# When the last bound policy with a paramKind of Kubernetes' own goes, kube-apiserver 1.36 ends the informer of that
+# kind for good, and what policies see of parameters from then on is old. With this one there is no last one.
 _LASTING = yaml.safe_load_all("""\
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy

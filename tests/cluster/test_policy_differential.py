@@ -275,6 +275,10 @@ def _enforce(control_plane: ControlPlane, client: Client) -> None:
         marked = client.ask("m-canary", Ask()).body["metadata"]["labels"]
         if not warned or "mark" not in marked:
             raise NotYet(f"warnings {warned}, labels {marked}")
+        # Custom resources are discovered anew every half minute.
+        known = client.ask("v-params-limit", Ask()).body["message"]
+        if "failed to find resource" in known:
+            raise NotYet(known)
         return True
 
     control_plane.wait_for("the policies to be in force", in_force, 60)

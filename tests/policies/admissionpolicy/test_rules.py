@@ -239,8 +239,11 @@ def test_a_failure_that_an_ended_exception_would_have_spared() -> None:
     """The refusal says which exception from the policy has ended."""
     ended = PolicyException("moving", ("class",), "OPS-1", date(2026, 2, 28))
 
-    assert _changed(_FAILING, [ended]).message.splitlines() == [
+    denied = (
         "policy 'class' with binding 'class' denied request: expression 'Object{spec: "
-        "Object.spec{priorityClassName: object.spec.missing}}' resulted in error: no such key: missing",
+        "Object.spec{priorityClassName: object.spec.missing}}' resulted in error: no such key: missing"
+    )
+    assert _changed(_FAILING, [ended]).message.splitlines() == [
+        denied,
         'The exception "moving" from class ended on 2026-02-28 (OPS-1).',
     ]

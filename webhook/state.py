@@ -10,7 +10,7 @@ from policies.facts import Facts
 from policies.request import AdmissionRequest, Target
 from policies.rule import POLICY_GROUPS, Phase
 from policies.ruleset import RuleSet
-from webhook.review import Decoder, target
+from webhook.review import Decoder, is_about, presumed_target, target
 
 if TYPE_CHECKING:
     from policies.admissionpolicy.params import UnknownParameters
@@ -61,7 +61,14 @@ class Route:
 
     def decode(self, body: bytes) -> AdmissionRequest:
         """The request of a review. Raises ReviewError."""
-        found = None if self._few else target(body)
+        if self._few:
+            return self._all.decode(body)
+        presumed = presumed_target(body)
+        if presumed is not None:
+            request = self._decoder(presumed).decode(body)
+            if is_about(request, presumed):
+                return request
+        found = target(body)
         return (self._all if found is None else self._decoder(found)).decode(body)
 
     def _decoder(self, found: Target) -> Decoder:

@@ -13,6 +13,19 @@ from policies.facts import Facts
 from policies.match import EVERYTHING, LabelSelector, ResourceRule, common
 from policies.request import AdmissionRequest, GroupVersionKind, GroupVersionResource, JsonObject
 
+Key = tuple[str, str, str, str, str, bool]
+"""Operation, group, version, resource and subresource of a request, and whether it is in a namespace."""
+
+# A policy is asked about few resources; custom ones by `*` may be some hundred.
+_REMEMBERED = 1000
+
+
+def key_of(request: AdmissionRequest) -> Key:
+    """The key of a request."""
+    target = request.resource
+    in_namespace = bool(request.namespace)
+    return request.operation, target.group, target.version, target.resource, request.sub_resource, in_namespace
+
 
 class BoundPolicy:
     """A compiled policy, and for which requests it and its bindings are."""
@@ -23,21 +36,38 @@ class BoundPolicy:
         self._bindings = tuple(
             (each, None if each.match_resources is None else Matcher(each.match_resources)) for each in bindings
         )
+        matchers = (self._matcher, *(matcher for _, matcher in self._bindings if matcher is not None))
+        self._by_key: dict[Key, tuple[Binding, ...]] | None = {} if all(each.is_plain for each in matchers) else None
 
     @property
     def policy(self) -> Policy:
         """The policy as it was read."""
         return self.compiled.policy
 
-    def matching(self, request: AdmissionRequest, namespace_labels: NamespaceLabels) -> list[Binding]:
-        """The bindings by which the policy is for a request. Raises MatchError, and UnknownFact."""
+    def matching(
+        self, request: AdmissionRequest, namespace_labels: NamespaceLabels, key: Key | None = None
+    ) -> tuple[Binding, ...]:
+        """The bindings by which the policy is for a request. Raises MatchError, and UnknownFact.
+
+        key: that of the request, if it is at hand. Most policies match by it alone, and then it is remembered how.
+        """
+        if self._by_key is None or key is None:
+            return self._matching(request, namespace_labels)
+        found = self._by_key.get(key)
+        if found is None:
+            found = self._matching(request, namespace_labels)
+            if len(self._by_key) < _REMEMBERED:
+                self._by_key[key] = found
+        return found
+
+    def _matching(self, request: AdmissionRequest, namespace_labels: NamespaceLabels) -> tuple[Binding, ...]:
         if not (is_seen(request) and self._matcher.matches(request, namespace_labels)):
-            return []
-        return [
+            return ()
+        return tuple(
             binding
             for binding, matcher in self._bindings
             if matcher is None or matcher.matches(request, namespace_labels)
-        ]
+        )
 
     @property
     def namespaces(self) -> LabelSelector:

@@ -7,7 +7,8 @@ and mutating/compilation.go (which expression may speak of what), pkg/admission/
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -23,6 +24,7 @@ from policies.cel.syntax.ast import Call
 from policies.cel.syntax.parser import parse
 from policies.cel.syntax.source import CompileError, Issue
 from policies.cel.types import Type
+from policies.cel.values import Value
 
 Compile = Callable[[Policy], "CompiledPolicy"]
 """Compiles a policy: compile_policy, or a Compiler that remembers."""
@@ -36,9 +38,10 @@ _CHEAP_CALLS = frozenset(
     (
         *("_+_", "_-_", "-_", "_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_", "_&&_", "_||_", "!_", "_?_:_", "@in"),
         *("_[_]", "_[?_]", "_?._", "or", "orValue", "hasValue", "value", "optional.of", "optional.none"),
-        *("size", "string", "int", "format", "join", "trim", "lowerAscii", "upperAscii"),
+        *("size", "string", "int", "format", "join", "slice", "trim", "lowerAscii", "upperAscii"),
     )
 )
+_SELECTED = re.compile(r"\bvariables\s*\.\s*\??\s*(\w+)")
 _CHEAP_COUNT = 4
 """So many expressions, variables included, each at most twice its own limit, are below the limit of a policy."""
 
@@ -96,11 +99,51 @@ class CompiledPolicy:
             return dict.fromkeys(ROOTS, EVERYTHING)
 
     @cached_property
-    def has_cheap_messages(self) -> bool:
-        """Whether the messageExpressions can never use up the budget: then one is evaluated only if it is shown."""
-        units = [unit for unit in self.messages if unit is not None]
-        programs = [unit.program for unit in units] + list(self.composition.programs.values())
-        return len(programs) <= _CHEAP_COUNT and all(map(_is_cheap, programs))
+    def all_true(self) -> list[Value]:
+        """What the validations come to where nothing is wrong."""
+        return [True] * len(self.validations)
+
+    @cached_property
+    def speaks(self) -> bool:
+        """Whether there are messageExpressions."""
+        return any(message is not None for message in self.messages)
+
+    def has_cheap_messages(self, known: Collection[str] = ()) -> bool:
+        """Whether the messageExpressions can never use up the budget: then one is evaluated only if it is shown.
+
+        known: variables that were evaluated before. They, and all that they read, cost again what they cost then, and
+        are not counted here.
+        """
+        count, more = self._message_count, self._message_reads.difference(known)
+        new: set[str] = set()
+        while more:
+            new |= more
+            more = frozenset().union(*(self._variable_reads[name] for name in more)).difference(known, new)
+        return count + len(new) <= _CHEAP_COUNT and new <= self._cheap_variables
+
+    @cached_property
+    def _message_count(self) -> int:
+        """How many messageExpressions there are; too many where one is dear."""
+        programs = [unit.program for unit in self.messages if unit is not None]
+        # A variable that asks the authorizer fails in a message, where there is none: what it cost before says nothing.
+        asking = any("authorizer" in variable.expression.text for variable in self.policy.variables)
+        return len(programs) if not asking and all(map(_is_cheap, programs)) else _CHEAP_COUNT + 1
+
+    @cached_property
+    def _message_reads(self) -> frozenset[str]:
+        found = (
+            _variables_in(unit.expression, self.composition.programs) for unit in self.messages if unit is not None
+        )
+        return frozenset().union(*found)
+
+    @cached_property
+    def _variable_reads(self) -> Mapping[str, frozenset[str]]:
+        names = self.composition.programs
+        return {variable.name: _variables_in(variable.expression, names) for variable in self.policy.variables}
+
+    @cached_property
+    def _cheap_variables(self) -> frozenset[str]:
+        return frozenset(name for name, program in self.composition.programs.items() if _is_cheap(program))
 
     def _validating(self) -> Iterator[Expression]:
         policy = self.policy
@@ -186,6 +229,14 @@ def _annotation(expression: Expression, environment: Environment) -> Unit:
         return unit
     message = f"must evaluate to one of [string null_type] but got {unit.program.type.declared}"
     return Unit(expression, ResultError(expression.source, (Issue(0, message),)))
+
+
+def _variables_in(expression: Expression, names: Collection[str]) -> frozenset[str]:
+    """The variables that an expression may read: all, if it has `variables` in another way than `variables.name`."""
+    selected = _SELECTED.findall(expression.text)
+    if len(selected) != expression.text.count("variables"):
+        return frozenset(names)
+    return frozenset(selected).intersection(names)
 
 
 def _is_cheap(program: Program | CompileError) -> bool:

@@ -38,13 +38,13 @@ class Failure:
 class Group:
     """The expressions of one group in one evaluation. `names` are those with `variables`, `remaining` the budget."""
 
-    __slots__ = ("_composition", "_expired", "_variables", "names", "remaining")
+    __slots__ = ("_composition", "_expired", "names", "remaining", "variables")
 
     def __init__(self, composition: Composition, names: Names, budget: int, expired: Expired | None) -> None:
         self.names = composition.bind(names, expired=expired)
         self.remaining = budget
         variables = self.names["variables"]
-        self._variables: Variables = variables if isinstance(variables, Variables) else NO_VARIABLES
+        self.variables: Variables = variables if isinstance(variables, Variables) else NO_VARIABLES
         self._composition, self._expired = composition, expired
 
     def evaluate(self, unit: Unit) -> Value | Failure:
@@ -52,9 +52,9 @@ class Group:
         program = unit.program
         if isinstance(program, CompileError):
             return Failure(wording.not_compiled(program.full_reference()))
-        before = self._variables.cost
+        before = self.variables.cost
         evaluation = program.evaluate(self.names, expired=self._expired)
-        spent = evaluation.cost + self._variables.cost - before
+        spent = evaluation.cost + self.variables.cost - before
         if not 0 <= spent <= self.remaining:  # below zero, the API server's unsigned cost is huge
             raise SpentError
         self.remaining -= spent

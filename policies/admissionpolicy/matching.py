@@ -86,6 +86,12 @@ class Matcher:
         self._namespaces = constraints.namespace_selector
         self._objects = constraints.object_selector
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether neither labels nor names are asked for: then requests about one resource are all alike."""
+        named = any(rule.names for rule in (*self._rules, *self._excluded))
+        return not (named or self._objects.requirements or self._namespaces.requirements)
+
     def matches(self, request: AdmissionRequest, namespace_labels: NamespaceLabels) -> bool:
         """Whether the request is matched.
 

@@ -120,7 +120,7 @@ class PolicyRule:
         return found or [("", "")]
 
     def _result(self, subject: Subject) -> Result:
-        bindings = self._bound.matching(subject.request, subject.facts.namespace_labels)
+        bindings = self._bound.matching(subject.request, subject.facts.namespace_labels, subject.key)
         if not bindings:
             return NOTHING_FOUND
         try:

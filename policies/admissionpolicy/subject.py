@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cached_property
 
-from policies.admissionpolicy.bound import inputs
+from policies.admissionpolicy.bound import inputs, key_of
 from policies.admissionpolicy.derived import Derived, derive
 from policies.admissionpolicy.inputs import Inputs
 from policies.facts import Facts
@@ -20,6 +20,7 @@ class Subject:
 
     def __init__(self, request: AdmissionRequest, facts: Facts, workloads: Workloads) -> None:
         self.request = request
+        self.key = key_of(request)
         self.facts = facts
         self._workloads = workloads
 

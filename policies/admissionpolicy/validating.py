@@ -41,13 +41,12 @@ def evaluate_policy(
     A policy whose paramKind does not exist is refused or ignored as such, whatever its bindings match.
     Raises UnansweredCheck and UnknownParameters: find the answer, and evaluate again.
     """
-    policy = compiled.policy
-    try:
-        if policy.param_kind is not None:
-            scope_of(policy.param_kind, parameters)
-    except ConfigurationError as error:
-        message = wording.misconfigured_policy(str(error))
-        return sorted_out([_misconfigured(compiled, "", message)])
+    if compiled.policy.param_kind is not None:
+        try:
+            scope_of(compiled.policy.param_kind, parameters)
+        except ConfigurationError as error:
+            message = wording.misconfigured_policy(str(error))
+            return sorted_out([_misconfigured(compiled, "", message)])
     results = [evaluate(compiled, binding, parameters, inputs, budget=budget) for binding in bindings]
     return results[0] if len(results) == 1 else together(results)
 
@@ -64,6 +63,8 @@ def evaluate(
 
     `budget` is the cost that each of these evaluations may have. Raises as evaluate_policy does.
     """
+    if compiled.policy.param_kind is None:
+        return _Evaluation(compiled, binding, None, inputs, budget).result()
     try:
         found = collect(compiled.policy.param_kind, binding, parameters, inputs.request_namespace)
     except ConfigurationError as error:
@@ -93,11 +94,12 @@ class _Evaluation:
     budget: int
 
     def result(self) -> Result:
-        why = unmatched(self.compiled, self.params, self.inputs)
-        if isinstance(why, Unmatched):
-            return Result(skipped=((self.binding.name, f"match condition {why.condition!r} is false"),))
-        if isinstance(why, Failure):
-            return sorted_out([self._error(why.text)])
+        if self.compiled.conditions:
+            why = unmatched(self.compiled, self.params, self.inputs)
+            if isinstance(why, Unmatched):
+                return Result(skipped=((self.binding.name, f"match condition {why.condition!r} is false"),))
+            if isinstance(why, Failure):
+                return sorted_out([self._error(why.text)])
         published: dict[str, tuple[str, ...]] = {}
         try:
             found = self._validations()
@@ -113,7 +115,7 @@ class _Evaluation:
         names = self.inputs.names(self.params, request=compiled.reads_request, namespace=compiled.reads_namespace)
         group = Group(compiled.composition, names, self.budget, self.inputs.expired)
         outcomes = [group.evaluate(unit) for unit in compiled.validations]
-        if all([outcome is True for outcome in outcomes]) and self._spares(group):  # noqa: C419 - a list is faster
+        if outcomes == compiled.all_true and (not compiled.speaks or self._spares(group)):
             return []
         return list(self._judged(outcomes, group))
 
@@ -130,13 +132,17 @@ class _Evaluation:
                 yield self._violation(index, validation, message, group)
 
     def _spares(self, group: Group) -> bool:
-        """Whether messages that nobody is going to read need no evaluation, since they cannot fail the policy."""
-        return group.remaining >= _SPARE_FOR_MESSAGES and self.compiled.has_cheap_messages
+        """Whether messages that nobody is going to read need no evaluation, since they cannot fail the policy.
+
+        Those variables that the validations read cost the messages as much again.
+        """
+        spare = group.remaining - group.variables.cost >= _SPARE_FOR_MESSAGES
+        return spare and self.compiled.has_cheap_messages(group.variables.keys())
 
     def _messages(self, outcomes: list[Value], remaining: int) -> tuple[list[Value], SpentError | None]:
         """The results of the messageExpressions, None for none, and the error where all together cost too much."""
         compiled, nothing = self.compiled, [None] * len(outcomes)
-        if not any(compiled.messages):
+        if not compiled.speaks:
             return list(nothing), None
         names = self.inputs.names(self.params, namespace=compiled.reads_namespace, authorizer=False)
         group = Group(compiled.speaking, names, remaining, self.inputs.expired)

@@ -38,4 +38,5 @@ def test_the_kind_is_that_of_the_object() -> None:
 def test_names_hold_nothing_of_the_request_for_whom_reads_nothing_of_it() -> None:
     """Neither `request` nor `authorizer`, which take longer to make than most policies to evaluate."""
     names = inputs().names({"x": 1}, request=False)
-    assert dict(names) == {"object": OBJECT, "oldObject": None, "params": {"x": 1}, "variables": {}}
+    rest = {"params": {"x": 1}, "namespaceObject": None, "variables": {}}
+    assert dict(names) == {"object": OBJECT, "oldObject": None, **rest}

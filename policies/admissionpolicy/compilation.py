@@ -99,6 +99,13 @@ class CompiledPolicy:
             return dict.fromkeys(ROOTS, EVERYTHING)
 
     @cached_property
+    def quick(self) -> tuple[Program, ...] | None:
+        """The validations, if they are all there is to judge and all compile."""
+        programs = [unit.program for unit in self.validations]
+        found = tuple(program for program in programs if isinstance(program, Program))
+        return None if self.annotations or len(found) < len(programs) else found
+
+    @cached_property
     def all_true(self) -> list[Value]:
         """What the validations come to where nothing is wrong."""
         return [True] * len(self.validations)

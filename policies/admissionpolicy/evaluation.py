@@ -90,6 +90,9 @@ def unmatched(compiled: CompiledPolicy, params: Json | None, inputs: Inputs) -> 
     if not compiled.conditions:
         return None
     names = inputs.names(params, request=compiled.reads_request)
+    values = _quickly(compiled, names, inputs.expired)
+    if values is not None:
+        return Unmatched(compiled.policy.match_conditions[values.index(False)].name) if False in values else None
     group = Group(compiled.composition, names, MATCH_CONDITIONS_LIMIT, inputs.expired)
     try:
         outcomes = [group.evaluate(unit) for unit in compiled.conditions]
@@ -98,6 +101,21 @@ def unmatched(compiled: CompiledPolicy, params: Json | None, inputs: Inputs) -> 
     if False in outcomes:
         return Unmatched(compiled.policy.match_conditions[outcomes.index(False)].name)
     return _combined([outcome for outcome in outcomes if isinstance(outcome, Failure)])
+
+
+def _quickly(compiled: CompiledPolicy, names: Names, expired: Expired | None) -> list[Value] | None:
+    """The values of the match conditions; None where one of them fails, or costs more than the quick way tells."""
+    bound = compiled.composition.bind(names, expired=expired)
+    values: list[Value] = []
+    remaining = MATCH_CONDITIONS_LIMIT
+    for unit in compiled.conditions:
+        found = unit.program.quick(bound, expired=expired) if isinstance(unit.program, Program) else None
+        if found is None:
+            return None
+        values.append(found[0])
+        remaining -= found[1]
+    spent = bound["variables"].cost
+    return values if 0 <= spent <= remaining else None
 
 
 def _combined(failures: Sequence[Failure]) -> Failure | None:

@@ -13,11 +13,12 @@ from typing import Any
 from policies.admissionpolicy import wording
 from policies.admissionpolicy.compilation import CompiledPolicy, Unit
 from policies.admissionpolicy.evaluation import Failure, Group, SpentError, Unmatched, unmatched
-from policies.admissionpolicy.finding import Finding, Result, sorted_out, together
+from policies.admissionpolicy.finding import NOTHING_FOUND, Finding, Result, sorted_out, together
 from policies.admissionpolicy.inputs import Inputs, Json
 from policies.admissionpolicy.model import Binding, Validation, ValidationAction
 from policies.admissionpolicy.params import ConfigurationError, Parameters, collect, scope_of
 from policies.cel.cost import EXPRESSION_LIMIT, POLICY_LIMIT
+from policies.cel.program import Variables
 from policies.cel.values import Value, type_of
 
 _DENY: frozenset[ValidationAction] = frozenset({"Deny"})
@@ -64,7 +65,7 @@ def evaluate(
     `budget` is the cost that each of these evaluations may have. Raises as evaluate_policy does.
     """
     if compiled.policy.param_kind is None:
-        return _Evaluation(compiled, binding, None, inputs, budget).result()
+        return _result(compiled, binding, None, inputs, budget)
     try:
         found = collect(compiled.policy.param_kind, binding, parameters, inputs.request_namespace)
     except ConfigurationError as error:
@@ -73,14 +74,52 @@ def evaluate(
     if not found:
         return Result(skipped=((binding.name, "it has no parameters"),))
     if len(found) == 1:
-        return _Evaluation(compiled, binding, found[0], inputs, budget).result()
-    return together([_Evaluation(compiled, binding, params, inputs, budget).result() for params in found])
+        return _result(compiled, binding, found[0], inputs, budget)
+    return together([_result(compiled, binding, params, inputs, budget) for params in found])
 
 
 def _misconfigured(compiled: CompiledPolicy, binding: str, message: str) -> Finding:
     """Refused whatever the binding's actions are: only the failurePolicy counts."""
     actions = _DENY if compiled.policy.failure_policy == "Fail" else _NOTHING
     return Finding(policy=compiled.policy.name, binding=binding, kind="misconfigured", message=message, actions=actions)
+
+
+def _result(compiled: CompiledPolicy, binding: Binding, params: Json | None, inputs: Inputs, budget: int) -> Result:
+    """What one evaluation comes to."""
+    if compiled.conditions:
+        why = unmatched(compiled, params, inputs)
+        if isinstance(why, Unmatched):
+            return Result(skipped=((binding.name, f"match condition {why.condition!r} is false"),))
+        if isinstance(why, Failure):
+            return sorted_out([_Evaluation(compiled, binding, params, inputs, budget).error(why.text)])
+    if _hold(compiled, params, inputs, budget):
+        return NOTHING_FOUND
+    return _Evaluation(compiled, binding, params, inputs, budget).result()
+
+
+def _hold(compiled: CompiledPolicy, params: Json | None, inputs: Inputs, budget: int) -> bool:
+    """Whether nothing is wrong, as nearly always, found the quick way. If not, or not for certain, all is judged anew.
+
+    Raises UnansweredCheck.
+    """
+    if compiled.quick is None:
+        return False
+    names = inputs.names(params, request=compiled.reads_request, namespace=compiled.reads_namespace)
+    names = compiled.composition.bind(names, expired=inputs.expired)
+    remaining = budget
+    for program in compiled.quick:
+        found = program.quick(names, expired=inputs.expired)
+        if found is None or found[0] is not True:
+            return False
+        remaining -= found[1]
+    if not (compiled.speaks or compiled.composition.programs):
+        return remaining >= 0
+    variables: Variables = names["variables"]
+    remaining -= variables.cost
+    if not compiled.speaks:
+        return remaining >= 0 and variables.cost >= 0
+    spare = remaining - variables.cost >= _SPARE_FOR_MESSAGES and variables.cost >= 0
+    return spare and compiled.has_cheap_messages(variables.keys())
 
 
 @dataclass(slots=True)
@@ -94,19 +133,14 @@ class _Evaluation:
     budget: int
 
     def result(self) -> Result:
-        if self.compiled.conditions:
-            why = unmatched(self.compiled, self.params, self.inputs)
-            if isinstance(why, Unmatched):
-                return Result(skipped=((self.binding.name, f"match condition {why.condition!r} is false"),))
-            if isinstance(why, Failure):
-                return sorted_out([self._error(why.text)])
+        """What the validations find, and what is published; match conditions are true."""
         published: dict[str, tuple[str, ...]] = {}
         try:
             found = self._validations()
             if self.compiled.annotations:
                 found += self._annotations(published)
         except SpentError as error:
-            return sorted_out([self._error(str(error))])
+            return sorted_out([self.error(str(error))])
         return sorted_out(found, published)
 
     def _validations(self) -> list[Finding]:
@@ -125,9 +159,9 @@ class _Evaluation:
         validations = zip(compiled.policy.validations, compiled.validations, outcomes, messages, strict=True)
         for index, (validation, unit, outcome, message) in enumerate(validations):
             if isinstance(outcome, Failure):
-                yield self._error(outcome.text, index, unit, group)
+                yield self.error(outcome.text, index, unit, group)
             elif spent is not None:
-                yield self._error(wording.no_message(str(spent)), index, unit)
+                yield self.error(wording.no_message(str(spent)), index, unit)
             elif outcome is not True:
                 yield self._violation(index, validation, message, group)
 
@@ -179,7 +213,7 @@ class _Evaluation:
         actions = _DENY if always or self.compiled.policy.failure_policy == "Fail" else _NOTHING
         return self._finding(kind="error", message=text, actions=actions, expression=unit.expression)
 
-    def _error(self, text: str, index: int = 0, unit: Unit | None = None, group: Group | None = None) -> Finding:
+    def error(self, text: str, index: int = 0, unit: Unit | None = None, group: Group | None = None) -> Finding:
         """An expression failed: as if a validation were false, or nothing at all, as the failurePolicy says."""
         actions = self.binding.validation_actions if self.compiled.policy.failure_policy == "Fail" else _NOTHING
         reasons = group.reasons(unit) if actions & _SHOWN and unit is not None and group is not None else ()

@@ -106,6 +106,23 @@ class Program:
             variables.forget(mark)
         return self.evaluate_exactly(names, limit=limit, expired=expired)
 
+    def quick(self, names: Names, *, expired: Expired | None = None) -> tuple[Value, int] | None:
+        """Its value and cost, if the generated function can tell; None where only `evaluate` can.
+
+        Raises UnansweredCheck.
+        """
+        if self._function is _unloaded:
+            self._load()
+        if self._function is None:
+            return None
+        try:
+            found = self._function(names, EXPRESSION_LIMIT, expired)
+        except UnansweredCheck:
+            raise
+        except Exception:  # noqa: BLE001 - whatever went wrong, the exact evaluator says what
+            return None
+        return found if 0 <= found[1] <= EXPRESSION_LIMIT else None
+
     def evaluate_exactly(
         self, names: Names, *, limit: int = EXPRESSION_LIMIT, expired: Expired | None = None
     ) -> Evaluation:

@@ -1,11 +1,19 @@
 """What is served, and whether it may be: readiness with its reasons, as probes see it."""
 
-from builders import pod
+import json
+from typing import Any
+
+import pytest
+from builders import Json, pod
 
 from policies.facts import StaticFacts
-from webhook.state import Served, State
+from policies.match import ResourceRule
+from policies.rule import Hook, Rule
+from policies.ruleset import RuleSet
+from webhook.review import is_about, presumed_target, target
+from webhook.state import FEW, Served, State
 
-from .reviews import TODAY, body, rule, served
+from .reviews import TODAY, body, review, rule, served
 from .servers import Serve, default_rules
 
 
@@ -105,3 +113,60 @@ async def test_the_health_port_has_no_reviews(serve: Serve) -> None:
 
     for path in ("/validate", "/mutate", "/", "/validate/things"):
         assert (await running.get(path)).status == 404
+
+
+def _many() -> RuleSet:
+    """More rules than are read for together: those on Pods read containers, those on Jobs the template."""
+    return RuleSet(
+        [
+            Rule(
+                f"{resource}-{number}",
+                (Hook("validate", "things", (ResourceRule(("CREATE",), ("*",), (resource,)),), "Fail"),),
+                "deny",
+                frozenset({reads}),
+                validate=lambda request, facts: (),  # noqa: ARG005 - it is never asked
+            )
+            for resource, reads in (("pods", "spec.containers"), ("jobs", "spec.template"))
+            for number in range(FEW)
+        ]
+    )
+
+
+_SPEC: Json = {"containers": [{"name": "main"}], "template": {"spec": {}}}
+_WHOLE = json.dumps(review({**pod(), "spec": _SPEC}), separators=(",", ":")).encode()
+_OF_JOBS = _WHOLE.replace(b'"resource":"pods"', b'"resource":"jobs"')
+
+
+@pytest.mark.parametrize(
+    ("sent", "resource", "spec"),
+    [
+        pytest.param(_WHOLE, "pods", {"containers": _SPEC["containers"]}, id="pods"),
+        pytest.param(_OF_JOBS, "jobs", {"template": _SPEC["template"]}, id="jobs"),
+        pytest.param(
+            _WHOLE.replace(
+                b'"userInfo":', b'"resource":{"group":"batch","version":"v1","resource":"jobs"},"userInfo":'
+            ),
+            "jobs",
+            {"template": _SPEC["template"]},
+            id="told-twice",
+        ),
+        pytest.param(json.dumps(json.loads(_WHOLE), indent=1).encode(), "pods", _SPEC["containers"], id="indented"),
+    ],
+)
+def test_what_is_read_follows_what_a_review_is_about(sent: bytes, resource: str, spec: Any) -> None:
+    """No more is decoded than the rules for an object read, whatever the form; of what is told twice the last counts."""
+    request = Served(_many(), lambda: StaticFacts(TODAY)).routes["/validate"].decode(sent)
+
+    wanted = spec if isinstance(spec, dict) else {"containers": spec}
+    assert (request.resource.resource, (request.object or {})["spec"]) == (resource, wanted)
+
+
+def test_the_head_of_a_review_tells_what_it_is_about() -> None:
+    """What an API server sends needs no second reading; what it never sends so is not presumed."""
+    presumed = presumed_target(_WHOLE)
+    found = target(_WHOLE)
+
+    assert presumed is not None
+    assert found is not None
+    assert is_about(found, presumed)
+    assert presumed_target(json.dumps(json.loads(_WHOLE), indent=1).encode()) is None

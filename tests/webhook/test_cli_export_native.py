@@ -165,3 +165,13 @@ def test_nothing_comes_of_what_cannot_be_used(text: str, error: str) -> None:
 
     assert (result.stdout, result.exit_code) == ("", 2)
     assert error in result.stderr
+
+
+def test_native_may_be_written_as_an_option() -> None:
+    """`export --native` is `export native`."""
+    _write("all.yaml", _BINDING, _POLICY, _PARAMETERS)
+
+    spelt = [run("export", native, "all.yaml") for native in ("native", "--native")]
+
+    assert [(result.exit_code, result.stdout) for result in spelt] == [(0, spelt[0].stdout)] * 2
+    assert "kind: ValidatingAdmissionPolicy\n" in spelt[0].stdout

@@ -154,7 +154,7 @@ _OF_JOBS = _WHOLE.replace(b'"resource":"pods"', b'"resource":"jobs"')
     ],
 )
 def test_what_is_read_follows_what_a_review_is_about(sent: bytes, resource: str, spec: Any) -> None:
-    """No more is decoded than the rules for an object read, whatever the form; of what is told twice the last counts."""
+    """No more is decoded than the rules for an object read; of what a review tells twice the last one counts."""
     request = Served(_many(), lambda: StaticFacts(TODAY)).routes["/validate"].decode(sent)
 
     wanted = spec if isinstance(spec, dict) else {"containers": spec}

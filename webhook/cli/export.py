@@ -19,7 +19,15 @@ from webhook.settings import SettingsError
 from webhook.yamlfile import FileError
 
 
-@click.group("export")
+class _Export(click.Group):
+    """Takes `--native` for the command of that name."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """The arguments, in the one spelling."""
+        return super().parse_args(ctx, ["native", *args[1:]] if args[:1] == ["--native"] else args)
+
+
+@click.group("export", cls=_Export)
 def command() -> None:
     """Print webhook configurations, the whole configuration, or policies for kube-apiserver."""
 

@@ -123,7 +123,8 @@ def mutate(request: AdmissionRequest, ruleset: RuleSet, facts: Facts, group: str
             if not decision.denies:
                 lines.append(one_line(_failure_text(rule.name, error, "Ignore")))
         decisions.append(decision)
-        decisions += [Decision(policy, "excepted", exception=why) for policy, why in mutation.excepted]
+        if mutation.excepted:
+            decisions += [Decision(policy, "excepted", exception=why) for policy, why in mutation.excepted]
         operations += mutation.operations
         lines += map(one_line, mutation.warnings)
     return Answer(tuple(decisions), tuple(operations), limited(lines)) if decisions else ADMITTED

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import date
 
 from msgspec import Struct
@@ -66,8 +66,10 @@ class PolicyException(Struct, frozen=True):
         return " ".join(printable(self.reason).split())
 
 
-def longest(exceptions: Iterable[PolicyException], rule: str, request: AdmissionRequest) -> PolicyException | None:
+def longest(exceptions: Sequence[PolicyException], rule: str, request: AdmissionRequest) -> PolicyException | None:
     """Of the exceptions that are about a rule and a request the one that ends last, and the first of several."""
+    if not exceptions:
+        return None
     found = [exception for exception in exceptions if exception.concerns(rule, request)]
     return max(found, key=lambda exception: exception.until, default=None)
 

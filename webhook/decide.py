@@ -31,14 +31,13 @@ async def decide(request: AdmissionRequest, route: Route, served: Served, deadli
     """
     run = engine.mutate if route.phase == "mutate" else engine.validate
     facts = served.facts()
-    lookups = _LookUps(served, deadline)
+    lookups: _LookUps | None = None  # nearly no review needs any
     while True:
         try:
             return run(request, served.ruleset, facts, route.group)
-        except UnansweredCheck as needed:
-            found = await lookups.ask(needed.check)
         except NeededLookUp as needed:
-            found = await lookups.find(needed)
+            lookups = lookups or _LookUps(served, deadline)
+            found = await (lookups.ask(needed.check) if isinstance(needed, UnansweredCheck) else lookups.find(needed))
         metrics.lookups.labels("found" if found else "failed").inc()
         facts = cast("Facts", _PartialFacts(served.facts(), lookups))
 

@@ -98,7 +98,7 @@ class Metrics:
         self._count(self.requests, phase, operation, allowed, "true" if request.dry_run else "false")
         for decision in answer.decisions:
             self._count(self.decisions, phase, decision.rule, operation, decision.verdict)
-            if decision.verdict == "excepted" and decision.exception is not None:
+            if decision.exception is not None and decision.verdict == "excepted":
                 self._count(self.exceptions_used, decision.exception.name, decision.rule)
         if answer.operations:
             self.patch_operations.inc(len(answer.operations))

@@ -286,11 +286,11 @@ def _annotations(answer: Answer) -> dict[str, str]:
     """What the audit log says of each rule, and what policies publish there."""
     found: dict[str, str] = {}
     for decision in answer.decisions:
-        said = _annotation(decision)
-        key = _annotation_key(decision.rule)
+        key = decision.rule if len(decision.rule) <= _KEY_LENGTH else _annotation_key(decision.rule)
+        said: str = decision.verdict if decision.verdict == "admit" else _annotation(decision)
         found[key] = f"{found[key]}; {said}" if key in found else said
-        for note in decision.notes:
-            found[_annotation_key(note.key)] = note.value
+        if decision.notes:
+            found |= {_annotation_key(note.key): note.value for note in decision.notes}
     return found
 
 

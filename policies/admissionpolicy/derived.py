@@ -117,11 +117,6 @@ class Derived(Struct, frozen=True):
             return ("metadata", "name" if location[1] == "generateName" else location[1], *location[2:])
         return (*self.template, *location)
 
-    def place_in_pod(self, location: Location) -> Location | None:
-        """Where in the Pod stands what is at a location in the workload's template; None for what is not in it."""
-        size = len(self.template)
-        return location[size:] if location[:size] == self.template else None
-
     @property
     def filled(self) -> frozenset[str]:
         """Those of FILLED_BY_ADMISSION that the template leaves open, and what the workload's controller fills in."""

@@ -7,7 +7,6 @@ generic/policy_dispatcher.go; pkg/endpoints/filters/warning.go; pkg/admission/pl
 from __future__ import annotations
 
 import json
-import unicodedata
 from collections.abc import Iterable
 
 from policies.admissionpolicy.model import Reason, ValidationAction
@@ -30,8 +29,6 @@ STATUS_CODES: dict[str, int] = {
 }
 
 _ACTIONS: tuple[ValidationAction, ...] = ("Deny", "Warn", "Audit")
-_WARNINGS_LIMIT = 4 * 1024
-_CUT_WARNING = 256
 # unicode.IsSpace of Go, which str.strip() goes beyond
 _SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 
@@ -147,25 +144,3 @@ def annotation(value: str) -> str:
 def joined(values: Iterable[str]) -> str:
     """The value of an audit annotation that several bindings or parameters gave: each different one."""
     return ", ".join(dict.fromkeys(values))
-
-
-def delivered(warnings: Iterable[str]) -> tuple[str, ...]:
-    """What of an answer's warnings reaches the client: each text once, none with control characters.
-
-    Once all together pass 4096 characters, each is cut to 256 and what does not fit is left out.
-    """
-    kept: list[str] = []
-    written, cutting = 0, False
-    for text in (each for each in dict.fromkeys(warnings) if each and not _has_control_character(each)):
-        if cutting and written >= _WARNINGS_LIMIT:
-            break
-        kept.append(text)
-        cutting = cutting or written + len(text) > _WARNINGS_LIMIT
-        if cutting:
-            kept = [each[:_CUT_WARNING] for each in kept]
-        written = sum(map(len, kept))
-    return tuple(kept)
-
-
-def _has_control_character(text: str) -> bool:
-    return any(unicodedata.category(character) == "Cc" for character in text)

@@ -84,10 +84,6 @@ class Environment:
     type_names: Mapping[str, Type] = field(default_factory=lambda: STANDARD_TYPES)
     patch_types: bool = False
 
-    def with_variables(self, **declared: Type) -> Environment:
-        """The same with more variables, or other types for known ones."""
-        return replace(self, variables={**self.variables, **declared})
-
     def with_fields(self, struct: str, fields: Mapping[str, Type]) -> Environment:
         """The same with these fields for a type."""
         return replace(self, structs={**self.structs, struct: fields})

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
 
 from policies.cel.activation import activation
 from policies.cel.kubernetes import admission
+from policies.cel.library.authorizer import Answer, Check, Table, UnansweredCheck
 from policies.cel.program import Evaluation, compile_expression
-from webhook.cluster.access import settled
+from webhook.cluster.access import review
 from webhook.cluster.client import connect
 
 if TYPE_CHECKING:
     from cluster.controlplane import ControlPlane
-    from policies.cel.library.authorizer import Decisions
 
 _RIGHTS = """
 apiVersion: rbac.authorization.k8s.io/v1
@@ -71,12 +70,14 @@ async def _evaluated(control_plane: ControlPlane, namespace: str, expression: st
         "name": "web-0",
     }
 
-    def evaluate(decisions: Decisions) -> Evaluation:
-        return program.evaluate(activation(request, decisions, object={}))
-
     api = await connect(str(control_plane.kubeconfig("admin")), in_cluster=False)
+    answers: dict[Check, Answer] = {}
     try:
-        return await settled(evaluate, api, asyncio.get_running_loop().time() + 30)
+        while True:
+            try:
+                return program.evaluate(activation(request, Table(answers), object={}))
+            except UnansweredCheck as missing:
+                answers[missing.check] = await review(api, missing.check, 30)
     finally:
         await api.close()
 

@@ -8,17 +8,13 @@ server here, and evaluates again with the answer. A question that cannot be answ
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from policies.cel.library.authorizer import (
     Answer,
     Check,
-    Decisions,
-    Table,
-    UnansweredCheck,
     answer_of,
     subject_access_review,
 )
@@ -30,9 +26,6 @@ if TYPE_CHECKING:
     from kubernetes.aio.client import ApiClient
 
 PATH = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
-# Two checks fit into the cost limit of an expression, 28 into that of a policy and binding.
-ROUNDS = 28
-_Result = TypeVar("_Result")
 
 
 class _Review(msgspec.Struct):
@@ -58,26 +51,6 @@ async def review(api: ApiClient, check: Check, seconds: float) -> Answer:
         return _errored(str(error))
     except UNREADABLE as error:
         return _errored(f"the answer to POST {PATH} is no SubjectAccessReview: {error}")
-
-
-async def settled(evaluate: Callable[[Decisions], _Result], api: ApiClient, deadline: float) -> _Result:
-    """What an evaluation comes to once all its checks are answered. `deadline` is a time of the event loop's clock.
-
-    Each round answers one check. Beyond ROUNDS checks, or when no time is left, further ones are errored.
-    """
-    answers: dict[Check, Answer] = {}
-    while True:
-        try:
-            return evaluate(Table(answers))
-        except UnansweredCheck as missing:
-            seconds = deadline - asyncio.get_running_loop().time()
-            if len(answers) >= ROUNDS:
-                answer = _errored(f"over {ROUNDS} authorization checks")
-            elif seconds <= 0:
-                answer = _errored("no time was left to ask the API server")
-            else:
-                answer = await review(api, missing.check, seconds)
-            answers[missing.check] = answer
 
 
 def _errored(reason: str) -> Answer:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,9 @@ SCOPES: Mapping[ParamKind, KindScope] = {
     ParamKind(api_version=LIMIT.api_version, kind=LIMIT.kind): "Namespaced",
 }
 VARYING = ("managedFields", "uid", "creationTimestamp", "resourceVersion", "generation", "selfLink")
+
+_WARNINGS_LIMIT = 4 * 1024
+_CUT_WARNING = 256
 
 
 @dataclass(frozen=True)
@@ -128,7 +132,7 @@ def _validated(
     policy: CompiledPolicy, bindings: Sequence[Binding], parameters: StaticParameters, inputs: Inputs
 ) -> Outcome:
     result = validating.evaluate_policy(policy, bindings, parameters, inputs)
-    warnings = wording.delivered(result.warnings)
+    warnings = _delivered(result.warnings)
     status = None if result.denial is None else _status(result.denial, [result.denial], inputs)
     return Outcome(status, None, warnings, result.annotations)
 
@@ -166,3 +170,25 @@ def stable(obj: Json | None) -> Json | None:
         return None
     metadata = {key: value for key, value in (obj.get("metadata") or {}).items() if key not in VARYING}
     return {**obj, "metadata": metadata}
+
+
+def _delivered(warnings: Iterable[str]) -> tuple[str, ...]:
+    """What of an answer's warnings reaches kubectl: each text once, none with control characters.
+
+    Once all together pass 4096 characters, each is cut to 256 and what does not fit is left out.
+    """
+    kept: list[str] = []
+    written, cutting = 0, False
+    for text in (each for each in dict.fromkeys(warnings) if each and not _has_control_character(each)):
+        if cutting and written >= _WARNINGS_LIMIT:
+            break
+        kept.append(text)
+        cutting = cutting or written + len(text) > _WARNINGS_LIMIT
+        if cutting:
+            kept = [each[:_CUT_WARNING] for each in kept]
+        written = sum(map(len, kept))
+    return tuple(kept)
+
+
+def _has_control_character(text: str) -> bool:
+    return any(unicodedata.category(character) == "Cc" for character in text)

@@ -179,14 +179,6 @@ def test_places(location: Location, expected: str) -> None:
     assert render(only(request(deployment())).place(location)) == expected
 
 
-def test_places_in_the_pod() -> None:
-    """A place in the template is one in the Pod, what is outside of it is not."""
-    found = only(request(deployment()))
-
-    assert found.place_in_pod(("spec", "template", "spec", "containers", 0)) == ("spec", "containers", 0)
-    assert found.place_in_pod(("spec", "replicas")) is None
-
-
 ALL = Reads(whole=frozenset({""}))
 FILLED: dict[str, tuple[Json, set[str]]] = {
     "a plain template": ({}, {"spec.nodeSelector", "spec.overhead"}),

@@ -74,26 +74,3 @@ def test_the_value_of_an_annotation_is_cut_by_bytes() -> None:
     """10 KiB stay; half a character is replaced."""
     assert wording.annotation("x" * 10240) == "x" * 10240
     assert wording.annotation("x" * 10239 + "\u00fc") == "x" * 10239 + "\ufffd"
-
-
-@pytest.mark.parametrize(
-    ("sizes", "delivered"),
-    [
-        pytest.param([100] * 40, [100] * 40, id="fits"),
-        pytest.param([4096], [4096], id="one-long"),
-        pytest.param([4097], [256], id="one-too-long"),
-        pytest.param([300] * 14, [256] * 14, id="cut"),
-        pytest.param([300] * 14 + [10], [256] * 14 + [10], id="cut-and-more"),
-        pytest.param([256] * 17, [256] * 17, id="the-one-that-starts-the-cutting-stays"),
-        pytest.param([256] * 18, [256] * 17, id="dropped"),
-    ],
-)
-def test_warnings_are_cut_once_there_are_too_many(sizes: list[int], delivered: list[int]) -> None:
-    """As the API server's recorder does it."""
-    texts = [f"{index:03d}".ljust(size, "w") for index, size in enumerate(sizes)]
-    assert [len(text) for text in wording.delivered(texts)] == delivered
-
-
-def test_warnings_are_said_once_and_never_with_control_characters() -> None:
-    """The header could not carry a line break, and nobody reads a text twice."""
-    assert wording.delivered(["a", "b\nc", "", "a", "d\te", "f"]) == ("a", "f")

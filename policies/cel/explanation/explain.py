@@ -69,6 +69,8 @@ def explain(
     reasons: list[Reason] = []
     try:
         explainer = _Explainer(source, composition, Run(names, limit, expired))
+        if isinstance(explainer.tree, Literal):  # `false is false` helps nobody
+            return ()
         deeply(lambda: reasons.extend(islice(explainer.reasons(explainer.tree, NOTHING), REASONS)))
     except (BudgetError, TimeLimitError, RecursionError):
         pass

@@ -38,6 +38,7 @@ def _reasons(
 
 
 _CASES: dict[str, tuple[str, tuple[str, ...]]] = {
+    "constant": ("false", ()),
     "comparison": (
         "object.spec.replicas <= params.max",
         ("spec.replicas: object.spec.replicas <= params.max is false (object.spec.replicas is 7; params.max is 5)",),

@@ -30,6 +30,7 @@ REFUSED = "cks-admission.dev/policies-refused"
 
 # As much as Kubernetes lets an Event's note have; the annotation may say more, but nobody reads a page of it there.
 _LONGEST_EVENT, _LONGEST_ANNOTATION = 1024, 4096
+_LONGEST_NAME = 253 - 17  # with a dot and a digest it is a name still
 _SECONDS = 15.0
 
 
@@ -115,7 +116,7 @@ class PolicyMaps:
         body = {
             "apiVersion": "v1",
             "kind": "Event",
-            "metadata": {"name": f"{known.name}.{said}", "namespace": self.namespace},
+            "metadata": {"name": f"{known.name[:_LONGEST_NAME]}.{said}", "namespace": self.namespace},
             "involvedObject": {
                 "apiVersion": "v1",
                 "kind": "ConfigMap",

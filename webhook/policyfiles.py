@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from policies import rbac
-from policies.admissionpolicy import documents, scalars, schema
+from policies.admissionpolicy import documents, resources, scalars, schema
 from policies.admissionpolicy.document import Document, Place
 from policies.admissionpolicy.document import Path as FieldPath
 from policies.admissionpolicy.documents import Loaded, Part
@@ -175,8 +175,12 @@ def _is_object(value: Any) -> bool:
 def _scopes(
     objects: Iterable[Mapping[str, Any]], definitions: Iterable[Mapping[str, Any]]
 ) -> Mapping[ParamKind, KindScope]:
-    """The kinds that there are: those of the objects, and those that a CustomResourceDefinition among them defines."""
-    found: dict[ParamKind, KindScope] = {}
+    """The kinds that there are: Kubernetes' own, those of the objects, and those that definitions among them define."""
+    found: dict[ParamKind, KindScope] = {
+        ParamKind(api_version=f"{each.group}/{each.version}".lstrip("/"), kind=each.kind.kind): each.scope
+        for each in resources.built_in()
+        if "/" not in each.name
+    }
     for each in objects:
         group = each["apiVersion"].rpartition("/")[0]
         scope: KindScope = "Cluster" if each["kind"] in manifest.CLUSTER_SCOPED.get(group, ()) else "Namespaced"

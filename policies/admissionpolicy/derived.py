@@ -34,9 +34,11 @@ ANNOTATION: Final = "cks-admission.dev/derive"
 POD = GroupVersionKind("", "v1", "Pod")
 PODS = GroupVersionResource("", "v1", "pods")
 
-UNDERIVED: Final = frozenset({("", "Pod"), ("apps", "ControllerRevision")})
-"""Kinds of the table of workloads without a template of their own: a Pod is judged as it is, and the history of a
-workload holds what was judged with the workload."""
+UNDERIVED: Final = frozenset(
+    {("", "Pod"), ("apps", "ControllerRevision"), ("trainer.kubeflow.org", "ClusterTrainingRuntime")}
+)
+"""Kinds of the table of workloads whose templates are not judged: a Pod is judged as it is, the history of a workload
+holds what was judged with the workload, and what is in no Namespace with the namespaced object that is made of it."""
 
 _COPIED = ("labels", "annotations", "finalizers")
 _OWNERS = frozenset({"name", "generateName", "namespace"})
@@ -136,13 +138,17 @@ def is_derived(policy: Policy) -> bool:
     return policy.annotations.get(ANNOTATION) != "false"
 
 
+def templated(workloads: Mapping[tuple[str, str], Workload]) -> Mapping[tuple[str, str], Workload]:
+    """The kinds whose templates are judged."""
+    return {kind: row for kind, row in workloads.items() if row.templates and kind not in UNDERIVED}
+
+
 def template_paths(workloads: Mapping[tuple[str, str], Workload]) -> frozenset[str]:
     """What has to be decoded of workloads for policies to be derived: the templates as wholes.
 
     Whether one has changed depends on all of it, and many a default on another field: `imagePullPolicy` on the image.
     """
-    rows = [row for kind, row in workloads.items() if kind not in UNDERIVED]
-    return frozenset(render(pattern) for row in rows for pattern in row.templates)
+    return frozenset(render(pattern) for row in templated(workloads).values() for pattern in row.templates)
 
 
 def derive(request: AdmissionRequest, workloads: Mapping[tuple[str, str], Workload]) -> tuple[Derived, ...]:

@@ -13,7 +13,7 @@ from policies import fieldpath
 from policies.admissionpolicy import wording
 from policies.admissionpolicy.bound import BoundPolicy, bound
 from policies.admissionpolicy.compilation import Compile, compile_policy
-from policies.admissionpolicy.derived import Derived, is_derived, template_paths
+from policies.admissionpolicy.derived import Derived, is_derived, template_paths, templated
 from policies.admissionpolicy.finding import NOTHING_FOUND, Finding, Result
 from policies.admissionpolicy.model import Binding, MatchResources, Policy
 from policies.admissionpolicy.params import Parameters, UnknownParameters
@@ -49,7 +49,7 @@ class PolicyRule:
         policy = self._bound.policy
         resources = [] if self._native else self._bound.resource_rules()
         workloads = self._subjects.workloads if self._is_derived else {}
-        resources += [_template_rule(group, kind) for group, kind in workloads if (group, kind) != ("", "Pod")]
+        resources += [_template_rule(group, kind) for group, kind in templated(workloads)]
         failing = policy.failure_policy
         hook = Hook(
             "validate",

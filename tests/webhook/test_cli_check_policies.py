@@ -483,3 +483,44 @@ def test_an_exception_in_json() -> None:
             "exception": exception,
         },
     ]
+
+
+@pytest.mark.parametrize(
+    ("action", "said"),
+    [
+        pytest.param("Allow", "admitted", id="allow"),
+        pytest.param(
+            "Deny",
+            "refused\n  ValidatingAdmissionPolicy 'limited' with binding 'limited' denied request: failed to configure "
+            "binding: no params found for policy binding with `Deny` parameterNotFoundAction",
+            id="deny",
+        ),
+    ],
+)
+def test_parameters_that_are_not_beside_the_policy(action: str, said: str) -> None:
+    """A kind of Kubernetes' own is there even if no object of it is; then the binding says what follows."""
+    Path("limited.yaml").write_text(
+        dedent(f"""\
+        apiVersion: admissionregistration.k8s.io/v1
+        kind: ValidatingAdmissionPolicy
+        metadata: {{name: limited}}
+        spec:
+          paramKind: {{apiVersion: v1, kind: ConfigMap}}
+          matchConstraints:
+            resourceRules: [{{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}}]
+          validations: [{{expression: "false"}}]
+        ---
+        apiVersion: admissionregistration.k8s.io/v1
+        kind: ValidatingAdmissionPolicyBinding
+        metadata: {{name: limited}}
+        spec:
+          policyName: limited
+          validationActions: [Deny]
+          paramRef: {{name: limits, parameterNotFoundAction: {action}}}
+        """),
+        encoding="utf-8",
+    )
+
+    result = run("check", "-f", "pod.yaml", "--policies", "limited.yaml")
+
+    assert result.stdout == f"pod.yaml:1: Pod team/train: {said}\n"

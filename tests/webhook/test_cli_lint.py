@@ -138,3 +138,27 @@ def test_reference_lists_every_finding() -> None:
     rows = re.findall(r"^\| `([a-z-]+)` \| (.*) \|$", section, re.MULTILINE)
 
     assert dict(rows) == dict(IDS)
+
+
+def test_doubts_about_exceptions_are_findings() -> None:
+    """What reading an exception warns of, such as that it has ended, is found with its place."""
+    Path("e.yaml").write_text(
+        "apiVersion: cks-admission.dev/v1\nkind: PolicyException\nmetadata: {name: old}\n"
+        'spec: {policies: [paused], reason: a ticket, until: "2020-01-31"}\n',
+        encoding="utf-8",
+    )
+
+    result = run("lint", "p.yaml", "e.yaml", "-o", "json")
+
+    (found,) = (each for each in json.loads(result.stdout) if each["file"] == "e.yaml")
+    assert found == {
+        "id": "doubtful",
+        "subject": "",
+        "file": "e.yaml",
+        "line": 4,
+        "column": 54,
+        "path": "spec.until",
+        "message": "ended on 2020-01-31: it lets nothing pass",
+        "remedy": "delete it, or write a later day",
+        "excerpt": "",
+    }

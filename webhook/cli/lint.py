@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,7 @@ def command(paths: tuple[str, ...], output: str, *, type_checking: bool) -> None
 
 def _read(paths: tuple[str, ...]) -> PolicyFiles:
     try:
-        files = policyfiles.load(paths)
+        files = policyfiles.load(paths, datetime.now(UTC).date())
     except PolicyFilesError as error:
         raise InputError(str(error)) from None
     except OSError as error:

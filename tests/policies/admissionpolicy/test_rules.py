@@ -80,11 +80,12 @@ _PODS = ResourceRule(("CREATE", "UPDATE", "DELETE", "CONNECT"), ("",), ("pods",)
 
 
 def test_a_policy_on_pods_asks_about_workloads_too() -> None:
-    """The hook of a derived policy has every kind with a pod template, that of another one only what it names."""
+    """The hook of a derived policy has every kind whose templates are judged; of another one only what it names."""
+    unjudged = {("", "Pod"), ("apps", "ControllerRevision"), ("trainer.kubeflow.org", "ClusterTrainingRuntime")}
     templates = [
-        ResourceRule(("CREATE", "UPDATE"), (group,), (f"{kind.lower()}s",))
-        for group, kind in WORKLOADS
-        if (group, kind) != ("", "Pod")
+        ResourceRule(("CREATE", "UPDATE"), (row.group,), (f"{row.kind.lower()}s",))
+        for row in WORKLOADS.values()
+        if row.templates and (row.group, row.kind) not in unjudged
     ]
 
     assert [hook.resources for hook in _validating().hooks] == [(_PODS, *templates)]

@@ -117,16 +117,22 @@ def files(path: str) -> Iterator[Path]:
     """The files below a directory, by name; a suite is about policies and no part of them.
 
     What begins with a dot is left out: in a mounted ConfigMap such directories hold the same files a second time.
+    Raises OSError.
     """
     if not Path(path).is_dir():
         yield Path(path)
         return
-    for directory, below, names in os.walk(path):
+    for directory, below, names in os.walk(path, onerror=_raised):
         below[:] = sorted(name for name in below if not name.startswith("."))
         for name in sorted(names):
             file = Path(directory, name)
-            if file.suffix in manifest.SUFFIXES and not name.startswith(".") and not is_suite(file) and file.is_file():
+            if file.suffix in manifest.SUFFIXES and not name.startswith(".") and not is_suite(file):
                 yield file
+
+
+def _raised(error: OSError) -> None:
+    """What cannot be listed is not empty."""
+    raise error
 
 
 def _document(found: yamlfile.Document, lines: Sequence[str]) -> Document:
@@ -201,7 +207,7 @@ def _custom(definitions: Iterable[Mapping[str, Any]]) -> Mapping[GroupVersionKin
 
 
 def _versions(spec: Mapping[str, Any]) -> Iterator[tuple[GroupVersionKind, Mapping[str, Any]]]:
-    kind = (spec.get("names") or {}).get("kind", "")
+    kind = str((spec.get("names") or {}).get("kind", ""))
     for version in spec.get("versions") or ():
         yield GroupVersionKind(str(spec.get("group")), str(version.get("name")), kind), version
 

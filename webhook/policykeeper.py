@@ -33,16 +33,21 @@ class FollowedParameters(Parameters, Protocol):
 
 
 class InCluster(NamedTuple):
-    """What a cluster adds: the parameters of policies, and policies of its own if they are of interest."""
+    """What a cluster adds: the parameters of policies, and policies of its own if they are of interest.
+
+    unsynced: what of its policies has not arrived yet, a reason each.
+    """
 
     parameters: FollowedParameters
     natives: Natives | None
+    unsynced: Callable[[], list[str]]
 
 
 class PolicyKeeper:
     """Reads all sources again when one of them may have changed.
 
-    rules: those of the policies. ruleset: these, and the built-in ones.
+    rules: those of the policies. ruleset: these, and the built-in ones. complete: whether all sources have been read
+    once; before, others may know of policies that are missing here.
     """
 
     def __init__(
@@ -56,6 +61,7 @@ class PolicyKeeper:
         self._compiler = Compiler()
         self._seen: Mapping[str, str] | None = None
         self._made = _Made(policyset.EMPTY, Native(), {}, ())
+        self.complete = False
         self.rules = rules.NO_POLICIES
         self.ruleset = rules.build(settings)
 
@@ -88,6 +94,7 @@ class PolicyKeeper:
                     if await self.look(before):
                         await changed()
                         await self._follow(self._made)
+                    await self._report()
                 except Exception:  # noqa: BLE001 - whatever it is, the next change must be looked at again
                     self._log.exception("policies could not be looked at")
 
@@ -95,30 +102,35 @@ class PolicyKeeper:
         """Read the sources, and say whether the rules are other ones now.
 
         before: what is in force meanwhile, whose parameters are needed until it no longer is. What is refused is told
-        to the log, the metrics and the source itself, and changes nothing.
+        to the log and the metrics, and changes nothing.
         """
+        complete = self._cluster is None or not self._cluster.unsynced()
         # A thousand policies are some hundred thousand objects. Looking through them takes the garbage collector tenths
         # of a second, in which no review is answered: it is kept away from them, now and later. What is replaced is
         # freed all the same, since a policy is in no cycle of references.
         gc.disable()
         try:
             read = await self._read()
-            if read is None:
-                return False
-            gc.freeze()
+            if read is not None:
+                gc.freeze()
         finally:
             gc.enable()
+        self.complete = self.complete or complete
+        if read is None:
+            return False
         seen, made = read
         await self._follow(made, *([] if before is None else [before]))
-        self._seen = seen
         self._tell(made)
-        for source in self._sources:
-            await source.report(made.refused)
-        self._made = made
+        self._seen, self._made = seen, made  # from here on nothing is waited for: they are one
         if made.rules is None:
             return False
         self.rules, self.ruleset = made.rules, made.ruleset
         return True
+
+    async def _report(self) -> None:
+        """Tell the owners of sources what is refused, as far as they have not been told."""
+        for source in self._sources:
+            await source.report(self._made.refused)
 
     async def _read(self) -> tuple[Mapping[str, str], _Made] | None:
         """The versions of what there is now, and what it comes to; None where it is what was seen last."""
@@ -148,6 +160,16 @@ class PolicyKeeper:
 
     def _make(self, newest: Mapping[str, Content], native: Native) -> _Made:
         """What the sources come to now; no rules where they are as they were. Runs in a thread."""
+        try:
+            return self._judged(newest, native)
+        except Exception as error:  # noqa: BLE001 - a defect met by what somebody wrote must not end what is in force
+            self._log.exception("policies could not be read")
+            last = self._made.set.versions
+            changed = [name for name, content in newest.items() if content.version != last.get(name)]
+            reason = f"it cannot be read: {type(error).__name__}: {error}"
+            return self._made._replace(refused=dict.fromkeys(changed, reason), rules=None)
+
+    def _judged(self, newest: Mapping[str, Content], native: Native) -> _Made:
         last = self._made
         found = policyset.updated(last.set, newest, datetime.now(UTC).date(), rules.reserved())
         if self._seen is not None and (found.versions, native.version) == (last.set.versions, last.native.version):

@@ -65,8 +65,15 @@ def updated(
         if not problems:
             return PolicySet(chosen, policyfiles.of(loaded), refused)
         new = [source for source in problems if chosen[source] is not _kept(current, source)]
+        gone = [source for source in current.contents if source not in chosen]
+        if not new and gone:
+            # What stayed as it was misses something that was deleted, such as the policy of a binding.
+            reason = "others need what is no longer there:\n" + "\n".join(problems.values())
+            refused |= dict.fromkeys(gone, reason)
+            chosen |= {source: current.contents[source] for source in gone}
+            continue
         if not new:
-            # What stayed as it was misses something, such as the policy of a binding.
+            # It misses something that another source no longer has, and it is not known which.
             reason = "others need what is no longer there:\n" + "\n".join(problems.values())
             changed = [
                 source for source in {**current.contents, **chosen} if chosen.get(source) is not _kept(current, source)
@@ -100,10 +107,11 @@ def _combined(chosen: Mapping[str, Content], current: PolicySet, today: date) ->
     Of two objects with one name the second is the wrong one: that must not be the one that was there before.
     """
     kept = [source for source, content in chosen.items() if content is _kept(current, source)]
-    first = together(_parts(chosen, [*kept, *(source for source in chosen if source not in kept)]), complete=True)
+    order = [*kept, *(source for source in chosen if source not in kept)]
+    first = together(_parts(chosen, order), complete=True)
     if not first.errors:
         return together(_parts(chosen, chosen), today, complete=True), {}
-    names = {part.report.document.name: source for source, content in chosen.items() for part in content.parts}
+    names = {part.report.document.name: source for source in order for part in chosen[source].parts}
     problems: dict[str, list[str]] = {}
     for problem in first.errors:
         problems.setdefault(names[problem.file], []).append(str(problem))

@@ -28,7 +28,7 @@ class Registrar:
         settings: Settings,
         certificates: Certificates,
         facts: ClusterFacts | None,
-        policies: Callable[[], PolicyRules],
+        policies: Callable[[], PolicyRules | None],
     ) -> None:
         self._settings = settings
         self._policies = policies
@@ -41,7 +41,8 @@ class Registrar:
     async def write(self) -> bool:
         """Write what differs from what was written last, and say whether the API server knows it all now.
 
-        A failure is logged, and tried again at the next call.
+        A failure is logged, and tried again at the next call. Nothing is written while it is not known which policies
+        there are: other replicas may know, and their entries must not go.
         """
         if self._facts is None or not self._settings.registration.apply:
             return True
@@ -52,10 +53,14 @@ class Registrar:
         from webhook.cluster.errors import ClusterError  # noqa: PLC0415 - the client costs 16 MB, for clusters only
         from webhook.cluster.registration import apply, remove  # noqa: PLC0415 - as above
 
-        ruleset = rules.build(self._settings, facts.control_plane_namespaces(), self._policies())
+        policies = self._policies()
+        if policies is None:
+            return False
+        ruleset = rules.build(self._settings, facts.control_plane_namespaces(), policies)
         wanted = registered(self._settings, self._certificates.ca_bundle, ruleset)
         if wanted == self._written:
             return True
+        self._written = None  # what fails may have been written all the same
         try:
             await apply(facts.api, wanted)
             # Where every rule of a phase is off, an old configuration would go on asking for nothing.

@@ -8,7 +8,7 @@ import signal
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from datetime import UTC, date, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import structlog
 from aiohttp import web
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from webhook.cluster.facts import ClusterFacts
     from webhook.cluster.followed import Followed
     from webhook.policykeeper import PolicyKeeper
+    from webhook.rules import PolicyRules
 
 BACKLOG = 1024
 # How long connections may take to close once nothing is in flight any more.
@@ -57,6 +58,7 @@ async def serve(settings: Settings) -> None:
             state.add_gate("cluster", cluster.unsynced)
             state.add_note("parameters of policies", cluster.facts.parameters.problems)
         if keeper is not None:
+            state.add_gate("policies", lambda: () if keeper.complete else ["those of the cluster are not loaded yet"])
             state.add_note("policies", keeper.unused)
         service = Service(state, measures, settings.listen.max_in_flight)
         # Last of all, for an open port promises that the rules are in place.
@@ -68,7 +70,7 @@ async def serve(settings: Settings) -> None:
         stack.push_async_callback(admission.cleanup)
         # What start-up made lives as long as the process: the collector need not look at it again and again.
         gc.freeze()
-        registrar = Registrar(settings, certificates, facts, lambda: keeper.rules if keeper else rules.NO_POLICIES)
+        registrar = Registrar(settings, certificates, facts, lambda: _known_rules(keeper))
         stack.callback(asyncio.create_task(_keep(certificates, registrar, settings.tls.check_seconds)).cancel)
         if keeper is not None:
 
@@ -76,7 +78,9 @@ async def serve(settings: Settings) -> None:
                 state.served = _served(settings, facts, keeper)
                 await registrar.write()
 
-            stack.callback(asyncio.create_task(keeper.run(swap)).cancel)
+            following = asyncio.create_task(keeper.run(swap))
+            following.add_done_callback(_ended)
+            stack.callback(following.cancel)
         log.info(
             "serving", version=VERSION, admission=_address("https", admission), health=_address("http", health),
             rules=[rule.name for rule in state.served.ruleset.rules],
@@ -84,6 +88,21 @@ async def serve(settings: Settings) -> None:
         await _drain(state, stopping, settings.listen.drain_seconds)
         await _finish(admission, state, settings.listen.grace_seconds)
     log.info("stopped")
+
+
+def _known_rules(keeper: PolicyKeeper | None) -> PolicyRules | None:
+    """The rules of policies; None while it is not known which there are."""
+    if keeper is None:
+        return rules.NO_POLICIES
+    return keeper.rules if keeper.complete else None
+
+
+def _ended(task: asyncio.Task[NoReturn]) -> None:
+    """Policies are followed until the process ends; should that ever end by itself, nobody would see it otherwise."""
+    if not task.cancelled():
+        structlog.get_logger().critical(
+            "policies are no longer followed; restart the service", error=repr(task.exception())
+        )
 
 
 def _has_cluster(settings: Settings) -> bool:
@@ -120,7 +139,8 @@ async def _policies(settings: Settings, measures: Metrics, cluster: Followed | N
     inside = None
     if cluster is not None:
         sources += [ConfigMaps(cluster.maps)] if cluster.maps else []
-        inside = InCluster(cluster.facts.parameters, Natives(cluster.natives) if cluster.natives else None)
+        natives = Natives(cluster.natives) if cluster.natives else None
+        inside = InCluster(cluster.facts.parameters, natives, cluster.unsynced_policies)
     keeper = PolicyKeeper(settings, sources, measures, inside)
     await keeper.start()
     return keeper

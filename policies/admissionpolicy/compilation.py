@@ -38,7 +38,7 @@ _CHEAP_CALLS = frozenset(
     (
         *("_+_", "_-_", "-_", "_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_", "_&&_", "_||_", "!_", "_?_:_", "@in"),
         *("_[_]", "_[?_]", "_?._", "or", "orValue", "hasValue", "value", "optional.of", "optional.none"),
-        *("size", "string", "int", "format", "join", "slice", "trim", "lowerAscii", "upperAscii"),
+        *("size", "string", "int", "format", "slice", "trim", "lowerAscii", "upperAscii"),
     )
 )
 _SELECTED = re.compile(r"\bvariables\s*\.\s*\??\s*(\w+)")

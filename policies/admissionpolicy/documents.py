@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
-from policies.admissionpolicy import building, exceptions
+from policies.admissionpolicy import building, exceptions, schema
 from policies.admissionpolicy.document import Document
 from policies.admissionpolicy.exceptions import WrittenException
 from policies.admissionpolicy.fields import EXCEPTION, KINDS, decode, nearest
@@ -21,6 +21,7 @@ from policies.admissionpolicy.model import Binding, Policy
 from policies.admissionpolicy.problem import Problem, Report, Spot, required, show
 from policies.admissionpolicy.validation import validate_binding, validate_policy
 from policies.cel.golang.gotext import quote
+from policies.request import GroupVersionKind
 
 GROUP = "admissionregistration.k8s.io"
 VERSIONS = ("v1", "v1beta1", "v1alpha1")
@@ -96,9 +97,24 @@ def _part(document: Document) -> Part:
     report = Report(document)
     kind = _kind(document, Spot(report))
     if kind is None:
+        _definition(document.value, Spot(report))
         return Part(report=report, entry=None)
     entry = _exception(document, report) if kind == exceptions.KIND else _entry(document, kind, report)
     return Part(report=entry.report, entry=entry)
+
+
+def _definition(value: Any, spot: Spot) -> None:
+    """Note where a CustomResourceDefinition is none: whoever looks for schemas takes it as the API server gives it."""
+    if not isinstance(value, dict) or value.get("kind") != "CustomResourceDefinition":
+        return
+    try:
+        spec = value["spec"]
+        for version in spec["versions"]:
+            kind = GroupVersionKind(str(spec["group"]), str(version["name"]), str(spec["names"]["kind"]))
+            schema.of_custom_resource(kind, (version.get("schema") or {}).get("openAPIV3Schema"))
+    except Exception as error:  # noqa: BLE001 - what stands there may be anything
+        reason = f"{type(error).__name__}: {error}"
+        spot.child("spec").fault(f"this is no CustomResourceDefinition: {reason}", "see `kubectl explain crd.spec`")
 
 
 def objects(documents: Iterable[Document]) -> Iterator[Document]:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from datetime import date
 
+import pytest
 from policydocuments import documents
 
 from policies.admissionpolicy.documents import parts
@@ -135,3 +136,27 @@ def test_the_same_again() -> None:
 
     before, after = _BOTH.files.loaded.policies, found.files.loaded.policies
     assert [one is other for one, other in zip(before, after, strict=True)] == [True, True]
+
+
+def test_others_follow_their_changes_while_something_that_is_needed_is_gone() -> None:
+    """A source that was deleted although it is needed keeps back nobody else."""
+    binding = _BINDING.replace("NAME", "one")
+    split = _after(EMPTY, a=_policy("one"), b=binding, c=_bound("third"))
+
+    found = _after(split, b=binding, c=_bound("third", "false"), d=_bound("fourth"))
+
+    assert _in_force(found) == {"third": "false", "fourth": "true", "one": "true"}
+    assert list(found.refused) == ["a"]
+
+
+@pytest.mark.parametrize(
+    "spec", ["x", "{versions: [v1]}", "{versions: 3}", "{names: {kind: [K]}, versions: [{name: v1, schema: x}]}"]
+)
+def test_a_definition_that_is_none(spec: str) -> None:
+    """A CustomResourceDefinition that nobody could read is an error of its source, and of no other."""
+    text = f"apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {{name: x}}\nspec: {spec}\n"
+
+    found = _after(EMPTY, a=text, b=_bound("second"))
+
+    assert (_in_force(found), list(found.refused)) == ({"second": "true"}, ["a"])
+    assert found.refused["a"].startswith("a.yaml:4:7: spec: this is no CustomResourceDefinition: ")

@@ -1,6 +1,11 @@
 """What directories of policies hold, and what of them is read again."""
 
+import errno
+import os
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from webhook.policysources.directories import Directories
 
@@ -77,3 +82,20 @@ def test_all_that_cannot_be_read(tmp_path: Path) -> None:
         f"{tmp_path}/b.yaml: not UTF-8 text: invalid start byte at byte 3",
         str(missing): f"{missing}: cannot be read: No such file or directory",
     }
+
+
+def test_what_cannot_be_listed_is_not_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A directory that cannot be read, as on a file system that is away, has a problem and has not lost its files."""
+    _write(tmp_path / "a.yaml", "a")
+    _write(tmp_path / "inner" / "b.yaml", "b")
+    source = Directories((str(tmp_path),))
+    listed = os.scandir
+
+    def away(path: str) -> Any:
+        if str(path).endswith("inner"):
+            raise OSError(errno.ESTALE, "Stale file handle", str(path))
+        return listed(path)
+
+    monkeypatch.setattr(os, "scandir", away)
+
+    assert source.read()[str(tmp_path)].problem == f"{tmp_path}/inner: cannot be read: Stale file handle"

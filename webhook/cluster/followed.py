@@ -31,6 +31,10 @@ class Followed(NamedTuple):
         """What has not arrived yet, a reason each."""
         return [reason for each in self if each is not None for reason in each.unsynced()]
 
+    def unsynced_policies(self) -> list[str]:
+        """What has not arrived yet of what policies are made from."""
+        return [reason for each in (self.maps, self.natives) if each is not None for reason in each.unsynced()]
+
 
 @asynccontextmanager
 async def follow(api: Connection, *, nodes: bool, maps_in: str, natives: bool) -> AsyncIterator[Followed]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from policies.admissionpolicy.documents import Part
 from webhook import manifest, policyfiles, yamlfile
 from webhook.policyset import Content
+from webhook.policysources.source import LOOK_SECONDS
 
 if TYPE_CHECKING:
     from webhook.cluster.policymaps import PolicyMap, PolicyMaps
@@ -28,15 +30,17 @@ class ConfigMaps:
         return await asyncio.to_thread(self._contents, dict(self._maps.known))
 
     async def changes(self) -> AsyncIterator[None]:
-        """Something was added, changed or deleted."""
+        """Something was added, changed or deleted; now and then also without that, for what could not be told."""
         while True:
-            await self._maps.changed.wait()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_SECONDS):
+                    await self._maps.changed.wait()
             self._maps.changed.clear()
             yield
 
     async def report(self, refused: Mapping[str, str]) -> None:
         """An annotation and an Event for each ConfigMap that is refused, or is no longer."""
-        for name in self._maps.known:
+        for name in list(self._maps.known):
             await self._maps.report(name, refused.get(self._source(name), ""))
 
     def _source(self, name: str) -> str:

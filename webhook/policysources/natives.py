@@ -30,7 +30,9 @@ class Natives:
             group: list[Part] = []
             for value in documents:
                 metadata = value["metadata"]
-                key = f"{value['kind']} {metadata['name']}", f"{metadata.get('uid')}/{metadata.get('generation')}"
+                # Annotations are no part of what the generation counts.
+                version_ = metadata.get("uid"), metadata.get("generation"), metadata.get("annotations")
+                key = f"{value['kind']} {metadata['name']}", repr(version_)
                 version.update(repr(key).encode())
                 self._known[key] = known.get(key) or parts(_document(key[0], value))
                 group += self._known[key]

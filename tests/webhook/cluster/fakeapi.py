@@ -11,6 +11,8 @@ from typing import Any, Literal, Self
 
 from aiohttp import web
 
+from policies.mergepatch import merge_patch
+
 NAMESPACES = "/api/v1/namespaces"
 NODES = "/api/v1/nodes"
 RESOURCE_GROUP = "/apis/resource.k8s.io"
@@ -172,8 +174,13 @@ class FakeApi:
         path, _, name = request.path.rpartition("/")
         if self.held is not None:
             await self.held.wait()
+        if request.method == "POST":
+            self.put(request.path, json.loads(body))
+            return _respond(201, json.loads(body))
         if request.method == "PATCH":
-            self.put(path, json.loads(body))
+            merging = request.content_type == "application/merge-patch+json"
+            before = self._objects[path].get(("", name)) if merging else None
+            self.put(path, merge_patch(before, json.loads(body)))
         found = self._objects[path].get(("", name)) if path in self._objects else None
         if found is None:
             return _respond(404, status(404, f'"{name}" not found'))

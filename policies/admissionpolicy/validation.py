@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from policies.admissionpolicy.checks import Values, check_choice, check_format, check_labels, check_needed, did_you_mean
+from policies.admissionpolicy.derived import ANNOTATION as DERIVE
 from policies.admissionpolicy.expressions import Expressions
+from policies.admissionpolicy.fields import nearest
 from policies.admissionpolicy.formats import (
     dns1035_label,
     is_identifier,
@@ -31,6 +33,7 @@ from policies.admissionpolicy.problem import (
     too_many,
     unsupported,
 )
+from policies.cel.golang.gotext import quote
 
 FAILURE_POLICIES = ("Fail", "Ignore")
 REASONS = ("Forbidden", "Invalid", "RequestEntityTooLarge")
@@ -38,6 +41,11 @@ ACTIONS = ("Audit", "Deny", "Warn")
 REINVOCATION_POLICIES = ("IfNeeded", "Never")
 NOT_FOUND_ACTIONS = ("Deny", "Allow")
 PATCHES = {"ApplyConfiguration": "applyConfiguration", "JSONPatch": "jsonPatch"}
+
+_OWN_PREFIX = "cks-admission.dev/"
+LINT_IGNORE = f"{_OWN_PREFIX}lint-ignore"
+OWN_ANNOTATIONS = (DERIVE, LINT_IGNORE)
+"""The annotations of policies that this service reads."""
 
 STATIC_SUFFIX = ".static.k8s.io"
 ANNOTATIONS_SIZE = 256 * 1024
@@ -51,6 +59,7 @@ _RULE_HINT = "name at least one resource rule: operations, apiGroups, apiVersion
 def validate_policy(value: Values, top: Spot, *, mutating: bool) -> None:
     """Note all that is wrong with a policy."""
     _metadata(value.get("metadata", {}), top.child("metadata"))
+    _own_annotations(value.get("metadata", {}).get("annotations", {}), top.child("metadata", "annotations"))
     spec, spot = value.get("spec", {}), top.child("spec")
     check_choice(spec, "failurePolicy", FAILURE_POLICIES, spot)
     if "paramKind" in spec:
@@ -108,6 +117,20 @@ def _metadata(value: Values, spot: Spot) -> None:
     _annotations(value.get("annotations", {}), spot.child("annotations"))
     for finalizer in value.get("finalizers", ()):
         check_format(finalizer, qualified_name, spot.child("finalizers"), "leave finalizers out")
+
+
+def _own_annotations(annotations: Mapping[str, str], spot: Spot) -> None:
+    """Those that this service reads: another one under its name is a slip that would do nothing in silence."""
+    for key, value in annotations.items():
+        if not key.startswith(_OWN_PREFIX):
+            continue
+        if key not in OWN_ANNOTATIONS:
+            names = [each.removeprefix(_OWN_PREFIX) for each in OWN_ANNOTATIONS]
+            meant = nearest(key.removeprefix(_OWN_PREFIX), names)
+            hint = f"did you mean {_OWN_PREFIX}{meant}?" if meant else f"there are {', '.join(OWN_ANNOTATIONS)}"
+            spot.child(key).warn("there is no such annotation", hint, key=True)
+        elif key == DERIVE and value not in ("true", "false"):
+            spot.child(key).warn(f"{quote(value)} is neither true nor false", 'write "false" to leave templates alone')
 
 
 def _annotations(annotations: Mapping[str, str], spot: Spot) -> None:

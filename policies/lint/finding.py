@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from policies.admissionpolicy.document import Document, Path
 from policies.admissionpolicy.model import Expression
 from policies.admissionpolicy.problem import show
+from policies.admissionpolicy.validation import LINT_IGNORE
 
-IGNORE = "cks-admission.dev/lint-ignore"
+IGNORE = LINT_IGNORE
 """The annotation of a policy or binding with the ids, between commas, of what should not be found in it."""
 
 IDS: Mapping[str, str] = {

@@ -654,3 +654,35 @@ def test_other_objects_are_context(head: str) -> None:
         [document.value for document in documents(head)],
         (),
     )
+
+
+@pytest.mark.parametrize(
+    ("annotation", "said"),
+    [
+        pytest.param(
+            'cks-admission.dev/derived: "false"',
+            "there is no such annotation\nhint: did you mean cks-admission.dev/derive?",
+            id="misspelt",
+        ),
+        pytest.param(
+            "cks-admission.dev/owner: me",
+            "there is no such annotation\nhint: there are cks-admission.dev/derive, cks-admission.dev/lint-ignore",
+            id="unknown",
+        ),
+        pytest.param(
+            'cks-admission.dev/derive: "no"',
+            '"no" is neither true nor false\nhint: write "false" to leave templates alone',
+            id="value",
+        ),
+        pytest.param('cks-admission.dev/derive: "false"', "", id="fine"),
+        pytest.param("example.org/owner: me", "", id="of-others"),
+    ],
+)
+def test_annotations_of_this_service(annotation: str, said: str) -> None:
+    """One that it does not know, or cannot read, is a warning: it would do nothing in silence."""
+    text = SMALL.replace("name: small", f"name: small\n  annotations:\n    {annotation}")
+
+    found = [warning for warning in warnings(text) if "annotations" in warning]
+    key = annotation.partition(":")[0]
+    place = f"policy.yaml:6:{32 if 'neither' in said else 5}: warning: metadata.annotations.{key}"
+    assert found == ([f"{place}: {said}"] if said else [])

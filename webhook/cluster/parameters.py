@@ -40,7 +40,7 @@ class ClusterParameters:
         for kind, parts in by_kind.items():
             if kind not in self._kinds:
                 self._kinds[kind] = FollowedKind(self._api, kind, self._clock)
-            await self._kinds[kind].follow(frozenset(parts))
+            self._kinds[kind].follow(frozenset(parts))
         for followed in dropped:
             await followed.stop()
 

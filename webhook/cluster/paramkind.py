@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NoReturn
 
 import structlog
@@ -41,20 +41,21 @@ class FollowedKind:
         self._decided = asyncio.Event()
         self._problem: str | None = None
         self._watches: dict[WantedParameters, ParamWatch] = {}
+        self._ending: set[asyncio.Task[NoReturn]] = set()
         self._task: asyncio.Task[NoReturn] | None = None
         self._log = structlog.get_logger()
 
-    async def follow(self, wanted: frozenset[WantedParameters]) -> None:
+    def follow(self, wanted: frozenset[WantedParameters]) -> None:
         """Follow just these from now on; what is known of those that were followed before stays."""
         self._wanted = wanted
         if self._task is None:
             self._task = asyncio.create_task(self._run(), name=f"paramKind {self.kind.kind}")
-        await self._adjust()
+        self._adjust()
 
     async def stop(self) -> None:
         """End all that is under way. What is known stays known, and grows old."""
-        running = [watch.task for watch in self._watches.values()]
-        await cancelled([*running, *([self._task] if self._task else [])])
+        await cancelled([self._task] if self._task else [])  # first, for it may begin new watches
+        await cancelled([*(watch.task for watch in self._watches.values()), *self._ending])
 
     def unsynced(self) -> list[str]:
         """What is not known yet and why."""
@@ -106,7 +107,7 @@ class FollowedKind:
         while True:
             if self._served is None or self._problem or any(watch.problem for watch in self._watches.values()):
                 try:
-                    await self._found(await find(self._api, self.kind))
+                    self._found(await find(self._api, self.kind))
                 except ClusterError as error:
                     self._problem = str(error)
                     self._log.warning("discovery failed", param_kind=self._name, reason=self._problem)
@@ -115,26 +116,32 @@ class FollowedKind:
                 backoff.reset()
             await self._clock.sleep(LOOK_AGAIN_SECONDS)
 
-    async def _found(self, served: ServedKind | None) -> None:
+    def _found(self, served: ServedKind | None) -> None:
         self._problem = None
         if served == self._served and self._decided.is_set():
             return
         self._log.info("param kind is served" if served else "param kind is not served", param_kind=self._name)
-        old, self._watches = self._watches, {}
+        self._end(self._watches.values())
+        self._watches = {}
         self._served = served
         self._decided.set()
-        await self._adjust()
-        await cancelled(watch.task for watch in old.values())
+        self._adjust()
 
-    async def _adjust(self) -> None:
+    def _adjust(self) -> None:
         """Make the watches be those that are wanted, before anything is waited for."""
         served = self._served
         wanted = {each for each in self._wanted if served and _is_watched(each, served.scope)}
-        dropped = [self._watches.pop(each) for each in self._watches.keys() - wanted]
+        self._end([self._watches.pop(each) for each in self._watches.keys() - wanted])
         if served:
             for each in sorted(wanted - self._watches.keys(), key=str):
                 self._watches[each] = ParamWatch(self._api, each, served, self._clock)
-        await cancelled(watch.task for watch in dropped)
+
+    def _end(self, watches: Iterable[ParamWatch]) -> None:
+        """Let watches end; whoever stops all waits for these, too."""
+        for watch in watches:
+            watch.task.cancel()
+            self._ending.add(watch.task)
+            watch.task.add_done_callback(self._ending.discard)
 
     async def _settled(self, needed: WantedParameters, seconds: float) -> bool:
         """Whether something is known within some seconds."""

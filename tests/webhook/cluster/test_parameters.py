@@ -330,7 +330,7 @@ async def test_following_anew(server: FakeApi, parameters: ClusterParameters) ->
     with pytest.raises(UnknownParameters):
         parameters.named(CONFIG_MAP, "team", "six")
     assert len(server.lists(TEAM_MAPS)) == 1
-    assert tasks() == {"paramKind ConfigMap", "parameters: ConfigMap five in namespace team"}
+    await until(lambda: tasks() == {"paramKind ConfigMap", "parameters: ConfigMap five in namespace team"})
 
 
 async def test_stopping_leaves_nothing(server: FakeApi, parameters: ClusterParameters) -> None:

@@ -66,15 +66,14 @@ def updated(
             return PolicySet(chosen, policyfiles.of(loaded), refused)
         new = [source for source in problems if chosen[source] is not _kept(current, source)]
         gone = [source for source in current.contents if source not in chosen]
-        if not new and gone:
-            # What stayed as it was misses something that was deleted, such as the policy of a binding.
-            reason = "others need what is no longer there:\n" + "\n".join(problems.values())
-            refused |= dict.fromkeys(gone, reason)
-            chosen |= {source: current.contents[source] for source in gone}
-            continue
         if not new:
-            # It misses something that another source no longer has, and it is not known which.
+            # What stayed as it was misses something that is no longer there, such as the policy of a binding.
             reason = "others need what is no longer there:\n" + "\n".join(problems.values())
+            if gone:
+                refused |= dict.fromkeys(gone, reason)
+                chosen |= {source: current.contents[source] for source in gone}
+                continue
+            # Another source no longer has it, and it is not known which.
             changed = [
                 source for source in {**current.contents, **chosen} if chosen.get(source) is not _kept(current, source)
             ]

@@ -70,15 +70,13 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Take an answer, or a part of it, and ask again."""
         data = self._received + data
-        head = data.find(b"\r\n\r\n")
-        at = data.find(b"Content-Length: ", 0, head)
-        if head < 0 or len(data) < head + 4 + int(data[at + 16 : data.find(b"\r\n", at)]):
+        if not is_whole(data):
             self._received = data
             return
         now = time.perf_counter()
         self._latencies.append(now - self._sent)
         self._received = b""
-        if not data.startswith(b"HTTP/1.1 200 ") or self._uid not in data or b'"allowed":true' not in data:
+        if not admits(data, self._uid):
             self._fail(f"a wrong answer: {data[:400]!r}")
         elif self._open:
             self._sent = now
@@ -97,6 +95,18 @@ class Connection(asyncio.Protocol):
     def _fail(self, text: str) -> None:
         if not self._failed.done():
             self._failed.set_exception(LoadError(text))
+
+
+def is_whole(data: bytes) -> bool:
+    """Whether an HTTP response has arrived to its end."""
+    head = data.find(b"\r\n\r\n")
+    at = data.find(b"Content-Length: ", 0, head)
+    return head >= 0 and len(data) >= head + 4 + int(data[at + 16 : data.find(b"\r\n", at)])
+
+
+def admits(response: bytes, uid: bytes) -> bool:
+    """Whether a response is the answer to the review of this uid, and lets it pass."""
+    return response.startswith(b"HTTP/1.1 200 ") and uid in response and b'"allowed":true' in response
 
 
 def drive(port: int, path: str, sent: bytes, server: CpuClock, seconds: float) -> Sample:

@@ -16,7 +16,7 @@ import uvloop
 
 from benchmarks import policysets, servers
 from benchmarks.bodies import REAL, body, with_uid
-from benchmarks.load import HEAD, LoadError, context
+from benchmarks.load import HEAD, LoadError, admits, context, is_whole
 from benchmarks.report import Figure
 from benchmarks.servers import Listening
 from benchmarks.speed import cores, pinned
@@ -94,14 +94,12 @@ class _Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Take an answer, or a part of it, and ask what waits."""
         data = self._received + data
-        head = data.find(b"\r\n\r\n")
-        at = data.find(b"Content-Length: ", 0, head)
-        if head < 0 or len(data) < head + 4 + int(data[at + 16 : data.find(b"\r\n", at)]):
+        if not is_whole(data):
             self._received = data
             return
         self._received = b""
         due = self.waiting.popleft()
-        if data.startswith(b"HTTP/1.1 200 ") and self._uid in data and b'"allowed":true' in data:
+        if admits(data, self._uid):
             self._answered.append(Answered(due, time.perf_counter() - due))
         else:
             self.wrong.append(data[:400])

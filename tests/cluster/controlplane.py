@@ -175,7 +175,8 @@ class ControlPlane:
 
         self._await(self.component("kwok"), f"Node {name} to be ready", ready, _NODE_SECONDS)
 
-    def _start(self) -> None:
+    def _prepare(self) -> components.Layout:
+        """Directories, certificates and ports: all that the components need before they are started."""
         for name in ("home", "logs"):
             (self.directory / name).mkdir()
         self._authority = Authority(self.directory)
@@ -184,6 +185,10 @@ class ControlPlane:
             self._tools, self.directory, free_ports(components.PORTS), self._authority, self._kubeconfigs
         )
         self.server = layout.server
+        return layout
+
+    def _start(self) -> None:
+        layout = self._prepare()
         self._kubeconfigs |= {"admin": self.identity("admin", ["system:masters"]), "alice": self.identity("alice")}
         self._kubeconfigs |= {name: self.identity(*who) for name, who in components.IDENTITIES.items()}
         self._launch("etcd", components.etcd(layout))

@@ -19,11 +19,9 @@ import pytest
 
 from cluster import components, manifests, toolchain
 from cluster.apicalls import MERGE_PATCH, Answer, Caller
-from cluster.authority import Authority
 from cluster.controlplane import ControlPlane
 from cluster.polling import NotYet
 from cluster.programs import CONTROL_PLANE
-from cluster.workspace import free_ports
 from policies.suite import Case, Expectation
 
 if TYPE_CHECKING:
@@ -63,14 +61,7 @@ class AuditedServer(ControlPlane):
     """etcd and the API server alone, with an audit log; Pods need no service account and stay as they are."""
 
     def _start(self) -> None:
-        for name in ("home", "logs"):
-            (self.directory / name).mkdir()
-        self._authority = Authority(self.directory)
-        self.ca_file = self._authority.ca_file
-        layout = components.Layout(
-            self._tools, self.directory, free_ports(components.PORTS), self._authority, self._kubeconfigs
-        )
-        self.server = layout.server
+        layout = self._prepare()
         self._kubeconfigs |= {"admin": self.identity("admin", ["system:masters"])}
         policy = self.directory / "audit.json"
         policy.write_text(_AUDIT_POLICY, encoding="utf-8")

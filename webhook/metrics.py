@@ -63,7 +63,7 @@ class Metrics:
         )
         self.lookups = Counter(
             "cks_admission_lookups_total",
-            "Namespaces read, and authorization checks asked of the API server: found or failed.",
+            "Namespaces read, parameters waited for and authorization checks asked of the API server: found or failed.",
             ("outcome",),
             registry=self.registry,
         )

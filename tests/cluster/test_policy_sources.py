@@ -221,7 +221,14 @@ def test_native_policies_that_ask_for_rules_for_templates(
             "object.spec.containers.all(c, has(c.resources) && has(c.resources.limits))\n"
             f'{path}: has(c.resources.limits) is false (container "main")',
         )
-        refusal = control_plane.apply(workloads.pod(namespace, "web"), "--dry-run=server").stderr
+
+        def refused() -> str:
+            refusal = control_plane.apply(workloads.pod(namespace, "web"), "--dry-run=server").stderr
+            if name not in refusal:  # kube-apiserver takes its own policies over in its own time
+                raise NotYet(refusal)
+            return refusal
+
+        refusal = control_plane.wait_for("kube-apiserver to refuse the Pod", refused)
         assert refusal.count(name) == 2, refusal  # the policy and the binding of the one refusal
         assert "admission webhook" not in refusal
     finally:

@@ -8,7 +8,7 @@ from itertools import product
 from policies.admissionpolicy.document import Path
 from policies.admissionpolicy.model import Binding, MatchResources, NamedRule, Policy
 from policies.admissionpolicy.resources import Resource, built_in
-from policies.cel.checking.hints import nearest
+from policies.cel.checking.hints import closest
 from policies.lint.catalog import Catalog
 from policies.lint.finding import Finding, Subject
 from policies.match import LabelSelector, SelectorRequirement
@@ -101,7 +101,7 @@ def _misnamed(rule: NamedRule, name: str, catalog: Catalog) -> str | None:
     singular = [each.name for each in there if name.lower() == each.kind.kind.lower() and "/" not in each.name]
     if singular:
         return singular[0]
-    found = nearest(name, [each.name for each in there]).removeprefix("did you mean '").removesuffix("'?")
+    found = closest(name, [each.name for each in there])
     return found if found or _ALL not in rule.api_versions else None
 
 

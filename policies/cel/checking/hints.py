@@ -12,8 +12,14 @@ _SHOWN = 6
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """`did you mean 'object'?`, or nothing where no name is near."""
+    found = closest(name, known)
+    return f"did you mean '{found}'?" if found else ""
+
+
+def closest(name: str, known: Iterable[str]) -> str:
+    """The known name that one is most like, empty where none is near; operators are no names."""
     found = get_close_matches(name, (each for each in known if each[:1].isalpha()), n=1, cutoff=0.6)
-    return f"did you mean '{found[0]}'?" if found else ""
+    return found[0] if found else ""
 
 
 def signatures(function: Function) -> str:

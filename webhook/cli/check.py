@@ -19,7 +19,7 @@ from policies.request import AdmissionRequest, JsonObject, UserInfo
 from policies.ruleset import RuleSet
 from webhook import manifest
 from webhook.cli import exits, options
-from webhook.cli.exits import InputError
+from webhook.cli.exits import InputError, unreadable
 from webhook.cli.output import to_yaml, write
 from webhook.manifest import Manifest, ManifestError
 from webhook.settings import SettingsError
@@ -92,7 +92,7 @@ def command(
     except (SettingsError, FileError, ManifestError) as error:
         raise InputError(str(error)) from None
     except OSError as error:
-        raise InputError(f"{error.filename}: cannot be read: {error.strerror}") from None
+        raise unreadable(error) from None
     if not found:
         raise InputError(f"{', '.join(files)}: no objects found")
     world = _World(written, _labels(namespace_labels))

@@ -22,7 +22,7 @@ from policies.cel.syntax.source import CompileError, Source
 from policies.cel.values import type_of
 from webhook import yamlfile
 from webhook.cli import exits, options
-from webhook.cli.exits import InputError
+from webhook.cli.exits import InputError, unreadable
 from webhook.cli.output import write
 from webhook.yamlfile import FileError
 
@@ -125,7 +125,7 @@ def _object(path: str | None) -> Any:
         content = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
         documents = [document for document in yamlfile.load(path, content) if document.value is not None]
     except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+        raise unreadable(error, path) from None
     except FileError as error:
         raise InputError(str(error)) from None
     if len(documents) != 1 or not isinstance(documents[0].value, dict):
@@ -202,7 +202,7 @@ def _run_cases(path: str) -> int:
         documents = yamlfile.load(path, sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes())
         found = [case for document in documents for case in cases(document.value)]
     except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+        raise unreadable(error, path) from None
     except FileError as error:
         raise InputError(str(error)) from None
     except CaseError as error:

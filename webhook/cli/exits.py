@@ -16,6 +16,11 @@ class InputError(click.ClickException):
     exit_code = USAGE
 
 
+def unreadable(error: OSError, name: str = "") -> InputError:
+    """The error for a file that cannot be read. name: as the user wrote it, where the error may have it otherwise."""
+    return InputError(f"{name or error.filename}: cannot be read: {error.strerror}")
+
+
 class ToolError(click.ClickException):
     """The tool or the cluster failed."""
 

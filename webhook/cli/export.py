@@ -11,7 +11,7 @@ import click
 import yaml
 
 from webhook.cli import options
-from webhook.cli.exits import InputError
+from webhook.cli.exits import InputError, unreadable
 from webhook.cli.output import to_yaml
 from webhook.reference import configuration as reference
 from webhook.registrar import registered
@@ -95,7 +95,7 @@ def native(paths: tuple[str, ...]) -> None:
     except (policyfiles.PolicyFilesError, FileError) as error:
         raise InputError(str(error)) from None
     except OSError as error:
-        raise InputError(f"{error.filename}: cannot be read: {error.strerror}") from None
+        raise unreadable(error) from None
     if not found.texts:
         raise InputError(f"{', '.join(paths)}: no ValidatingAdmissionPolicy or MutatingAdmissionPolicy found")
     for line in found.notes:

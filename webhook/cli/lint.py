@@ -18,7 +18,7 @@ from policies.lint.review import review
 from policies.lint.typecheck import warnings
 from webhook import policyfiles
 from webhook.cli import exits, options
-from webhook.cli.exits import InputError
+from webhook.cli.exits import InputError, unreadable
 from webhook.cli.output import write
 from webhook.policyfiles import PolicyFiles, PolicyFilesError
 
@@ -62,7 +62,7 @@ def _read(paths: tuple[str, ...]) -> PolicyFiles:
     except PolicyFilesError as error:
         raise InputError(str(error)) from None
     except OSError as error:
-        raise InputError(f"{error.filename}: cannot be read: {error.strerror}") from None
+        raise unreadable(error) from None
     if not files.loaded.policies:
         raise InputError(f"{', '.join(paths)}: no ValidatingAdmissionPolicy or MutatingAdmissionPolicy found")
     return files

@@ -13,7 +13,7 @@ import click
 from policies import engine
 from policies.facts import StaticFacts
 from webhook.cli import exits, options
-from webhook.cli.exits import InputError
+from webhook.cli.exits import InputError, unreadable
 from webhook.review import ReviewError, encode
 from webhook.settings import SettingsError
 from webhook.state import Served
@@ -44,7 +44,7 @@ def command(files: tuple[str, ...], path: str, config: Path | None, **changes: t
     except SettingsError as error:
         raise InputError(str(error)) from None
     except OSError as error:
-        raise InputError(f"{error.filename}: cannot be read: {error.strerror}") from None
+        raise unreadable(error) from None
     facts = StaticFacts(today) if written is None else written.facts(today)
     served = Served(ruleset, lambda: facts)
     route = served.routes.get("/" + path.strip("/"))
@@ -75,4 +75,4 @@ def _reviews(files: tuple[str, ...]) -> Iterator[tuple[str, bytes]]:
         try:
             yield file, Path(file).read_bytes()
         except OSError as error:
-            raise InputError(f"{file}: cannot be read: {error.strerror}") from None
+            raise unreadable(error, file) from None

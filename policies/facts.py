@@ -16,6 +16,7 @@ from policies.request import JsonObject, mapping
 
 if TYPE_CHECKING:
     from policies.cel.library.authorizer import Answer, Check, Decisions
+    from policies.topology.topology import Topology
 
 NAME_LABEL = "kubernetes.io/metadata.name"
 
@@ -30,6 +31,14 @@ class UnknownFact(NeededLookUp):
     def __init__(self, namespace: str) -> None:
         super().__init__(f"namespace {namespace!r} is not known yet")
         self.namespace = namespace
+
+
+class UnknownReferences(NeededLookUp):
+    """The workloads that name a topology are needed and not known yet."""
+
+    def __init__(self, topology: str) -> None:
+        super().__init__(f"the workloads that name the topology {topology!r} are not known yet")
+        self.topology = topology
 
 
 class FactUnavailable(Exception):  # noqa: N818 - it names the state; the rule that asked is what failed
@@ -50,6 +59,16 @@ class Node(Struct, frozen=True):
     name: str
     labels: Mapping[str, str]
     taints: tuple[Taint, ...] = ()
+
+
+class References(Struct, frozen=True):
+    """Workloads that name a topology, as `Job default/train`. incomplete: why there may be more, empty if not."""
+
+    workloads: tuple[str, ...] = ()
+    incomplete: str = ""
+
+
+NO_REFERENCES = References()
 
 
 class Facts(Protocol):
@@ -76,6 +95,14 @@ class Facts(Protocol):
 
     def extended_resources(self) -> Mapping[str, str]:
         """The extended resource names of the cluster's DeviceClasses, by class."""
+        ...
+
+    def topologies(self) -> tuple[Topology, ...]:
+        """The topologies that are objects of the cluster; the same tuple until one of them changes."""
+        ...
+
+    def references(self, topology: str) -> References:
+        """The workloads that name a topology. Raises NeededLookUp."""
         ...
 
     def today(self) -> date:
@@ -106,6 +133,8 @@ class StaticFacts(Struct, frozen=True):
     extended: Mapping[str, str] = {}
     decisions: Decisions | None = None
     whole_namespaces: Mapping[str, JsonObject] = {}
+    cluster_topologies: tuple[Topology, ...] = ()
+    naming: Mapping[str, References] = {}
 
     def namespace_labels(self, name: str) -> Mapping[str, str]:
         """The labels given for this Namespace, else the one that the API server puts on all of them."""
@@ -134,6 +163,14 @@ class StaticFacts(Struct, frozen=True):
     def extended_resources(self) -> Mapping[str, str]:
         """The extended resource names given."""
         return self.extended
+
+    def topologies(self) -> tuple[Topology, ...]:
+        """The topologies given."""
+        return self.cluster_topologies
+
+    def references(self, topology: str) -> References:
+        """The workloads given that name a topology."""
+        return self.naming.get(topology, NO_REFERENCES)
 
     def today(self) -> date:
         """The date given."""

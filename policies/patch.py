@@ -8,6 +8,7 @@ from typing import Any
 
 import jsonpatch
 
+from policies.fieldpath import Location, render
 from policies.request import JsonObject
 from policies.rule import PatchOperation
 
@@ -20,6 +21,10 @@ class PatchError(Exception):
 def pointer(keys: tuple[str, ...]) -> str:
     """The JSON Pointer (RFC 6901) of nested keys."""
     return "".join("/" + key.replace("~", "~0").replace("/", "~1") for key in keys)
+
+
+def _pointer(location: Location) -> str:
+    return pointer(tuple(map(str, location)))
 
 
 def append(obj: JsonObject, keys: Sequence[str], items: Sequence[Any]) -> tuple[PatchOperation, ...]:
@@ -44,6 +49,33 @@ def append(obj: JsonObject, keys: Sequence[str], items: Sequence[Any]) -> tuple[
         raise PatchError(f"{'.'.join(keys)} is no list")
     end = pointer(tuple(keys)) + "/-"
     return tuple({"op": "add", "path": end, "value": item} for item in items)
+
+
+def put(obj: JsonObject, location: Location, value: Any) -> tuple[PatchOperation, ...]:
+    """The operation that puts a value at a location, whatever stands there; missing or null parents are created.
+
+    Raises PatchError where a parent is something else.
+    """
+    parent: Any = obj
+    for depth, step in enumerate(location[:-1]):
+        if isinstance(step, int) and isinstance(parent, list) and step < len(parent):
+            parent = parent[step]
+            continue
+        if not isinstance(parent, dict):
+            raise PatchError(f"{render(location[:depth])} is no map")
+        parent = parent.get(step)
+        if parent is None:
+            for key in reversed(location[depth + 1 :]):
+                value = {key: value}
+            return ({"op": "add", "path": _pointer(location[: depth + 1]), "value": value},)
+    if not isinstance(parent, dict):
+        raise PatchError(f"{render(location[:-1])} is no map")
+    return ({"op": "add", "path": _pointer(location), "value": value},)
+
+
+def remove(location: Location) -> PatchOperation:
+    """The operation that takes away what stands at a location."""
+    return {"op": "remove", "path": _pointer(location)}
 
 
 def apply(obj: JsonObject, operations: Iterable[PatchOperation]) -> JsonObject:

@@ -2,15 +2,22 @@
 
 A rule about Pods is a rule about pod templates too, so that a person sees the answer on `kubectl apply` of a Deployment
 and not in a ReplicaSet's events. This table is the only place that knows the kinds.
+
+Sources of when node affinity may change: the update validation of each kind in Kubernetes and in its own project.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Literal
 
 from msgspec import Struct
 
 from policies.fieldpath import Pattern, parse
+
+AffinityChange = Literal["always", "suspended", "create", "never"]
+"""When the node affinity of an object's templates may be written: also on an update, on one of a suspended object, only
+at its creation, or never."""
 
 
 class Workload(Struct, frozen=True):
@@ -19,7 +26,7 @@ class Workload(Struct, frozen=True):
     templates: pod templates (maps with `metadata` and `spec`); the empty pattern is the object itself, a Pod.
     jobs: templates of the objects between the workload and its Pods; their metadata ends on those objects.
     claims: claim templates; their metadata ends on PersistentVolumeClaims or ResourceClaims.
-    node_labels: maps of labels that end on Nodes.
+    node_labels: maps of labels that end on Nodes. affinity: when the templates' node affinity may be written.
     """
 
     group: str
@@ -28,6 +35,7 @@ class Workload(Struct, frozen=True):
     jobs: tuple[Pattern, ...] = ()
     claims: tuple[Pattern, ...] = ()
     node_labels: tuple[Pattern, ...] = ()
+    affinity: AffinityChange = "create"
 
 
 def workload(
@@ -38,10 +46,11 @@ def workload(
     jobs: Iterable[str] = (),
     claims: Iterable[str] = (),
     node_labels: Iterable[str] = (),
+    affinity: AffinityChange = "create",
 ) -> Workload:
     """A row of the table from paths in their written form. Raises ValueError on a path that does not parse."""
-    patterns = [tuple(parse(path) for path in paths) for paths in (templates, jobs, claims, node_labels)]
-    return Workload(group, kind, *patterns)
+    places = [tuple(parse(path) for path in paths) for paths in (templates, jobs, claims, node_labels)]
+    return Workload(group, kind, places[0], places[1], places[2], places[3], affinity)
 
 
 _POD_TEMPLATE = ("spec.template",)
@@ -63,21 +72,21 @@ def _revision() -> Workload:
     """A ControllerRevision holds the part of its owner that a rollback brings back, so a forged one is a way in."""
     data = [f"data.{path}" for path in (*_POD_TEMPLATE, *_LWS_TEMPLATES)]
     claims = [f"data.{path}" for path in (*_STATEFUL_CLAIMS, *_LWS_CLAIMS)]
-    return workload("apps", "ControllerRevision", data, claims=claims)
+    return workload("apps", "ControllerRevision", data, claims=claims, affinity="never")
 
 
 BUILT_IN: tuple[Workload, ...] = (
     workload("", "Pod", [""]),
-    workload("", "PodTemplate", ["template"]),
-    workload("", "ReplicationController", _POD_TEMPLATE),
-    workload("apps", "Deployment", _POD_TEMPLATE),
-    workload("apps", "ReplicaSet", _POD_TEMPLATE),
-    workload("apps", "DaemonSet", _POD_TEMPLATE),
-    workload("apps", "StatefulSet", _POD_TEMPLATE, claims=_STATEFUL_CLAIMS),
+    workload("", "PodTemplate", ["template"], affinity="always"),
+    workload("", "ReplicationController", _POD_TEMPLATE, affinity="always"),
+    workload("apps", "Deployment", _POD_TEMPLATE, affinity="always"),
+    workload("apps", "ReplicaSet", _POD_TEMPLATE, affinity="always"),
+    workload("apps", "DaemonSet", _POD_TEMPLATE, affinity="always"),
+    workload("apps", "StatefulSet", _POD_TEMPLATE, claims=_STATEFUL_CLAIMS, affinity="always"),
     _revision(),
-    workload("argoproj.io", "Rollout", _POD_TEMPLATE),
-    workload("batch", "Job", _POD_TEMPLATE),
-    workload("batch", "CronJob", ["spec.jobTemplate.spec.template"], jobs=["spec.jobTemplate"]),
+    workload("argoproj.io", "Rollout", _POD_TEMPLATE, affinity="always"),
+    workload("batch", "Job", _POD_TEMPLATE, affinity="suspended"),
+    workload("batch", "CronJob", ["spec.jobTemplate.spec.template"], jobs=["spec.jobTemplate"], affinity="always"),
     workload("batch.volcano.sh", "Job", ["spec.tasks[*].template"]),
     workload("compute.coreweave.com", "NodePool", node_labels=["spec.nodeLabels"]),
     workload("jobset.x-k8s.io", "JobSet", [f"{_REPLICATED_JOB}.spec.template"], jobs=[_REPLICATED_JOB]),
@@ -86,14 +95,14 @@ BUILT_IN: tuple[Workload, ...] = (
         for name, key in _KUBEFLOW.items()
     ),
     workload("kubeflow.org", "Notebook", _POD_TEMPLATE),
-    workload("leaderworkerset.x-k8s.io", "LeaderWorkerSet", _LWS_TEMPLATES, claims=_LWS_CLAIMS),
+    workload("leaderworkerset.x-k8s.io", "LeaderWorkerSet", _LWS_TEMPLATES, claims=_LWS_CLAIMS, affinity="always"),
     workload("ray.io", "RayCluster", _ray("spec")),
     workload("ray.io", "RayJob", (*_ray("spec.rayClusterSpec"), "spec.submitterPodTemplate")),
     workload("ray.io", "RayService", _ray("spec.rayClusterConfig")),
     workload("resource.k8s.io", "ResourceClaimTemplate", claims=["spec"]),
-    workload("serving.knative.dev", "Configuration", _POD_TEMPLATE),
-    workload("serving.knative.dev", "Service", _POD_TEMPLATE),
-    workload("sunk.coreweave.com", "NodeSet", _POD_TEMPLATE),
+    workload("serving.knative.dev", "Configuration", _POD_TEMPLATE, affinity="never"),
+    workload("serving.knative.dev", "Service", _POD_TEMPLATE, affinity="never"),
+    workload("sunk.coreweave.com", "NodeSet", _POD_TEMPLATE, affinity="always"),
     *(
         workload("trainer.kubeflow.org", kind, [f"{_TRAINER_JOB}.spec.template"], jobs=["spec.template", _TRAINER_JOB])
         for kind in ("TrainingRuntime", "ClusterTrainingRuntime")

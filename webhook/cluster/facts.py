@@ -11,9 +11,10 @@ import msgspec
 
 from policies.admissionpolicy.params import UnknownParameters
 from policies.cel.library.authorizer import Answer, Check, UnansweredCheck
-from policies.facts import NeededLookUp, Node, UnknownFact
+from policies.facts import NeededLookUp, Node, References, UnknownFact, UnknownReferences
 from policies.request import JsonObject
 from policies.requester import CONTROL_PLANE, CONTROL_PLANE_LABEL
+from policies.topology.topology import Topology
 from webhook.cluster import access
 from webhook.cluster.cache import Cache
 from webhook.cluster.clock import Clock
@@ -132,6 +133,14 @@ class ClusterFacts:
     def extended_resources(self) -> Mapping[str, str]:
         """The extended resource names of DeviceClasses that have one, by class."""
         return self._devices.extended.by_key
+
+    def topologies(self) -> tuple[Topology, ...]:
+        """The topologies that are objects of the cluster."""
+        return ()
+
+    def references(self, topology: str) -> References:
+        """Nothing is known of workloads beforehand: they are looked for when a topology is to go."""
+        raise UnknownReferences(topology)
 
     def answer(self, check: Check) -> Answer:
         """Nothing is known of authorization beforehand: each check is asked when it comes up."""

@@ -1,0 +1,134 @@
+"""Terms into node affinity, and out of it again.
+
+Node affinity is `spec.affinity.nodeAffinity` of a Pod. What is malformed in it is left for the API server to refuse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from policies.request import JsonObject
+from policies.topology import term
+from policies.topology.record import NOTHING, Created, Entry, Written
+from policies.topology.term import Term
+
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+TERMS = "nodeSelectorTerms"
+NODE_AFFINITY = "nodeAffinity"
+
+
+def with_terms(affinity: Any, required: Sequence[Term], preferred: Sequence[JsonObject]) -> tuple[Any, Entry]:
+    """The affinity with terms added to it, and what was written.
+
+    affinity: `spec.affinity`, None for none. required: alternatives of which a Node must meet one. Malformed affinity
+    stays as it is.
+    """
+    node = node_affinity(affinity)
+    if node is None:
+        return affinity, NOTHING
+    terms, written = _required(node.get(REQUIRED), required)
+    found = node.get(PREFERRED) or []
+    more = [each for each in preferred if each not in found] if isinstance(found, list) else []
+    if not written and not more:
+        return affinity, NOTHING
+    changed = dict(node)
+    if written:
+        changed[REQUIRED] = {**(node.get(REQUIRED) or {}), TERMS: terms}
+    if more:
+        changed[PREFERRED] = [*found, *more]
+    created: Created = (
+        "affinity" if affinity is None else "" if affinity.get(NODE_AFFINITY) is not None else "nodeAffinity"
+    )
+    return {**(affinity or {}), NODE_AFFINITY: changed}, Entry(tuple(written), tuple(more), created)
+
+
+def without_terms(affinity: Any, entry: Entry) -> Any:
+    """The affinity as the user wrote it: recorded terms go, or give their place to the term that they were made of."""
+    node = node_affinity(affinity)
+    if not node or entry == NOTHING:
+        return affinity
+    changed = dict(node)
+    required = node.get(REQUIRED)
+    if isinstance(required, dict) and isinstance(required.get(TERMS), list):
+        _put(changed, REQUIRED, required[TERMS], _undone(required[TERMS], entry.required), required)
+    if isinstance(node.get(PREFERRED), list):
+        removable = [Written((each,)) for each in entry.preferred]
+        _put(changed, PREFERRED, node[PREFERRED], _undone(node[PREFERRED], removable), None)
+    if changed or not entry.created:
+        return {**affinity, NODE_AFFINITY: changed}
+    rest = {key: value for key, value in affinity.items() if key != NODE_AFFINITY}
+    return rest or (None if entry.created == "affinity" else rest)
+
+
+def node_affinity(affinity: Any) -> JsonObject | None:
+    """The node affinity in `spec.affinity`, empty for none, None where it is malformed."""
+    found = affinity.get(NODE_AFFINITY) if isinstance(affinity, dict) else affinity
+    return {} if found is None else found if isinstance(found, dict) else None
+
+
+def required_terms(affinity: Any) -> list[Any]:
+    """The terms of which a Node must meet one; none where there is no such list."""
+    required = (node_affinity(affinity) or {}).get(REQUIRED)
+    terms = required.get(TERMS) if isinstance(required, dict) else None
+    return terms if isinstance(terms, list) else []
+
+
+def requires(affinity: Any, required: Sequence[Term]) -> bool:
+    """Whether no Node meets what is required already that meets none of the alternatives."""
+    return _required((node_affinity(affinity) or {}).get(REQUIRED), required) == ([], [])
+
+
+def _required(found: Any, alternatives: Sequence[Term]) -> tuple[list[Any], list[Written]]:
+    """All terms, combined with the alternatives, and what was written; nothing where that changes nothing."""
+    if not alternatives:
+        return [], []
+    if found is None:
+        terms: list[Any] = [{"matchExpressions": term.to_json(each)} for each in alternatives]
+        return terms, [Written(tuple(terms))]
+    own = found.get(TERMS) if isinstance(found, dict) else None
+    if not isinstance(own, list):
+        return [], []
+    terms, written = [], []
+    for each in own:
+        made = term.combined(each, alternatives)
+        terms += made
+        if made != [each]:
+            written.append(Written(tuple(made), each))
+    return (terms, written) if written else ([], [])
+
+
+def _undone(found: list[Any], recorded: Sequence[Written]) -> list[Any]:
+    """The terms, those that are recorded replaced by their origins; what is recorded once is replaced once."""
+    kept: list[Any] = []
+    waiting = [[_plain(each) for each in written.terms] for written in recorded]
+    emitted = [written.origin is None for written in recorded]
+    for each in found:
+        plain = _plain(each)
+        index = next((index for index, terms in enumerate(waiting) if plain in terms), None)
+        if index is None:
+            kept.append(each)
+            continue
+        waiting[index].remove(plain)
+        if not emitted[index]:
+            kept.append(recorded[index].origin)
+            emitted[index] = True
+    return kept
+
+
+def _put(node: JsonObject, key: str, before: list[Any], after: list[Any], holder: JsonObject | None) -> None:
+    """Put a list back where terms were taken out of it; an empty one is none, since ours were all there was."""
+    if after == before:
+        return
+    if not after:
+        del node[key]
+    else:
+        node[key] = after if holder is None else {**holder, TERMS: after}
+
+
+def _plain(value: Any) -> Any:
+    """A term without what says nothing, as the API server may leave it out."""
+    if isinstance(value, dict):
+        return {key: _plain(inner) for key, inner in value.items() if inner not in (None, [], {})}
+    return [_plain(inner) for inner in value] if isinstance(value, list) else value

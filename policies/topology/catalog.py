@@ -1,0 +1,102 @@
+"""All topologies that are known, by name."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import replace
+
+from msgspec import Struct
+
+from policies.match import EVERYTHING
+from policies.topology.topology import Topology
+
+
+class Clash(Struct, frozen=True):
+    """Two topologies of one name that differ, of which the first one counts."""
+
+    first: Topology
+    second: Topology
+
+    def __str__(self) -> str:
+        """Both, with what they are made of."""
+        told = [_told(each) for each in (self.first, self.second)]
+        if told[0] == told[1]:
+            return (
+                f'topology "{self.first.name}" is defined twice, with different node requirements or pools: '
+                f"{self.first.source}, and {self.second.source}. Keep one of them."
+            )
+        return f'topology "{self.first.name}" is defined twice, with different levels: {"; and ".join(told)}. Keep one.'
+
+
+class Catalog:
+    """Topologies by name, of which those with the same levels are one.
+
+    topologies: in the order in which they count. clashes: those that are left out since an earlier one differs.
+    """
+
+    def __init__(self, topologies: Iterable[Topology]) -> None:
+        self.by_name: dict[str, Topology] = {}
+        clashes = []
+        for each in topologies:
+            known = self.by_name.get(each.name)
+            merged = each if known is None else _merged(known, each)
+            if merged is not None:
+                self.by_name[each.name] = merged
+            elif known is not None:
+                clashes.append(Clash(known, each))
+        self.clashes = tuple(clashes)
+
+    def find(self, name: str) -> Topology | None:
+        """The topology of a name."""
+        return self.by_name.get(name)
+
+    def nearest_first(self, name: str) -> list[str]:
+        """All names, first those that one is most like."""
+        return nearest_first(name, self.by_name)
+
+    def joined(self, more: tuple[Topology, ...]) -> Catalog:
+        """These, and more that count after them."""
+        return Catalog((*self.by_name.values(), *more)) if more else self
+
+
+def closest(name: str, known: Iterable[str]) -> str:
+    """The known name that one is most like, empty where none is near."""
+    return next(iter(difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)), "")
+
+
+def nearest_first(name: str, known: Iterable[str]) -> list[str]:
+    """The known names, first those that one is most like, the others in their order."""
+    names = list(dict.fromkeys(known))
+    near = difflib.get_close_matches(name, names, n=3, cutoff=0.6)
+    return [*near, *(each for each in names if each not in near)]
+
+
+def _merged(first: Topology, second: Topology) -> Topology | None:
+    """One topology of two; None where they differ in what both say."""
+    if [level.keys for level in first.levels] != [level.keys for level in second.levels]:
+        return None
+    requirement, pool = first.requirement, first.pool
+    if requirement == EVERYTHING:
+        requirement = second.requirement
+    elif second.requirement not in (EVERYTHING, requirement):
+        return None
+    if pool is None:
+        pool = second.pool
+    elif second.pool not in (None, pool):
+        return None
+    # A scheduler knows the keys and aliases of the object in the cluster.
+    levels = second.levels if second.in_cluster and not first.in_cluster else first.levels
+    return replace(
+        first,
+        levels=levels,
+        unions=first.unions or second.unions,
+        requirement=requirement,
+        pool=pool,
+        source=f"{first.source}; {second.source}",
+        in_cluster=first.in_cluster or second.in_cluster,
+    )
+
+
+def _told(topology: Topology) -> str:
+    return f"{topology.source} ({', '.join(level.name for level in topology.levels)})"

@@ -1,0 +1,33 @@
+"""The rule for Topology objects that go: workloads that name one would no longer be scheduled.
+
+Source: Run:ai's documentation, "Known limitations": running workloads go on, suspended and unbound ones stay pending.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from policies.facts import Facts
+from policies.request import AdmissionRequest
+from policies.topology.document import GROUPS, KIND
+from policies.violation import Violation, quote
+
+RULE = "topology-deletion"
+READS: frozenset[str] = frozenset()
+SUMMARY = "Workloads still name this topology; those that are not running yet would not be scheduled."
+_SHOWN = 5
+
+
+def validate(request: AdmissionRequest, facts: Facts) -> Sequence[Violation]:
+    """A violation that lists the workloads; nothing where none names the topology and all could be looked at."""
+    if request.operation != "DELETE" or request.kind.group not in GROUPS or request.kind.kind != KIND:
+        return ()
+    found = facts.references(request.name)
+    if not found.workloads and not found.incomplete:
+        return ()
+    names = ", ".join(found.workloads[:_SHOWN])
+    more = f" and {len(found.workloads) - _SHOWN} more" if len(found.workloads) > _SHOWN else ""
+    doubt = f"not all could be looked at: {found.incomplete}" if found.incomplete else ""
+    told = "; ".join(part for part in (f"is named by {names}{more}" if names else "", doubt) if part)
+    remedy = "Change or delete these workloads first. Running Pods go on."
+    return (Violation(RULE, "", f"topology {quote(request.name)}", told, SUMMARY, remedy),)

@@ -1,0 +1,117 @@
+"""Topologies as people write them: objects of KAI and of Kueue, the JSON of Run:ai's API, entries of the configuration.
+
+Sources: the Topology types of KAI Scheduler (`kai.scheduler/v1alpha1`, `alias` since 0.17) and Kueue
+(`kueue.x-k8s.io`), which share `spec.levels[].nodeLabel`; Run:ai's Network Topologies API.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from policies.fieldpath import Location, render
+from policies.match import EVERYTHING, LabelSelector
+from policies.request import JsonObject, mapping
+from policies.topology.level import Level, level, no_level
+from policies.topology.topology import Topology
+from policies.violation import quote
+
+KAI, KUEUE = "kai.scheduler", "kueue.x-k8s.io"
+GROUPS = {KAI: "KAI", KUEUE: "Kueue"}
+"""The API groups whose Topology objects are read, and what people call them."""
+
+KIND = "Topology"
+# Both CustomResourceDefinitions say so.
+MOST_LEVELS = 16
+_HOSTNAME = "kubernetes.io/hostname"
+_KEY = re.compile(r"(?:[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?\Z")
+
+
+class TopologyError(Exception):
+    """A topology that cannot be used. problems: where each mistake is, and what it is."""
+
+    def __init__(self, problems: Sequence[tuple[Location, str]]) -> None:
+        super().__init__("; ".join(f"{render(at)}: {problem}" if at else problem for at, problem in problems))
+        self.problems = tuple(problems)
+
+
+def read(document: Any, source: str, *, in_cluster: bool = False) -> Topology:
+    """The topology of a document in one of the three forms. Raises TopologyError."""
+    if not isinstance(document, dict):
+        raise TopologyError([((), f"a map was expected, found {quote(document)}")])
+    if "apiVersion" not in document and "kind" not in document:
+        return make(document.get("name"), document.get("levels"), source, at=())
+    group = str(document.get("apiVersion")).partition("/")[0]
+    if document.get("kind") != KIND or group not in GROUPS:
+        found = f"{quote(document.get('kind'))} of {quote(document.get('apiVersion'))}"
+        raise TopologyError([(("kind",), f"a {KIND} of {' or '.join(GROUPS)} was expected, found {found}")])
+    name = mapping(document, "metadata").get("name")
+    return make(name, mapping(document, "spec").get("levels"), source, at=("spec",), in_cluster=in_cluster)
+
+
+def make(
+    name: object,
+    levels: object,
+    source: str,
+    *,
+    at: Location = (),
+    requirement: LabelSelector = EVERYTHING,
+    pool: LabelSelector | None = None,
+    in_cluster: bool = False,
+) -> Topology:
+    """A topology of a name and levels, each a label key or a map with `nodeLabel` and `alias`; `at`: where they stand.
+
+    Raises TopologyError.
+    """
+    problems: list[tuple[Location, str]] = []
+    if not isinstance(name, str) or not name:
+        place = ("metadata", "name") if at == ("spec",) else (*at, "name")
+        problems.append((place, f"a topology needs a name, found {quote(name)}"))
+    at = (*at, "levels")
+    if not isinstance(levels, list | tuple) or not levels:
+        problems.append((at, f"a topology needs levels, farthest first, found {quote(levels)}"))
+        levels = ()
+    if len(levels) > MOST_LEVELS:
+        problems.append((at, f"a topology has {MOST_LEVELS} levels at most, found {len(levels)}"))
+    found = [_level(written, (*at, index), problems) for index, written in enumerate(levels)]
+    _compare([each for each in found if each is not None], at, problems)
+    if problems:
+        raise TopologyError(problems)
+    known = tuple(each for each in found if each is not None)
+    return Topology(str(name), known, (), requirement, pool, source, in_cluster)
+
+
+def _level(written: object, at: Location, problems: list[tuple[Location, str]]) -> Level | None:
+    key, alias, place = written, "", at
+    if isinstance(written, dict):
+        key, alias, place = written.get("nodeLabel"), written.get("alias") or "", (*at, "nodeLabel")
+    if not isinstance(key, str) or not _KEY.match(key):
+        problems.append((place, f"a level is the key of a node label, such as example.org/rack; found {quote(key)}"))
+        return None
+    if why := no_level(key):
+        problems.append((place, f"{quote(key)} {why}"))
+        return None
+    if not isinstance(alias, str):
+        problems.append(((*at, "alias"), f"an alias is a name, found {quote(alias)}"))
+        return None
+    return level(key, alias)
+
+
+def _compare(levels: Sequence[Level], at: Location, problems: list[tuple[Location, str]]) -> None:
+    """Note what is wrong about levels beside each other."""
+    keys: dict[str, Level] = {}
+    for position, each in enumerate(levels):
+        if (before := keys.setdefault(each.keys[0], each)) is not each:
+            problems.append(((*at, position), f"{quote(each.name)} is the same level as {quote(before.name)}"))
+        if each.name == _HOSTNAME and position < len(levels) - 1:
+            problems.append(((*at, position), f"{_HOSTNAME} is a single Node, so it must be the last level"))
+        others = {name for other in levels if other is not each for name in (other.alias, *other.keys)}
+        if each.alias and each.alias in others:
+            problems.append(((*at, position, "alias"), f"{quote(each.alias)} is the name of another level"))
+
+
+def source_of(document: JsonObject) -> str:
+    """What people call an object of the cluster: `KAI Topology fabric`."""
+    group = str(document.get("apiVersion")).partition("/")[0]
+    return f"{GROUPS.get(group, group)} {KIND} {mapping(document, 'metadata').get('name')}"

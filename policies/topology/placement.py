@@ -1,0 +1,159 @@
+"""What a placement annotation says: a level, perhaps its domain, and perhaps the domains of levels above it.
+
+`superpod`, `backend.coreweave.cloud/superpod`, `superpod=3`, `superpod in (3,4)`, `fabric=f1,superpod=3,rack=12`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from policies.topology.catalog import closest
+from policies.topology.level import TOPOGRAPH, Level, label_value, no_level, value_problem
+from policies.topology.topology import Topology
+from policies.violation import quote
+
+FORMS = "Write LEVEL, LEVEL=DOMAIN or LEVEL in (DOMAIN, …); domains above it may follow."
+_PART = re.compile(r"\s*(?:[^,(]|\([^)]*\))*")
+_REQUIREMENT = re.compile(
+    r"(?P<name>[^\s=!(),<>]+)\s*(?:==?\s*(?P<value>[^\s=,()]*)|\s+in\s*\((?P<values>[^()]*)\))?\Z"
+)
+
+
+class PlacementError(Exception):
+    """A placement that cannot be read. problem: goes on after the text that was found. remedy: what to do, sentences."""
+
+    def __init__(self, problem: str, remedy: str) -> None:
+        super().__init__(f"{problem} {remedy}")
+        self.problem = problem
+        self.remedy = remedy
+
+
+class Domain(Struct, frozen=True):
+    """A level, and the values by which Nodes in the domains that are meant are known; without any, every domain is."""
+
+    level: Level
+    values: tuple[str, ...] = ()
+
+    def values_under(self, key: str) -> tuple[str, ...]:
+        """The values as Nodes carry them under a key."""
+        return tuple(dict.fromkeys(label_value(key, value) for value in self.values))
+
+    def __str__(self) -> str:
+        """As it is written: `superpod in (3, 4)`."""
+        if not self.values:
+            return self.level.name
+        return f"{self.level.name}{_values(self.values)}"
+
+
+class Placement(Struct, frozen=True):
+    """The domains, farthest first: those of levels above the one that is meant, and it."""
+
+    domains: tuple[Domain, ...]
+
+    @property
+    def level(self) -> Level:
+        """The level that is meant: the nearest."""
+        return self.domains[-1].level
+
+    @property
+    def is_named(self) -> bool:
+        """Whether any domain has a name."""
+        return any(domain.values for domain in self.domains)
+
+    def called(self, topology: Topology) -> str:
+        """As people write it, with short names: `fabric=f1,superpod=3`."""
+        return ",".join(f"{topology.called(domain.level)}{_values(domain.values)}" for domain in self.domains)
+
+
+def parse(text: str, topology: Topology) -> Placement:
+    """Read a placement. Raises PlacementError."""
+    if not text.strip():
+        raise PlacementError("is empty.", _choose(topology))
+    found: dict[str, Domain] = {}
+    for part in _parts(text):
+        domain = _domain(part, topology)
+        if before := found.get(domain.level.keys[0]):
+            raise PlacementError(
+                f"names the level {topology.called(before.level)} twice.", "Name several domains as LEVEL in (A, B)."
+            )
+        found[domain.level.keys[0]] = domain
+    placement = Placement(tuple(sorted(found.values(), key=lambda domain: topology.position(domain.level))))
+    for domain in placement.domains[:-1]:
+        if not domain.values:
+            name = topology.called(domain.level)
+            raise PlacementError(
+                f"names {name}, a level above {topology.called(placement.level)}, without a domain.",
+                f"Name the domain, as {name}=DOMAIN, or leave it out.",
+            )
+    return placement
+
+
+def _parts(text: str) -> Iterator[str]:
+    """What stands between the commas that are in no parentheses."""
+    position = 0
+    while position <= len(text):
+        found = _PART.match(text, position)
+        end = found.end() if found else position
+        if end < len(text) and text[end] != ",":
+            raise PlacementError("has a parenthesis that does not close.", FORMS)
+        yield text[position:end].strip()
+        position = end + 1
+
+
+def _domain(part: str, topology: Topology) -> Domain:
+    found = _REQUIREMENT.match(part)
+    if found is None:
+        raise PlacementError(f"has a part that cannot be read, {quote(part)}." if part else "has an empty part.", FORMS)
+    level = _level(found["name"], topology)
+    if found["value"] is None and found["values"] is None:
+        return Domain(level)
+    values = tuple(
+        value.strip() for value in (found["values"] if found["value"] is None else found["value"]).split(",")
+    )
+    for value in values:
+        _check(value, level, topology)
+    return Domain(level, tuple(dict.fromkeys(values)))
+
+
+def _level(name: str, topology: Topology) -> Level:
+    level = topology.find(name)
+    if level is not None:
+        return level
+    if sharing := topology.ambiguous(name):
+        keys = " and ".join(each.name for each in sharing)
+        raise PlacementError(f"names {name}, which is short for several levels.", f"Write the whole key: {keys}.")
+    problem = f"names {quote(name)}, which is no level of topology {quote(topology.name)}."
+    for key in (name, *(f"{prefix}{name}" for prefix in _prefixes(topology))):
+        if why := no_level(key):
+            problem = f"names {quote(name)}, which {why}."
+            break
+    raise PlacementError(problem, _choose(topology, closest(name, topology.names)))
+
+
+def _prefixes(topology: Topology) -> list[str]:
+    return list(dict.fromkeys(key.rpartition("/")[0] + "/" for level in topology.levels for key in level.keys))
+
+
+def _check(value: str, level: Level, topology: Topology) -> None:
+    """Raises PlacementError for what no Node can have as a label."""
+    name = topology.called(level)
+    if not value:
+        raise PlacementError(f"names an empty domain of {name}.", f"Name the domain, as {name}=DOMAIN.")
+    shortened = all(key.startswith(TOPOGRAPH) for key in level.keys) and label_value(level.keys[0], value)
+    if why := value_problem(shortened or value):
+        raise PlacementError(
+            f"names a domain of {name}, {quote(value)}, that {why}.", "Copy the value of the Nodes' label."
+        )
+
+
+def _values(values: tuple[str, ...]) -> str:
+    if not values:
+        return ""
+    return f"={values[0]}" if len(values) == 1 else f" in ({', '.join(values)})"
+
+
+def _choose(topology: Topology, near: str = "") -> str:
+    return f"  {topology.in_order}\n{f'Did you mean {near}?' if near else 'Name one of them.'}"

@@ -1,0 +1,58 @@
+"""Node pools that a workload names, by node selector or required node affinity, and the topologies that are for them.
+
+Source: Run:ai's documentation: a workload for node pools of different topologies stays pending.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from policies.fieldpath import render
+from policies.request import mapping
+from policies.topology import wording
+from policies.topology.affinity import required_terms
+from policies.topology.annotation import Template
+from policies.topology.catalog import Catalog
+from policies.violation import Violation
+
+
+def violations(templates: Iterable[Template], catalog: Catalog, keys: Iterable[str]) -> list[Violation]:
+    """A violation for each pool that has another topology than the first one that is named."""
+    keys = tuple(keys)
+    first: tuple[str, tuple[str, ...]] | None = None
+    found = []
+    for template in templates:
+        for key, value, path in _named(template, keys):
+            topologies = _topologies(key, value, catalog)
+            if not topologies:
+                continue
+            pool = (f"{key}={value}", topologies)
+            first = first or pool
+            if topologies != first[1]:
+                found.append(wording.two_pools(path, first, pool))
+    return list(dict.fromkeys(found))
+
+
+def _named(template: Template, keys: tuple[str, ...]) -> Iterator[tuple[str, str, str]]:
+    """Key, value and path of each pool that a template names."""
+    spec = mapping(template.value, "spec")
+    at = (*template.location, "spec")
+    selector = mapping(spec, "nodeSelector")
+    for key in keys:
+        if isinstance(selector.get(key), str):
+            yield key, selector[key], render((*at, "nodeSelector", key))
+    for term in required_terms(spec.get("affinity")):
+        expressions = term.get("matchExpressions") if isinstance(term, dict) else None
+        for expression in expressions if isinstance(expressions, list) else ():
+            if isinstance(expression, dict) and expression.get("key") in keys and expression.get("operator") == "In":
+                for value in expression.get("values") or ():
+                    if isinstance(value, str):
+                        yield expression["key"], value, render((*at, "affinity", "nodeAffinity"))
+
+
+def _topologies(key: str, value: str, catalog: Catalog) -> tuple[str, ...]:
+    """The names of the topologies that are for a pool."""
+    labels = {key: value}
+    return tuple(
+        sorted(name for name, each in catalog.by_name.items() if each.pool is not None and each.pool.matches(labels))
+    )

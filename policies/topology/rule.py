@@ -1,0 +1,226 @@
+"""The rule: annotations become node affinity when an object is written, and are judged.
+
+Sources: NVIDIA's documentation of topology-aware scheduling in Run:ai, whose annotations these are; for what may
+change on an update, the validation of each kind in Kubernetes and in the projects that define it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from msgspec.structs import replace
+
+from policies import patch
+from policies.accelerator import READS as ACCELERATOR_READS
+from policies.facts import Facts
+from policies.fieldpath import render
+from policies.request import AdmissionRequest, JsonObject, is_being_deleted, is_mirror_pod, is_owned
+from policies.rule import NO_MUTATION, Mutation, PatchOperation
+from policies.topology import pool, record, wording
+from policies.topology.advice import advice
+from policies.topology.affinity import NODE_AFFINITY, requires
+from policies.topology.annotation import RECORD, Asked, Written, annotations_of, mentions
+from policies.topology.catalog import Catalog
+from policies.topology.reading import Options, Reading, is_distributed, read
+from policies.topology.record import NOTHING, Record, RecordError
+from policies.topology.topology import Topology
+from policies.topology.translation import (
+    Before,
+    Translation,
+    affinity_of,
+    keeps,
+    required_terms,
+    translate,
+    translations,
+)
+from policies.topology.wording import RULE
+from policies.violation import Violation
+from policies.workload import Workload
+
+__all__ = ["RULE", "TopologyPlacement", "reads"]
+
+_POD = (
+    *("metadata.annotations", "metadata.labels"),
+    *("spec.affinity", "spec.nodeSelector", "spec.schedulerName"),
+    *(f"spec.{path}" for path in ACCELERATOR_READS),
+)
+_WORKLOAD = ("spec.suspend", "spec.parallelism", "spec.completions")
+
+
+def reads(rows: Sequence[Workload]) -> frozenset[str]:
+    """What the rule looks at in objects of these kinds."""
+    found = set(_WORKLOAD)
+    for row in rows:
+        found |= {f"{render(job)}.metadata.annotations" for job in row.jobs}
+        found |= {".".join(part for part in (render(t), path) if part) for t in row.templates for path in _POD}
+    return frozenset(found)
+
+
+class TopologyPlacement:
+    """The rule for workloads and Pods. catalog: the topologies that are known without a cluster."""
+
+    def __init__(self, catalog: Catalog, options: Options) -> None:
+        self.options = options
+        self._static = catalog
+        self._joined: tuple[tuple[Topology, ...], Catalog] = ((), catalog)
+
+    def catalog(self, facts: Facts) -> Catalog:
+        """All topologies: those of the cluster, too."""
+        own = facts.topologies()
+        if own is not self._joined[0]:  # the same tuple until something changes
+            self._joined = (own, self._static.joined(own))
+        return self._joined[1]
+
+    def mutate(self, request: AdmissionRequest, facts: Facts) -> Mutation:
+        """Write the node affinity that the annotations ask for, and the record; or take both back."""
+        row = self._row(request)
+        obj = request.object
+        if row is None or obj is None:
+            return NO_MUTATION
+        noted, warnings = _record(obj)
+        readings = read(request, obj, row, self.catalog(facts), self.options, facts)
+        before = Before.of(request, row, self.options.schedulers)
+        made = list(translations(readings, noted, before))
+        operations = [*_affinities(obj, made), *_renamed(obj, readings, before), *_recorded(obj, noted, readings, made)]
+        return Mutation(tuple(operations), warnings) if operations or warnings else NO_MUTATION
+
+    def validate(self, request: AdmissionRequest, facts: Facts) -> Sequence[Violation]:
+        """What is wrong, and what may not do what its author thinks; what was there before is only warned of."""
+        row = self._row(request)
+        obj = request.object
+        if row is None or obj is None:
+            return ()
+        catalog = self.catalog(facts)
+        readings = read(request, obj, row, catalog, self.options, facts)
+        before = Before.of(request, row, self.options.schedulers)
+        noted, _ = _record(obj)
+        found: list[Violation] = []
+        for reading in readings:
+            is_new = before is None or before.asks_otherwise(reading.template)
+            found += [v if is_new else replace(v, verdict="warn") for v in reading.violations]
+            if is_new and reading.is_usable:
+                found += advice(reading, catalog, self.options.schedulers, facts.nodes())
+            found += self._fixed(request, reading, noted, before)
+            found += self._unapplied(reading, before)
+        if any(reading.asked.anything for reading in readings):
+            pools = pool.violations((reading.template for reading in readings), catalog, self.options.pool_keys)
+            found += pools if before is None else [replace(each, verdict="warn") for each in pools]
+        return list(dict.fromkeys(found))
+
+    def explain(self, request: AdmissionRequest, facts: Facts) -> list[tuple[Reading, Translation]]:
+        """What is read off each template of a new object, and what comes of it."""
+        row = self._row(request)
+        obj = request.object
+        if row is None or obj is None:
+            return []
+        noted, _ = _record(obj)
+        readings = read(request, obj, row, self.catalog(facts), self.options, facts)
+        return [(reading, translate(reading, noted.get(reading.template.path, NOTHING))) for reading in readings]
+
+    def _row(self, request: AdmissionRequest) -> Workload | None:
+        """Where the templates of an object are that is of interest."""
+        obj = request.object
+        row = self.options.workloads.get(request.kind.group_kind)
+        if row is None or obj is None or request.sub_resource:
+            return None
+        if not (mentions(obj, row) or mentions(request.old_object, row) or self._has_default(request, obj)):
+            return None
+        if is_being_deleted(obj) or is_mirror_pod(obj):
+            return None
+        return row if request.kind.kind == "Pod" or not is_owned(obj) else None
+
+    def _has_default(self, request: AdmissionRequest, obj: JsonObject) -> bool:
+        chosen = self.options.default
+        return bool(chosen.topology and chosen.preferred) and is_distributed(obj, request.kind.kind)
+
+    def _fixed(
+        self, request: AdmissionRequest, reading: Reading, noted: Record, before: Before | None
+    ) -> Iterator[Violation]:
+        """A placement that was changed where it cannot have an effect any more."""
+        template = reading.template
+        if before is None or before.may_change or reading.reader or template.location not in before.templates:
+            return
+        _, earlier, _ = before.templates[template.location]
+        if earlier.values == reading.asked.values or not reading.is_usable:
+            return
+        if not keeps(translate(reading, noted.get(template.path, NOTHING)), before):
+            yield wording.fixed(request.kind.kind, *_changed(earlier, reading.asked))
+
+    def _unapplied(self, reading: Reading, before: Before | None) -> Iterator[Violation]:
+        """A required placement that the affinity does not have."""
+        topology, required = reading.topology, reading.required
+        if topology is None or required is None or not reading.is_usable or reading.reader:
+            return
+        if reading.left == wording.NO_ACCELERATOR or requires(
+            affinity_of(reading.template.value), required_terms(reading)
+        ):
+            return
+        name = required.called(topology)
+        was_asked = before is None or (before.may_change and before.differs(reading))
+        if self.options.unapplied == "deny" and was_asked:
+            yield wording.unapplied(reading.template, name, reading.left)
+        else:
+            yield wording.unapplied_warning(reading.template, name, reading.left)
+
+
+def _record(obj: JsonObject) -> tuple[Record, tuple[str, ...]]:
+    try:
+        return record.read(obj), ()
+    except RecordError:
+        return {}, (wording.unreadable_record(f"metadata.annotations[{RECORD}]"),)
+
+
+def _affinities(obj: JsonObject, made: Sequence[Translation]) -> Iterator[PatchOperation]:
+    for each in made:
+        if not each.changes:
+            continue
+        at = (*each.template.location, "spec", "affinity")
+        if each.affinity is None:
+            yield patch.remove(at)
+        elif affinity_of(each.template.value) is None:
+            yield from patch.put(obj, at, each.affinity)
+        elif NODE_AFFINITY in each.affinity:
+            yield from patch.put(obj, (*at, NODE_AFFINITY), each.affinity[NODE_AFFINITY])
+        else:
+            yield patch.remove((*at, NODE_AFFINITY))
+
+
+def _renamed(obj: JsonObject, readings: Sequence[Reading], before: Before | None) -> Iterator[PatchOperation]:
+    """Full keys for short names in annotations that a scheduler reads itself; it knows aliases."""
+    done = set()
+    for reading in readings:
+        if not reading.reader or not reading.is_usable or (before is not None and not before.differs(reading)):
+            continue
+        for written, placement in (
+            (reading.asked.required, reading.required),
+            (reading.asked.preferred, reading.preferred),
+        ):
+            if written is None or placement is None or not written.key or written.location in done:
+                continue
+            level = placement.level
+            if written.value not in (level.name, level.alias):
+                done.add(written.location)
+                yield from patch.put(obj, written.location, level.name)
+
+
+def _recorded(
+    obj: JsonObject, noted: Record, readings: Sequence[Reading], made: Sequence[Translation]
+) -> Iterator[PatchOperation]:
+    """The record of what stands in the templates now."""
+    if not made:
+        return
+    present = {reading.template.path for reading in readings}
+    entries = {path: entry for path, entry in noted.items() if path in present}
+    entries |= {each.template.path: each.entry for each in made}
+    text = record.write(entries)
+    found = annotations_of(obj).get(RECORD)
+    if text and text != found:
+        yield from patch.put(obj, ("metadata", "annotations", RECORD), text)
+    elif not text and found is not None:
+        yield patch.remove(("metadata", "annotations", RECORD))
+
+
+def _changed(before: Asked, now: Asked) -> tuple[Written | None, Written | None]:
+    """The first annotation that differs, as it is and as it was."""
+    pairs = ((now.required, before.required), (now.preferred, before.preferred), (now.topology, before.topology))
+    return next((new, old) for new, old in pairs if (new and new.value) != (old and old.value))

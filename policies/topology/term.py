@@ -1,0 +1,136 @@
+"""Node selector terms: what a placement requires of a Node's labels, and that combined with what a user requires.
+
+A term is a conjunction of requirements; terms are ORed. Source: NodeSelector and NodeSelectorTerm in the Kubernetes API
+reference: a term without any expressions matches no Node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from policies.match import LabelSelector, SelectorRequirement
+from policies.request import JsonObject
+from policies.topology.level import FLAVOR, IB_FABRIC, equivalent
+from policies.topology.placement import Domain
+
+Term = tuple[SelectorRequirement, ...]
+
+
+def alternatives(domains: Sequence[Domain], requirement: LabelSelector, *, disjoint: bool = False) -> tuple[Term, ...]:
+    """The terms under one of which a Node is in the domains and meets a topology's node requirement.
+
+    There is one for each way in which Nodes may be labelled. disjoint: whether a Node may meet only one of them, since
+    what they add to a Node's score adds up. None at all: everything is met.
+    """
+    old = old_names(requirement)
+    ways = 2 if old != requirement or any(len(domain.level.keys) > 1 for domain in domains) else 1
+    found = [_term(domains, way, disjoint=disjoint) for way in range(ways)]
+    terms = [(*found[0], *requirement.requirements)]
+    if ways > 1 and old is not None:
+        terms.append((*found[1], *old.requirements))
+    return tuple(simplified(term) for term in terms if term)
+
+
+def old_names(selector: LabelSelector) -> LabelSelector | None:
+    """A selector in the older names of labels; None where no Node that has these meets it.
+
+    An InfiniBand Node of the older kind has no flavor, but a fabric.
+    """
+    found = []
+    for each in selector.requirements:
+        if each.key == FLAVOR:
+            if not _is_infiniband(each):
+                return None
+            found.append(SelectorRequirement(IB_FABRIC, "Exists"))
+        else:
+            found.append(SelectorRequirement(equivalent(each.key)[-1], each.operator, each.values))
+    return LabelSelector(tuple(found))
+
+
+def simplified(term: Iterable[SelectorRequirement]) -> Term:
+    """The term without what other requirements in it say already."""
+    kept = list(dict.fromkeys(term))
+    for each in tuple(kept):
+        if any(other is not each and _implies(other.to_json(), each) for other in kept):
+            kept.remove(each)
+    return tuple(kept)
+
+
+def combined(written: Any, terms: Sequence[Term]) -> list[Any]:
+    """A user's term, combined with each of the alternatives; what says so already, or matches no Node, stays as it is.
+
+    `matchFields` and whatever else stands in it are kept.
+    """
+    expressions, fields = _parts(written)
+    if not (expressions or fields):
+        return [written]
+    missing = [tuple(each for each in term if not any(_implies(e, each) for e in expressions)) for term in terms]
+    if not terms or not all(missing):
+        return [written]
+    return [{**written, "matchExpressions": [*expressions, *to_json(extra)]} for extra in _without_redundant(missing)]
+
+
+def to_json(term: Term) -> list[JsonObject]:
+    """The requirements in the API's form."""
+    return [requirement.to_json() for requirement in term]
+
+
+def _term(domains: Sequence[Domain], way: int, *, disjoint: bool) -> Term:
+    found: list[SelectorRequirement] = []
+    absent = ""
+    for domain in domains:
+        keys = domain.level.keys
+        key = keys[min(way, len(keys) - 1)]
+        values = domain.values_under(key)
+        found.append(SelectorRequirement(key, "In", values) if values else SelectorRequirement(key, "Exists"))
+        if key != keys[0]:
+            absent = keys[0]
+            if domain.level.distinct:
+                found.append(SelectorRequirement(keys[0], "DoesNotExist"))
+    if disjoint and absent:
+        found.append(SelectorRequirement(absent, "DoesNotExist"))
+    return tuple(found)
+
+
+def _is_infiniband(flavor: SelectorRequirement) -> bool:
+    """Whether a Node of flavor infiniband meets a requirement on the flavor."""
+    return flavor.matches({FLAVOR: "infiniband"})
+
+
+def _parts(written: Any) -> tuple[list[Any], list[Any]]:
+    """The expressions and fields of a user's term; none where it is malformed."""
+    if not isinstance(written, dict):
+        return [], []
+    expressions, fields = written.get("matchExpressions") or [], written.get("matchFields") or []
+    return (expressions, fields) if isinstance(expressions, list) and isinstance(fields, list) else ([], [])
+
+
+def _without_redundant(missing: Sequence[Term]) -> list[Term]:
+    """The terms of which none requires all that another one does."""
+    kept = list(missing)
+    for index in reversed(range(len(missing))):
+        if any(set(other) <= set(missing[index]) for other in (*kept[:index], *kept[index + 1 :])):
+            del kept[index]
+    return kept
+
+
+def _implies(expression: Any, wanted: SelectorRequirement) -> bool:
+    """Whether every Node that meets an expression of a user's meets a requirement."""
+    if not isinstance(expression, dict) or expression.get("key") != wanted.key:
+        return False
+    operator, values = expression.get("operator"), expression.get("values") or []
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+        return False
+    is_one_of = operator == "In" and bool(values)
+    match wanted.operator:
+        case "Exists":
+            found = is_one_of or operator in ("Exists", "Gt", "Lt")
+        case "In":
+            found = is_one_of and set(values) <= set(wanted.values)
+        case "DoesNotExist":
+            found = operator == "DoesNotExist"
+        case "NotIn":
+            is_none_of = operator == "NotIn" and set(values) >= set(wanted.values)
+            found = operator == "DoesNotExist" or is_none_of or (is_one_of and set(values).isdisjoint(wanted.values))
+    return found

@@ -18,11 +18,12 @@ from policies.request import MIRROR_ANNOTATION
 from policies.requester import NODE_GROUP, NODE_PREFIX, SERVICE_ACCOUNT_PREFIX, Exemptions
 from policies.rule import MatchCondition
 from policies.tolerations import CPU_TAINT
+from policies.topology.annotation import MENTIONED
 from policies.workload import Workload
 
 KIND = "request.kind.group + '/' + request.kind.kind"
 RESERVED = "k.matches('^([^/]*[.])?coreweave[.](cloud|com)/')"
-LABELS = ("metadata", "labels")
+LABELS, ANNOTATIONS = ("metadata", "labels"), ("metadata", "annotations")
 # Groups whose kinds are all namespaced but for Nodes and Namespaces, which have no templates.
 NAMESPACED_GROUPS = frozenset({"", "apps", "batch", "resource.k8s.io"})
 IS_MIRROR_POD = f"has(object.metadata.annotations) && {text(MIRROR_ANNOTATION)} in object.metadata.annotations"
@@ -102,6 +103,18 @@ def pod_is_no_mirror() -> MatchCondition:
     return MatchCondition("no-mirror-pod", f"!({IS_MIRROR_POD})")
 
 
+def topology_is_mentioned(workloads: Iterable[Workload]) -> MatchCondition:
+    """True where a topology annotation, or the record of one that was translated, stands on an object or a template."""
+    rows = [row for row in workloads if row.templates]
+    found = " || ".join(f"{text(key)} in a" for key in sorted(MENTIONED))
+    mentioned = f"p.exists(o, {_inner_map('o', ANNOTATIONS)}.exists(a, {found}))"
+    body = f"([[object, oldObject]] + pods + jobs).exists(p,\n  {mentioned})"
+    for name, places in (("jobs", "jobs"), ("pods", "templates")):
+        inner = [row for row in rows if row.templates != ((),)]
+        body = let(name, by_kind(_by_places(inner, places)), body)
+    return MatchCondition("topology-is-mentioned", f"object != null && {let('kind', KIND, body)}")
+
+
 def _by_places(rows: Iterable[Workload], places: str) -> list[tuple[list[str], str]]:
     """Kinds, as group/kind, with the CEL list of pairs at one sort of places: many kinds share theirs."""
     found: dict[tuple[Pattern, ...], list[str]] = {}
@@ -113,7 +126,12 @@ def _by_places(rows: Iterable[Workload], places: str) -> list[tuple[list[str], s
 
 def _labels(holder: str) -> str:
     """A list with the map `metadata.labels` of an object or template of any shape; an empty one where there is none."""
-    steps = "".join(f".map(x, type(x) == map && has(x.{key}), x.{key})" for key in LABELS)
+    return _inner_map(holder, LABELS)
+
+
+def _inner_map(holder: str, keys: Iterable[str]) -> str:
+    """A list with the map at nested keys of a value of any shape; an empty one where there is none."""
+    steps = "".join(f".map(x, type(x) == map && has(x.{key}), x.{key})" for key in keys)
     return f"[{holder}]{steps}.filter(x, type(x) == map)"
 
 

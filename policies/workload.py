@@ -9,7 +9,7 @@ Sources of when node affinity may change: the update validation of each kind in 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Literal
+from typing import Final, Literal
 
 from msgspec import Struct
 
@@ -36,6 +36,20 @@ class Workload(Struct, frozen=True):
     claims: tuple[Pattern, ...] = ()
     node_labels: tuple[Pattern, ...] = ()
     affinity: AffinityChange = "create"
+
+    @property
+    def group_kind(self) -> tuple[str, str]:
+        """The key of the table."""
+        return self.group, self.kind
+
+    @property
+    def resource(self) -> str:
+        """The resource as the API server names it: all kinds of the table have the plain plural."""
+        return f"{self.kind.lower()}s"
+
+
+HISTORIES: Final = frozenset({("apps", "ControllerRevision")})
+"""Kinds whose templates are those that a workload had before: no Pod is made of them."""
 
 
 def workload(
@@ -114,7 +128,7 @@ def table(rows: Iterable[Workload]) -> Mapping[tuple[str, str], Workload]:
     """The rows by (group, kind). Raises ValueError when two rows are for the same kind."""
     found: dict[tuple[str, str], Workload] = {}
     for row in rows:
-        key = (row.group, row.kind)
+        key = row.group_kind
         if key in found:
             raise ValueError(f"{row.kind} of group {row.group or 'core'!r} is in the table of workloads twice")
         found[key] = row

@@ -14,7 +14,13 @@ from policies.match import LabelSelector, ResourceRule, SelectorRequirement
 from policies.requester import Exemptions
 from policies.rule import Action, FailurePolicy, Hook, Rule, Scope
 from policies.ruleset import RuleSet
-from policies.workload import BUILT_IN, Workload, table, workload
+from policies.topology import builtin, deletion, document
+from policies.topology import rule as topology_rule
+from policies.topology.catalog import Catalog
+from policies.topology.reading import Default, Options
+from policies.topology.scheduling import Schedulers
+from policies.workload import BUILT_IN, HISTORIES, Workload, table, workload
+from webhook import topologyfiles
 from webhook.settings import LabelExceptionSettings, Selector, Settings, SettingsError
 
 if TYPE_CHECKING:
@@ -24,7 +30,7 @@ if TYPE_CHECKING:
     from policies.admissionpolicy.params import Parameters
     from webhook.policyfiles import PolicyFiles
 
-BUILT_IN_RULES = (labels.RULE, tolerations.RULE, sunk.RULE)
+BUILT_IN_RULES = (labels.RULE, tolerations.RULE, sunk.RULE, topology_rule.RULE, deletion.RULE)
 
 _WRITES = ("CREATE", "UPDATE")
 _EVERYTHING = (ResourceRule(_WRITES, ("*",), ("*/*",)),)
@@ -62,6 +68,8 @@ def build(
         _labels_rule(settings, _workloads(settings), control_plane_namespaces),
         _tolerations_rule(settings),
         _sunk_rule(settings),
+        _topology_rule(settings),
+        _topology_deletion_rule(settings),
         *policies.rules,
     ]
     return RuleSet(rules, (*_exceptions(settings), *(written.value for written in policies.exceptions)))
@@ -120,7 +128,15 @@ def unknown_names(settings: Settings, policies: PolicyRules = NO_POLICIES) -> li
 
 def _workloads(settings: Settings) -> Mapping[tuple[str, str], Workload]:
     rows = (
-        workload(row.group, row.kind, row.templates, jobs=row.jobs, claims=row.claims, node_labels=row.node_labels)
+        workload(
+            row.group,
+            row.kind,
+            row.templates,
+            jobs=row.jobs,
+            claims=row.claims,
+            node_labels=row.node_labels,
+            affinity=row.affinity,
+        )
         for row in settings.workloads
     )
     try:
@@ -174,8 +190,7 @@ def _labels_rule(
 
 def _tolerations_rule(settings: Settings) -> Rule:
     chosen = settings.tolerations
-    accelerators = Accelerators(chosen.accelerators.resources, chosen.accelerators.device_classes)
-    rule = tolerations.CpuToleration(accelerators, chosen.daemon_sets)
+    rule = tolerations.CpuToleration(_accelerators(settings), chosen.daemon_sets)
     failing = _failure_policy(chosen.action)
     pods = (matchcondition.pod_is_no_mirror(), matchcondition.pod_lacks_cpu_toleration())
     hooks = [
@@ -212,6 +227,86 @@ def _sunk_rule(settings: Settings) -> Rule:
         validate=rule.validate,
         mutate=rule.mutate,
     )
+
+
+def _topology_rule(settings: Settings) -> Rule:
+    chosen = settings.topology
+    options = topology_options(settings)
+    rule = topology_rule.TopologyPlacement(topologies(settings), options)
+    rows = list(options.workloads.values())
+    conditions = () if chosen.default.topology else (matchcondition.topology_is_mentioned(rows),)
+    written = [row for row in rows if row.affinity != "never"]
+    hooks = (
+        Hook("mutate", "topology", _resources(written), "Ignore", conditions, "*"),
+        Hook("validate", "topology", _resources(rows), _failure_policy(chosen.action), conditions, "*"),
+    )
+    return Rule(
+        topology_rule.RULE,
+        hooks,
+        chosen.action,
+        topology_rule.reads(rows),
+        _selector(chosen.namespace_selector),
+        validate=rule.validate,
+        mutate=rule.mutate,
+    )
+
+
+def _topology_deletion_rule(settings: Settings) -> Rule:
+    action = settings.topology.deletion
+    resources = ResourceRule(("DELETE",), tuple(document.GROUPS), ("topologies",))
+    hook = Hook("validate", "topologies", (resources,), _failure_policy(action), scope="Cluster")
+    off = "off" in (action, settings.topology.action)
+    return Rule(deletion.RULE, (hook,), "off" if off else action, deletion.READS, validate=deletion.validate)
+
+
+def topologies(settings: Settings) -> Catalog:
+    """The topologies that are known without a cluster. Raises SettingsError."""
+    own = (
+        document.make(
+            each.name,
+            [level.model_dump(by_alias=True) for level in each.levels],
+            f"topology.topologies[{index}] of the configuration",
+            requirement=_selector(each.node_requirement),
+            pool=_selector(each.pool) if each.pool != Selector() else None,
+        )
+        for index, each in enumerate(settings.topology.topologies)
+    )
+    try:
+        catalog = Catalog((*own, *topologyfiles.read(settings.topology.files), *builtin.BUILT_IN))
+    except topologyfiles.TopologyFilesError as error:
+        raise SettingsError(str(error)) from None
+    if catalog.clashes:
+        raise SettingsError("\n".join(map(str, catalog.clashes)))
+    return catalog
+
+
+def topology_options(settings: Settings) -> Options:
+    """What the settings say about topology annotations. Raises SettingsError."""
+    chosen = settings.topology
+    rows = (row for row in _workloads(settings).values() if row.templates and row.group_kind not in HISTORIES)
+    default = chosen.default
+    return Options(
+        workloads={row.group_kind: row for row in rows},
+        schedulers=Schedulers(chosen.schedulers.reading, chosen.schedulers.labels, chosen.schedulers.ignoring),
+        accelerators=_accelerators(settings),
+        default=Default(default.topology, default.preferred, _selector(default.namespace_selector)),
+        not_more_specific=chosen.preferred_not_more_specific,
+        unapplied=chosen.unapplied,
+        pool_keys=chosen.pool_keys,
+    )
+
+
+def _resources(rows: Iterable[Workload]) -> tuple[ResourceRule, ...]:
+    """The resources of kinds, a rule for each group."""
+    by_group: dict[str, list[str]] = {}
+    for row in rows:
+        by_group.setdefault(row.group, []).append(row.resource)
+    return tuple(ResourceRule(_WRITES, (group,), tuple(names)) for group, names in by_group.items())
+
+
+def _accelerators(settings: Settings) -> Accelerators:
+    chosen = settings.tolerations.accelerators
+    return Accelerators(chosen.resources, chosen.device_classes)
 
 
 def _failure_policy(action: Action) -> FailurePolicy:

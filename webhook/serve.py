@@ -116,10 +116,14 @@ async def _cluster(settings: Settings) -> AbstractAsyncContextManager[Followed]:
 
     return follow(
         await connect(settings.cluster.kubeconfig or None, settings.cluster.in_cluster),
-        nodes=settings.sunk.daemon_sets != "off" and settings.sunk.action != "off",
+        nodes=_follows_topologies(settings) or "off" not in (settings.sunk.daemon_sets, settings.sunk.action),
         maps_in=settings.cluster.namespace if settings.policies.config_maps else "",
         natives=settings.policies.native,
     )
+
+
+def _follows_topologies(settings: Settings) -> bool:
+    return settings.topology.action != "off"
 
 
 async def _policies(settings: Settings, measures: Metrics, cluster: Followed | None) -> PolicyKeeper | None:

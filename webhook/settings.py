@@ -17,6 +17,10 @@ from pydantic.alias_generators import to_camel
 from policies.accelerator import Accelerators
 from policies.fieldpath import parse
 from policies.rule import Action
+from policies.topology.document import TopologyError, make
+from policies.topology.reading import Options
+from policies.topology.scheduling import Schedulers
+from policies.workload import AffinityChange
 from webhook.logs import Format, Level
 from webhook.yamlfile import Document, FileError, load
 
@@ -55,6 +59,7 @@ Glob = Annotated[str, AfterValidator(_glob)]
 FieldPath = Annotated[str, AfterValidator(_path)]
 InnerPath = Annotated[str, AfterValidator(_inner_path)]
 RuleAction = Annotated[Action, BeforeValidator(_off)]
+DenyOrWarn = Literal["deny", "warn"]
 DaemonSets = Annotated[Literal["inject", "warn", "off"], BeforeValidator(_off)]
 Port = Annotated[int, Field(ge=0, le=65535)]
 Strings = Annotated[tuple[str, ...], Field(strict=False)]
@@ -211,6 +216,77 @@ class SunkSettings(_Model):
     )
 
 
+class LevelSettings(_Model):
+    """A level: a node label key, or a map with an alias."""
+
+    node_label: str = Field(description="Key of the label that Nodes of one domain share.")
+    alias: str = Field("", description="Further name of the level.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _key_alone(cls, value: Any) -> Any:
+        return {"nodeLabel": value} if isinstance(value, str) else value
+
+
+class OwnTopology(_Model):
+    """A topology beside the built-in ones."""
+
+    name: str = Field(min_length=1, description="Name.")
+    levels: Annotated[tuple[LevelSettings, ...], Field(strict=False)] = Field(
+        description="Levels, farthest first: node label keys, or maps of nodeLabel and alias."
+    )
+    node_requirement: Selector = Field(Selector(), description="Labels of the Nodes that Pods may be placed on.")
+    pool: Selector = Field(Selector(), description="Labels of the Nodes that it is for.")
+
+    @model_validator(mode="after")
+    def _is_a_topology(self) -> Self:
+        try:
+            make(self.name, [level.model_dump(by_alias=True) for level in self.levels], "")
+        except TopologyError as error:
+            raise ValueError(str(error)) from None
+        return self
+
+
+class DefaultPlacement(_Model):
+    """What holds where no annotation says it."""
+
+    topology: str = Field("", description="Topology of placements that name none; empty for none.")
+    preferred: str = Field(
+        "lowest",
+        description="Level that distributed workloads without annotations prefer; lowest for the last, empty for none.",
+    )
+    namespace_selector: Selector = Field(Selector(), description="Namespaces in which that holds.")
+
+
+class SchedulerSettings(_Model):
+    """Schedulers that are not Kubernetes' own, by name (globs) or by a label of the workload or Pod."""
+
+    reading: Globs = Field(Schedulers().reading, description="Names of those that read the annotations themselves.")
+    labels: Strings = Field(Schedulers().labels, description="Labels that hand a Pod to one of these.")
+    ignoring: Globs = Field(Schedulers().ignoring, description="Names of those that do not look at node affinity.")
+
+
+class TopologySettings(_Model):
+    """Topology annotations, which become node affinity."""
+
+    action: RuleAction = Field("deny", description="What a wrong annotation leads to; off ends the rule.")
+    namespace_selector: Selector = Field(Selector(), description="Namespaces whose workloads are judged and changed.")
+    preferred_not_more_specific: DenyOrWarn = Field(
+        "deny", description="A preferred placement that is not more specific than the required one: deny or warn."
+    )
+    unapplied: DenyOrWarn = Field(
+        "warn", description="A required placement found missing from the node affinity at /validate: deny or warn."
+    )
+    deletion: RuleAction = Field("warn", description="Deleting a Topology object that workloads name.")
+    default: DefaultPlacement = Field(DefaultPlacement(), description=DefaultPlacement.__doc__)
+    topologies: Annotated[tuple[OwnTopology, ...], Field(strict=False)] = Field((), description=OwnTopology.__doc__)
+    files: Strings = Field(
+        (), description="Files and directories with topologies in the form of KAI, of Kueue or of Run:ai's API."
+    )
+    pool_keys: Strings = Field(Options({}).pool_keys, description="Node labels by which workloads name a node pool.")
+    schedulers: SchedulerSettings = Field(SchedulerSettings(), description=SchedulerSettings.__doc__)
+
+
 class Organization(_Model):
     """The organization whose cluster this is."""
 
@@ -245,13 +321,16 @@ class WorkloadSettings(_Model):
     jobs: InnerPaths = Field((), description="Paths of templates of objects between it and its Pods.")
     claims: InnerPaths = Field((), description="Paths of claim templates.")
     node_labels: InnerPaths = Field((), description="Paths of maps of labels that end on Nodes.")
+    affinity: AffinityChange = Field(
+        "create", description="When the templates' node affinity may be written: always, suspended, create or never."
+    )
 
 
 class ExceptionSettings(_Model):
     """Lets requests pass rules until a date. Every list but rules matches everything when empty; globs are allowed."""
 
     rules: Annotated[Strings, Field(min_length=1)] = Field(
-        description="Names of rules: labels, tolerations, sunk, or of policies."
+        description="Names of rules: labels, tolerations, sunk, topology, topology-deletion, or of policies."
     )
     reason: str = Field(min_length=1, description="Why; shown in the audit log.")
     until: Annotated[date, Field(strict=False)] = Field(description="Last day (UTC) on which it holds.")
@@ -284,6 +363,7 @@ class Settings(_Model):
     labels: LabelsSettings = Field(LabelsSettings(), description=LabelsSettings.__doc__)
     tolerations: TolerationsSettings = Field(TolerationsSettings(), description=TolerationsSettings.__doc__)
     sunk: SunkSettings = Field(SunkSettings(), description=SunkSettings.__doc__)
+    topology: TopologySettings = Field(TopologySettings(), description=TopologySettings.__doc__)
     policies: Policies = Field(Policies(), description=Policies.__doc__)
     workloads: Annotated[tuple[WorkloadSettings, ...], Field(strict=False)] = Field(
         (), description=WorkloadSettings.__doc__

@@ -28,6 +28,8 @@ from policies.request import AdmissionRequest
 from policies.rule import POLICY_GROUPS, Hook, Note, Rule
 from policies.violation import Verdict, Violation
 
+_WRITES = ("CREATE", "UPDATE")
+
 
 class PolicyRule:
     """One policy with its bindings. `parameters` are the objects that its bindings may name.
@@ -49,7 +51,7 @@ class PolicyRule:
         policy = self._bound.policy
         resources = [] if self._native else self._bound.resource_rules()
         workloads = self._subjects.workloads if self._is_derived else {}
-        resources += [_template_rule(group, kind) for group, kind in templated(workloads)]
+        resources += [ResourceRule(_WRITES, (row.group,), (row.resource,)) for row in templated(workloads).values()]
         failing = policy.failure_policy
         hook = Hook(
             "validate",
@@ -154,11 +156,6 @@ def covers_pods(constraints: MatchResources) -> bool:
         and {"CREATE", "*"} & set(rule.operations)
         for rule in constraints.resource_rules
     )
-
-
-def _template_rule(group: str, kind: str) -> ResourceRule:
-    """The resource of a workload's kind: all kinds of the table have the plain plural."""
-    return ResourceRule(("CREATE", "UPDATE"), (group,), (f"{kind.lower()}s",))
 
 
 def _names(paths: Iterable[str]) -> Iterator[str]:

@@ -23,7 +23,7 @@ _REQUIREMENT = re.compile(
 
 
 class PlacementError(Exception):
-    """A placement that cannot be read. problem: goes on after the text that was found. remedy: what to do, sentences."""
+    """A placement that cannot be read. problem: goes on after the text that was found. remedy: what to do."""
 
     def __init__(self, problem: str, remedy: str) -> None:
         super().__init__(f"{problem} {remedy}")

@@ -16,7 +16,7 @@ from cluster.golang import ToolchainError
 from cluster.kubectl import KubectlError
 from cluster.process import ComponentError
 
-from benchmarks import footprint, policies, reload, report, servers, speed
+from benchmarks import footprint, policies, reload, report, servers, speed, topology
 from benchmarks.cel import compare as cel
 from benchmarks.load import LoadError
 from benchmarks.process import ProcessError
@@ -24,7 +24,7 @@ from benchmarks.report import Figure
 from benchmarks.speed import NoCoresError
 
 RESULT = Path(__file__).parent / "results" / "latest.json"
-PARTS = ("speed", "policies", "memory", "start", "cluster", "cel")
+PARTS = ("speed", "policies", "topology", "memory", "start", "cluster", "cel")
 START_RUNS = 9
 FAILURES = (
     ComponentError, KubectlError, LoadError, NoCoresError, OSError, ProcessError, subprocess.CalledProcessError,
@@ -61,6 +61,11 @@ def main() -> None:
                     tables += ["", *reload.table(reloaded)]
                     figures += reload.figures(reloaded)
                     details["reload"] = reload.as_json(reloaded)
+                elif part == "topology":
+                    translated = topology.measure(directory, options.rounds, options.seconds, _say)
+                    tables += ["", *topology.table(translated)]
+                    figures += topology.figures(translated)
+                    details["topology"] = topology.as_json(translated)
                 elif part == "cel":
                     found = cel.compare(directory, _say)
                     tables += ["", *cel.table(found)]

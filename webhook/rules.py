@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from policies.admissionpolicy.params import Parameters
     from webhook.policyfiles import PolicyFiles
 
-BUILT_IN_RULES = (labels.RULE, tolerations.RULE, sunk.RULE, topology_rule.RULE, deletion.RULE)
+BUILT_IN_RULES = (labels.RULE, topology_rule.RULE, deletion.RULE, tolerations.RULE, sunk.RULE)
 
 _WRITES = ("CREATE", "UPDATE")
 _EVERYTHING = (ResourceRule(_WRITES, ("*",), ("*/*",)),)
@@ -66,10 +66,11 @@ def build(
     """
     rules = [
         _labels_rule(settings, _workloads(settings), control_plane_namespaces),
-        _tolerations_rule(settings),
-        _sunk_rule(settings),
+        # Before what adds something to nearly every Pod: a rule that comes after a change sees a copy of the object.
         _topology_rule(settings),
         _topology_deletion_rule(settings),
+        _tolerations_rule(settings),
+        _sunk_rule(settings),
         *policies.rules,
     ]
     return RuleSet(rules, (*_exceptions(settings), *(written.value for written in policies.exceptions)))

@@ -13,9 +13,14 @@ MINIMUM_SECONDS = 0.1  # of one repeat
 
 def measure(name: str, operation: Callable[[], object], operations: int = 1) -> None:
     """Print the nanoseconds of one of the operations that a call does: the minimum and the median of the repeats."""
-    calls = _enough(operation)
-    times = [_seconds(operation, calls) / (calls * operations) * 1e9 for _ in range(REPEATS)]
+    times = nanoseconds(operation, operations)
     write(name, nanoseconds_per_operation=min(times), median_nanoseconds_per_operation=median(times))
+
+
+def nanoseconds(operation: Callable[[], object], operations: int = 1) -> list[float]:
+    """The nanoseconds of one of the operations that a call does, for each repeat."""
+    calls = _enough(operation)
+    return [_seconds(operation, calls) / (calls * operations) * 1e9 for _ in range(REPEATS)]
 
 
 def write(name: str, **values: float | str) -> None:

@@ -96,7 +96,7 @@ class TopologyPlacement:
         noted, _ = _record(obj)
         found: list[Violation] = []
         for reading in readings:
-            is_new = before is None or before.asks_otherwise(reading.template)
+            is_new = before is None or before.asks_otherwise(reading)
             found += [v if is_new else replace(v, verdict="warn") for v in reading.violations]
             if is_new and reading.is_usable:
                 found += advice(reading, catalog, self.options.schedulers, facts.nodes())

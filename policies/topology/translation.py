@@ -55,23 +55,21 @@ class Before(Struct, frozen=True):
         known = self.templates.get(template.location)
         return None if known is None else affinity_of(known[0])
 
-    def asks_otherwise(self, template: Template) -> bool:
-        """Whether the annotations of a template ask for something else now."""
+    def asks_otherwise(self, reading: Reading) -> bool:
+        """Whether something else is asked for a template now, or of another scheduler."""
+        template = reading.template
         known = self.templates.get(template.location)
-        return known is None or known[1].values != asked(template).values
+        if known is None:
+            return True
+        value, earlier, reader = known
+        if earlier.values != asked(template).values or Schedulers.name(value) != Schedulers.name(template.value):
+            return True
+        return reading.asked.anything and reader != reading.reader
 
     def differs(self, reading: Reading) -> bool:
         """Whether anything has changed on which the affinity of a template depends."""
-        template = reading.template
-        known = self.templates.get(template.location)
-        if known is None or self.asks_otherwise(template):
-            return True
-        value, _, reader = known
-        if Schedulers.name(value) != Schedulers.name(template.value) or (
-            reading.asked.anything and reader != reading.reader
-        ):
-            return True
-        return node_affinity(affinity_of(value)) != node_affinity(affinity_of(template.value))
+        now = affinity_of(reading.template.value)
+        return self.asks_otherwise(reading) or node_affinity(self.affinity(reading.template)) != node_affinity(now)
 
 
 def affinity_of(template: JsonObject) -> Any:

@@ -1,0 +1,113 @@
+"""What topology annotations cost: a Job that is translated, and Pods that have none, with the rule and without it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import date
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
+
+from benchmarks import servers
+from benchmarks.bodies import REAL, body
+from benchmarks.cel.timing import nanoseconds
+from benchmarks.load import Sample, drive
+from benchmarks.report import Figure
+from benchmarks.speed import PATHS, cores, middle, pinned
+from policies import patch
+from policies.facts import StaticFacts
+from policies.request import UserInfo
+from policies.topology.rule import TopologyPlacement
+from webhook import manifest, rules
+from webhook.settings import Settings
+
+JOB = Path(__file__).parent / "data" / "topology-job.yaml"
+WITH, WITHOUT = "with the rule", "without it"
+FACTS = StaticFacts(date.min)
+TRANSLATION = 150  # microseconds
+NOTHING = 0.95  # of the throughput; runs of the same code differ by as much
+
+
+class Found(NamedTuple):
+    """translation, validation: microseconds of one Job. rounds: the samples by path, and by server."""
+
+    translation: float
+    validation: float
+    rounds: Mapping[str, Mapping[str, Sequence[Sample]]]
+
+    def ratio(self, path: str) -> float:
+        """Throughput with the rule to that without it, the median of the rounds' ratios."""
+        pairs = zip(self.rounds[path][WITH], self.rounds[path][WITHOUT], strict=True)
+        return median(one.figure("capacity") / other.figure("capacity") for one, other in pairs)
+
+
+def measure(directory: Path, rounds: int, seconds: float, say: Callable[[str], None]) -> Found:
+    """Time one Job here, and Pods in two services in turns. Raises LoadError, ProcessError or NoCoresError."""
+    return Found(*translation(), _rounds(directory, rounds, seconds, say))
+
+
+def translation() -> tuple[float, float]:
+    """Microseconds that the rule takes to translate the Job, and then to validate it."""
+    settings = Settings()
+    rule = TopologyPlacement(rules.topologies(settings), rules.topology_options(settings))
+    job = next(iter(manifest.read([str(JOB)]))).object
+    request = manifest.request(job, None, user=UserInfo("user"), namespace="default")
+    operations = rule.mutate(request, FACTS).operations
+    translated = replace(request, object=patch.apply(job, operations))
+    assert operations
+    assert not rule.validate(translated, FACTS)
+    assert not rule.mutate(translated, FACTS).operations
+    calls = (lambda: rule.mutate(request, FACTS), lambda: rule.validate(translated, FACTS))
+    first, second = (min(nanoseconds(call)) / 1e3 for call in calls)
+    return first, second
+
+
+def _rounds(
+    directory: Path, rounds: int, seconds: float, say: Callable[[str], None]
+) -> Mapping[str, Mapping[str, Sequence[Sample]]]:
+    server_core, load_core = cores()
+    off = directory / "topology-off.yaml"
+    off.write_text("topology: {action: 'off'}\n", encoding="utf-8")
+    samples: dict[str, dict[str, list[Sample]]] = {path: {WITH: [], WITHOUT: []} for path in PATHS}
+    with (
+        pinned(load_core),
+        servers.service(directory, cores={server_core}) as on,
+        servers.service(directory, "--config", str(off), cores={server_core}) as without,
+    ):
+        running = {WITH: on, WITHOUT: without}
+        for number in range(rounds):
+            say(f"round {number + 1} of {rounds}")
+            for path, found in samples.items():
+                for name in sorted(found, reverse=number % 2 == 1):
+                    target = running[name]
+                    found[name].append(drive(target.port, path, body(path, REAL), target.server, seconds))
+    return samples
+
+
+def figures(found: Found) -> Iterator[Figure]:
+    """The figures with their targets."""
+    yield Figure("translation of one Job", found.translation, TRANSLATION, unit=" us")
+    for path in PATHS:
+        yield Figure(f"{path} of a Pod without annotations, to no rule", found.ratio(path), NOTHING, at_least=True)
+
+
+def table(found: Found) -> Iterator[str]:
+    """The medians behind the ratios."""
+    yield f"{'topology annotations':<30}{'requests/s':>12}{'p50 ms':>9}{'p99 ms':>9}{'CPU us':>9}{'server':>9}"
+    for path, servers_ in found.rounds.items():
+        for name, samples in servers_.items():
+            rate, p50, p99, cpu, busy = (middle(list(samples), f) for f in ("rate", "p50", "p99", "cpu", "server_busy"))
+            what = f"{path}, {name}"
+            yield f"  {what:<28}{rate:>12.0f}{p50 * 1e3:>9.2f}{p99 * 1e3:>9.2f}{cpu * 1e6:>9.0f}{busy:>9.0%}"
+    yield f"  one Job: translated in {found.translation:.0f} us, validated in {found.validation:.0f} us"
+
+
+def as_json(found: Found) -> dict[str, Any]:
+    """Everything, each round included."""
+    rounds = {
+        path: {name: [sample._asdict() for sample in samples] for name, samples in of_path.items()}
+        for path, of_path in found.rounds.items()
+    }
+    return {"translation": found.translation, "validation": found.validation, "rounds": rounds}

@@ -99,6 +99,9 @@ def read(
         what = resolved[key]
         reader = options.schedulers.reader(obj, template.value) if wish.anything else ""
         violations = (*what.violations, *_for_reader(what, wish, reader))
+        if wish.topology is not None and not wish.topology.key:
+            # Nobody who writes a workload is to blame for the configuration.
+            violations = tuple(replace(violation, verdict="warn") for violation in violations)
         readings.append(
             Reading(
                 template, wish, what.topology, what.required, what.preferred, reader,

@@ -128,8 +128,8 @@ def unapplied_warning(template: Template, placement: str, left: str) -> Violatio
 def bare_level(written: Written, name: str) -> Violation:
     """A required level without a domain, which node affinity cannot keep Pods together in."""
     return warning(
-        f"required {quote(name)}: Pods go to Nodes that have a {name}, not all to one; "
-        f"name it ({name}=…) or use a gang scheduler{_where(written)}"
+        f"required {quote(name)} keeps Pods on Nodes that have a {name}, not in one; "
+        f"name the domain or use a gang scheduler{_where(written)}"
     )
 
 

@@ -237,9 +237,11 @@ def _topology_rule(settings: Settings) -> Rule:
     rows = list(options.workloads.values())
     conditions = () if chosen.default.topology else (matchcondition.topology_is_mentioned(rows),)
     written = [row for row in rows if row.affinity != "never"]
+    # Controllers update annotated Pods and Jobs, so an outage must not stop that; placement is no matter of security.
+    is_strict = chosen.action == chosen.unapplied == "deny"
     hooks = (
         Hook("mutate", "topology", _resources(written), "Ignore", conditions, "*"),
-        Hook("validate", "topology", _resources(rows), _failure_policy(chosen.action), conditions, "*"),
+        Hook("validate", "topology", _resources(rows), "Fail" if is_strict else "Ignore", conditions, "*"),
     )
     return Rule(
         topology_rule.RULE,

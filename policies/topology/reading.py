@@ -24,8 +24,15 @@ from policies.workload import Workload
 LOWEST = "lowest"
 # Kinds that are made of several Pods that work together; a Job is where it has several Pods.
 _DISTRIBUTED = frozenset(
-    {"JobSet", "LeaderWorkerSet", "RayCluster", "RayJob", "NodeSet"}
-    | {f"{name}Job" for name in ("MPI", "PyTorch", "TF", "XGBoost", "Paddle", "JAX")}
+    {
+        ("batch.volcano.sh", "Job"),
+        ("jobset.x-k8s.io", "JobSet"),
+        ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"),
+        ("sunk.coreweave.com", "NodeSet"),
+        *(("kubeflow.org", f"{name}Job") for name in ("MPI", "PyTorch", "TF", "XGBoost", "Paddle", "JAX")),
+        *(("ray.io", f"Ray{name}") for name in ("Cluster", "Job", "Service")),
+        *(("trainer.kubeflow.org", f"{name}TrainingRuntime") for name in ("", "Cluster")),
+    }
 )
 
 
@@ -111,9 +118,9 @@ def read(
     return readings
 
 
-def is_distributed(obj: JsonObject, kind: str) -> bool:
-    """Whether a workload is made of several Pods that work together."""
-    if kind != "Job":
+def is_distributed(obj: JsonObject, kind: tuple[str, str]) -> bool:
+    """Whether a workload, of a group and kind, is made of several Pods that work together."""
+    if kind != ("batch", "Job"):
         return kind in _DISTRIBUTED
     spec = mapping(obj, "spec")
     return any(isinstance(spec.get(field), int) and spec[field] > 1 for field in ("parallelism", "completions"))
@@ -127,7 +134,7 @@ def _default(request: AdmissionRequest, obj: JsonObject, options: Options, facts
     asked_of = request.scope_namespace if chosen.namespaces.requirements else ""
     if asked_of and not chosen.namespaces.matches(facts.namespace_labels(asked_of)):
         return None
-    return chosen if is_distributed(obj, request.kind.kind) else Default(chosen.topology, "")
+    return chosen if is_distributed(obj, request.kind.group_kind) else Default(chosen.topology, "")
 
 
 def _asked(template: Template, default: Default | None) -> Asked:

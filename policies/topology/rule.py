@@ -19,7 +19,7 @@ from policies.rule import NO_MUTATION, Mutation, PatchOperation
 from policies.topology import pool, record, wording
 from policies.topology.advice import advice
 from policies.topology.affinity import NODE_AFFINITY, requires
-from policies.topology.annotation import RECORD, Asked, Written, annotations_of, mentions
+from policies.topology.annotation import RECORD, Asked, Written, annotations_of, mentions, templates
 from policies.topology.catalog import Catalog
 from policies.topology.reading import Options, Reading, is_distributed, read
 from policies.topology.record import NOTHING, Record, RecordError
@@ -103,8 +103,10 @@ class TopologyPlacement:
             found += self._fixed(request, reading, noted, before)
             found += self._unapplied(reading, before)
         if any(reading.asked.anything for reading in readings):
-            pools = pool.violations((reading.template for reading in readings), catalog, self.options.pool_keys)
-            found += pools if before is None else [replace(each, verdict="warn") for each in pools]
+            keys = self.options.pool_keys
+            earlier = pool.violations(templates(request.old_object or {}, row), catalog, keys)
+            pools = pool.violations((reading.template for reading in readings), catalog, keys)
+            found += [replace(each, verdict="warn") if each in earlier else each for each in pools]
         return list(dict.fromkeys(found))
 
     def explain(self, request: AdmissionRequest, facts: Facts) -> list[tuple[Reading, Translation]]:
@@ -131,7 +133,7 @@ class TopologyPlacement:
 
     def _has_default(self, request: AdmissionRequest, obj: JsonObject) -> bool:
         chosen = self.options.default
-        return bool(chosen.topology and chosen.preferred) and is_distributed(obj, request.kind.kind)
+        return bool(chosen.topology and chosen.preferred) and is_distributed(obj, request.kind.group_kind)
 
     def _fixed(
         self, request: AdmissionRequest, reading: Reading, noted: Record, before: Before | None

@@ -10,7 +10,7 @@ from policies import engine
 from policies.cel.library.authorizer import Answer as CheckAnswer
 from policies.cel.library.authorizer import Check, UnansweredCheck
 from policies.engine import Answer
-from policies.facts import Facts, FactUnavailable, NeededLookUp, UnknownFact
+from policies.facts import Facts, FactUnavailable, NeededLookUp, References, UnknownFact, UnknownReferences
 from policies.request import AdmissionRequest, JsonObject
 from webhook.metrics import Metrics
 from webhook.state import Route, Served
@@ -45,7 +45,8 @@ async def decide(request: AdmissionRequest, route: Route, served: Served, deadli
 class _LookUps:
     """What one review has looked for, each thing once.
 
-    failed: by what was asked for. answers: those to authorization checks, asked for this review alone.
+    failed: by what was asked for. answers, references: those to authorization checks, and who names a topology; both
+    were asked for this review alone.
     """
 
     def __init__(self, served: Served, deadline: float) -> None:
@@ -54,9 +55,10 @@ class _LookUps:
         self._asked: set[str] = set()
         self.failed: dict[str, FactUnavailable] = {}
         self.answers: dict[Check, CheckAnswer] = {}
+        self.references: dict[str, References] = {}
 
     async def find(self, needed: NeededLookUp) -> bool:
-        """Bring in a Namespace or parameters, and say whether that could be done."""
+        """Bring in a Namespace, parameters or references, and say whether that could be done."""
         what = str(needed)
         try:
             await self._fetch(what, needed)
@@ -92,6 +94,9 @@ class _LookUps:
         try:
             if isinstance(needed, UnknownFact):
                 await self._resolver.read_namespace(needed.namespace, self._remaining)
+            elif isinstance(needed, UnknownReferences):
+                found = await self._resolver.read_references(needed.topology, self._remaining)
+                self.references[needed.topology] = found
             else:
                 await self._resolver.read_parameters(cast("UnknownParameters", needed), self._remaining)
         except FactUnavailable:
@@ -125,6 +130,15 @@ class _PartialFacts:
         try:
             return self._facts.namespace(name)
         except UnknownFact as needed:
+            self.give_up(needed)
+            raise
+
+    def references(self, topology: str) -> References:
+        if (known := self._lookups.references.get(topology)) is not None:
+            return known
+        try:
+            return self._facts.references(topology)
+        except UnknownReferences as needed:
             self.give_up(needed)
             raise
 

@@ -56,6 +56,7 @@ async def serve(settings: Settings) -> None:
         state.add_gate("certificate", certificates.unready)
         if cluster is not None:
             state.add_gate("cluster", cluster.unsynced)
+            state.add_note("cluster", cluster.facts.problems)
             state.add_note("parameters of policies", cluster.facts.parameters.problems)
         if keeper is not None:
             state.add_gate("policies", lambda: () if keeper.complete else ["those of the cluster are not loaded yet"])
@@ -117,8 +118,10 @@ async def _cluster(settings: Settings) -> AbstractAsyncContextManager[Followed]:
     return follow(
         await connect(settings.cluster.kubeconfig or None, settings.cluster.in_cluster),
         nodes=_follows_topologies(settings) or "off" not in (settings.sunk.daemon_sets, settings.sunk.action),
+        topologies=_follows_topologies(settings),
         maps_in=settings.cluster.namespace if settings.policies.config_maps else "",
         natives=settings.policies.native,
+        workloads=rules.topology_options(settings).workloads,
     )
 
 

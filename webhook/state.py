@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from policies.cel.library.authorizer import Answer, Check
-from policies.facts import Facts
+from policies.facts import Facts, References
 from policies.request import AdmissionRequest, Target
 from policies.rule import POLICY_GROUPS, Phase
 from policies.ruleset import RuleSet
@@ -36,6 +36,10 @@ class Resolver(Protocol):
 
     async def read_parameters(self, needed: UnknownParameters, seconds: float) -> None:
         """Wait until parameters of a policy are known. Raises FactUnavailable."""
+        ...
+
+    async def read_references(self, topology: str, seconds: float) -> References:
+        """The workloads that name a topology, as far as they can be found in time. Raises FactUnavailable."""
         ...
 
     async def review(self, check: Check, seconds: float) -> Answer:

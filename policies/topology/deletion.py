@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from policies.facts import Facts
-from policies.request import AdmissionRequest
+from policies.request import AdmissionRequest, mapping
 from policies.topology.document import GROUPS, KIND
 from policies.violation import Violation, quote
 
@@ -22,7 +22,9 @@ def validate(request: AdmissionRequest, facts: Facts) -> Sequence[Violation]:
     """A violation that lists the workloads; nothing where none names the topology and all could be looked at."""
     if request.operation != "DELETE" or request.kind.group not in GROUPS or request.kind.kind != KIND:
         return ()
-    found = facts.references(request.name)
+    # Where all objects are deleted at once, each is asked about without the name.
+    name = request.name or str(mapping(request.old_object, "metadata").get("name") or "")
+    found = facts.references(name)
     if not found.workloads and not found.incomplete:
         return ()
     names = ", ".join(found.workloads[:_SHOWN])
@@ -30,4 +32,4 @@ def validate(request: AdmissionRequest, facts: Facts) -> Sequence[Violation]:
     doubt = f"not all could be looked at: {found.incomplete}" if found.incomplete else ""
     told = "; ".join(part for part in (f"is named by {names}{more}" if names else "", doubt) if part)
     remedy = "Change or delete these workloads first. Running Pods go on."
-    return (Violation(RULE, "", f"topology {quote(request.name)}", told, SUMMARY, remedy),)
+    return (Violation(RULE, "", f"topology {quote(name)}", told, SUMMARY, remedy),)

@@ -9,7 +9,7 @@ from aiohttp.test_utils import TestClient
 
 from policies.admissionpolicy.params import UnknownParameters
 from policies.cel.library.authorizer import Answer, Check, UnansweredCheck
-from policies.facts import Facts, FactUnavailable, StaticFacts, UnknownFact
+from policies.facts import Facts, FactUnavailable, References, StaticFacts, UnknownFact, UnknownReferences
 from policies.ruleset import RuleSet
 from webhook import rules
 from webhook.metrics import Metrics
@@ -84,6 +84,11 @@ class Unreachable:
         """Fail."""
         raise FactUnavailable(f"{needed.wanted} could not be read: {self.reason}")
 
+    async def read_references(self, topology: str, seconds: float) -> References:  # noqa: ARG002 - as above
+        """Fail."""
+        self.asked.append(topology)
+        raise FactUnavailable(f"the workloads that name {topology} could not be read: {self.reason}")
+
     async def review(self, check: Check, seconds: float) -> Answer:  # noqa: ARG002 - the protocol's
         """An answer that says that there is none."""
         return Answer(allowed=False, error=self.reason)
@@ -93,7 +98,7 @@ class Directory:
     """A cluster's Namespaces as a resolver and as facts: none is at hand until it has been read.
 
     hold: what a read waits for before it brings anything. parameters: those of policies that have been brought.
-    asked: what was read and the seconds given for each.
+    references: who names a topology. asked: what was read and the seconds given for each.
     reviewed: the authorization checks asked for; alice may do everything.
     """
 
@@ -102,7 +107,9 @@ class Directory:
         namespaces: Mapping[str, Mapping[str, str]] | None = None,
         hold: asyncio.Event | None = None,
         parameters: Sequence[str] = (),
+        references: Mapping[str, References] | None = None,
     ) -> None:
+        self._references = references or {}
         self.parameters: set[str] = set()
         self._parameters = parameters
         self.hold = hold
@@ -126,6 +133,11 @@ class Directory:
         self.asked.append((str(needed.wanted), seconds))
         self.parameters |= {str(needed.wanted)} & {*self._parameters}
 
+    async def read_references(self, topology: str, seconds: float) -> References:
+        """Those that were given, which nobody may keep."""
+        self.asked.append((topology, seconds))
+        return self._references[topology]
+
     async def review(self, check: Check, seconds: float) -> Answer:  # noqa: ARG002 - the protocol's
         """Yes, to alice."""
         self.reviewed.append(check)
@@ -143,6 +155,9 @@ class _Known(StaticFacts, frozen=True):
         if name not in self.namespaces:
             raise UnknownFact(name)
         return self.namespaces[name]
+
+    def references(self, topology: str) -> References:
+        raise UnknownReferences(topology)
 
     def answer(self, check: Check) -> Answer:
         raise UnansweredCheck(check)

@@ -10,11 +10,12 @@ from builders import pod
 from policies.admissionpolicy.model import ParamKind
 from policies.admissionpolicy.params import UnknownParameters
 from policies.cel.library.authorizer import Answer, Check, User
-from policies.facts import Facts
+from policies.facts import Facts, References
 from policies.match import LabelSelector, SelectorRequirement
 from policies.request import AdmissionRequest
 from policies.rule import Mutation
 from policies.ruleset import RuleSet
+from policies.topology import deletion
 from policies.violation import Violation
 from webhook.decide import CHECKS, LOOKUPS
 from webhook.state import Served
@@ -171,6 +172,9 @@ class _Broken:
     async def read_parameters(self, needed: UnknownParameters, seconds: float) -> None:
         raise RuntimeError(f"{needed} {seconds}")
 
+    async def read_references(self, topology: str, seconds: float) -> References:
+        raise RuntimeError(f"{topology} {seconds}")
+
     async def review(self, check: Check, seconds: float) -> Answer:
         raise RuntimeError(f"{check} {seconds}")
 
@@ -318,3 +322,75 @@ async def test_parameters_that_cannot_be_had(serve: Serve) -> None:
 
     cause = "ConfigMap limits in namespace team is not known yet, although it was looked for"
     assert _refusal(reply) == (200, "InternalError", _could_not(cause))
+
+
+class _Deletion:
+    """The rule for topologies that go, which asks who names them; as often as is given."""
+
+    def __init__(self, times: int = 1) -> None:
+        self.times = times
+
+    def validate(self, request: AdmissionRequest, facts: Facts) -> Sequence[Violation]:
+        """What the rule finds."""
+        return [each for _ in range(self.times) for each in deletion.validate(request, facts)]
+
+    def mutate(self, request: AdmissionRequest, facts: Facts) -> Mutation:
+        """Not asked for."""
+        raise NotImplementedError
+
+
+def _going(name: str = "racks") -> bytes:
+    """The review of a topology's deletion."""
+    old = {"apiVersion": "kai.scheduler/v1alpha1", "kind": "Topology", "metadata": {"name": name}}
+    return body(None, old, operation="DELETE", namespace="")
+
+
+def _deleting(directory: Directory, resolver: Any, times: int = 1) -> Served:
+    asking = rule(_Deletion(times), name="labels", phases=["validate"])
+    return Served(RuleSet([asking]), directory.facts, resolver)
+
+
+async def test_references_are_looked_for_once_and_anew_for_every_review(serve: Serve) -> None:
+    """Who names a topology is found out once in a review; the next one looks again and sees what has changed."""
+    naming = {"racks": References(("Job team/train",), "Pod (no time left)"), "blocks": References()}
+    directory = Directory(references=naming)
+    running = await serve(_deleting(directory, directory, 2))
+
+    refused = await running.post(_going())
+    other = await running.post(_going("blocks"))
+    naming["racks"] = References()
+    later = await running.post(_going())
+
+    assert answer_of(refused.body)["status"]["message"].splitlines()[1] == (
+        '  topology "racks" is named by Job team/train; not all could be looked at: Pod (no time left)'
+    )
+    assert [answer_of(reply.body)["allowed"] for reply in (other, later)] == [True, True]
+    assert [name for name, _ in directory.asked] == ["racks", "blocks", "racks"]
+    assert all(9 < seconds < 10 for _, seconds in directory.asked)
+    assert _lookups("found") + " 3.0\n" in (await running.get("/metrics")).text
+
+
+_UNKNOWN = "the workloads that name the topology 'racks' are not known yet"
+
+
+@pytest.mark.parametrize(
+    ("resolver", "given", "cause"),
+    [
+        pytest.param(None, "", f"{_UNKNOWN}, and there is no cluster to ask", id="no-cluster"),
+        pytest.param(
+            Unreachable("no route"), "", "the workloads that name racks could not be read: no route", id="unreachable"
+        ),
+        pytest.param(
+            Directory(), "?timeout=50ms", f"{_UNKNOWN}, and no time was left to ask the API server", id="late"
+        ),
+        pytest.param(Directory(), "", f"{_UNKNOWN}: KeyError: 'racks'", id="a-defect"),
+    ],
+)
+async def test_references_that_cannot_be_had(serve: Serve, resolver: Any, given: str, cause: str) -> None:
+    """The rule that needs them fails, and its text says why."""
+    running = await serve(_deleting(Directory(), resolver))
+
+    reply = await running.post(_going(), f"/validate{given}")
+
+    assert _refusal(reply) == (200, "InternalError", _could_not(cause))
+    assert _lookups("failed") + " 1.0\n" in (await running.get("/metrics")).text

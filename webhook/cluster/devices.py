@@ -6,13 +6,11 @@ import asyncio
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NoReturn
 
-import msgspec
 import structlog
 
 from webhook.cluster.cache import Cache
-from webhook.cluster.call import Call, fetch
-from webhook.cluster.clock import Backoff, Clock
-from webhook.cluster.errors import ApiError, ClusterError
+from webhook.cluster.clock import Clock
+from webhook.cluster.discovery import Discovery, versions
 from webhook.cluster.objects import (
     CLAIM_TEMPLATES,
     CLAIMS,
@@ -24,7 +22,6 @@ from webhook.cluster.objects import (
     name_of,
 )
 from webhook.cluster.reflector import Reflector
-from webhook.cluster.wire import UNREADABLE
 
 if TYPE_CHECKING:
     from kubernetes.aio.client import ApiClient
@@ -34,24 +31,6 @@ GROUP = "resource.k8s.io"
 VERSIONS = ("v1", "v1beta2", "v1beta1")
 # The group comes, goes and changes its version when the cluster is upgraded.
 LOOK_AGAIN_SECONDS = 600.0
-
-
-class _Version(msgspec.Struct):
-    version: str
-
-
-class _Group(msgspec.Struct, rename="camel"):
-    versions: list[_Version]
-    preferred_version: _Version | None = None
-
-    def choose(self) -> str | None:
-        """The version to use: the one that the API server prefers if possible; None if none will do."""
-        served = [version.version for version in self.versions]
-        preferred = [self.preferred_version.version] if self.preferred_version else []
-        return next((version for version in (*preferred, *VERSIONS) if version in VERSIONS and version in served), None)
-
-
-_GROUP = msgspec.json.Decoder(_Group)
 
 
 class Devices:
@@ -72,7 +51,7 @@ class Devices:
         )
         self._version: str | None = None
         self._decided = False
-        self._problem: str | None = None
+        self._discovery = Discovery(GROUP, clock)
         self._log = structlog.get_logger()
 
     async def run(self) -> NoReturn:
@@ -80,7 +59,7 @@ class Devices:
         followers: list[asyncio.Task[NoReturn]] = []
         try:
             while True:
-                version = await self._discover()
+                version = await self._discovery.ask(self._choose)
                 if version != self._version or not self._decided:
                     await cancelled(followers)
                     followers = self._follow(version)
@@ -92,17 +71,16 @@ class Devices:
     def unsynced(self) -> list[str]:
         """Why not everything is known yet."""
         if not self._decided:
-            return [f"{GROUP}: not known yet whether it is served: {self._problem or 'waiting for the API server'}"]
+            return [self._discovery.waiting]
         if self._version is None:
             return []
         return [reason for reflector in self._reflectors for reason in reflector.unsynced()]
 
     def problems(self) -> list[str]:
         """Why not everything is up to date."""
-        found = [(GROUP, self._problem)]
-        if self._version is not None:
-            found += [(reflector.resource.name, reflector.problem) for reflector in self._reflectors]
-        return [f"{name}: {problem}" for name, problem in found if problem]
+        followed = self._reflectors if self._version is not None else ()
+        found = [f"{each.resource.name}: {each.problem}" for each in followed if each.problem]
+        return [*self._discovery.problems(), *found]
 
     def _follow(self, version: str | None) -> list[asyncio.Task[NoReturn]]:
         """Start to follow a version; None for none."""
@@ -117,22 +95,12 @@ class Devices:
             reflector.path = f"/apis/{GROUP}/{version}/{reflector.resource.name}"
         return [asyncio.create_task(reflector.run(), name=reflector.resource.name) for reflector in self._reflectors]
 
-    async def _discover(self) -> str | None:
-        """The version to use, None for none; asks until there is an answer."""
-        backoff = Backoff(self._clock)
-        while True:
-            try:
-                version = _GROUP.decode(await fetch(self._api, Call("GET", f"/apis/{GROUP}"))).choose()
-            except (ClusterError, *UNREADABLE) as error:
-                if isinstance(error, ApiError) and error.status == 404:
-                    version = None
-                else:
-                    self._problem = str(error)
-                    self._log.warning("discovery failed", group=GROUP, reason=self._problem)
-                    await backoff.wait(error.retry_after if isinstance(error, ApiError) else 0.0)
-                    continue
-            self._problem = None
-            return version
+    async def _choose(self) -> str | None:
+        """The version to use: the one that the API server prefers if possible, None if none will do."""
+        served = await versions(self._api, GROUP)
+        return next(
+            (version for version in (*served[:1], *VERSIONS) if version in VERSIONS and version in served), None
+        )
 
 
 async def cancelled(tasks: Iterable[asyncio.Task[Any]]) -> None:

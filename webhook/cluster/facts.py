@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, date
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -15,7 +15,7 @@ from policies.facts import NeededLookUp, Node, References, UnknownFact, UnknownR
 from policies.request import JsonObject
 from policies.requester import CONTROL_PLANE, CONTROL_PLANE_LABEL
 from policies.topology.topology import Topology
-from webhook.cluster import access
+from webhook.cluster import access, references
 from webhook.cluster.cache import Cache
 from webhook.cluster.clock import Clock
 from webhook.cluster.devices import Devices, cancelled
@@ -31,7 +31,9 @@ from webhook.cluster.objects import (
     node_of,
 )
 from webhook.cluster.parameters import ClusterParameters
+from webhook.cluster.references import WORKLOADS, GroupKind
 from webhook.cluster.reflector import Reflector
+from webhook.cluster.topologies import VERSIONS, Topologies
 
 if TYPE_CHECKING:
     from kubernetes.aio.client import ApiClient
@@ -43,16 +45,27 @@ class ClusterFacts:
     """The look-ups that rules may make (policies.facts.Facts), answered for a cluster.
 
     api: the connection, which stays the caller's to close. watch_nodes: whether a rule needs Nodes, for they are many.
+    watch_topologies: whether a rule needs those of the cluster. workloads: the kinds that may name one.
     parameters: those of admission policies, as far as it is told to follow them.
     """
 
-    def __init__(self, api: ApiClient, *, watch_nodes: bool, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        api: ApiClient,
+        *,
+        watch_nodes: bool,
+        watch_topologies: bool = False,
+        workloads: Iterable[GroupKind] = WORKLOADS,
+        clock: Clock | None = None,
+    ) -> None:
         self.api = api
+        self._workloads = tuple(workloads)
         self._clock = clock or Clock()
         self._namespaces = Cache[NamespaceObject, str, KnownNamespace](name_of, namespace_of)
         self._nodes = Cache[NodeObject, str, Node](name_of, node_of)
         self._reads = NamespaceReads(api, self._clock)
         self._devices = Devices(api, self._clock)
+        self._topologies = Topologies(api, VERSIONS if watch_topologies else {}, self._clock)
         self.parameters = ClusterParameters(api, self._clock)
         self._reflectors: list[Reflector[Any]] = [Reflector(api, NAMESPACES, PATH, self._namespaces, self._clock)]
         if watch_nodes:
@@ -63,6 +76,7 @@ class ClusterFacts:
         """Begin to follow the cluster; `unsynced` says what has not arrived yet."""
         running = {reflector.resource.name: reflector.run() for reflector in self._reflectors}
         running["devices"] = self._devices.run()
+        running |= {f"topologies of {group}": each.run() for group, each in self._topologies.groups.items()}
         self._tasks = [asyncio.create_task(work, name=name) for name, work in running.items()]
 
     async def stop(self) -> None:
@@ -77,12 +91,13 @@ class ClusterFacts:
         return [
             *(reason for reflector in self._reflectors for reason in reflector.unsynced()),
             *self._devices.unsynced(),
+            *self._topologies.unsynced(),
         ]
 
     def problems(self) -> list[str]:
         """What is not up to date and why, a reason each."""
         found = [f"{followed.resource.name}: {followed.problem}" for followed in self._reflectors if followed.problem]
-        return [*found, *self._devices.problems()]
+        return [*found, *self._devices.problems(), *self._topologies.problems()]
 
     async def read_namespace(self, name: str, seconds: float) -> None:
         """Ask the API server for a Namespace, so that `namespace` and its labels are known. Raises FactUnavailable.
@@ -98,6 +113,10 @@ class ClusterFacts:
     async def review(self, check: Check, seconds: float) -> Answer:
         """Ask the API server for the answer to an authorization check; an errored one if it has none in time."""
         return await access.review(self.api, check, seconds)
+
+    async def read_references(self, topology: str, seconds: float) -> References:
+        """Look for the workloads that name a topology; where some could not be looked at in time, it is said."""
+        return await references.search(self.api, self._workloads, topology, seconds)
 
     def control_plane_namespaces(self) -> tuple[str, ...]:
         """The names of the control-plane Namespaces, sorted."""
@@ -135,11 +154,11 @@ class ClusterFacts:
         return self._devices.extended.by_key
 
     def topologies(self) -> tuple[Topology, ...]:
-        """The topologies that are objects of the cluster."""
-        return ()
+        """The topologies that are objects of the cluster, as far as they are watched; the same until one changes."""
+        return self._topologies.known
 
     def references(self, topology: str) -> References:
-        """Nothing is known of workloads beforehand: they are looked for when a topology is to go."""
+        """Nothing is known of workloads beforehand: `read_references` is to be called."""
         raise UnknownReferences(topology)
 
     def answer(self, check: Check) -> Answer:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -12,6 +12,7 @@ import structlog
 from webhook.cluster.facts import ClusterFacts
 from webhook.cluster.nativepolicies import NativePolicies
 from webhook.cluster.policymaps import PolicyMaps
+from webhook.cluster.references import WORKLOADS, GroupKind
 
 if TYPE_CHECKING:
     from webhook.cluster.client import Connection
@@ -37,14 +38,22 @@ class Followed(NamedTuple):
 
 
 @asynccontextmanager
-async def follow(api: Connection, *, nodes: bool, maps_in: str, natives: bool) -> AsyncIterator[Followed]:
+async def follow(
+    api: Connection,
+    *,
+    nodes: bool,
+    topologies: bool,
+    maps_in: str,
+    natives: bool,
+    workloads: Iterable[GroupKind] = WORKLOADS,
+) -> AsyncIterator[Followed]:
     """Follow a cluster over a connection, which is closed in the end, and give the first lists a while to arrive.
 
-    nodes, natives: whether Nodes and native policies are of interest. maps_in: the Namespace whose ConfigMaps may hold
-    policies, empty for none.
+    nodes, topologies, natives: whether Nodes, Topology objects and native policies are of interest. maps_in: the
+    Namespace whose ConfigMaps may hold policies, empty for none. workloads: the kinds that may name a topology.
     """
     followed = Followed(
-        ClusterFacts(api, watch_nodes=nodes),
+        ClusterFacts(api, watch_nodes=nodes, watch_topologies=topologies, workloads=workloads),
         PolicyMaps(api, maps_in) if maps_in else None,
         NativePolicies(api) if natives else None,
     )

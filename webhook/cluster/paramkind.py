@@ -14,10 +14,9 @@ from policies.admissionpolicy.params import KindScope, UnknownParameters
 from policies.admissionpolicy.wanted import WantedParameters
 from policies.facts import FactUnavailable
 from policies.match import LabelSelector
-from webhook.cluster.clock import Backoff, Clock
+from webhook.cluster.clock import Clock
 from webhook.cluster.devices import cancelled
-from webhook.cluster.discovery import ServedKind, find
-from webhook.cluster.errors import ApiError, ClusterError
+from webhook.cluster.discovery import Discovery, ServedKind, find
 from webhook.cluster.paramwatch import ParamWatch
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ class FollowedKind:
         self._wanted: frozenset[WantedParameters] = frozenset()
         self._served: ServedKind | None = None
         self._decided = asyncio.Event()
-        self._problem: str | None = None
+        self._discovery = Discovery(self._name, clock)
         self._watches: dict[WantedParameters, ParamWatch] = {}
         self._ending: set[asyncio.Task[NoReturn]] = set()
         self._task: asyncio.Task[NoReturn] | None = None
@@ -60,13 +59,12 @@ class FollowedKind:
     def unsynced(self) -> list[str]:
         """What is not known yet and why."""
         if not self._decided.is_set():
-            reason = self._problem or "waiting for the API server"
-            return [f"{self._name}: not known yet whether it is served: {reason}"]
+            return [self._discovery.waiting]
         return [reason for watch in self._watches.values() for reason in watch.reflector.unsynced()]
 
     def problems(self) -> list[str]:
         """What is not up to date and why."""
-        found = [f"{self._name}: {self._problem}"] if self._problem else []
+        found = self._discovery.problems()
         if self._decided.is_set() and self._served is None:
             found.append(f"{self._name}: not served; install its CustomResourceDefinition, or correct the paramKind")
         return [*found, *(f"{each}: {watch.problem}" for each, watch in self._watches.items() if watch.problem)]
@@ -103,21 +101,12 @@ class FollowedKind:
         return str(WantedParameters(kind=self.kind))
 
     async def _run(self) -> NoReturn:
-        backoff = Backoff(self._clock)
         while True:
-            if self._served is None or self._problem or any(watch.problem for watch in self._watches.values()):
-                try:
-                    self._found(await find(self._api, self.kind))
-                except ClusterError as error:
-                    self._problem = str(error)
-                    self._log.warning("discovery failed", param_kind=self._name, reason=self._problem)
-                    await backoff.wait(error.retry_after if isinstance(error, ApiError) else 0.0)
-                    continue
-                backoff.reset()
+            if self._served is None or any(watch.problem for watch in self._watches.values()):
+                self._found(await self._discovery.ask(lambda: find(self._api, self.kind)))
             await self._clock.sleep(LOOK_AGAIN_SECONDS)
 
     def _found(self, served: ServedKind | None) -> None:
-        self._problem = None
         if served == self._served and self._decided.is_set():
             return
         self._log.info("param kind is served" if served else "param kind is not served", param_kind=self._name)
@@ -156,7 +145,7 @@ class FollowedKind:
 
     def _reason(self, needed: WantedParameters) -> str | None:
         watch = self._watch(needed)
-        return self._problem if watch is None else watch.problem
+        return self._discovery.problem if watch is None else watch.problem
 
     def _watch(self, needed: WantedParameters) -> ParamWatch | None:
         """The watch that has these: one of their namespace alone, or of all."""

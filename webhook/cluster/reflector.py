@@ -13,11 +13,12 @@ import msgspec
 import structlog
 
 from webhook.cluster.cache import Sink
-from webhook.cluster.call import Call, fetch, opened, refused
+from webhook.cluster.call import Call, opened, refused
 from webhook.cluster.clock import Backoff, Clock
 from webhook.cluster.errors import ApiError, ClusterError
 from webhook.cluster.objects import Object, Resource
-from webhook.cluster.wire import EVENT, PAGE, UNREADABLE, Lines
+from webhook.cluster.pages import pages
+from webhook.cluster.wire import EVENT, UNREADABLE, Lines
 
 if TYPE_CHECKING:
     from kubernetes.aio.client import ApiClient
@@ -97,20 +98,12 @@ class Reflector(Generic[T]):
 
     async def _list(self) -> None:
         objects: list[T] = []
-        more = ""
-        while True:
-            page_query = (("limit", str(self.resource.page)), *((("continue", more),) if more else ()))
-            body = await fetch(self._api, Call("GET", self.path, (*self.resource.query, *page_query)))
-            try:
-                page = PAGE.decode(body)
-            except UNREADABLE as error:
-                raise ClusterError(f"the answer to GET {self.path} is not a list: {error}") from error
+        version = ""
+        async for page in pages(self._api, self.path, self.resource.query, self.resource.page):
             objects += [item for raw in page.items or () if (item := self._read(raw)) is not None]
-            more = page.metadata.continue_
-            if not more:
-                break
+            version = page.metadata.resource_version
         self._sink.replace(objects)
-        self._version = page.metadata.resource_version
+        self._version = version
         self._recovered()
         self._log.info("listed", resource=self.resource.name, objects=len(objects))
         self.synced.set()

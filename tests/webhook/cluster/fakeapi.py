@@ -74,6 +74,7 @@ class FakeApi:
         self.expired: Literal["status", "event"] | None = None  # how the next watch is told that its version is gone
         self.version = 100
         self.held: asyncio.Event | None = None  # while it is there and not set, single objects are not answered
+        self.slow: set[str] = set()  # paths at which nothing is answered
         self._objects: dict[str, dict[tuple[str, str], Json]] = defaultdict(dict)
         self._history: dict[str, list[tuple[int, bytes]]] = defaultdict(list)
         self._watches: dict[str, list[asyncio.Queue[bytes]]] = defaultdict(list)
@@ -137,6 +138,38 @@ class FakeApi:
         """Answer requests for a path with an error, as often as given."""
         self.failures.append(Failure(path, code, body, times, **more))
 
+    def install(self, group: str, versions: Mapping[str, Mapping[str, str]], *, namespaced: bool = True) -> None:
+        """Serve these versions of a group, the first of which is preferred, each with kinds by their plurals."""
+        self._forget(group)
+        if group:
+            listed = [{"groupVersion": f"{group}/{version}", "version": version} for version in versions]
+            self.groups[f"/apis/{group}"] = {"versions": listed, "preferredVersion": listed[0]}
+        for version, kinds in versions.items():
+            root = f"/apis/{group}/{version}" if group else f"/api/{version}"
+            resources = [
+                {"name": f"{plural}{part}", "kind": kind, "namespaced": namespaced}
+                for part in ("/status", "")
+                for plural, kind in kinds.items()
+            ]
+            self.groups[root] = {"kind": "APIResourceList", "resources": resources}
+            for plural in kinds:
+                self.failures = [failure for failure in self.failures if failure.path != f"{root}/{plural}"]
+                self._objects[f"{root}/{plural}"] = {}
+
+    def uninstall(self, group: str) -> None:
+        """Serve nothing of a group any more: its objects go, and then their watches."""
+        self._forget(group)
+        for path in [path for path in self._objects if path.startswith(f"/apis/{group}/")]:
+            for namespace, name in list(self._objects[path]):
+                self.delete(path, name, namespace)
+            del self._objects[path]
+            self.fail(path, 404, "404 page not found", times=9999)
+            self.end(path)
+
+    def _forget(self, group: str) -> None:
+        root = f"/apis/{group}/" if group else "/api/v1/"
+        self.groups = {path: body for path, body in self.groups.items() if not f"{path}/".startswith(root)}
+
     async def watched(self, path: str) -> None:
         """Wait until a watch is open."""
         async with asyncio.timeout(5), self._watched:
@@ -158,6 +191,8 @@ class FakeApi:
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         body = await request.read()
         self.seen.append(Seen(request.method, request.path, dict(request.query), request.headers, body))
+        if request.path in self.slow:
+            await asyncio.Event().wait()
         for failure in self.failures:
             if failure.times and failure.path == request.path and failure.query.items() <= dict(request.query).items():
                 failure.times -= 1
@@ -191,6 +226,10 @@ class FakeApi:
 
     def _list(self, request: web.Request) -> web.Response:
         items = list(self._objects[request.path].values())
+        if request.query.get("fieldSelector") == "spec.nodeName=":
+            items = [item for item in items if not item.get("spec", {}).get("nodeName")]
+        if "as=PartialObjectMetadataList" in request.headers["Accept"]:
+            items = [{"metadata": item["metadata"]} for item in items]
         start = int(request.query.get("continue", "0"))
         end = start + int(request.query["limit"])
         metadata: Json = {"resourceVersion": str(self.version)}

@@ -7,7 +7,9 @@ from datetime import date, datetime, timedelta, timezone
 
 import pytest
 
-from policies.facts import Facts, FactUnavailable, Node, Taint, UnknownFact
+from policies.facts import Facts, FactUnavailable, Node, References, Taint, UnknownFact, UnknownReferences
+from policies.topology.level import level
+from policies.topology.topology import Topology
 from webhook.cluster.client import Connection
 from webhook.cluster.facts import ClusterFacts
 from webhook.state import Resolver
@@ -19,9 +21,11 @@ CONTROL_PLANE = {"ns.coreweave.cloud/org": "control-plane"}
 
 
 @asynccontextmanager
-async def following(api: Connection, times: Times, *, watch_nodes: bool = False) -> AsyncIterator[ClusterFacts]:
+async def following(
+    api: Connection, times: Times, *, watch_nodes: bool = False, watch_topologies: bool = False
+) -> AsyncIterator[ClusterFacts]:
     """Facts, from their first lists on."""
-    facts = ClusterFacts(api, watch_nodes=watch_nodes, clock=times.clock)
+    facts = ClusterFacts(api, watch_nodes=watch_nodes, watch_topologies=watch_topologies, clock=times.clock)
     await facts.start()
     try:
         await until(lambda: not facts.unsynced())
@@ -175,6 +179,56 @@ async def test_claims_and_classes(server: FakeApi, api: Connection, times: Times
         assert facts.extended_resources() == {"gpu": "example.com/gpu"}
 
 
+async def test_topologies(server: FakeApi, api: Connection, times: Times) -> None:
+    """Topology objects are known where they are asked for, from the first list on; one that is unusable is told."""
+    server.put(NAMESPACES, named("team"))
+    server.install("kai.scheduler", {"v1alpha1": {"topologies": "Topology"}}, namespaced=False)
+    path = "/apis/kai.scheduler/v1alpha1/topologies"
+    server.put(path, named("racks", spec={"levels": [{"nodeLabel": "example.org/rack"}]}))
+    server.put(path, named("none", spec={"levels": []}))
+    times.patience = 0
+
+    async with following(api, times, watch_topologies=True) as facts:
+        racks = Topology("racks", (level("example.org/rack"),), source="KAI Topology racks", in_cluster=True)
+        assert facts.topologies() == (racks,)
+        assert facts.topologies() is facts.topologies()
+        problem = "spec.levels: a topology needs levels, farthest first, found a list"
+        assert facts.problems() == [f"KAI Topology none: {problem}"]
+
+    assert ClusterFacts(api, watch_nodes=False, watch_topologies=True).unsynced()[-2:] == [
+        f"Topology of {group}: not known yet whether it is served: waiting for the API server"
+        for group in ("kai.scheduler", "kueue.x-k8s.io")
+    ]
+
+
+async def test_topologies_are_watched_on_demand(server: FakeApi, api: Connection, times: Times) -> None:
+    """Where no rule needs topologies, the API server is not asked for them."""
+    server.put(NAMESPACES, named("team"))
+
+    async with following(api, times) as facts:
+        assert facts.topologies() == ()
+
+    assert {seen.path for seen in server.seen} == {NAMESPACES, RESOURCE_GROUP}
+
+
+async def test_references_are_looked_for(server: FakeApi, api: Connection) -> None:
+    """Who names a topology is never known beforehand; the kinds that were given are looked through each time."""
+    server.install("batch", {"v1": {"jobs": "Job", "cronjobs": "CronJob"}})
+    annotations = {"kai.scheduler/topology": "racks"}
+    for kind in ("jobs", "cronjobs"):
+        found = named("train", namespace="team")
+        found["metadata"]["annotations"] = annotations
+        server.put(f"/apis/batch/v1/{kind}", found)
+    everywhere = ClusterFacts(api, watch_nodes=False)
+    facts = ClusterFacts(api, watch_nodes=False, workloads=[("batch", "Job")])
+
+    for _ in range(2):
+        with pytest.raises(UnknownReferences) as caught:
+            facts.references("racks")
+        assert await facts.read_references(caught.value.topology, 30) == References(("Job team/train",))
+    assert await everywhere.read_references("racks", 30) == References(("CronJob team/train", "Job team/train"))
+
+
 async def test_reasons_until_everything_is_there(server: FakeApi, api: Connection, times: Times) -> None:
     """Readiness names what is missing and why; when it is there, a later failure is a problem but no reason."""
     server.put(NAMESPACES, named("team"))
@@ -212,8 +266,10 @@ async def test_stopping_leaves_nothing(server: FakeApi, api: Connection, times: 
     devices = ("resourceclaims", "resourceclaimtemplates", "deviceclasses")
     for kind in devices:
         server.put(f"{RESOURCE_GROUP}/v1/{kind}", named("x", namespace="team"))
-    names = {"namespaces", "devices", "read namespace slow", *devices}
-    async with following(api, times) as facts:
+    server.install("kai.scheduler", {"v1alpha1": {"topologies": "Topology"}}, namespaced=False)
+    topologies = {"topologies of kai.scheduler", "topologies of kueue.x-k8s.io", "topologies.kai.scheduler"}
+    names = {"namespaces", "devices", "read namespace slow", *devices, *topologies}
+    async with following(api, times, watch_topologies=True) as facts:
         server.held = asyncio.Event()
         reading = asyncio.create_task(facts.read_namespace("slow", 5))
         await until(lambda: {task.get_name() for task in asyncio.all_tasks()} >= names)

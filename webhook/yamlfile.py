@@ -136,7 +136,7 @@ def _refuse_bombs(name: str, text: str) -> None:
     """Refuse what nests too deeply, or unfolds to too much, before anything recursive sees it."""
     open_counts: list[tuple[str | None, int]] = []
     sizes: dict[str, int] = {}
-    total = 0
+    total, has_aliases = 0, False
     for event in yaml.parse(text, Loader=_Base):
         where = f"{name}:{event.start_mark.line + 1}" if event.start_mark else name
         size = 1
@@ -151,9 +151,9 @@ def _refuse_bombs(name: str, text: str) -> None:
         elif isinstance(event, yaml.AliasEvent):
             if any(anchor == event.anchor for anchor, _ in open_counts):
                 raise FileError(f"{where}: *{event.anchor} stands inside of itself")
-            size = sizes.get(str(event.anchor), 1)
+            size, has_aliases = sizes.get(str(event.anchor), 1), True
         total += size
-        if total > VALUES:
+        if has_aliases and total > VALUES:
             raise FileError(f"{name}: its aliases unfold to more than {VALUES} values")
 
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from webhook import yamlfile
 from webhook.yamlfile import FileError, load
 
 _TEXT = """\
@@ -159,6 +160,7 @@ _BOMBS = {
 }
 _PROGRAM = """
 import sys
+from webhook import yamlfile
 from webhook.yamlfile import FileError, load
 try:
     list(load("a.yaml", sys.stdin.read()))
@@ -201,3 +203,8 @@ def test_any_text_leads_to_a_file_error_at_worst(text: str) -> None:
             document.line(("a", 0))
     except FileError as error:
         assert str(error).startswith("a.yaml")  # noqa: PT017 - most texts raise none
+
+
+def test_a_long_file_without_aliases_is_no_bomb() -> None:
+    """A file is refused for what its aliases unfold to, not for its length."""
+    yamlfile._refuse_bombs("long.yaml", f"[{'a,' * yamlfile.VALUES}]")

@@ -13,6 +13,7 @@ VERBS = {
     "lint": "Say what a careful reviewer would of policies, offline.",
     "review": "Answer AdmissionReviews from files or standard input.",
     "eval": "Evaluate a CEL expression as Kubernetes would, and say why.",
+    "topology": "Show topologies, explain placements, draw Nodes as a tree.",
     "certs": "Show, issue and verify certificates.",
     "export": "Print the configurations, or policies for kube-apiserver.",
     "unregister": "Remove the webhook configurations from a cluster.",

@@ -1,0 +1,185 @@
+"""A Node with its accelerators: how many there are, how many Pods hold, and whether any more may be had.
+
+Sources: "Extended resources" and "Resource sharing within containers" in the Kubernetes documentation, for what a Pod
+requests; CoreWeave's pages about SUNK, for the second name that it gives to GPUs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from msgspec import Struct, field
+
+from policies.facts import Node, Taint
+from policies.glob import matches
+
+# Where SUNK runs, each GPU is also there under a name of SUNK's, so that Slurm can hold it without its device.
+_SECOND_NAMES = "sunk.coreweave.com/"
+_QUANTITY = re.compile(r"\+?([0-9]+)([kMG]?)\Z")
+_FACTORS = {"": 1, "k": 1000, "M": 1000**2, "G": 1000**3}
+_FINISHED = ("Succeeded", "Failed")
+
+Quantities = Mapping[str, str | int | float]
+
+
+class Machine(Struct, frozen=True):
+    """A Node. total: its accelerators. used: those that Pods hold, None where Pods are not known."""
+
+    node: Node
+    total: int = 0
+    used: int | None = None
+    cordoned: bool = False
+    ready: bool = True
+
+    @property
+    def is_open(self) -> bool:
+        """Whether new Pods may come to it."""
+        return self.ready and not self.cordoned
+
+    @property
+    def free(self) -> int | None:
+        """The accelerators that new Pods may get; None where Pods are not known."""
+        if self.used is None:
+            return None
+        return max(0, self.total - self.used) if self.is_open else 0
+
+
+class _Metadata(Struct):
+    name: str = ""
+    namespace: str = ""
+    labels: dict[str, str] | None = None
+
+
+class _Taint(Struct):
+    key: str
+    effect: str = ""
+    value: str | None = None
+
+
+class _NodeSpec(Struct):
+    unschedulable: bool = False
+    taints: list[_Taint] | None = None
+
+
+class _Condition(Struct):
+    type: str
+    status: str = ""
+
+
+class _NodeStatus(Struct):
+    allocatable: dict[str, str | int | float] | None = None
+    conditions: list[_Condition] | None = None
+
+
+class NodeObject(Struct):
+    """The parts of a Node that are looked at."""
+
+    metadata: _Metadata
+    spec: _NodeSpec = field(default_factory=_NodeSpec)
+    status: _NodeStatus = field(default_factory=_NodeStatus)
+
+
+class _Resources(Struct):
+    requests: dict[str, str | int | float] | None = None
+    limits: dict[str, str | int | float] | None = None
+
+
+class _Container(Struct, rename="camel"):
+    resources: _Resources | None = None
+    restart_policy: str | None = None
+
+
+class _PodSpec(Struct, rename="camel"):
+    node_name: str = ""
+    containers: list[_Container] | None = None
+    init_containers: list[_Container] | None = None
+
+
+class _PodStatus(Struct):
+    phase: str = ""
+
+
+class PodObject(Struct):
+    """The parts of a Pod that are looked at."""
+
+    metadata: _Metadata
+    spec: _PodSpec = field(default_factory=_PodSpec)
+    status: _PodStatus = field(default_factory=_PodStatus)
+
+
+def machines(
+    nodes: Iterable[NodeObject], pods: Iterable[PodObject] | None, accelerators: Sequence[str]
+) -> tuple[Machine, ...]:
+    """The Nodes by name, with what Pods hold of them. accelerators: resources, as globs. pods: None if not known.
+
+    A Node that says nothing about its readiness is taken for ready. Raises ValueError for a quantity that is no number.
+    """
+    used: Counter[str] | None = None
+    if pods is not None:
+        used = Counter()
+        for pod in pods:
+            if pod.spec.node_name and pod.status.phase not in _FINISHED:
+                used[pod.spec.node_name] += held(pod, accelerators)
+    found = (_machine(node, accelerators, used) for node in nodes)
+    return tuple(sorted(found, key=lambda machine: machine.node.name))
+
+
+def held(pod: PodObject, accelerators: Sequence[str]) -> int:
+    """The accelerators that a Pod holds: what its containers and sidecars do, or more where an init container needs it.
+
+    Source: "Resource sharing within containers". Raises ValueError for a quantity that is no number.
+    """
+    by_resource: Counter[str] = Counter()
+    peak: dict[str, int] = {}
+    for container in pod.spec.init_containers or ():
+        own = _requested(container, accelerators)
+        if container.restart_policy == "Always":
+            by_resource.update(own)
+        else:
+            for name, count in own.items():
+                peak[name] = max(peak.get(name, 0), by_resource[name] + count)
+    for container in pod.spec.containers or ():
+        by_resource.update(_requested(container, accelerators))
+    return _devices({name: max(by_resource[name], peak.get(name, 0)) for name in {*by_resource, *peak}})
+
+
+def _machine(node: NodeObject, accelerators: Sequence[str], used: Counter[str] | None) -> Machine:
+    name = node.metadata.name
+    taints = tuple(Taint(taint.key, taint.effect, taint.value or "") for taint in node.spec.taints or ())
+    return Machine(
+        Node(name, node.metadata.labels or {}, taints),
+        _devices(_counts(node.status.allocatable, accelerators)),
+        None if used is None else used[name],
+        node.spec.unschedulable,
+        all(each.status == "True" for each in node.status.conditions or () if each.type == "Ready"),
+    )
+
+
+def _requested(container: _Container, accelerators: Sequence[str]) -> dict[str, int]:
+    """By resource. What has a limit only requests as much."""
+    resources = container.resources or _Resources()
+    return _counts(resources.limits, accelerators) | _counts(resources.requests, accelerators)
+
+
+def _counts(quantities: Quantities | None, accelerators: Sequence[str]) -> dict[str, int]:
+    return {
+        name: _number(name, quantity)
+        for name, quantity in (quantities or {}).items()
+        # Names without a prefix, nearly all there are, belong to Kubernetes itself.
+        if "/" in name and matches(name, accelerators)
+    }
+
+
+def _devices(by_resource: Mapping[str, int]) -> int:
+    second = sum(count for name, count in by_resource.items() if name.startswith(_SECOND_NAMES))
+    return max(second, sum(by_resource.values()) - second)
+
+
+def _number(name: str, quantity: str | float) -> int:
+    """Source: extended resources are whole numbers, which the API server writes as 8 or 1k."""
+    found = _QUANTITY.match(str(quantity))
+    if found is None:
+        raise ValueError(f"{name} is {quantity!r}; a whole number of devices was expected")
+    return int(found[1]) * _FACTORS[found[2]]

@@ -1,0 +1,165 @@
+"""Nodes as a tree of domains, level by level, with the accelerators that there are in each and those that are free.
+
+A domain is known by its value and by the domains around it: numbers repeat across fabrics.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from msgspec import Struct
+
+from policies.topology.level import Level
+from policies.topology.machine import Machine
+from policies.topology.term import alternatives
+from policies.topology.topology import Topology
+
+HOSTNAME = "kubernetes.io/hostname"
+# Nodes have these on every cloud, so they do not tell which topology fits.
+_COMMON = frozenset({"topology.kubernetes.io/region", "topology.kubernetes.io/zone", HOSTNAME})
+_USUAL = "coreweave"
+_DIGITS = re.compile(r"([0-9]+)")
+
+Path = tuple[tuple[Level, str], ...]
+"""The domains that a Node is in, farthest first, each as level and value."""
+
+
+class Count(Struct, frozen=True):
+    """What there is in a domain. used, free: accelerators, None where Pods are not known.
+
+    closed: Nodes that take no Pods, since they are cordoned or not ready.
+    """
+
+    nodes: int
+    closed: int
+    total: int
+    used: int | None
+    free: int | None
+
+    @property
+    def unavailable(self) -> int:
+        """The accelerators that nobody holds and nobody gets, on closed Nodes; 0 where Pods are not known."""
+        return 0 if self.used is None or self.free is None else max(0, self.total - self.used - self.free)
+
+
+class Branch(Struct, frozen=True):
+    """A domain of a level, or with None for a value the Nodes that lack it. The root has no level.
+
+    machines: the Nodes that are in no branch; none where the tree ends above them.
+    """
+
+    level: Level | None
+    value: str | None
+    count: Count
+    branches: tuple[Branch, ...] = ()
+    machines: tuple[Machine, ...] = ()
+
+
+def tree(machines: Sequence[Machine], topology: Topology, lowest: Level | None = None) -> Branch:
+    """The tree of all Nodes. Levels that none of them has are skipped. lowest: the last level that is shown.
+
+    A Node without a level is in a branch for such Nodes, at the next level that it has. Nodes stand for the level of
+    their own names.
+    """
+    levels = [level for level in present(machines, topology) if level.name != HOSTNAME]
+    with_machines = lowest is None or lowest.name == HOSTNAME
+    if lowest is not None:
+        levels = [level for level in levels if topology.position(level) <= topology.position(lowest)]
+    branches, own = _split(machines, levels, lacking=False, with_machines=with_machines)
+    return Branch(None, None, count(machines), branches, own)
+
+
+def line(branch: Branch) -> tuple[Branch, ...]:
+    """The branch, and those below it as long as there is nothing else beside them: all have the same Nodes."""
+    found = [branch]
+    while len(found[-1].branches) == 1 and not found[-1].machines:
+        found.append(found[-1].branches[0])
+    return tuple(found)
+
+
+def count(machines: Iterable[Machine]) -> Count:
+    """What there is on Nodes."""
+    found = tuple(machines)
+    known = all(machine.used is not None for machine in found)
+    return Count(
+        len(found),
+        sum(not machine.is_open for machine in found),
+        sum(machine.total for machine in found),
+        sum(machine.used or 0 for machine in found) if known else None,
+        sum(machine.free or 0 for machine in found) if known else None,
+    )
+
+
+def present(machines: Iterable[Machine], topology: Topology) -> tuple[Level, ...]:
+    """The levels that any of the Nodes has."""
+    labelled = {key for machine in machines for key in machine.node.labels}
+    return tuple(level for level in topology.levels if not labelled.isdisjoint(level.keys))
+
+
+def domain(level: Level, labels: Mapping[str, str]) -> str | None:
+    """The domain of a level that a Node with these labels is in, None where it has no such label."""
+    return next((labels[key] for key in level.keys if key in labels), None)
+
+
+def path(levels: Iterable[Level], labels: Mapping[str, str]) -> Path:
+    """The domains of these levels that a Node is in; those that it lacks are left out."""
+    return tuple((level, value) for level in levels if (value := domain(level, labels)) is not None)
+
+
+def fitting(machines: Sequence[Machine], topologies: Sequence[Topology]) -> Topology:
+    """The topology to show Nodes by: CoreWeave's where they have its labels, else the one whose levels most of them do.
+
+    Of several the one with the fewest levels that no Node has, then the first one.
+    """
+    for each in topologies:
+        own = [level for level in each.levels if level.name not in _COMMON]
+        if each.name == _USUAL and any(domain(level, m.node.labels) is not None for m in machines for level in own):
+            return each
+    return max(topologies, key=lambda each: _fit(machines, each))
+
+
+def suits(topology: Topology, machine: Machine) -> bool:
+    """Whether a Node is in a topology's pool and has what the topology requires."""
+    labels = machine.node.labels
+    required = alternatives((), topology.requirement)
+    return (topology.pool is None or topology.pool.matches(labels)) and (
+        not required or any(all(each.matches(labels) for each in term) for term in required)
+    )
+
+
+def natural(text: str) -> tuple[tuple[int, str], ...]:
+    """A key that sorts names with numbers in them by the numbers."""
+    return tuple((int(part), "") if part.isdecimal() else (-1, part) for part in _DIGITS.split(text) if part)
+
+
+def _split(
+    machines: Sequence[Machine], levels: Sequence[Level], *, lacking: bool, with_machines: bool
+) -> tuple[tuple[Branch, ...], tuple[Machine, ...]]:
+    """Nodes by the levels that are left, and those that are in none of these.
+
+    lacking: whether the Nodes are known to lack a level already, which is not said again for the next one.
+    """
+    if not levels:
+        return (), tuple(sorted(machines, key=lambda machine: natural(machine.node.name))) if with_machines else ()
+    level, *others = levels
+    by_value: dict[str, list[Machine]] = {}
+    without: list[Machine] = []
+    for machine in machines:
+        value = domain(level, machine.node.labels)
+        (without if value is None else by_value.setdefault(value, [])).append(machine)
+    found = [
+        Branch(level, value, count(inside), *_split(inside, others, lacking=False, with_machines=with_machines))
+        for value, inside in sorted(by_value.items(), key=lambda item: natural(item[0]))
+    ]
+    if not without:
+        return tuple(found), ()
+    branches, own = _split(without, others, lacking=True, with_machines=with_machines)
+    if lacking:
+        return (*found, *branches), own
+    return (*found, Branch(level, None, count(without), branches, own)), ()
+
+
+def _fit(machines: Sequence[Machine], topology: Topology) -> tuple[int, int]:
+    carried = [sum(domain(level, machine.node.labels) is not None for machine in machines) for level in topology.levels]
+    return sum(carried), -carried.count(0)

@@ -1,0 +1,282 @@
+"""Nodes as machines with accelerators, and machines as a tree of domains."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import pytest
+
+from policies.facts import Node, Taint
+from policies.match import LabelSelector, SelectorRequirement
+from policies.topology.builtin import BUILT_IN
+from policies.topology.level import level
+from policies.topology.machine import Machine, NodeObject, PodObject, held, machines
+from policies.topology.topology import Topology
+from policies.topology.tree import Branch, Count, count, fitting, line, natural, path, present, suits, tree
+
+_GLOBS = ("nvidia.com/gpu", "nvidia.com/mig-*", "sunk.coreweave.com/accelerator")
+_ABC = Topology("abc", (level("x/a"), level("x/b"), level("x/c"), level("kubernetes.io/hostname")))
+
+
+def _pod(containers: list[Any], init: list[Any] | None = None) -> PodObject:
+    return msgspec.convert(
+        {"metadata": {"name": "p"}, "spec": {"containers": containers, "initContainers": init}}, PodObject
+    )
+
+
+def _asks(resource: str = "nvidia.com/gpu", **sides: str | int) -> dict[str, Any]:
+    return {"resources": {side: {resource: quantity, "cpu": "1500m"} for side, quantity in sides.items()}}
+
+
+@pytest.mark.parametrize(
+    ("pod", "expected"),
+    [
+        pytest.param(_pod([{}]), 0, id="nothing"),
+        pytest.param(_pod([_asks(requests="2"), _asks(requests=1)]), 3, id="containers-add-up"),
+        pytest.param(_pod([_asks(limits="4")]), 4, id="limit-only"),
+        pytest.param(_pod([_asks(requests="1", limits="4")]), 1, id="request-before-limit"),
+        pytest.param(_pod([_asks(requests="1")], [_asks(requests="4")]), 4, id="init-container-needs-more"),
+        pytest.param(
+            _pod([_asks(requests="2")], [{**_asks(requests="1"), "restartPolicy": "Always"}]), 3, id="sidecar"
+        ),
+        pytest.param(
+            _pod([_asks(requests="1")], [{**_asks(requests="1"), "restartPolicy": "Always"}, _asks(requests="3")]),
+            4,
+            id="init-container-beside-a-sidecar",
+        ),
+        pytest.param(_pod([_asks("nvidia.com/mig-1g.5gb", requests="2")]), 2, id="glob"),
+        pytest.param(_pod([_asks("amd.com/gpu", requests="2")]), 0, id="another-resource"),
+        pytest.param(_pod([_asks(requests="2k")]), 2000, id="canonical-thousands"),
+        pytest.param(_pod([_asks("sunk.coreweave.com/accelerator", limits="8")]), 8, id="slurm"),
+    ],
+)
+def test_what_a_pod_holds(pod: PodObject, expected: int) -> None:
+    """A Pod holds what its containers and sidecars do, or more where an init container asks for more."""
+    assert held(pod, _GLOBS) == expected
+
+
+def test_a_quantity_that_is_no_number_is_told() -> None:
+    """Nobody counts with what is no whole number."""
+    with pytest.raises(ValueError, match=r"nvidia.com/gpu is '1.5'; a whole number of devices was expected"):
+        held(_pod([_asks(requests="1.5")]), _GLOBS)
+
+
+def _node(name: str, spec: Mapping[str, Any] | None = None, **status: Any) -> NodeObject:
+    return msgspec.convert(
+        {"metadata": {"name": name, "labels": {"x/a": "1"}}, "spec": spec or {}, "status": status}, NodeObject
+    )
+
+
+def test_machines_know_what_is_held_and_who_is_closed() -> None:
+    """Nodes come by name with what unfinished Pods on them hold; cordoned and not ready ones give nothing."""
+    gpus = {"nvidia.com/gpu": "8", "sunk.coreweave.com/accelerator": "8", "cpu": "126"}
+    taint = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
+    nodes = [
+        _node("c", {"unschedulable": True, "taints": [taint]}, allocatable=gpus),
+        _node("b", allocatable=gpus, conditions=[{"type": "Ready", "status": "Unknown"}]),
+        _node("a", allocatable=gpus, conditions=[{"type": "MemoryPressure", "status": "False"}]),
+    ]
+    pods = [
+        msgspec.convert(
+            {
+                "metadata": {"name": name},
+                "spec": {"nodeName": on, "containers": [_asks(requests="3")]},
+                "status": {"phase": phase},
+            },
+            PodObject,
+        )
+        for name, on, phase in (
+            ("p", "a", "Running"),
+            ("q", "a", "Failed"),
+            ("r", "c", "Pending"),
+            ("s", "", "Pending"),
+        )
+    ]
+
+    found = machines(nodes, pods, _GLOBS)
+
+    labels = {"x/a": "1"}
+    assert found == (
+        Machine(Node("a", labels), 8, 3),
+        Machine(Node("b", labels), 8, 0, ready=False),
+        Machine(Node("c", labels, (Taint("node.kubernetes.io/unschedulable", "NoSchedule"),)), 8, 3, cordoned=True),
+    )
+    assert [machine.free for machine in found] == [5, 0, 0]
+    assert [machine.used for machine in machines(nodes, None, _GLOBS)] == [None, None, None]
+
+
+def _machine(name: str, used: int | None = 0, *, closed: bool = False, at: str = "") -> Machine:
+    """A Node, with domains as `a=1 b=2`."""
+    labels = {f"x/{key}": value for key, _, value in (pair.partition("=") for pair in at.split())}
+    return Machine(Node(name, labels), 8, used, cordoned=closed)
+
+
+_ONE, _TWO = _machine("n1", 8, at="a=1 b=1 c=1"), _machine("n2", 2, at="a=1 b=1 c=2")
+_TEN = _machine("n10", 0, at="a=1 b=10 c=1")
+
+
+def _shape(branch: Branch) -> Any:
+    """A tree as names: (name, [branches and Nodes])."""
+    name = "" if branch.level is None else f"{branch.level.short} {branch.value or '-'}"
+    return name, [*map(_shape, branch.branches), *(machine.node.name for machine in branch.machines)]
+
+
+def test_domains_are_within_domains_in_the_order_of_numbers() -> None:
+    """Domains of a level are apart where those around them are, and sorted by the numbers in their names."""
+    assert _shape(tree((_TEN, _TWO, _ONE), _ABC)) == (
+        "",
+        [("a 1", [("b 1", [("c 1", ["n1"]), ("c 2", ["n2"])]), ("b 10", [("c 1", ["n10"])])])],
+    )
+
+
+def test_counts_add_up() -> None:
+    """A domain has the accelerators of its Nodes; those of closed Nodes that nobody holds are unavailable."""
+    closed = _machine("n3", 3, closed=True, at="a=1 b=1 c=1")
+
+    root = tree((_ONE, _TWO, closed), _ABC)
+
+    assert root.count == Count(nodes=3, closed=1, total=24, used=13, free=6)
+    assert root.count.unavailable == 5
+    assert root.branches[0].branches[0].branches[0].count == Count(nodes=2, closed=1, total=16, used=11, free=0)
+
+
+def test_more_than_there_is_leaves_nothing_free() -> None:
+    """Pods that hold more than a Node has now leave neither free nor unavailable accelerators."""
+    found = count([_machine("n", 10)])
+
+    assert (found, found.unavailable) == (Count(nodes=1, closed=0, total=8, used=10, free=0), 0)
+
+
+def test_without_pods_nothing_is_known_to_be_free() -> None:
+    """Where Pods are not known, only the total is."""
+    found = count([_machine("n", None)])
+
+    assert (found, found.unavailable) == (Count(nodes=1, closed=0, total=8, used=None, free=None), 0)
+
+
+@pytest.mark.parametrize(
+    ("at", "expected"),
+    [
+        pytest.param("a=1 c=1", ("a 1", [("b -", [("c 1", ["n"])])]), id="one-between"),
+        pytest.param("c=1", ("a -", [("c 1", ["n"])]), id="two-at-the-beginning-are-one-group"),
+        pytest.param("a=1", ("a 1", [("b -", ["n"])]), id="all-that-follow"),
+        pytest.param("a=1 b=1", ("a 1", [("b 1", [("c -", ["n"])])]), id="the-last"),
+        pytest.param("b=1", ("a -", [("b 1", [("c -", ["n"])])]), id="two-apart-are-two-groups"),
+        pytest.param("", ("a -", ["n"]), id="all"),
+    ],
+)
+def test_a_node_that_lacks_a_level_is_at_the_next_one(at: str, expected: Any) -> None:
+    """It stands in a group for such Nodes, after the domains, and is never dropped."""
+    full = _machine("full", at="a=0 b=0 c=0")
+
+    assert _shape(tree((_machine("n", at=at), full), _ABC)) == (
+        "",
+        sorted([("a 0", [("b 0", [("c 0", ["full"])])]), expected], key=lambda found: found[0] == "a -"),
+    )
+
+
+def test_a_level_that_no_node_has_is_skipped() -> None:
+    """Nobody reads of a level that a cluster does not know."""
+    found = (_machine("n1", at="a=1 c=1"), _machine("n2", at="a=1 c=1"))
+
+    assert _shape(tree(found, _ABC)) == ("", [("a 1", [("c 1", ["n1", "n2"])])])
+    assert present(found, _ABC) == (_ABC.levels[0], _ABC.levels[2])
+
+
+@pytest.mark.parametrize(
+    ("lowest", "expected"),
+    [
+        pytest.param("a", ("", [("a 1", [])]), id="first"),
+        pytest.param("b", ("", [("a 1", [("b 1", []), ("b 10", [])])]), id="between"),
+        pytest.param(
+            "kubernetes.io/hostname",
+            ("", [("a 1", [("b 1", [("c 1", ["n1"])]), ("b 10", [("c 1", ["n10"])])])]),
+            id="nodes",
+        ),
+    ],
+)
+def test_a_tree_is_cut_below_a_level(lowest: str, expected: Any) -> None:
+    """Nothing below the lowest level is there, and the counts stay."""
+    root = tree((_ONE, _TEN), _ABC, _ABC.find(lowest))
+
+    assert _shape(root) == expected
+    assert root.branches[0].count.total == 16
+
+
+def test_equivalent_keys_are_one_level() -> None:
+    """Nodes of the older kind are in the same domains as newer ones, and the newer key counts where both are there."""
+    coreweave = next(each for each in BUILT_IN if each.name == "coreweave")
+    found = [
+        Machine(Node("new", {"backend.coreweave.cloud/superpod": "3"})),
+        Machine(Node("old", {"ib.coreweave.cloud/superpod": "3"})),
+        Machine(Node("both", {"backend.coreweave.cloud/superpod": "3", "ib.coreweave.cloud/superpod": "4"})),
+    ]
+
+    assert _shape(tree(found, coreweave)) == ("", [("superpod 3", ["both", "new", "old"])])
+
+
+def test_a_line_is_of_branches_with_the_same_nodes() -> None:
+    """Branches are in a line as long as there is only one of them, and no Node beside it."""
+    root = tree((_ONE, _TWO), _ABC)
+
+    assert [_shape(each)[0] for each in line(root.branches[0])] == ["a 1", "b 1"]
+
+
+def test_a_path_leaves_out_what_a_node_lacks() -> None:
+    """The domains of a Node come farthest first."""
+    assert path(_ABC.levels, {"x/c": "1", "x/a": "2"}) == ((_ABC.levels[0], "2"), (_ABC.levels[2], "1"))
+
+
+def _labelled(*keys: str) -> list[Machine]:
+    return [Machine(Node("n", dict.fromkeys(keys, "1")))]
+
+
+_EVERYWHERE = ("topology.kubernetes.io/region", "topology.kubernetes.io/zone", "kubernetes.io/hostname")
+
+
+@pytest.mark.parametrize(
+    ("nodes", "expected"),
+    [
+        pytest.param(_labelled(*_EVERYWHERE, "backend.coreweave.cloud/fabric"), "coreweave", id="coreweave"),
+        pytest.param(_labelled(*_EVERYWHERE, "ib.coreweave.cloud/superpod"), "coreweave", id="older-coreweave"),
+        pytest.param(_labelled(*_EVERYWHERE), "kubernetes", id="only-what-all-clouds-have"),
+        pytest.param(
+            _labelled(*_EVERYWHERE, *(f"topology.k8s.aws/network-node-layer-{i}" for i in (1, 2, 3))), "aws", id="aws"
+        ),
+        pytest.param(
+            _labelled(_EVERYWHERE[2], *(f"network.topology.nvidia.com/{tier}" for tier in ("core", "spine", "leaf"))),
+            "topograph",
+            id="the-one-without-further-levels",
+        ),
+    ],
+)
+def test_the_topology_that_fits(nodes: list[Machine], expected: str) -> None:
+    """CoreWeave's counts where its labels are; else the one that most Nodes have the levels of, and no more levels."""
+    assert fitting(nodes, BUILT_IN).name == expected
+
+
+def _requires(key: str, *values: str) -> LabelSelector:
+    return LabelSelector((SelectorRequirement(key, "In", values),))
+
+
+@pytest.mark.parametrize(
+    ("topology", "labels", "expected"),
+    [
+        pytest.param(_ABC, {}, True, id="nothing-required"),
+        pytest.param(Topology("t", (), pool=_requires("pool", "a")), {"pool": "a"}, True, id="in-the-pool"),
+        pytest.param(Topology("t", (), pool=_requires("pool", "a")), {"pool": "b"}, False, id="in-another-pool"),
+        pytest.param(BUILT_IN[1], {"backend.coreweave.cloud/flavor": "infiniband"}, True, id="infiniband"),
+        pytest.param(BUILT_IN[1], {"ib.coreweave.cloud/fabric": "f"}, True, id="older-infiniband"),
+        pytest.param(BUILT_IN[1], {"backend.coreweave.cloud/flavor": "roce"}, False, id="roce"),
+    ],
+)
+def test_which_nodes_a_topology_is_for(topology: Topology, labels: dict[str, str], *, expected: bool) -> None:
+    """A Node is in the pool and has what the topology requires, under the newer or the older names."""
+    assert suits(topology, Machine(Node("n", labels))) is expected
+
+
+def test_names_are_sorted_by_the_numbers_in_them() -> None:
+    """Ten comes after nine, wherever the number stands."""
+    assert sorted(["n10", "n9", "a", "n9b2", "n9b10", "2", "10"], key=natural) == [
+        *("a", "n9", "n9b2", "n9b10", "n10", "2", "10"),
+    ]

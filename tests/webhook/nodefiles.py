@@ -1,0 +1,83 @@
+"""Nodes and Pods as kubectl prints them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+Json = dict[str, Any]
+
+REGION, ZONE, HOSTNAME = "topology.kubernetes.io/region", "topology.kubernetes.io/zone", "kubernetes.io/hostname"
+BACKEND, IB = "backend.coreweave.cloud/", "ib.coreweave.cloud/"
+RACK = "node.coreweave.cloud/rack"
+
+
+def place(superpod: str, rack: str, prefix: str = BACKEND, **more: str) -> dict[str, str]:
+    """The labels of a Node in fabric f1 that is in a superpod and a rack."""
+    flavor = {f"{BACKEND}flavor": "infiniband"} if prefix == BACKEND else {}
+    return {
+        REGION: "east",
+        ZONE: "east-1",
+        f"{prefix}fabric": "f1",
+        f"{prefix}superpod": superpod,
+        RACK: rack,
+        **flavor,
+        **more,
+    }
+
+
+def node(
+    name: str, labels: Mapping[str, str], gpus: int | str = 8, *, cordoned: bool = False, ready: str = "True"
+) -> Json:
+    """A Node."""
+    allocatable = {"cpu": "126", "memory": "1Ti", **({"nvidia.com/gpu": str(gpus)} if gpus else {})}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": {HOSTNAME: name, **labels}},
+        "spec": {"unschedulable": True} if cordoned else {},
+        "status": {"allocatable": allocatable, "conditions": [{"type": "Ready", "status": ready}]},
+    }
+
+
+def pod(name: str, on: str, gpus: int = 8, phase: str = "Running") -> Json:
+    """A Pod that is bound to a Node."""
+    resources = {"requests": {"cpu": "1", "nvidia.com/gpu": str(gpus)}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"namespace": "default", "name": name},
+        "spec": {"nodeName": on, "containers": [{"name": "main", "resources": resources}]},
+        "status": {"phase": phase},
+    }
+
+
+SMALL: tuple[Json, ...] = (
+    node("g1", place("1", "10")),
+    node("g2", place("1", "10")),
+    node("g3", place("1", "9"), cordoned=True),
+    node("g10", place("2", "11", IB)),
+    node("g11", {key: value for key, value in place("2", "11").items() if "superpod" not in key}, ready="False"),
+    node("cpu", {REGION: "east", ZONE: "east-1"}, 0),
+)
+"""Six Nodes of one fabric: one of the older kind, one without superpod, one without GPUs and fabric."""
+
+HELD: tuple[Json, ...] = (
+    pod("train-0", "g1"),
+    pod("train-1", "g3", 3),
+    pod("notebook", "g10", 2),
+    pod("done", "g2", 8, "Succeeded"),
+)
+
+
+def listed(items: Iterable[Json]) -> Json:
+    """A List of objects."""
+    return {"apiVersion": "v1", "kind": "List", "items": list(items)}
+
+
+def write(path: Path, *items: Json) -> str:
+    """A file with these objects, by its name."""
+    path.write_text(json.dumps(listed(items)), encoding="utf-8")
+    return path.name

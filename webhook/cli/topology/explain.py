@@ -1,0 +1,198 @@
+"""`cks-admission topology explain`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+from msgspec.structs import replace
+
+from policies import engine, patch
+from policies.engine import Answer
+from policies.facts import StaticFacts
+from policies.request import AdmissionRequest, UserInfo, is_being_deleted, is_mirror_pod, is_owned
+from policies.ruleset import RuleSet
+from policies.topology.rule import RULE, TopologyPlacement
+from webhook import manifest, rules
+from webhook.cli import exits, options
+from webhook.cli.exits import InputError, unreadable
+from webhook.cli.output import write
+from webhook.cli.topology import sources, wording
+from webhook.cli.topology.explanation import Explanation, explain
+from webhook.cli.topology.sources import Cluster, Seen
+from webhook.manifest import Manifest, ManifestError
+from webhook.settings import Settings, SettingsError
+from webhook.yamlfile import FileError
+
+
+class Explained(NamedTuple):
+    """An object with what became of its templates; nothing: why there is nothing to explain, empty where there is."""
+
+    manifest: Manifest
+    request: AdmissionRequest
+    templates: tuple[Explanation, ...]
+    nothing: str
+    mutation: Answer
+    validation: Answer
+
+    @property
+    def allowed(self) -> bool:
+        """Whether the object would be let in."""
+        return self.mutation.allowed and self.validation.allowed
+
+    @property
+    def message(self) -> str:
+        """The refusal; empty where there is none."""
+        return "\n".join(answer.message for answer in (self.mutation, self.validation) if answer.message)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What whoever applies the object is warned of."""
+        return (*self.mutation.warnings, *self.validation.warnings)
+
+
+class _World(NamedTuple):
+    """What objects are explained by. labels: of their Namespaces."""
+
+    rule: TopologyPlacement
+    ruleset: RuleSet
+    namespace: str
+    labels: Mapping[str, str]
+    seen: Seen
+
+    def facts(self, namespace: str) -> StaticFacts:
+        """The facts for what is in a Namespace."""
+        facts = StaticFacts(
+            datetime.now(UTC).date(),
+            cluster_nodes=tuple(machine.node for machine in self.seen.machines or ()),
+            cluster_topologies=self.seen.own,
+        )
+        return replace(facts, namespaces={namespace: {**facts.namespace_labels(namespace), **self.labels}})
+
+
+@click.command("explain", short_help="Say what becomes of topology annotations, and why.")
+@click.option(
+    "-f", "--filename", "files", multiple=True, required=True, metavar="FILE|DIR|-", help="Objects; repeatable."
+)
+@sources.nodes
+@sources.cluster
+@click.option("-n", "--namespace", default="default", show_default=True, help="Namespace of objects that name none.")
+@click.option("--namespace-labels", multiple=True, metavar="KEY=VALUE", help="Label of their Namespaces; repeatable.")
+@options.config
+@options.output
+def command(
+    files: tuple[str, ...], nodes: tuple[str, ...], kubeconfig: str, namespace: str,
+    namespace_labels: tuple[str, ...], config: Path | None, output: str, *, in_cluster: bool,
+) -> None:  # fmt: skip
+    """Say what becomes of topology annotations: which hold, what is added to the node affinity, and why.
+
+    With Nodes it also says on how many of them the Pods may land.
+
+    \b
+    Examples:
+      cks-admission topology explain -f train.yaml
+      cks-admission topology explain -f train.yaml --nodes nodes.json
+      cks-admission topology explain -f manifests/ --kubeconfig ~/.kube/config
+    """
+    settings = options.settings(config, {})
+    if "-" in files and "-" in nodes:
+        raise InputError("-f - and --nodes - both read standard input; give one of them as a file")
+    found = _objects(files)
+    seen = sources.see(settings, Cluster(kubeconfig, in_cluster), nodes)
+    world = _world(settings, seen, namespace, namespace_labels)
+    explained = [_explain(each, world) for each in found]
+    if output == "text":
+        click.echo("\n".join(line for each in explained for line in _text(each)))
+    else:
+        write([_json(each) for each in explained], output)
+    sys.exit(exits.OK if all(each.allowed for each in explained) else exits.REFUSED)
+
+
+def _objects(files: Sequence[str]) -> list[Manifest]:
+    try:
+        found = list(manifest.read(files, sources.stdin(files)))
+    except (FileError, ManifestError) as error:
+        raise InputError(str(error)) from None
+    except OSError as error:
+        raise unreadable(error) from None
+    if not found:
+        raise InputError(f"{', '.join(files)}: no objects found")
+    return found
+
+
+def _world(settings: Settings, seen: Seen, namespace: str, labels: Sequence[str]) -> _World:
+    given = dict(pair.partition("=")[::2] for pair in labels)
+    if wrong := [pair for pair in labels if not pair.partition("=")[0] or "=" not in pair]:
+        raise InputError(f"--namespace-labels {wrong[0]}: write KEY=VALUE")
+    try:
+        built = rules.build(settings)
+        rule = TopologyPlacement(rules.topologies(settings), rules.topology_options(settings))
+    except SettingsError as error:
+        raise InputError(str(error)) from None
+    ruleset = RuleSet([each for each in built.rules if each.name == RULE], built.exceptions)
+    if not ruleset.rules:
+        click.echo(f"the rule {RULE} is off: of what follows, nothing is done", err=True)
+    return _World(rule, ruleset, namespace, given, seen)
+
+
+def _explain(found: Manifest, world: _World) -> Explained:
+    request = manifest.request(
+        found.object, None, user=UserInfo("user", groups=("system:authenticated",)), namespace=world.namespace
+    )
+    facts = world.facts(request.namespace)
+    templates = tuple(
+        explain(reading, translation, world.seen.machines)
+        for reading, translation in world.rule.explain(request, facts)
+    )
+    mutation = engine.mutate(request, world.ruleset, facts)
+    changed = patch.apply(found.object, mutation.operations) if mutation.operations else found.object
+    validation = engine.validate(replace(request, object=changed), world.ruleset, facts)
+    nothing = "" if templates else _nothing(request, world)
+    return Explained(found, request, templates, nothing, mutation, validation)
+
+
+def _nothing(request: AdmissionRequest, world: _World) -> str:
+    """Why an object has nothing to explain."""
+    kind = request.kind.kind
+    if request.kind.group_kind not in world.rule.options.workloads:
+        return f"a {kind} has no pod templates that are known"
+    if is_being_deleted(request.object):
+        return "it is being deleted"
+    if is_mirror_pod(request.object):
+        return "it is the mirror of a kubelet's static Pod"
+    if kind != "Pod" and is_owned(request.object):
+        return f"a controller owns it; explain its owner: a translated {kind} would differ from what that wants"
+    return "it has no topology annotations"
+
+
+def _text(explained: Explained) -> Iterator[str]:
+    request = explained.request
+    name = "/".join(part for part in (request.scope_namespace, request.display_name) if part)
+    verdict = click.style("admitted", fg="green") if explained.allowed else click.style("refused", fg="red", bold=True)
+    yield f"{explained.manifest.where}: {request.kind.kind} {name}: {verdict}"
+    if explained.nothing:
+        yield f"  Nothing is done: {explained.nothing}."
+    for each in explained.templates:
+        yield from ("  " + line for line in wording.text(each))
+    for warning in explained.warnings:
+        yield f"  {click.style('Warning:', fg='yellow')} {warning}"
+    yield from ("  " + line for line in explained.message.splitlines())
+
+
+def _json(explained: Explained) -> dict[str, Any]:
+    request = explained.request
+    return {
+        "where": explained.manifest.where,
+        "kind": request.kind.kind,
+        "namespace": request.scope_namespace,
+        "name": request.display_name,
+        "allowed": explained.allowed,
+        "nothing": explained.nothing,
+        "templates": [wording.data(each) for each in explained.templates],
+        "message": explained.message,
+        "warnings": list(explained.warnings),
+    }

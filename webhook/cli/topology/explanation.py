@@ -1,0 +1,195 @@
+"""What became of a pod template's topology annotations, and why: as values, before they are put into words."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from policies.fieldpath import render
+from policies.match import EVERYTHING
+from policies.nodeaffinity import allows
+from policies.request import JsonObject, mapping
+from policies.topology import affinity, record
+from policies.topology.annotation import ANNOTATIONS, Written
+from policies.topology.level import IB_FABRIC, Level
+from policies.topology.machine import Machine
+from policies.topology.placement import Placement
+from policies.topology.reading import Reading
+from policies.topology.term import old_names
+from policies.topology.topology import Topology
+from policies.topology.translation import Translation, required_terms
+from policies.topology.tree import Path, natural, path
+from webhook.cli.topology import words
+
+
+class Requirement(Struct, frozen=True):
+    """One requirement of an added term. own: whether the user wrote it."""
+
+    text: str
+    own: bool
+
+
+class Step(Struct, frozen=True):
+    """A preferred term and its weight."""
+
+    weight: int
+    text: str
+
+
+class Annotation(Struct, frozen=True):
+    """An annotation that holds. path: where it stands."""
+
+    key: str
+    value: str
+    path: str
+
+
+class Landing(Struct, frozen=True):
+    """On how many Nodes the Pods may land, as far as labels decide. domains: these by the placement's level."""
+
+    nodes: int
+    all: int
+    level: Level | None = None
+    domains: tuple[tuple[Path, int], ...] = ()
+
+
+class Explanation(Struct, frozen=True):
+    """Of one template. required: alternatives. nothing: why nothing is added; empty where something is."""
+
+    path: str
+    annotations: tuple[Annotation, ...]
+    topology: Topology | None
+    placements: tuple[tuple[str, Placement], ...]
+    required: tuple[tuple[Requirement, ...], ...]
+    preferred: tuple[Step, ...]
+    nothing: str
+    reasons: tuple[str, ...]
+    landing: Landing | None
+
+
+def explain(reading: Reading, translation: Translation, machines: Sequence[Machine] | None) -> Explanation:
+    """The explanation of a template. machines: None where Nodes are not known."""
+    entry = translation.entry
+    nothing = "" if entry != record.NOTHING else _why_nothing(reading, translation)
+    placements = [("required", reading.required), ("preferred", reading.preferred)]
+    return Explanation(
+        reading.template.path,
+        tuple(_annotations(reading)),
+        reading.topology,
+        tuple((name, placement) for name, placement in placements if placement is not None),
+        tuple(_alternatives(entry)),
+        tuple(Step(each["weight"], _joined(each["preference"])) for each in entry.preferred),
+        nothing,
+        () if nothing else tuple(_reasons(reading, translation)),
+        None if machines is None else _landing(reading, translation, machines),
+    )
+
+
+def _annotations(reading: Reading) -> Iterator[Annotation]:
+    asked = reading.asked
+    for written, key in zip((asked.topology, asked.required, asked.preferred), ANNOTATIONS, strict=True):
+        if written is not None:
+            yield Annotation(key, str(written.value), _place(written))
+
+
+def _place(written: Written) -> str:
+    return render((*written.holder, "metadata", "annotations")) if written.key else written.path
+
+
+def _alternatives(entry: record.Entry) -> Iterator[tuple[Requirement, ...]]:
+    for written in entry.required:
+        own = _expressions(written.origin)
+        for term in written.terms:
+            yield tuple(Requirement(words.requirement(each), each in own) for each in _expressions(term))
+
+
+def _expressions(term: Any) -> list[Any]:
+    return [*(term.get("matchExpressions") or ()), *(term.get("matchFields") or ())] if isinstance(term, dict) else []
+
+
+def _joined(term: JsonObject) -> str:
+    return " and ".join(map(words.requirement, _expressions(term)))
+
+
+def _why_nothing(reading: Reading, translation: Translation) -> str:
+    asked = reading.asked
+    if not asked.anything:
+        return "nothing is asked for"
+    if not reading.is_usable:
+        return "what is asked for cannot be used"
+    if reading.left:
+        return reading.left
+    if reading.required is None and reading.preferred is None:
+        return "a topology alone places nothing"
+    own = affinity.node_affinity(translation.affinity)
+    if own is None:
+        return "the node affinity that is there is malformed, which the API server refuses"
+    return "the node affinity that is there requires as much already, or matches no Node"
+
+
+def _reasons(reading: Reading, translation: Translation) -> Iterator[str]:
+    topology = reading.topology
+    if topology is None:
+        return
+    if not translation.changes:
+        yield "it stands there already: an earlier translation is on record"
+    if topology.requirement != EVERYTHING:
+        yield f'the topology "{topology.name}" is for Nodes with {words.selector(topology.requirement)} only'
+    yield from _why_alternatives(reading, topology)
+    yield from _why_combined(translation)
+    yield from _why_weights(reading, translation)
+
+
+def _why_alternatives(reading: Reading, topology: Topology) -> Iterator[str]:
+    """Why there are two terms, or one where there could be two."""
+    domains = [d for placement in (reading.required, reading.preferred) if placement for d in placement.domains]
+    older = old_names(topology.requirement)
+    renamed = [d.level for d in domains if len(d.level.keys) > 1 and not d.level.distinct]
+    unions = [d.level for d in domains if d.level.distinct]
+    is_double = len(required_terms(reading)) > 1
+    keys = ", ".join(dict.fromkeys(level.keys[-1] for level in renamed))
+    if renamed and older is None:
+        yield f"there is one alternative, since Nodes that carry {keys} only are InfiniBand Nodes"
+    elif renamed:
+        yield f"there are two alternatives, since older InfiniBand Nodes carry {keys} only"
+    if is_double and older is not None and older != topology.requirement:
+        yield f"older InfiniBand Nodes have no flavor; they are told by {IB_FABRIC}"
+    for level in dict.fromkeys(unions):
+        first, *others = level.keys
+        yield f"{level.name} is {first}, and {' or '.join(others)} on Nodes without that"
+
+
+def _why_combined(translation: Translation) -> Iterator[str]:
+    combined = [each for each in translation.entry.required if each.origin is not None]
+    if combined:
+        terms = words.counted(len(combined), "term")
+        yield f"each alternative is combined with {terms} of your own: a Node must meet both"
+
+
+def _why_weights(reading: Reading, translation: Translation) -> Iterator[str]:
+    steps = translation.entry.preferred
+    if not steps or reading.preferred is None:
+        return
+    if len({step["weight"] for step in steps}) > 1:
+        yield "the weights add up to 100 on a Node in the nearest domain"
+    if any(_is_twin(step) for step in steps):
+        yield "an older label counts only where the newer one is absent, so that no Node counts twice"
+
+
+def _is_twin(step: JsonObject) -> bool:
+    return any(each.get("operator") == "DoesNotExist" for each in _expressions(step["preference"]))
+
+
+def _landing(reading: Reading, translation: Translation, machines: Sequence[Machine]) -> Landing:
+    spec = {**mapping(reading.template.value, "spec"), "affinity": translation.affinity}
+    allowed = [machine for machine in machines if allows(spec, machine.node)]
+    placement = reading.required or reading.preferred
+    if placement is None or reading.topology is None or reading.left or not reading.is_usable:
+        return Landing(len(allowed), len(machines))
+    levels = (*reading.topology.above(placement.level), placement.level)
+    found = Counter(path(levels, machine.node.labels) for machine in allowed)
+    ordered = sorted(found.items(), key=lambda item: [natural(value) for _, value in item[0]])
+    return Landing(len(allowed), len(machines), placement.level, tuple(ordered))

@@ -1,0 +1,124 @@
+"""Nodes and Pods in files, as `kubectl get nodes,pods -A -o json` prints them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from policies.topology.machine import Machine, NodeObject, PodObject, held, machines
+from webhook import manifest
+from webhook.cli.exits import InputError, unreadable
+from webhook.manifest import ManifestError
+from webhook.yamlfile import FileError
+
+HOW = "kubectl get nodes,pods -A -o json"
+"""The command that prints what is read here."""
+
+_UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
+
+
+class _Head(Struct, rename="camel"):
+    api_version: str = ""
+    kind: str = ""
+
+
+class _List(_Head, rename="camel"):
+    items: list[msgspec.Raw] | None = None
+
+
+class _Found:
+    """Nodes by name and Pods by Namespace and name: what stands in two files is one object."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, NodeObject] = {}
+        self.pods: dict[tuple[str, str], PodObject] = {}
+
+    def add(self, item: NodeObject | PodObject) -> None:
+        """Take one up."""
+        if isinstance(item, NodeObject):
+            self.nodes[item.metadata.name] = item
+        else:
+            self.pods[item.metadata.namespace, item.metadata.name] = item
+
+
+_LIST = msgspec.json.Decoder(_List)
+_HEAD = msgspec.json.Decoder(_Head)
+_KINDS: dict[str, type[NodeObject | PodObject]] = {"Node": NodeObject, "Pod": PodObject}
+
+
+def read(paths: Sequence[str], accelerators: Sequence[str], stdin: bytes = b"") -> tuple[Machine, ...]:
+    """The Nodes in files, in directories and, for `-`, in the text of standard input; Pods where there are any.
+
+    Other objects are passed over. Raises InputError.
+    """
+    found = _Found()
+    try:
+        for name in _files(paths):
+            text = stdin if name == "-" else Path(name).read_bytes()
+            for item in _quickly(text, accelerators) or _carefully(name, text, accelerators):
+                found.add(item)
+    except (FileError, ManifestError) as error:
+        raise InputError(str(error)) from None
+    except OSError as error:
+        raise unreadable(error) from None
+    if not found.nodes:
+        raise InputError(f"{', '.join(paths)}: no Nodes found; {HOW} prints them with their Pods")
+    return machines(found.nodes.values(), found.pods.values() or None, accelerators)
+
+
+def _files(paths: Iterable[str]) -> Iterator[str]:
+    for path in paths:
+        if path != "-" and Path(path).is_dir():
+            yield from sorted(str(p) for p in Path(path).rglob("*") if p.suffix in manifest.SUFFIXES and p.is_file())
+        else:
+            yield path
+
+
+def _quickly(text: bytes, accelerators: Sequence[str]) -> list[NodeObject | PodObject] | None:
+    """What is in JSON; None for anything else, and where something is wrong with it.
+
+    A cluster's Pods come to some hundred megabytes, for which YAML would take minutes.
+    """
+    try:
+        whole = _LIST.decode(text)
+        is_list = whole.kind.endswith("List")
+        items = (whole.items or []) if is_list else [msgspec.Raw(text)]
+        found = []
+        for item in items:
+            # Items of a NodeList do not say what they are.
+            kind = _KINDS.get(_HEAD.decode(item).kind or whole.kind.removesuffix("List"))
+            if kind is not None:
+                found.append(_checked(msgspec.json.decode(item, type=kind), accelerators))
+    except _UNREADABLE:
+        return None
+    return found
+
+
+def _carefully(name: str, text: bytes, accelerators: Sequence[str]) -> Iterator[NodeObject | PodObject]:
+    """What is in YAML or JSON, with the line of what is wrong. Raises InputError, FileError and ManifestError."""
+    for each in manifest.read(["-"], text) if name == "-" else manifest.read([name]):
+        kind = _KINDS.get(each.object["kind"]) if each.object["apiVersion"] == "v1" else None
+        if kind is None:
+            continue
+        try:
+            yield _checked(msgspec.convert(each.object, kind), accelerators)
+        except _UNREADABLE as error:
+            raise InputError(f"{each.where}: {_called(each.object)} cannot be read: {error}") from None
+
+
+def _checked(item: NodeObject | PodObject, accelerators: Sequence[str]) -> NodeObject | PodObject:
+    """Raises ValueError for a quantity that is no number of devices."""
+    if isinstance(item, NodeObject):
+        machines([item], None, accelerators)
+    else:
+        held(item, accelerators)
+    return item
+
+
+def _called(obj: dict[str, Any]) -> str:
+    name = (obj.get("metadata") or {}).get("name")
+    return f"{obj['kind']} {name}" if isinstance(name, str) else obj["kind"]

@@ -1,0 +1,93 @@
+"""`cks-admission topology show`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from policies.match import EVERYTHING
+from policies.topology.level import Level
+from policies.topology.machine import Machine
+from policies.topology.topology import Topology
+from policies.topology.tree import domain, path, suits
+from webhook.cli import options
+from webhook.cli.output import write
+from webhook.cli.topology import sources, words
+from webhook.cli.topology.sources import Cluster
+
+
+@click.command("show", short_help="Show the levels of a topology, and how many Nodes have them.")
+@click.argument("name")
+@sources.nodes
+@sources.cluster
+@options.config
+@options.output
+def command(
+    name: str, nodes: tuple[str, ...], kubeconfig: str, config: Path | None, output: str, *, in_cluster: bool
+) -> None:
+    """Show a topology: its levels with their keys, what it requires of Nodes, and how many Nodes have each level.
+
+    \b
+    Examples:
+      cks-admission topology show coreweave
+      kubectl get nodes -o json | cks-admission topology show coreweave --nodes -
+      cks-admission topology show coreweave --kubeconfig ~/.kube/config
+    """
+    settings = options.settings(config, {})
+    seen = sources.see(settings, Cluster(kubeconfig, in_cluster), nodes)
+    topology = sources.find(seen.catalog, name)
+    if output == "text":
+        click.echo("\n".join(_text(topology, seen.machines)))
+    else:
+        write(_json(topology, seen.machines), output)
+
+
+def _text(topology: Topology, machines: Sequence[Machine] | None) -> Iterator[str]:
+    yield f"{click.style(topology.name, bold=True)}: {topology.source}"
+    yield ""
+    rows = []
+    for level in topology.levels:
+        further = ", ".join(key for key in level.keys if key != level.name)
+        counts = ("", "") if machines is None else map(str, _counts(level, topology, machines))
+        short = level.short if topology.find(level.short) is level else ""
+        rows.append((short, level.name, further, level.alias, *counts))
+    yield from words.table(("LEVEL", "KEY", "FURTHER KEYS", "ALIAS", "NODES", "DOMAINS"), rows, right=(4, 5))
+    yield ""
+    for union in topology.unions:
+        yield f"{union.name} is {', or where a Node lacks that, '.join(union.keys)}."
+    yield f"Node requirement: {', or '.join(words.node_requirement(topology.requirement)) or 'none'}"
+    yield f"Node pool: {words.selector(topology.pool) if topology.pool is not None else 'none in particular'}"
+    if machines is not None:
+        suited = sum(suits(topology, machine) for machine in machines)
+        yield f"Nodes: {len(machines)}{'' if suited == len(machines) else f', of which it is for {suited}'}"
+
+
+def _counts(level: Level, topology: Topology, machines: Sequence[Machine]) -> tuple[int, int]:
+    """How many Nodes have a level, and in how many domains they are."""
+    around = [each for each in topology.levels if topology.position(each) <= topology.position(level)]
+    found = [path(around, m.node.labels) for m in machines if domain(level, m.node.labels) is not None]
+    return len(found), len(set(found))
+
+
+def _json(topology: Topology, machines: Sequence[Machine] | None) -> dict[str, Any]:
+    levels = []
+    for level in topology.levels:
+        entry: dict[str, Any] = {"name": topology.called(level), "key": level.name, "keys": list(level.keys)}
+        if level.alias:
+            entry["alias"] = level.alias
+        if machines is not None:
+            entry["nodes"], entry["domains"] = _counts(level, topology, machines)
+        levels.append(entry)
+    return {
+        "name": topology.name,
+        "source": topology.source,
+        "inCluster": topology.in_cluster,
+        "levels": levels,
+        "unions": [{"name": union.name, "keys": list(union.keys)} for union in topology.unions],
+        "nodeRequirement": topology.requirement.to_json() if topology.requirement != EVERYTHING else None,
+        "pool": topology.pool.to_json() if topology.pool is not None else None,
+        **({} if machines is None else {"nodes": len(machines)}),
+    }

@@ -1,0 +1,119 @@
+"""Where topologies and Nodes come from: the configuration, files, a cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import click
+
+from policies.topology.catalog import Catalog, closest
+from policies.topology.machine import Machine, machines
+from policies.topology.topology import Topology
+from webhook import rules
+from webhook.cli.exits import InputError, ToolError
+from webhook.cli.topology import files
+from webhook.settings import Settings, SettingsError
+
+
+class Cluster(NamedTuple):
+    """Which cluster to look at, if any."""
+
+    kubeconfig: str = ""
+    in_cluster: bool = False
+
+
+class Seen(NamedTuple):
+    """What was found. own: the cluster's topologies, which are in the catalog, too. machines: None without Nodes."""
+
+    catalog: Catalog
+    own: tuple[Topology, ...] = ()
+    machines: tuple[Machine, ...] | None = None
+
+
+def cluster(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that name a cluster."""
+    kubeconfig = click.option("--kubeconfig", default="", metavar="FILE", help="Cluster to look at.")
+    in_cluster = click.option("--in-cluster", is_flag=True, help="Look at the cluster by the Pod's service account.")
+    return kubeconfig(in_cluster(command))
+
+
+nodes = click.option(
+    "--nodes",
+    "nodes",
+    multiple=True,
+    metavar="FILE|DIR|-",
+    help="Nodes, as kubectl get nodes -o json prints them; repeatable.",
+)
+
+
+def see(
+    settings: Settings, where: Cluster, paths: Sequence[str] = (), *, nodes: bool = True, pods: bool = False
+) -> Seen:
+    """The topologies, and the Nodes of files or else of the cluster; what is doubtful about them is said on stderr.
+
+    nodes, pods: whether to look at those of a cluster. Raises InputError and ToolError.
+    """
+    accelerators = settings.tolerations.accelerators.resources
+    try:
+        catalog = rules.topologies(settings)
+    except SettingsError as error:
+        raise InputError(str(error)) from None
+    found = files.read(paths, accelerators, stdin(paths)) if paths else None
+    own: tuple[Topology, ...] = ()
+    if any(where):
+        own, there = _look(where, accelerators, nodes=nodes and not paths, pods=pods)
+        catalog = catalog.joined(own)
+        found = there if found is None else found
+    for clash in catalog.clashes:
+        click.echo(str(clash), err=True)
+    return Seen(catalog, own, found)
+
+
+def find(catalog: Catalog, name: str) -> Topology:
+    """The topology of a name. Raises InputError."""
+    found = catalog.find(name)
+    if found is not None:
+        return found
+    near = closest(name, catalog.by_name)
+    known = f"Known topologies: {', '.join(catalog.nearest_first(name))}."
+    raise InputError(f'topology "{name}" is not known. {f"Did you mean {near}? " if near else ""}{known}')
+
+
+def stdin(paths: Sequence[str]) -> bytes:
+    """The text of standard input where one of the paths is `-`, else nothing."""
+    return sys.stdin.buffer.read() if "-" in paths else b""
+
+
+def _look(
+    where: Cluster, accelerators: Sequence[str], *, nodes: bool, pods: bool
+) -> tuple[tuple[Topology, ...], tuple[Machine, ...] | None]:
+    """Topologies and Nodes of a cluster. Raises ToolError."""
+    from webhook.cluster.errors import ClusterError  # noqa: PLC0415 - most runs need no cluster
+
+    try:
+        return asyncio.run(_ask(where, accelerators, nodes=nodes, pods=pods))
+    except ClusterError as error:
+        raise ToolError(str(error)) from None
+
+
+async def _ask(
+    where: Cluster, accelerators: Sequence[str], *, nodes: bool, pods: bool
+) -> tuple[tuple[Topology, ...], tuple[Machine, ...] | None]:
+    from webhook.cluster import inventory  # noqa: PLC0415 - as above
+    from webhook.cluster.client import connect  # noqa: PLC0415 - loads the client
+
+    api = await connect(where.kubeconfig or None, where.in_cluster)
+    try:
+        known = await inventory.topologies(api)
+        for problem in known.problems:
+            click.echo(problem, err=True)
+        if not nodes:
+            return known.found, None
+        found = await inventory.nodes(api)
+        bound = await inventory.pods(api) if pods else None
+    finally:
+        await api.close()
+    return known.found, machines(found, bound, accelerators)

@@ -1,0 +1,138 @@
+"""The tree of Nodes as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import click
+from msgspec import Struct
+
+from policies.topology.machine import Machine
+from policies.topology.topology import Topology
+from policies.topology.tree import Branch, Count, count, line
+from policies.violation import printable
+from webhook.cli.topology.words import counted
+
+USED, FREE, UNAVAILABLE = "█", "░", "x"
+_BAR = 8
+# So many Nodes are shown one by one wherever they are; of more, those that are alike share a line.
+_APART = 8
+_ALIKE = 3
+_NAMED = 3
+_COLOURS = {USED: "blue", FREE: "green", UNAVAILABLE: "yellow"}
+
+
+class _Row(Struct, frozen=True):
+    """A line. label: what stands left of the counts, with its branches drawn."""
+
+    drawing: str
+    label: str
+    count: Count
+    note: str = ""
+    is_machine: bool = False
+
+
+def draw(root: Branch, topology: Topology) -> Iterator[str]:
+    """The lines: one for each domain and each Node, under a head, and what the bars mean."""
+    rows = [_Row("", f"topology {topology.name}", root.count), *_below(root, topology, "")]
+    known = root.count.free is not None
+    heads = ("NODES", "FREE", "GPUS") if known else ("NODES", "GPUS")
+    cells = [_cells(row, known=known) for row in rows]
+    wide = max(len(row.drawing) + len(row.label) for row in rows)
+    widths = [max(len(head), *(len(line[i]) for line in cells)) for i, head in enumerate(heads)]
+    yield click.style(_line(" " * wide, heads, widths).rstrip(), bold=True)
+    for row, numbers in zip(rows, cells, strict=True):
+        gap = " " * (wide - len(row.drawing) - len(row.label))
+        label = row.label if row.is_machine else click.style(row.label, bold=True)
+        note = click.style(row.note, fg="yellow") if row.note else ""
+        tail = "  ".join(part for part in (_bar(row.count) if known else "", note) if part)
+        yield f"{_line(row.drawing + label + gap, numbers, widths)}  {tail}".rstrip()
+    if known and root.count.total:
+        told = ((USED, "used"), (FREE, "free"), (UNAVAILABLE, "on Nodes that are cordoned or not ready"))
+        yield ""
+        yield "   ".join(f"{click.style(sign, fg=_COLOURS[sign])} {meaning}" for sign, meaning in told)
+
+
+def _line(label: str, numbers: Sequence[str], widths: Sequence[int]) -> str:
+    return "  ".join((label, *(number.rjust(width) for number, width in zip(numbers, widths, strict=True))))
+
+
+def _cells(row: _Row, *, known: bool) -> tuple[str, ...]:
+    counts = row.count
+    nodes = "" if row.is_machine and counts.nodes == 1 else str(counts.nodes)
+    gpus = str(counts.total) if counts.total else "-"
+    return (nodes, str(counts.free) if counts.total else "-", gpus) if known else (nodes, gpus)
+
+
+def _below(branch: Branch, topology: Topology, drawing: str) -> Iterator[_Row]:
+    inside: list[Branch | tuple[Machine, ...]] = [*branch.branches, *_groups(branch.machines)]
+    for position, each in enumerate(inside):
+        joint, under = ("└─ ", "   ") if position == len(inside) - 1 else ("├─ ", "│  ")
+        if isinstance(each, Branch):
+            *_, lowest = chain = line(each)
+            closed = f"{each.count.closed} cordoned or not ready" if each.count.closed else ""
+            yield _Row(drawing + joint, ", ".join(title(one, topology) for one in chain), each.count, closed)
+            yield from _below(lowest, topology, drawing + under)
+        else:
+            yield _Row(drawing + joint, _names(each), count(each), state(each[0]), is_machine=True)
+
+
+def title(branch: Branch, topology: Topology) -> str:
+    """What a domain is called: `rack 12`, or `(no rack)` for the Nodes that lack the level."""
+    name = topology.called(branch.level) if branch.level is not None else ""
+    return f"(no {name})" if branch.value is None else f"{name} {printable(branch.value)}"
+
+
+def state(machine: Machine) -> str:
+    """What keeps Pods from a Node."""
+    return ", ".join(
+        word for word, holds in (("cordoned", machine.cordoned), ("not ready", not machine.ready)) if holds
+    )
+
+
+def _groups(machines: Sequence[Machine]) -> list[tuple[Machine, ...]]:
+    """The Nodes, each for itself, or where they are many those that are alike together."""
+    if len(machines) <= _APART:
+        return [(machine,) for machine in machines]
+    alike: dict[tuple[int, int | None, bool, bool], list[Machine]] = {}
+    for machine in machines:
+        alike.setdefault((machine.total, machine.used, machine.cordoned, machine.ready), []).append(machine)
+    found: list[tuple[Machine, ...]] = []
+    for group in alike.values():
+        found += [tuple(group)] if len(group) >= _ALIKE else [(machine,) for machine in group]
+    return found
+
+
+def _names(machines: Sequence[Machine]) -> str:
+    names = [printable(machine.node.name) for machine in machines]
+    if len(names) == 1:
+        return names[0]
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    each = f" with {machines[0].total} GPUs each" if machines[0].total else ""
+    return f"{counted(len(names), 'Node')}{each}: {', '.join(names[:_NAMED])}{more}"
+
+
+def _bar(found: Count) -> str:
+    """Used, free and unavailable accelerators as shares of a bar; what there is of any is seen."""
+    if not found.total or found.used is None or found.free is None:
+        return ""
+    parts = shares((found.used, found.free, found.unavailable), _BAR)
+    signs = (USED, FREE, UNAVAILABLE)
+    return "".join(click.style(sign * part, fg=_COLOURS[sign]) for sign, part in zip(signs, parts, strict=True) if part)
+
+
+def shares(amounts: Sequence[int], length: int) -> list[int]:
+    """A length in whole parts as the amounts are to each other; an amount that is not 0 gets 1 at least."""
+    total = sum(amounts)
+    if not total:
+        return [0 for _ in amounts]
+    found = [max(1, amount * length // total) if amount else 0 for amount in amounts]
+    while sum(found) != length:
+        step = 1 if sum(found) < length else -1
+        # The part that is farthest from its share on the side where there is room.
+        worst = max(
+            (index for index, part in enumerate(found) if part > (1 if step < 0 else 0)),
+            key=lambda index: step * (amounts[index] * length / total - found[index]),
+        )
+        found[worst] += step
+    return found

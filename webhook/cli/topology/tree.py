@@ -1,0 +1,92 @@
+"""`cks-admission topology tree`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from policies.topology.level import Level
+from policies.topology.machine import Machine
+from policies.topology.topology import Topology
+from policies.topology.tree import Branch, domain, fitting, suits
+from policies.topology.tree import tree as grow
+from webhook.cli import options
+from webhook.cli.exits import InputError
+from webhook.cli.output import write
+from webhook.cli.topology import data, files, sources, svg, text
+from webhook.cli.topology.sources import Cluster
+from webhook.cli.topology.words import counted
+
+
+@click.command("tree", short_help="Draw the Nodes as a tree of domains, with free GPUs.")
+@click.option("-f", "--filename", "paths", multiple=True, metavar="FILE|DIR|-", help="Nodes and Pods; repeatable.")
+@sources.cluster
+@click.option(
+    "--topology", "name", default="", metavar="NAME", help="Topology to show them by.  [default: what fits the Nodes]"
+)
+@click.option("--level", default="", metavar="LEVEL", help="Last level to show.  [default: down to the Nodes]")
+@options.config
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json", "yaml", "svg"]),
+    default="text",
+    show_default=True,
+    help="Form of the output; svg is a picture.",
+)
+def command(
+    paths: tuple[str, ...], kubeconfig: str, name: str, level: str, config: Path | None, output: str, *,
+    in_cluster: bool,
+) -> None:  # fmt: skip
+    """Draw the Nodes as a tree of domains, with the GPUs that are free and that there are at every level.
+
+    \b
+    Examples:
+      kubectl get nodes,pods -A -o json | cks-admission topology tree -f -
+      cks-admission topology tree --kubeconfig ~/.kube/config --level superpod
+      cks-admission topology tree -f nodes.json -o svg > nodes.svg
+    """
+    where = Cluster(kubeconfig, in_cluster)
+    if bool(paths) == any(where):
+        raise click.UsageError(f"give the Nodes: -f FILE with what {files.HOW} prints, or a cluster by --kubeconfig")
+    seen = sources.see(options.settings(config, {}), where, paths, pods=True)
+    machines = seen.machines or ()
+    if not machines:
+        raise InputError("the cluster has no Nodes")
+    topology = sources.find(seen.catalog, name) if name else fitting(machines, tuple(seen.catalog.by_name.values()))
+    lowest = _level(level, topology) if level else None
+    _notes(machines, topology, lowest)
+    root = grow(machines, topology, lowest)
+    _print(root, topology, output)
+
+
+def _print(root: Branch, topology: Topology, output: str) -> None:
+    if output == "svg":
+        click.echo(svg.draw(root, topology), nl=False)
+    elif output == "text":
+        click.echo("\n".join(text.draw(root, topology)))
+    else:
+        write(data.of(root, topology), output)
+
+
+def _level(name: str, topology: Topology) -> Level:
+    """Raises InputError."""
+    found = topology.find(name)
+    if found is None:
+        raise InputError(f'--level {name}: topology "{topology.name}" has no such level. {topology.in_order}')
+    return found
+
+
+def _notes(machines: Sequence[Machine], topology: Topology, lowest: Level | None) -> None:
+    """Say what the tree does not show."""
+    if machines[0].used is None:
+        click.echo(f"which GPUs are free is not known without Pods; {files.HOW} gives them", err=True)
+    if lowest is not None and all(domain(lowest, machine.node.labels) is None for machine in machines):
+        keys = " or ".join(lowest.keys)
+        click.echo(f"no Node has the level {topology.called(lowest)}: the label {keys}", err=True)
+    suited = sum(suits(topology, machine) for machine in machines)
+    if suited < len(machines):
+        told = f"topology {topology.name} is for {suited} of {counted(len(machines), 'Node')}; all are shown"
+        click.echo(told, err=True)

@@ -1,0 +1,122 @@
+"""An explanation as text, and as data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
+from typing import Any
+
+import click
+
+from policies.topology.level import Level
+from policies.topology.topology import Topology
+from policies.topology.tree import Path
+from webhook.cli.topology.explanation import Explanation, Landing, Requirement
+from webhook.cli.topology.words import counted
+
+# A placement in a large cluster leaves some hundred racks.
+_SHOWN = 12
+
+
+def text(found: Explanation) -> Iterator[str]:
+    """The lines about a template."""
+    yield click.style(found.path or "the Pod itself", bold=True)
+    for each in found.annotations:
+        yield f"  {each.key}: {each.value}  ({each.path})"
+    if found.topology is not None:
+        yield f"  {levels(found)}"
+    if found.nothing:
+        yield f"  Nothing is added to the node affinity: {found.nothing}."
+    else:
+        yield from (f"  {line}" for line in _added(found))
+    if found.landing is not None:
+        yield from (f"  {line}" for line in _landed(found.landing, found.topology))
+
+
+def levels(found: Explanation) -> str:
+    """The levels, and what is placed on which."""
+    topology = found.topology
+    if topology is None:
+        return ""
+    told = []
+    for level in topology.levels:
+        marks = [
+            f"{name} {placement.called(topology)}"
+            for name, placement in found.placements
+            if topology.position(placement.level) == topology.position(level)
+        ]
+        told.append(f"{topology.called(level)} [{', '.join(marks)}]" if marks else topology.called(level))
+    return f"Topology {topology.name} ({topology.source}), farthest first: {', '.join(told)}."
+
+
+def _added(found: Explanation) -> Iterator[str]:
+    yield "Added to the node affinity:"
+    if found.required:
+        yield f"  required{', one of these' if len(found.required) > 1 else ''}:"
+        yield from (f"    - {_term(each)}" for each in found.required)
+    if found.preferred:
+        yield "  preferred:"
+        yield from (f"    - weight {each.weight}: {each.text}" for each in found.preferred)
+    if found.reasons:
+        yield "  why:"
+        yield from (f"    - {reason}" for reason in found.reasons)
+
+
+def _term(requirements: tuple[Requirement, ...]) -> str:
+    return " and ".join(f"{each.text}{' (your own)' if each.own else ''}" for each in requirements)
+
+
+def _landed(landing: Landing, topology: Topology | None) -> Iterator[str]:
+    level = landing.level
+    end = ":" if topology is not None and level is not None and landing.domains else "."
+    yield f"By their labels {landing.nodes} of {counted(landing.all, 'Node')} may take the Pods{end}"
+    if topology is None or level is None:
+        return
+    values: dict[Level, set[str]] = {}
+    for path, _ in landing.domains:
+        for each, value in path:
+            values.setdefault(each, set()).add(value)
+    telling = {each for each, found in values.items() if len(found) > 1} | {level}
+    for path, nodes in landing.domains[:_SHOWN]:
+        yield f"  {_path(path, level, telling, topology)}: {counted(nodes, 'Node')}"
+    if len(landing.domains) > _SHOWN:
+        yield f"  and {counted(len(landing.domains) - _SHOWN, 'domain')} more"
+
+
+def _path(path: Path, level: Level, telling: AbstractSet[Level], topology: Topology) -> str:
+    """A domain by those levels of it that tell it from others."""
+    told = [f"{topology.called(each)} {value}" for each, value in path if each in telling]
+    lacking = [] if any(each == level for each, _ in path) else [f"(no {topology.called(level)})"]
+    return ", ".join([*told, *lacking])
+
+
+def data(found: Explanation) -> dict[str, Any]:
+    """The same for machines."""
+    topology = found.topology
+    return {
+        "path": found.path,
+        "annotations": [{"key": each.key, "value": each.value, "path": each.path} for each in found.annotations],
+        "topology": None if topology is None else topology.name,
+        "levels": [] if topology is None else [topology.called(level) for level in topology.levels],
+        **{
+            name: {"level": topology.called(placement.level), "placement": placement.called(topology)}
+            for name, placement in found.placements
+            if topology is not None
+        },
+        "added": {
+            "required": [[{"requirement": each.text, "own": each.own} for each in term] for term in found.required],
+            "preferred": [{"weight": step.weight, "term": step.text} for step in found.preferred],
+        },
+        "nothing": found.nothing,
+        "reasons": list(found.reasons),
+        **({} if found.landing is None else {"nodes": _landing_data(found.landing, topology)}),
+    }
+
+
+def _landing_data(landing: Landing, topology: Topology | None) -> dict[str, Any]:
+    domains = [
+        {"path": {topology.called(level): value for level, value in path}, "nodes": nodes}
+        for path, nodes in landing.domains
+        if topology is not None
+    ]
+    return {"allowed": landing.nodes, "all": landing.all, "domains": domains}

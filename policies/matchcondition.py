@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from policies.celtext import by_kind, every, globs, let, pairs, some, text, texts
-from policies.fieldpath import Pattern, parse
+from policies.fieldpath import Pattern, Wildcard, parse
 from policies.labels import KEPT_KINDS, POD, LabelException
 from policies.request import MIRROR_ANNOTATION
 from policies.requester import NODE_GROUP, NODE_PREFIX, SERVICE_ACCOUNT_PREFIX, Exemptions
@@ -104,15 +104,38 @@ def pod_is_no_mirror() -> MatchCondition:
 
 
 def topology_is_mentioned(workloads: Iterable[Workload]) -> MatchCondition:
-    """True where a topology annotation, or the record of one that was translated, stands on an object or a template."""
-    rows = [row for row in workloads if row.templates]
-    found = " || ".join(f"{text(key)} in a" for key in sorted(MENTIONED))
-    mentioned = f"p.exists(o, {_inner_map('o', ANNOTATIONS)}.exists(a, {found}))"
-    body = f"([[object, oldObject]] + pods + jobs).exists(p,\n  {mentioned})"
-    for name, places in (("jobs", "jobs"), ("pods", "templates")):
-        inner = [row for row in rows if row.templates != ((),)]
-        body = let(name, by_kind(_by_places(inner, places)), body)
-    return MatchCondition("topology-is-mentioned", f"object != null && {let('kind', KIND, body)}")
+    """True where a topology annotation, or the record, stands on the object, a job or a template, now or before."""
+    kinds: dict[tuple[Pattern, ...], list[str]] = {}
+    for row in workloads:
+        if places := tuple(pattern for pattern in (*row.jobs, *row.templates) if pattern):
+            kinds.setdefault(places, []).append(f"{row.group}/{row.kind}")
+    inner = "".join(
+        f"kind in {texts(names)} ? {some(map(_mentioned, places))} :\n   " for places, names in kinds.items()
+    )
+    body = f"[object, oldObject].exists(o, {_mentioned(())} ||\n  ({inner}false))"
+    body = let("kind", KIND, let("keys", texts(sorted(MENTIONED)), body))
+    return MatchCondition("topology-is-mentioned", f"object != null && {body}")
+
+
+def _mentioned(place: Pattern) -> str:
+    """Whether a topology annotation, or the record, stands on what is at a place in `o`."""
+    return _exists("[o]", (*place, *ANNOTATIONS), "a", "type(a) == map && keys.exists(key, key in a)")
+
+
+def _exists(values: str, pattern: Pattern, name: str, predicate: str) -> str:
+    """Whether a predicate is true of what stands at a place of the pattern in one of the values, whatever they are.
+
+    Optional steps would not do: `.?key` is an error on a list.
+    """
+    for position, key in enumerate(pattern):
+        tail = pattern[position + 1 :]
+        if key is Wildcard.ITEMS:
+            return f"{values}.exists(l, type(l) == list && l.exists(c, {_exists('[c]', tail, name, predicate)}))"
+        if key is Wildcard.VALUES:
+            return f"{values}.exists(m, type(m) == map && m.exists(k, {_exists('[m[k]]', tail, name, predicate)}))"
+        step = text(str(key))
+        values += f".map(x, type(x) == map && {step} in x, x[{step}])"
+    return f"{values}.exists({name}, {predicate})"
 
 
 def _by_places(rows: Iterable[Workload], places: str) -> list[tuple[list[str], str]]:

@@ -44,8 +44,16 @@ class Workload(Struct, frozen=True):
 
     @property
     def resource(self) -> str:
-        """The resource as the API server names it: all kinds of the table have the plain plural."""
-        return f"{self.kind.lower()}s"
+        """The resource as the API server names it: all kinds of the table have the usual plural."""
+        return plural(self.kind)
+
+
+def plural(kind: str) -> str:
+    """The usual name of a kind's resource: `policies` of `Policy`."""
+    lower = kind.lower()
+    if lower.endswith("y") and lower[-2:-1] not in "aeiou":
+        return f"{lower[:-1]}ies"
+    return lower + ("es" if lower.endswith(("s", "x", "ch", "sh")) else "s")
 
 
 HISTORIES: Final = frozenset({("apps", "ControllerRevision")})

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from policies.request import AdmissionRequest, GroupVersionKind, GroupVersionResource, JsonObject, Operation, UserInfo
+from policies.workload import plural
 from webhook.yamlfile import load
 
 SUFFIXES = (".yaml", ".yml", ".json")
@@ -102,7 +103,7 @@ def request(
     return AdmissionRequest(
         uid=uid,
         kind=GroupVersionKind(group, version, kind),
-        resource=GroupVersionResource(group, version, _plural(kind)),
+        resource=GroupVersionResource(group, version, _IRREGULAR.get(kind) or plural(kind)),
         name=name,
         namespace=scope,
         operation=operation,
@@ -111,12 +112,3 @@ def request(
         old_object=old,
         dry_run=True,
     )
-
-
-def _plural(kind: str) -> str:
-    lower = kind.lower()
-    if kind in _IRREGULAR:
-        return _IRREGULAR[kind]
-    if lower.endswith("y") and lower[-2:-1] not in "aeiou":
-        return lower[:-1] + "ies"
-    return lower + ("es" if lower.endswith(("s", "x", "ch", "sh")) else "s")

@@ -35,15 +35,22 @@ def _fields(model: type[BaseModel], depth: int) -> Iterator[str]:
         else:
             yield f"{indent}{field.alias}: {_flow(default)}"
             if inner is not None:
-                yield f"{indent}#   Each entry:"
-                yield from (f"{indent}#   {line}" for line in _entry(inner))
+                yield from (f"{indent}#   {line}" for line in _entry(inner, WIDTH - len(indent) - 4))
 
 
-def _entry(model: type[BaseModel]) -> Iterator[str]:
-    """The keys of an entry of a list, a line each."""
+def _entry(model: type[BaseModel], width: int) -> Iterator[str]:
+    """The keys of an entry of a list, and below those that are lists of maps the keys of their entries.
+
+    The keys of a map that is no list are told by its description: all are label selectors.
+    """
+    yield "Each entry:"
     for field in model.model_fields.values():
-        need = "required" if field.is_required() else f"default {_flow(field.get_default())}"
-        yield f"{field.alias}: {field.description} ({need})"
+        default = None if field.is_required() else field.get_default()
+        need = "required" if field.is_required() else f"default {_flow(default)}"
+        yield from wrap(f"{field.alias}: {field.description} ({need})", width, subsequent_indent="  ")
+        inner = _model(field.annotation)
+        if inner is not None and not isinstance(default, BaseModel):
+            yield from (f"  {line}" for line in _entry(inner, width - 2))
 
 
 def _flow(value: Any) -> str:

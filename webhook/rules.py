@@ -14,14 +14,15 @@ from policies.match import LabelSelector, ResourceRule, SelectorRequirement
 from policies.requester import Exemptions
 from policies.rule import Action, FailurePolicy, Hook, Rule, Scope
 from policies.ruleset import RuleSet
-from policies.topology import builtin, deletion, document
+from policies.topology import builtin, deletion, document, placement
 from policies.topology import rule as topology_rule
 from policies.topology.catalog import Catalog
-from policies.topology.reading import Default, Options
+from policies.topology.reading import LOWEST, Default, Options
 from policies.topology.scheduling import Schedulers
+from policies.violation import quote
 from policies.workload import BUILT_IN, HISTORIES, Workload, table, workload
 from webhook import topologyfiles
-from webhook.settings import LabelExceptionSettings, Selector, Settings, SettingsError
+from webhook.settings import DefaultPlacement, LabelExceptionSettings, Selector, Settings, SettingsError
 
 if TYPE_CHECKING:
     from policies.admissionpolicy.compilation import Compile
@@ -233,9 +234,12 @@ def _sunk_rule(settings: Settings) -> Rule:
 def _topology_rule(settings: Settings) -> Rule:
     chosen = settings.topology
     options = topology_options(settings)
-    rule = topology_rule.TopologyPlacement(topologies(settings), options)
+    catalog = topologies(settings)
+    _check_default(chosen.default, catalog)
+    rule = topology_rule.TopologyPlacement(catalog, options)
     rows = list(options.workloads.values())
-    conditions = () if chosen.default.topology else (matchcondition.topology_is_mentioned(rows),)
+    has_default = bool(chosen.default.topology and chosen.default.preferred)
+    conditions = () if has_default else (matchcondition.topology_is_mentioned(rows),)
     written = [row for row in rows if row.affinity != "never"]
     # Controllers update annotated Pods and Jobs, so an outage must not stop that; placement is no matter of security.
     is_strict = chosen.action == chosen.unapplied == "deny"
@@ -267,7 +271,7 @@ def topologies(settings: Settings) -> Catalog:
     own = (
         document.make(
             each.name,
-            [level.model_dump(by_alias=True) for level in each.levels],
+            [level.written for level in each.levels],
             f"topology.topologies[{index}] of the configuration",
             requirement=_selector(each.node_requirement),
             pool=_selector(each.pool) if each.pool != Selector() else None,
@@ -297,6 +301,18 @@ def topology_options(settings: Settings) -> Options:
         unapplied=chosen.unapplied,
         pool_keys=chosen.pool_keys,
     )
+
+
+def _check_default(default: DefaultPlacement, catalog: Catalog) -> None:
+    """Raises SettingsError for a level that a topology has not; one that is not known yet may be in the cluster."""
+    topology = catalog.find(default.topology)
+    if topology is None or default.preferred in ("", LOWEST):
+        return
+    try:
+        placement.parse(default.preferred, topology)
+    except placement.PlacementError as error:
+        told = f"topology.default.preferred: {quote(default.preferred)} {error}"
+        raise SettingsError(" ".join(told.split())) from None
 
 
 def _resources(rows: Iterable[Workload]) -> tuple[ResourceRule, ...]:

@@ -9,13 +9,15 @@ import difflib
 from collections.abc import Iterable, Sequence
 from datetime import date
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from policies.accelerator import Accelerators
 from policies.fieldpath import parse
+from policies.request import JsonObject
 from policies.rule import Action
 from policies.topology.document import TopologyError, make
 from policies.topology.reading import Options
@@ -23,6 +25,9 @@ from policies.topology.scheduling import Schedulers
 from policies.workload import AffinityChange
 from webhook.logs import Format, Level
 from webhook.yamlfile import Document, FileError, load
+
+# The type of an error whose text says already what was found.
+_TOLD: Final = "told"
 
 
 class SettingsError(Exception):
@@ -225,7 +230,12 @@ class LevelSettings(_Model):
     @model_validator(mode="before")
     @classmethod
     def _key_alone(cls, value: Any) -> Any:
-        return {"nodeLabel": value} if isinstance(value, str) else value
+        return value if isinstance(value, dict | LevelSettings) else {"nodeLabel": value}
+
+    @property
+    def written(self) -> str | JsonObject:
+        """The level as people write it."""
+        return {"nodeLabel": self.node_label, "alias": self.alias} if self.alias else self.node_label
 
 
 class OwnTopology(_Model):
@@ -235,15 +245,19 @@ class OwnTopology(_Model):
     levels: Annotated[tuple[LevelSettings, ...], Field(strict=False)] = Field(
         description="Levels, farthest first: node label keys, or maps of nodeLabel and alias."
     )
-    node_requirement: Selector = Field(Selector(), description="Labels of the Nodes that Pods may be placed on.")
-    pool: Selector = Field(Selector(), description="Labels of the Nodes that it is for.")
+    node_requirement: Selector = Field(Selector(), description="Label selector of Nodes that Pods may be placed on.")
+    pool: Selector = Field(Selector(), description="Label selector of the Nodes that it is for; empty: not said.")
 
     @model_validator(mode="after")
     def _is_a_topology(self) -> Self:
         try:
-            make(self.name, [level.model_dump(by_alias=True) for level in self.levels], "")
+            make(self.name, [level.written for level in self.levels], "")
         except TopologyError as error:
-            raise ValueError(str(error)) from None
+            found = [
+                InitErrorDetails(type=PydanticCustomError(_TOLD, "{problem}", {"problem": problem}), loc=at, input=None)
+                for at, problem in error.problems
+            ]
+            raise ValidationError.from_exception_data(self.name, found) from None
         return self
 
 
@@ -277,7 +291,9 @@ class TopologySettings(_Model):
     unapplied: DenyOrWarn = Field(
         "warn", description="A required placement found missing from the node affinity at /validate: deny or warn."
     )
-    deletion: RuleAction = Field("warn", description="Deleting a Topology object that workloads name.")
+    deletion: RuleAction = Field(
+        "warn", description="What deleting a Topology object that workloads name leads to; off where action is."
+    )
     default: DefaultPlacement = Field(DefaultPlacement(), description=DefaultPlacement.__doc__)
     topologies: Annotated[tuple[OwnTopology, ...], Field(strict=False)] = Field((), description=OwnTopology.__doc__)
     files: Strings = Field(
@@ -322,7 +338,7 @@ class WorkloadSettings(_Model):
     claims: InnerPaths = Field((), description="Paths of claim templates.")
     node_labels: InnerPaths = Field((), description="Paths of maps of labels that end on Nodes.")
     affinity: AffinityChange = Field(
-        "create", description="When the templates' node affinity may be written: always, suspended, create or never."
+        "create", description="When node affinity may be written: always, suspended, create or never."
     )
 
 
@@ -429,6 +445,8 @@ def _problem(error: Any) -> str:
     message = str(error["msg"]).removeprefix("Value error, ")
     if error["type"] == "missing":
         return "this key is required"
+    if error["type"] == _TOLD:
+        return message
     return f"{message[0].lower()}{message[1:]}, found {error['input']!r}"
 
 

@@ -87,11 +87,11 @@ class Template(Struct, frozen=True):
 
 
 def templates(obj: JsonObject, row: Workload) -> Iterator[Template]:
-    """The templates of an object that are maps."""
+    """The templates of an object that are maps; where the spec of one is none, the API server refuses the object."""
     for pattern in row.templates:
         jobs = [len(job) for job in row.jobs if pattern[: len(job)] == job]
         for location, value in locate(obj, pattern):
-            if isinstance(value, dict):
+            if isinstance(value, dict) and isinstance(value.get("spec"), dict | None):
                 yield Template(location, value, tuple(_holders(obj, location, value, jobs)))
 
 

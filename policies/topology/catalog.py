@@ -20,13 +20,13 @@ class Clash(Struct, frozen=True):
 
     def __str__(self) -> str:
         """Both, with what they are made of."""
-        told = [_told(each) for each in (self.first, self.second)]
-        if told[0] == told[1]:
+        if _keys(self.first) == _keys(self.second):
             return (
                 f'topology "{self.first.name}" is defined twice, with different node requirements or pools: '
                 f"{self.first.source}, and {self.second.source}. Keep one of them."
             )
-        return f'topology "{self.first.name}" is defined twice, with different levels: {"; and ".join(told)}. Keep one.'
+        told = "; and ".join(map(_told, (self.first, self.second)))
+        return f'topology "{self.first.name}" is defined twice, with different levels: {told}. Keep one.'
 
 
 class Catalog:
@@ -74,7 +74,7 @@ def nearest_first(name: str, known: Iterable[str]) -> list[str]:
 
 def _merged(first: Topology, second: Topology) -> Topology | None:
     """One topology of two; None where they differ in what both say."""
-    if [level.keys for level in first.levels] != [level.keys for level in second.levels]:
+    if _keys(first) != _keys(second):
         return None
     requirement, pool = first.requirement, first.pool
     if requirement == EVERYTHING:
@@ -96,6 +96,10 @@ def _merged(first: Topology, second: Topology) -> Topology | None:
         source=f"{first.source}; {second.source}",
         in_cluster=first.in_cluster or second.in_cluster,
     )
+
+
+def _keys(topology: Topology) -> list[tuple[str, ...]]:
+    return [level.keys for level in topology.levels]
 
 
 def _told(topology: Topology) -> str:

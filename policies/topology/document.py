@@ -70,12 +70,13 @@ def make(
         problems.append((place, f"a topology needs a name, found {quote(name)}"))
     at = (*at, "levels")
     if not isinstance(levels, list | tuple) or not levels:
-        problems.append((at, f"a topology needs levels, farthest first, found {quote(levels)}"))
+        there = quote(levels) if levels else "none"
+        problems.append((at, f"a topology needs levels, farthest first, found {there}"))
         levels = ()
     if len(levels) > MOST_LEVELS:
         problems.append((at, f"a topology has {MOST_LEVELS} levels at most, found {len(levels)}"))
     found = [_level(written, (*at, index), problems) for index, written in enumerate(levels)]
-    _compare([each for each in found if each is not None], at, problems)
+    _compare(found, at, problems)
     if problems:
         raise TopologyError(problems)
     known = tuple(each for each in found if each is not None)
@@ -98,15 +99,17 @@ def _level(written: object, at: Location, problems: list[tuple[Location, str]]) 
     return level(key, alias)
 
 
-def _compare(levels: Sequence[Level], at: Location, problems: list[tuple[Location, str]]) -> None:
-    """Note what is wrong about levels beside each other."""
+def _compare(levels: Sequence[Level | None], at: Location, problems: list[tuple[Location, str]]) -> None:
+    """Note what is wrong about levels beside each other. None stands for one that cannot be used."""
     keys: dict[str, Level] = {}
     for position, each in enumerate(levels):
+        if each is None:
+            continue
         if (before := keys.setdefault(each.keys[0], each)) is not each:
             problems.append(((*at, position), f"{quote(each.name)} is the same level as {quote(before.name)}"))
         if each.name == _HOSTNAME and position < len(levels) - 1:
             problems.append(((*at, position), f"{_HOSTNAME} is a single Node, so it must be the last level"))
-        others = {name for other in levels if other is not each for name in (other.alias, *other.keys)}
+        others = {name for other in levels if other and other is not each for name in (other.alias, *other.keys)}
         if each.alias and each.alias in others:
             problems.append(((*at, position, "alias"), f"{quote(each.alias)} is the name of another level"))
 

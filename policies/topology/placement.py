@@ -125,11 +125,11 @@ def _level(name: str, topology: Topology) -> Level:
     if sharing := topology.ambiguous(name):
         keys = " and ".join(each.name for each in sharing)
         raise PlacementError(f"names {name}, which is short for several levels.", f"Write the whole key: {keys}.")
-    problem = f"names {quote(name)}, which is no level of topology {quote(topology.name)}."
     for key in (name, *(f"{prefix}{name}" for prefix in _prefixes(topology))):
         if why := no_level(key):
-            problem = f"names {quote(name)}, which {why}."
-            break
+            # It is spelled right, so what is spelled alike is not what was meant.
+            raise PlacementError(f"names {quote(name)}, which {why}.", _choose(topology))
+    problem = f"names {quote(name)}, which is no level of topology {quote(topology.name)}."
     raise PlacementError(problem, _choose(topology, closest(name, topology.names)))
 
 

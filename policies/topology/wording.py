@@ -180,12 +180,12 @@ def clashing(first: str, second: str, name: str) -> Violation:
 
 def unreadable_record(path: str) -> str:
     """A record that somebody else wrote."""
-    return f"{path} cannot be read and is replaced; check the node affinity for terms that are left over"
+    return f"{path} cannot be read and is dropped; node affinity that it noted stays"
 
 
 def never_translated(kind: str) -> str:
     """Why nothing of a kind is translated."""
-    return f"a {kind} is never translated; write the node affinity yourself"
+    return f"a {kind} is never translated; write it yourself"
 
 
 def read_by_scheduler(reader: str) -> str:

@@ -20,9 +20,11 @@ from policies.matchcondition import (
     pod_lacks_cpu_toleration,
     requester_is_not_exempt,
     reserved_label_changes,
+    topology_is_mentioned,
 )
 from policies.requester import Exemptions
 from policies.rule import MatchCondition
+from policies.topology.annotation import MENTIONED
 from policies.workload import workload
 
 _SHIPPED = (INTERRUPTABLE, GRACEFUL, organization("a1b2c3"))
@@ -65,6 +67,16 @@ def _labels(
     return reserved_label_changes([*WORKLOADS.values(), *rows], tuple(exceptions), cluster_scope=cluster_scope)
 
 
+def _key(name: str) -> str:
+    """A name without what has a meaning in a path."""
+    return re.sub(r"[.\[\]]", "", name)
+
+
+def _topology(*, more: Iterable[str] = ()) -> MatchCondition:
+    rows = [workload(name, name, [f"spec.{_key(name)}.template"]) for name in more]
+    return topology_is_mentioned([*WORKLOADS.values(), *rows])
+
+
 _ALL = [
     requester_is_not_exempt(Exemptions(), ["cks-system"]),
     _labels(),
@@ -72,6 +84,7 @@ _ALL = [
     _labels(()),
     pod_lacks_cpu_toleration(),
     pod_is_no_mirror(),
+    _topology(),
 ]
 
 
@@ -84,6 +97,7 @@ def test_names() -> None:
         "reserved-label-changes",
         "lacks-cpu-toleration",
         "no-mirror-pod",
+        "topology-is-mentioned",
     ]
 
 
@@ -102,10 +116,12 @@ def test_hostile_names_stay_in_their_literals(name: str) -> None:
         _labels([exception], more=[name]),
         _labels([exception], more=[name], cluster_scope=True),
         requester_is_not_exempt(Exemptions((name,), (name,), (f"{name}/*",)), [name]),
+        _topology(more=[name]),
     ]
 
-    assert [_is_well_formed(condition.expression) for condition in conditions] == [True, True, True]
+    assert [_is_well_formed(condition.expression) for condition in conditions] == [True, True, True, True]
     assert {name, f"{name}/{name}"} <= set(_literals(conditions[0].expression))
+    assert {_key(name), f"{name}/{name}"} <= set(_literals(conditions[3].expression))
 
 
 @pytest.mark.parametrize(
@@ -169,6 +185,16 @@ def test_the_kinds_of_each_scope() -> None:
     assert kinds & set(_literals(_labels(cluster_scope=True).expression)) == kinds - native
 
 
+def test_the_kinds_that_topology_annotations_are_looked_for_in() -> None:
+    """The condition knows every kind of the table that has templates within it."""
+    kinds = {f"{row.group}/{row.kind}" for row in WORKLOADS.values() if row.templates and row.templates != ((),)}
+
+    assert {literal for literal in _literals(_topology().expression) if "/" in literal and literal != "/"} == {
+        *kinds,
+        *MENTIONED,
+    }
+
+
 def test_removals_are_cluster_scoped() -> None:
     """Only the condition for cluster-scoped objects asks about removals, on Nodes and Namespaces."""
     removal = "kind in ['/Namespace', '/Node'] && oldObject != null"
@@ -228,6 +254,7 @@ def test_the_same_text_in_every_process() -> None:
         "for scope in (False, True):\n"
         "    print(reserved_label_changes(BUILT_IN, exceptions, cluster_scope=scope).expression)\n"
         "print(requester_is_not_exempt(Exemptions(), ['a', 'b']).expression)\n"
+        "print(topology_is_mentioned(BUILT_IN).expression)\n"
     )
     texts = {
         subprocess.run(
@@ -241,4 +268,4 @@ def test_the_same_text_in_every_process() -> None:
     }
 
     assert len(texts) == 1
-    assert "a.coreweave.com/b" in texts.pop()
+    assert {"a.coreweave.com/b", "kai.scheduler/topology"} <= {*_literals(texts.pop())}

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from builders import Json
 
-from policies.patch import PatchError, adds_in_place, append, apply, pointer
+from policies.fieldpath import Location
+from policies.patch import PatchError, adds_in_place, append, apply, pointer, put, remove
 from policies.rule import PatchOperation
 
 _KEYS = ("spec", "template", "list")
@@ -139,6 +140,100 @@ def test_patches_that_do_not_apply(obj: Any, operation: PatchOperation) -> None:
         apply(obj, [operation])
 
     assert obj == sent
+
+
+@pytest.mark.parametrize(
+    ("obj", "location", "operation", "result"),
+    [
+        pytest.param({}, ("a",), {"op": "add", "path": "/a", "value": 1}, {"a": 1}, id="new-key"),
+        pytest.param({"a": [2]}, ("a",), {"op": "add", "path": "/a", "value": 1}, {"a": 1}, id="in-its-place"),
+        pytest.param({"a": {}}, ("a", "b"), {"op": "add", "path": "/a/b", "value": 1}, {"a": {"b": 1}}, id="deeper"),
+        pytest.param(
+            {},
+            ("a", "b", "c"),
+            {"op": "add", "path": "/a", "value": {"b": {"c": 1}}},
+            {"a": {"b": {"c": 1}}},
+            id="parents",
+        ),
+        pytest.param(
+            {"a": {"b": None, "x": 0}},
+            ("a", "b", "c"),
+            {"op": "add", "path": "/a/b", "value": {"c": 1}},
+            {"a": {"b": {"c": 1}, "x": 0}},
+            id="null-parent",
+        ),
+        pytest.param(
+            {"a": [{}, {"b": 0}]},
+            ("a", 1, "c"),
+            {"op": "add", "path": "/a/1/c", "value": 1},
+            {"a": [{}, {"b": 0, "c": 1}]},
+            id="in-an-item",
+        ),
+        pytest.param(
+            {"a": [{}]},
+            ("a", 0, "b", "c"),
+            {"op": "add", "path": "/a/0/b", "value": {"c": 1}},
+            {"a": [{"b": {"c": 1}}]},
+            id="parents-in-an-item",
+        ),
+        pytest.param(
+            {"metadata": {}},
+            ("metadata", "annotations", "a.b/c~d"),
+            {"op": "add", "path": "/metadata/annotations", "value": {"a.b/c~d": 1}},
+            {"metadata": {"annotations": {"a.b/c~d": 1}}},
+            id="key-in-a-new-map",
+        ),
+        pytest.param(
+            {"a": {}},
+            ("a", "b/c~d"),
+            {"op": "add", "path": "/a/b~1c~0d", "value": 1},
+            {"a": {"b/c~d": 1}},
+            id="escaped-key",
+        ),
+    ],
+)
+def test_putting(obj: Json, location: Location, operation: PatchOperation, result: Json) -> None:
+    """A value stands at its place afterwards, whatever stood there; what is missing or null on the way is made."""
+    sent = deepcopy(obj)
+
+    assert put(obj, location, 1) == (operation,)
+    assert apply(obj, [operation]) == result
+    assert obj == sent
+
+
+@pytest.mark.parametrize(
+    ("obj", "location", "message"),
+    [
+        pytest.param({"a": "x"}, ("a", "b"), "a is no map", id="text"),
+        pytest.param({"a": {"b": 0}}, ("a", "b", "c"), "a.b is no map", id="number"),
+        pytest.param({"a": []}, ("a", "b"), "a is no map", id="list-for-a-map"),
+        pytest.param({"a": [{}]}, ("a", 1, "b"), "a is no map", id="past-the-end"),
+        pytest.param({"a": ["x"]}, ("a", 0, "b"), "a[0] is no map", id="item"),
+        pytest.param({"a": ["x"]}, ("a", 0, "b", "c"), "a[0] is no map", id="parent-in-an-item"),
+        pytest.param({"a": {"b/c": []}}, ("a", "b/c", "d"), "a[b/c] is no map", id="key-that-is-no-name"),
+    ],
+)
+def test_places_where_nothing_can_be_put(obj: Json, location: Location, message: str) -> None:
+    """A parent that is no map is named rather than overwritten."""
+    with pytest.raises(PatchError) as raised:
+        put(obj, location, 1)
+
+    assert str(raised.value) == message
+
+
+@pytest.mark.parametrize(
+    ("obj", "location", "operation", "result"),
+    [
+        pytest.param({"a": 1, "b": 2}, ("a",), {"op": "remove", "path": "/a"}, {"b": 2}, id="key"),
+        pytest.param(
+            {"a": [{"b/c": 1}]}, ("a", 0, "b/c"), {"op": "remove", "path": "/a/0/b~1c"}, {"a": [{}]}, id="in-an-item"
+        ),
+    ],
+)
+def test_removing(obj: Json, location: Location, operation: PatchOperation, result: Json) -> None:
+    """What stood at a place is gone afterwards, and its parents stay."""
+    assert remove(location) == operation
+    assert apply(obj, [operation]) == result
 
 
 def test_operations_stay_as_they_are() -> None:

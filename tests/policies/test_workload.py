@@ -85,6 +85,17 @@ _TABLE = {
 }
 
 
+# When the node affinity of the templates may be written; where nothing else is said, when the object is created.
+_CHANGES = {
+    **dict.fromkeys(("PodTemplate", "ReplicationController", "Rollout.argoproj.io", "CronJob.batch"), "always"),
+    **dict.fromkeys((f"{kind}.apps" for kind in ("Deployment", "ReplicaSet", "DaemonSet", "StatefulSet")), "always"),
+    **dict.fromkeys(("LeaderWorkerSet.leaderworkerset.x-k8s.io", "NodeSet.sunk.coreweave.com"), "always"),
+    "Job.batch": "suspended",
+    "ControllerRevision.apps": "never",
+    **dict.fromkeys((f"{kind}.serving.knative.dev" for kind in ("Configuration", "Service")), "never"),
+}
+
+
 def _written(patterns: tuple[Pattern, ...]) -> tuple[str, ...]:
     return tuple(render(pattern) for pattern in patterns)
 
@@ -102,6 +113,17 @@ def test_the_whole_table() -> None:
     }
 
     assert found == _TABLE
+
+
+def test_when_affinity_may_be_written() -> None:
+    """Each kind says when the node affinity of its templates may be written, as its own validation has it."""
+    found = {f"{row.kind}.{row.group}".rstrip("."): row.affinity for row in BUILT_IN}
+
+    assert found == {kind: _CHANGES.get(kind, "create") for kind in _TABLE}
+    assert (workload("example.org", "Train").affinity, workload("example.org", "Bus", affinity="never").affinity) == (
+        "create",
+        "never",
+    )
 
 
 def test_a_kind_is_found_by_group_and_kind() -> None:
@@ -130,7 +152,7 @@ def test_a_kind_that_stands_twice_is_an_error(group: str, message: str) -> None:
 def test_a_path_that_does_not_parse_is_an_error(places: str) -> None:
     """A mistyped path is told with the position of the mistake, whichever column it stands in."""
     with pytest.raises(ValueError, match="no field path") as raised:
-        workload("example.org", "Train", **{places: ["spec.workers[0]"]})
+        workload("example.org", "Train", **{places: ["spec.workers[0]"]})  # type: ignore[arg-type] # any of four
 
     assert str(raised.value) == (
         "'spec.workers[0]' is no field path from position 12 on; write it like spec.items[*].template"

@@ -17,7 +17,10 @@ from .servers import Serve, default_rules
 from .wire import JSON, connected, head
 
 _MIB = 1024 * 1024
-_GROUPS = "/validate/daemonsets, /validate/labels, /validate/pods, /validate/policies, /validate/policies-ignore"
+_GROUPS = (
+    "/validate/daemonsets, /validate/labels, /validate/pods, /validate/policies, /validate/policies-ignore, "
+    "/validate/topologies, /validate/topology"
+)
 
 
 def _default() -> Served:
@@ -27,11 +30,14 @@ def _default() -> Served:
 @pytest.mark.parametrize(
     ("path", "ran"),
     [
-        ("/validate", ["labels", "tolerations", "sunk"]),
+        ("/validate", ["labels", "topology", "tolerations", "sunk"]),
         ("/validate/labels", ["labels"]),
         ("/validate/daemonsets", ["tolerations", "sunk"]),
-        ("/mutate", ["tolerations"]),
+        ("/validate/topology", ["topology"]),
+        ("/validate/topologies", []),
+        ("/mutate", ["topology", "tolerations"]),
         ("/mutate/daemonsets", ["tolerations"]),
+        ("/mutate/topology", ["topology"]),
         ("/mutate/pods", []),
         ("/validate/pods", []),
     ],
@@ -58,7 +64,11 @@ async def test_a_refusal_is_an_ordinary_answer(serve: Serve) -> None:
         "uid": UID,
         "allowed": False,
         "status": {"message": REFUSAL, "reason": "Forbidden", "code": 403, "status": "Failure"},
-        "auditAnnotations": {"labels": "deny: metadata.labels", "tolerations": "warn: spec.tolerations"},
+        "auditAnnotations": {
+            "labels": "deny: metadata.labels",
+            "topology": "admit",
+            "tolerations": "warn: spec.tolerations",
+        },
         "warnings": ["spec.tolerations: none for is_cpu_compute:NoSchedule, so this stays off CPU Nodes"],
     }
 
@@ -70,7 +80,7 @@ async def test_an_unknown_group_is_not_found(serve: Serve, path: str) -> None:
 
     reply = await running.post(refused_body(), path)
 
-    known = f"/mutate, /mutate/daemonsets, /mutate/pods, /mutate/policies, /validate, {_GROUPS}"
+    known = f"/mutate, /mutate/daemonsets, /mutate/pods, /mutate/policies, /mutate/topology, /validate, {_GROUPS}"
     assert (reply.status, reply.text) == (404, f"There is no {path} here, only {known}.\n")
 
 

@@ -123,7 +123,7 @@ async def test_tolerations_that_are_no_list_are_left_alone(serve: Serve, odd: An
     """Tolerations of the wrong shape pass with a warning: a patch would not apply and fail the whole request."""
     running = await serve(_default())
 
-    answer = answer_of((await running.post(body(pod(tolerations=odd)), "/mutate")).body)
+    answer = answer_of((await running.post(body(pod(tolerations=odd)), "/mutate/pods")).body)
 
     (warning,) = answer.pop("warnings")
     assert answer == {"uid": UID, "allowed": True, "auditAnnotations": {"tolerations": "admit"}}

@@ -232,6 +232,7 @@ _MACHINES: list[Json] = [
         "message": "\n".join(line.removeprefix("  ") for line in _TRAIN.splitlines()[1:5]),
         "warnings": [],
         "decisions": [
+            {"rule": "topology", "verdict": "admit", "violations": []},
             {
                 "rule": "labels",
                 "verdict": "deny",
@@ -242,7 +243,8 @@ _MACHINES: list[Json] = [
                         "text": 'spec.template.metadata.labels: x.coreweave.com/y="z"',
                     },
                 ],
-            }
+            },
+            {"rule": "topology", "verdict": "admit", "violations": []},
         ],
         "patch": [],
     },
@@ -255,8 +257,10 @@ _MACHINES: list[Json] = [
         "message": "",
         "warnings": [],
         "decisions": [
+            {"rule": "topology", "verdict": "admit", "violations": []},
             {"rule": "tolerations", "verdict": "patch", "violations": []},
             {"rule": "labels", "verdict": "admit", "violations": []},
+            {"rule": "topology", "verdict": "admit", "violations": []},
             {"rule": "tolerations", "verdict": "admit", "violations": []},
         ],
         "patch": [{"op": "add", "path": "/spec/tolerations/-", "value": _TOLERATION}],

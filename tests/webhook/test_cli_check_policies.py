@@ -8,6 +8,7 @@ import pytest
 
 from .commands import run
 
+_BUILT_IN = "labels, topology, topology-deletion, tolerations, sunk"
 _PODS = """resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [pods]}]"""
 _LIMIT = """\
     apiVersion: admissionregistration.k8s.io/v1
@@ -415,16 +416,16 @@ Deny and Warn (repeating the same validation failure information in the API resp
         ),
         pytest.param(
             "--policies deny --config unknown.yaml",
-            "Error: exceptions: there is no rule 'limit'; known are labels, tolerations, sunk, limits\n",
+            f"Error: exceptions: there is no rule 'limit'; known are {_BUILT_IN}, limits\n",
             id="an-exception-from-nothing",
         ),
         pytest.param(
             "--policies misnamed",
-            """\
+            f"""\
             Error: misnamed/exceptions.yaml:5:14: spec.policies[0]: Not found: "limit"
             hint: did you mean limits?
             misnamed/exceptions.yaml:5:21: spec.policies[1]: Not found: "gpu"
-            hint: there are labels, tolerations, sunk, limits
+            hint: there are {_BUILT_IN}, limits
             """,
             id="an-exception-document-from-nothing",
         ),
@@ -473,8 +474,10 @@ def test_an_exception_in_json() -> None:
     exception = {"name": "legacy-trainer", "until": "2099-12-31", "reason": "OPS-1234: moved off by 2100"}
     path = "spec.containers[0].resources.limits.memory"
     assert json.loads(result.stdout)[0]["decisions"] == [
+        {"rule": "topology", "verdict": "admit", "violations": []},
         {"rule": "tolerations", "verdict": "admit", "violations": []},
         {"rule": "labels", "verdict": "admit", "violations": []},
+        {"rule": "topology", "verdict": "admit", "violations": []},
         {"rule": "tolerations", "verdict": "admit", "violations": []},
         {
             "rule": "limits",

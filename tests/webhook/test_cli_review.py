@@ -106,8 +106,9 @@ def test_a_configuration_counts() -> None:
 
 
 _KNOWN = (
-    "mutate, mutate/daemonsets, mutate/pods, mutate/policies, validate, validate/daemonsets, validate/labels, "
-    "validate/pods, validate/policies, validate/policies-ignore"
+    "mutate, mutate/daemonsets, mutate/pods, mutate/policies, mutate/topology, validate, validate/daemonsets, "
+    "validate/labels, validate/pods, validate/policies, validate/policies-ignore, validate/topologies, "
+    "validate/topology"
 )
 
 

@@ -22,6 +22,7 @@ from .reviews import TODAY, violation
 from .servers import default_rules
 
 _SECRET = "tell-nobody"
+_RULES = default_rules(topology={"action": "off"})
 _REFUSED = deployment(
     labels={"foo.coreweave.cloud/bar": _SECRET},
     template_labels={"x.coreweave.com/y": _SECRET, "z.coreweave.com/y": _SECRET},
@@ -51,7 +52,7 @@ def _logged(answer: Answer, asked: Any = None, phase: Any = "validate") -> Json:
 def test_a_refusal_is_logged_by_what_it_is_about() -> None:
     """A refusal's line names who asked for what, and each rule's verdict with the paths, and nothing of the object."""
     asked = request(_REFUSED, dry_run=True)
-    event = _logged(validate(asked, default_rules(), StaticFacts(TODAY)), asked)
+    event = _logged(validate(asked, _RULES, StaticFacts(TODAY)), asked)
 
     assert event == {
         "event": "review",
@@ -75,7 +76,7 @@ def test_a_refusal_is_logged_by_what_it_is_about() -> None:
 def test_a_patch_is_logged_without_its_values() -> None:
     """A mutation's line has the verdict; what was patched in stays out."""
     asked = request(pod(labels={"a": _SECRET}))
-    event = _logged(mutate(asked, default_rules(), StaticFacts(TODAY)), asked, "mutate")
+    event = _logged(mutate(asked, _RULES, StaticFacts(TODAY)), asked, "mutate")
 
     assert (event["log_level"], event["phase"], event["decisions"]) == ("debug", "mutate", {"tolerations": ["patch"]})
     assert _SECRET not in str(event)

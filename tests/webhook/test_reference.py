@@ -56,6 +56,23 @@ def test_every_key_is_explained() -> None:
         assert " ".join(description.split()) in words, key
 
 
+def test_lists_in_lists_are_explained() -> None:
+    """The keys of an entry stand below their list, indented, and below one of them that is a list those of its own."""
+    lines = configuration().splitlines()
+    first = lines.index("  topologies: []")
+
+    assert lines[first + 1 : lines.index("  files: []") - 1] == [
+        "  #   Each entry:",
+        "  #   name: Name. (required)",
+        "  #   levels: Levels, farthest first: node label keys, or maps of nodeLabel and alias. (required)",
+        "  #     Each entry:",
+        "  #     nodeLabel: Key of the label that Nodes of one domain share. (required)",
+        '  #     alias: Further name of the level. (default "")',
+        "  #   nodeRequirement: Label selector of Nodes that Pods may be placed on. (default {})",
+        "  #   pool: Label selector of the Nodes that it is for; empty: not said. (default {})",
+    ]
+
+
 def test_every_key_outside_lists_stands_with_its_default() -> None:
     """The keys are in the order of the settings, sections and all, each with the value that it has without a file."""
     values = Settings().model_dump(mode="json", by_alias=True, exclude_defaults=False)

@@ -287,25 +287,37 @@ def test_the_built_in_rules_are_registered() -> None:
 
     assert {key: webhook["failurePolicy"] for key, webhook in found.items()} == {
         "/mutate/pods pods.cks-admission.dev": "Ignore",
+        "/mutate/topology topology.cks-admission.dev": "Ignore",
         "/mutate/daemonsets daemonsets.cks-admission.dev": "Ignore",
         "/validate/labels labels.cks-admission.dev": "Fail",
         "/validate/labels cluster-labels.cks-admission.dev": "Fail",
         "/validate/pods pods.cks-admission.dev": "Ignore",
+        "/validate/topology topology.cks-admission.dev": "Ignore",
+        "/validate/topologies cluster-topologies.cks-admission.dev": "Ignore",
         "/validate/daemonsets daemonsets.cks-admission.dev": "Ignore",
     }
     assert {key: [c["name"] for c in webhook.get("matchConditions", [])] for key, webhook in found.items()} == {
         "/mutate/pods pods.cks-admission.dev": ["no-mirror-pod", "lacks-cpu-toleration"],
+        "/mutate/topology topology.cks-admission.dev": ["topology-is-mentioned"],
         "/mutate/daemonsets daemonsets.cks-admission.dev": [],
         "/validate/labels labels.cks-admission.dev": ["requester-is-not-exempt", "reserved-label-changes"],
         "/validate/labels cluster-labels.cks-admission.dev": ["requester-is-not-exempt", "reserved-label-changes"],
         "/validate/pods pods.cks-admission.dev": ["no-mirror-pod", "lacks-cpu-toleration"],
+        "/validate/topology topology.cks-admission.dev": ["topology-is-mentioned"],
+        "/validate/topologies cluster-topologies.cks-admission.dev": [],
         "/validate/daemonsets daemonsets.cks-admission.dev": [],
     }
 
 
 @pytest.mark.parametrize(
     "settings",
-    [{}, {"sunk": {"daemonSets": "inject"}}, {"labels": {"action": "audit"}}, {"tolerations": {"daemonSets": "off"}}],
+    [
+        {},
+        {"sunk": {"daemonSets": "inject"}},
+        {"labels": {"action": "audit"}},
+        {"tolerations": {"daemonSets": "off"}},
+        {"topology": {"default": {"topology": "coreweave"}}},
+    ],
 )
 def test_what_is_registered_keeps_the_api_servers_bounds(settings: Json) -> None:
     """Names are unique domain names of three parts or more, conditions are at most 64 and unique, paths exist."""

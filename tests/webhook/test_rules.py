@@ -50,11 +50,36 @@ _GUARD = ["requester-is-not-exempt", "reserved-label-changes"]
 _LACKING = ["no-mirror-pod", "lacks-cpu-toleration"]
 
 
+# What is made of pod templates, by group; the second list is what is never changed.
+_TEMPLATED = {
+    "": (["pods", "podtemplates", "replicationcontrollers"], []),
+    "apps": (["deployments", "replicasets", "daemonsets", "statefulsets"], []),
+    "argoproj.io": (["rollouts"], []),
+    "batch": (["jobs", "cronjobs"], []),
+    "batch.volcano.sh": (["jobs"], []),
+    "jobset.x-k8s.io": (["jobsets"], []),
+    "kubeflow.org": (
+        ["mpijobs", "pytorchjobs", "tfjobs", "xgboostjobs", "paddlejobs", "jaxjobs", "notebooks"],
+        [],
+    ),
+    "leaderworkerset.x-k8s.io": (["leaderworkersets"], []),
+    "ray.io": (["rayclusters", "rayjobs", "rayservices"], []),
+    "serving.knative.dev": ([], ["configurations", "services"]),
+    "sunk.coreweave.com": (["nodesets"], []),
+    "trainer.kubeflow.org": (["trainingruntimes", "clustertrainingruntimes"], []),
+}
+_CHANGED = [(_WRITES, (group,), tuple(names), ("*",)) for group, (names, _) in _TEMPLATED.items() if names]
+_JUDGED = [(_WRITES, (group,), (*names, *others), ("*",)) for group, (names, others) in _TEMPLATED.items()]
+_TOPOLOGIES = [(("DELETE",), ("kai.scheduler", "kueue.x-k8s.io"), ("topologies",), ("*",))]
+_ALL = ["labels", "topology", "topology-deletion", "tolerations", "sunk"]
+_MENTIONED = ["topology-is-mentioned"]
+
+
 def test_the_default_rules() -> None:
-    """Three rules, in this order, each with its hooks: the guard fails closed, all else fails open."""
+    """Five rules, in this order, each with its hooks: the guard fails closed, all else fails open."""
     found = {rule.name: (rule.action, [_hook(hook) for hook in rule.hooks]) for rule in _rules().rules}
 
-    assert list(found) == ["labels", "tolerations", "sunk"]
+    assert list(found) == _ALL
     assert found == {
         "labels": (
             "deny",
@@ -63,6 +88,14 @@ def test_the_default_rules() -> None:
                 ("validate", "labels", _EVERYTHING, "Fail", _GUARD, "Cluster"),
             ],
         ),
+        "topology": (
+            "deny",
+            [
+                ("mutate", "topology", _CHANGED, "Ignore", _MENTIONED, "*"),
+                ("validate", "topology", _JUDGED, "Ignore", _MENTIONED, "*"),
+            ],
+        ),
+        "topology-deletion": ("warn", [("validate", "topologies", _TOPOLOGIES, "Ignore", [], "Cluster")]),
         "tolerations": (
             "warn",
             [
@@ -77,25 +110,32 @@ def test_the_default_rules() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "left"),
+    ("settings", "off"),
     [
-        pytest.param({}, ["labels", "tolerations", "sunk"], id="none"),
-        pytest.param({"labels": {"action": "off"}}, ["tolerations", "sunk"], id="labels"),
-        pytest.param({"tolerations": {"action": "off"}}, ["labels", "sunk"], id="tolerations"),
-        pytest.param({"sunk": {"action": "off"}}, ["labels", "tolerations"], id="sunk"),
-        pytest.param({"sunk": {"daemonSets": "off"}}, ["labels", "tolerations"], id="sunk-by-its-mode"),
-        pytest.param({name: {"action": "off"} for name in ("labels", "tolerations", "sunk")}, [], id="all"),
+        pytest.param({}, set(), id="none"),
+        pytest.param({"labels": {"action": "off"}}, {"labels"}, id="labels"),
+        pytest.param({"tolerations": {"action": "off"}}, {"tolerations"}, id="tolerations"),
+        pytest.param({"sunk": {"action": "off"}}, {"sunk"}, id="sunk"),
+        pytest.param({"sunk": {"daemonSets": "off"}}, {"sunk"}, id="sunk-by-its-mode"),
+        pytest.param({"topology": {"action": "off"}}, {"topology", "topology-deletion"}, id="topology-and-its-objects"),
+        pytest.param({"topology": {"deletion": "off"}}, {"topology-deletion"}, id="deletion-of-topologies"),
+        pytest.param(
+            {name: {"action": "off"} for name in ("labels", "tolerations", "sunk", "topology")}, {*_ALL}, id="all"
+        ),
     ],
 )
-def test_a_rule_that_is_off_is_not_there(settings: Json, left: list[str]) -> None:
+def test_a_rule_that_is_off_is_not_there(settings: Json, off: set[str]) -> None:
     """An action of off takes a rule out, and out of every path with it."""
     found = _rules(**settings)
+    left = [name for name in _ALL if name not in off]
 
     assert [rule.name for rule in found.rules] == left
     assert found.groups("validate") == {
         group
         for group, owners in {
             "labels": {"labels"},
+            "topology": {"topology"},
+            "topologies": {"topology-deletion"},
             "pods": {"tolerations"},
             "daemonsets": {"tolerations", "sunk"},
         }.items()
@@ -299,18 +339,19 @@ def test_an_exception_from_no_rule() -> None:
     )
 
     assert rules.unknown_names(settings) == [
-        "exceptions: there is no rule 'label'; known are labels, tolerations, sunk"
+        "exceptions: there is no rule 'label'; known are labels, topology, topology-deletion, tolerations, sunk"
     ]
 
 
 def test_an_exception_from_a_rule_that_is_off_is_none_the_worse() -> None:
     """Turning a rule off does not make the exceptions from it mistakes."""
-    exception = {"rules": ["sunk"], "reason": "x", "until": date(2026, 1, 1)}
+    exception = {"rules": ["sunk", "topology-deletion"], "reason": "x", "until": date(2026, 1, 1)}
+    settings = Settings.model_validate(
+        {"sunk": {"action": "off"}, "topology": {"action": "off"}, "exceptions": [exception]}
+    )
 
-    assert [rule.name for rule in _rules(sunk={"action": "off"}, exceptions=[exception]).rules] == [
-        "labels",
-        "tolerations",
-    ]
+    assert [rule.name for rule in rules.build(settings).rules] == ["labels", "tolerations"]
+    assert rules.unknown_names(settings) == []
 
 
 def test_exceptions_are_handed_over_whole() -> None:
@@ -333,5 +374,6 @@ def test_exceptions_are_handed_over_whole() -> None:
     assert _rules(exceptions=[fields]).exceptions == (
         PolicyException("exceptions[0]", **expected, object_selector=selector),
     )
-    assert _verdicts(asked, exceptions=[fields]) == {"labels": "excepted"}
-    assert _verdicts(asked, exceptions=[{**fields, "until": date(2026, 2, 28)}]) == {"labels": "deny"}
+    for until, verdict in ((TODAY, "excepted"), (date(2026, 2, 28), "deny")):
+        exceptions = [{**fields, "until": until}]
+        assert _verdicts(asked, exceptions=exceptions, topology={"action": "off"}) == {"labels": verdict}

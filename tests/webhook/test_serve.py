@@ -85,7 +85,10 @@ async def test_the_service_comes_up_ready(tmp_path: Path) -> None:
         ready, alive, metrics = [await service.ask(path) for path in ("/readyz", "/livez", "/metrics")]
 
     assert passed < PATIENCE / 2
-    assert (event["version"], event["rules"]) == (VERSION, ["labels", "tolerations", "sunk"])
+    assert (event["version"], event["rules"]) == (
+        VERSION,
+        ["labels", "topology", "topology-deletion", "tolerations", "sunk"],
+    )
     assert event["admission"].startswith("https://127.0.0.1:")
     assert event["health"].startswith("http://127.0.0.1:")
     assert (ready.status, alive.status, metrics.status) == (200, 200, 200)

@@ -62,6 +62,26 @@ _DEFAULTS: Json = {
         "daemonSets": "warn",
         "nodeSelector": {},
     },
+    "topology": {
+        "action": "deny",
+        "namespaceSelector": {"matchLabels": {}, "matchExpressions": ()},
+        "preferredNotMoreSpecific": "deny",
+        "unapplied": "warn",
+        "deletion": "warn",
+        "default": {
+            "topology": "",
+            "preferred": "lowest",
+            "namespaceSelector": {"matchLabels": {}, "matchExpressions": ()},
+        },
+        "topologies": (),
+        "files": (),
+        "poolKeys": ("compute.coreweave.com/node-pool", "kai.scheduler/node-pool", "runai/node-pool"),
+        "schedulers": {
+            "reading": ("kai-scheduler", "runai-scheduler"),
+            "labels": ("kai.scheduler/queue", "runai/queue"),
+            "ignoring": ("*-slurm-scheduler", "slurm-bridge-scheduler"),
+        },
+    },
     "policies": {"directories": (), "configMaps": True, "native": True},
     "workloads": (),
     "exceptions": (),
@@ -103,6 +123,28 @@ sunk:
   namespaceSelector: {matchLabels: {d: e}, matchExpressions: [{key: f, operator: In, values: [g]}]}
   daemonSets: inject
   nodeSelector: {pool: sunk}
+topology:
+  action: audit
+  namespaceSelector: {matchLabels: {h: i}, matchExpressions: [{key: j, operator: Exists}]}
+  preferredNotMoreSpecific: warn
+  unapplied: deny
+  deletion: off
+  default:
+    topology: halls
+    preferred: example.org/hall
+    namespaceSelector: {matchLabels: {k: l}, matchExpressions: [{key: m, operator: Exists}]}
+  topologies:
+  - name: halls
+    levels:
+    - example.org/site
+    - nodeLabel: example.org/hall
+      alias: room
+    - {nodeLabel: kubernetes.io/hostname}
+    nodeRequirement: {matchLabels: {n: o}, matchExpressions: [{key: p, operator: NotIn, values: [q]}]}
+    pool: {matchLabels: {r: s}, matchExpressions: [{key: t, operator: DoesNotExist}]}
+  files: [topologies, more.json]
+  poolKeys: [example.org/pool]
+  schedulers: {reading: [gang-*], labels: [example.org/queue], ignoring: [slurm-*]}
 policies: {directories: [policies, more.yaml], configMaps: false, native: false}
 workloads:
 - group: example.org
@@ -111,6 +153,7 @@ workloads:
   jobs: ["spec.jobTemplate"]
   claims: ["spec.claims.*"]
   nodeLabels: ["spec.labels"]
+  affinity: always
 exceptions:
 - rules: [labels, sunk]
   reason: moving house
@@ -185,6 +228,45 @@ _OTHER_READ: Json = {
         "daemonSets": "inject",
         "nodeSelector": {"pool": "sunk"},
     },
+    "topology": {
+        "action": "audit",
+        "namespaceSelector": {
+            "matchLabels": {"h": "i"},
+            "matchExpressions": ({"key": "j", "operator": "Exists", "values": ()},),
+        },
+        "preferredNotMoreSpecific": "warn",
+        "unapplied": "deny",
+        "deletion": "off",
+        "default": {
+            "topology": "halls",
+            "preferred": "example.org/hall",
+            "namespaceSelector": {
+                "matchLabels": {"k": "l"},
+                "matchExpressions": ({"key": "m", "operator": "Exists", "values": ()},),
+            },
+        },
+        "topologies": (
+            {
+                "name": "halls",
+                "levels": (
+                    {"nodeLabel": "example.org/site", "alias": ""},
+                    {"nodeLabel": "example.org/hall", "alias": "room"},
+                    {"nodeLabel": "kubernetes.io/hostname", "alias": ""},
+                ),
+                "nodeRequirement": {
+                    "matchLabels": {"n": "o"},
+                    "matchExpressions": ({"key": "p", "operator": "NotIn", "values": ("q",)},),
+                },
+                "pool": {
+                    "matchLabels": {"r": "s"},
+                    "matchExpressions": ({"key": "t", "operator": "DoesNotExist", "values": ()},),
+                },
+            },
+        ),
+        "files": ("topologies", "more.json"),
+        "poolKeys": ("example.org/pool",),
+        "schedulers": {"reading": ("gang-*",), "labels": ("example.org/queue",), "ignoring": ("slurm-*",)},
+    },
     "policies": {"directories": ("policies", "more.yaml"), "configMaps": False, "native": False},
     "workloads": (
         {
@@ -194,6 +276,7 @@ _OTHER_READ: Json = {
             "jobs": ("spec.jobTemplate",),
             "claims": ("spec.claims.*",),
             "nodeLabels": ("spec.labels",),
+            "affinity": "always",
         },
     ),
     "exceptions": (
@@ -308,6 +391,19 @@ def test_what_is_wrong_on_the_command_line_is_said_at_once() -> None:
         "command line: registration.url: string should match pattern '^(https://.*)?$', found 'http://x'",
         "command line: log.level: input should be 'debug', 'info', 'warning' or 'error', found 'loud'",
     ]
+
+
+def test_a_level_is_its_label(tmp_path: Path) -> None:
+    """The label key alone is a whole level: it is read as the map of it is, within a list of both forms too."""
+    head = "topology:\n  topologies:\n  - name: halls\n    levels: "
+    short = _read(tmp_path, f"{head}[example.org/site, {{nodeLabel: example.org/hall}}]\n")
+    long = _read(tmp_path, f"{head}[{{nodeLabel: example.org/site, alias: ''}}, example.org/hall]\n")
+
+    assert short == long
+    assert short["topology"]["topologies"][0]["levels"] == (
+        {"nodeLabel": "example.org/site", "alias": ""},
+        {"nodeLabel": "example.org/hall", "alias": ""},
+    )
 
 
 def test_settings_cannot_be_changed() -> None:

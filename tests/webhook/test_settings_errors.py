@@ -131,6 +131,26 @@ _BAD = [
         f"5: workloads[0].templates[0]: 'spec..x' is no field path from position 4 on; {_LIKE}, found 'spec..x'",
     ),
     (
+        "workloads:\n- {group: a, kind: B, affinity: off}\n",
+        "2: workloads[0].affinity: input should be 'always', 'suspended', 'create' or 'never', found False",
+    ),
+    (
+        "topology: {deletion: refuse}\n",
+        "1: topology.deletion: input should be 'deny', 'warn', 'audit' or 'off', found 'refuse'",
+    ),
+    (
+        "topology: {preferredNotMoreSpecific: audit}\n",
+        "1: topology.preferredNotMoreSpecific: input should be 'deny' or 'warn', found 'audit'",
+    ),
+    (
+        "topology:\n  schedulers:\n    reading: ['']\n",
+        "3: topology.schedulers.reading[0]: an empty glob matches nothing, found ''",
+    ),
+    (
+        "topology:\n  files: topologies.yaml\n",
+        "2: topology.files: input should be a valid tuple, found 'topologies.yaml'",
+    ),
+    (
         _EXCEPTION.format("soon"),
         "4: exceptions[0].until: input should be a valid date or datetime, input is too short, found 'soon'",
     ),
@@ -180,6 +200,123 @@ def test_a_value_of_the_wrong_shape_is_named(text: str, line: int, key: str) -> 
     (error,) = _errors(text)
 
     assert error.startswith(f"{_FILE}:{line}: {key}")
+
+
+def _topology(levels: str) -> str:
+    """A file with one topology; its levels begin on line 5."""
+    return f"topology:\n  topologies:\n  - name: halls\n    levels:\n{levels}"
+
+
+_LEVEL = "topology.topologies[0].levels"
+_SPEED = "tells how a Node is connected, not where it is, and is no level"
+_KEY = "a level is the key of a node label, such as example.org/rack; found"
+
+
+@pytest.mark.parametrize(
+    ("text", "errors"),
+    [
+        pytest.param(
+            _topology("    - example.org/hall\n    - the hall\n"),
+            [f'6: {_LEVEL}[1]: {_KEY} "the hall"'],
+            id="bad-level",
+        ),
+        pytest.param(
+            _topology("    - alias: room\n      nodeLabel: a/b/c\n"),
+            [f'6: {_LEVEL}[0].nodeLabel: {_KEY} "a/b/c"'],
+            id="bad-level-in-a-map",
+        ),
+        pytest.param(
+            _topology("    - {alias: room}\n"), [f"5: {_LEVEL}[0].nodeLabel: this key is required"], id="no-label"
+        ),
+        pytest.param(
+            _topology("    - 12\n"),
+            [f"5: {_LEVEL}[0].nodeLabel: input should be a valid string, found 12"],
+            id="a-number-for-a-level",
+        ),
+        pytest.param(
+            _topology("    - ib.coreweave.cloud/speed.current\n"),
+            [f'5: {_LEVEL}[0]: "ib.coreweave.cloud/speed.current" {_SPEED}'],
+            id="a-label-that-is-no-level",
+        ),
+        pytest.param(
+            _topology("    - nodeLabel: example.org/hall\n      allias: room\n"),
+            [f"6: {_LEVEL}[0].allias: unknown key; did you mean alias?"],
+            id="unknown-key-of-a-level",
+        ),
+        pytest.param(
+            _topology("    - example.org/hall\n    node_requirement: {}\n"),
+            ["6: topology.topologies[0].node_requirement: unknown key; did you mean nodeRequirement?"],
+            id="unknown-key-of-a-topology",
+        ),
+        pytest.param(
+            _topology("    - example.org/hall\n    pool: {matchlabels: {}}\n"),
+            ["6: topology.topologies[0].pool.matchlabels: unknown key; did you mean matchLabels?"],
+            id="unknown-key-of-a-selector",
+        ),
+        pytest.param(
+            "topology:\n  default:\n    prefered: rack\n",
+            ["3: topology.default.prefered: unknown key; did you mean preferred?"],
+            id="unknown-key-of-the-default",
+        ),
+        pytest.param(
+            "topology:\n  scheduler: {}\n",
+            ["2: topology.scheduler: unknown key; did you mean schedulers?"],
+            id="unknown-key",
+        ),
+        pytest.param(
+            _topology("    - example.org/site\n    - example.org/hall\n    - example.org/site\n"),
+            [f'7: {_LEVEL}[2]: "example.org/site" is the same level as "example.org/site"'],
+            id="a-level-twice",
+        ),
+        pytest.param(
+            _topology("    - backend.coreweave.cloud/fabric\n    - ib.coreweave.cloud/fabric\n"),
+            [f'6: {_LEVEL}[1]: "ib.coreweave.cloud/fabric" is the same level as "backend.coreweave.cloud/fabric"'],
+            id="a-level-under-its-older-name-too",
+        ),
+        pytest.param(
+            _topology("    - nodeLabel: example.org/site\n      alias: example.org/hall\n    - example.org/hall\n"),
+            [f'6: {_LEVEL}[0].alias: "example.org/hall" is the name of another level'],
+            id="an-alias-that-is-a-label",
+        ),
+        pytest.param(
+            _topology("    - {nodeLabel: example.org/site, alias: x}\n    - {nodeLabel: example.org/hall, alias: x}\n"),
+            [f'{line}: {_LEVEL}[{line - 5}].alias: "x" is the name of another level' for line in (5, 6)],
+            id="an-alias-twice",
+        ),
+        pytest.param(
+            _topology("    - kubernetes.io/hostname\n    - example.org/hall\n"),
+            [f"5: {_LEVEL}[0]: kubernetes.io/hostname is a single Node, so it must be the last level"],
+            id="hostname-not-last",
+        ),
+        pytest.param(
+            _topology("".join(f"    - example.org/level-{n}\n" for n in range(17))),
+            [f"4: {_LEVEL}: a topology has 16 levels at most, found 17"],
+            id="too-many-levels",
+        ),
+        pytest.param(
+            "topology:\n  topologies:\n  - levels: [example.org/hall]\n",
+            ["3: topology.topologies[0].name: this key is required"],
+            id="no-name",
+        ),
+        pytest.param(
+            "topology:\n  topologies:\n  - name: halls\n",
+            ["3: topology.topologies[0].levels: this key is required"],
+            id="no-levels",
+        ),
+        pytest.param(
+            _topology("    - the hall\n    - example.org/x\n    - example.org/x\n  unapplied: maybe\n"),
+            [
+                "8: topology.unapplied: input should be 'deny' or 'warn', found 'maybe'",
+                f'5: {_LEVEL}[0]: {_KEY} "the hall"',
+                f'7: {_LEVEL}[2]: "example.org/x" is the same level as "example.org/x"',
+            ],
+            id="all-at-once",
+        ),
+    ],
+)
+def test_a_topology_that_is_none_is_told_with_its_place(text: str, errors: list[str]) -> None:
+    """Every mistake in the topologies of a configuration has its own line, key and text, and what was found once."""
+    assert _errors(text) == [f"{_FILE}:{error}" for error in errors]
 
 
 @pytest.mark.parametrize("day", ["2026-02-31", "2026-13-01", "0000-01-01"])

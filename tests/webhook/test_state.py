@@ -64,9 +64,12 @@ def test_what_is_served_knows_its_paths() -> None:
         **everything,
         "/mutate/pods": ("mutate", "pods"),
         "/mutate/daemonsets": ("mutate", "daemonsets"),
+        "/mutate/topology": ("mutate", "topology"),
         "/validate/labels": ("validate", "labels"),
         "/validate/pods": ("validate", "pods"),
         "/validate/daemonsets": ("validate", "daemonsets"),
+        "/validate/topology": ("validate", "topology"),
+        "/validate/topologies": ("validate", "topologies"),
     }
     assert _routes(served(rule(phases=("mutate",)))) == {**everything, "/mutate/things": ("mutate", "things")}
     assert _routes(served()) == everything

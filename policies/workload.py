@@ -60,6 +60,12 @@ HISTORIES: Final = frozenset({("apps", "ControllerRevision")})
 """Kinds whose templates are those that a workload had before: no Pod is made of them."""
 
 
+REVISED: Final = frozenset(
+    {("apps", "StatefulSet"), ("apps", "DaemonSet"), ("leaderworkerset.x-k8s.io", "LeaderWorkerSet")}
+)
+"""Kinds of whose templates ControllerRevisions are kept, so that a rollback brings back a template and nothing else."""
+
+
 def workload(
     group: str,
     kind: str,

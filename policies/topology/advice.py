@@ -51,6 +51,9 @@ def _about_effect(reading: Reading, topology: Topology, schedulers: Schedulers) 
 def _about_nodes(reading: Reading, topology: Topology, nodes: Sequence[Node]) -> Iterator[Violation]:
     if topology.pool is not None and not any(topology.pool.matches(node.labels) for node in nodes):
         yield wording.empty_pool(topology)
+    if topology.requirement != EVERYTHING and not _any_meets(alternatives((), topology.requirement), nodes):
+        yield wording.unmet_requirement(topology)
+        return
     for written, placement in (
         (reading.asked.required, reading.required),
         (reading.asked.preferred, reading.preferred),
@@ -60,8 +63,6 @@ def _about_nodes(reading: Reading, topology: Topology, nodes: Sequence[Node]) ->
             if told is not None:
                 yield told
                 return
-    if topology.requirement != EVERYTHING and not _any_meets(alternatives((), topology.requirement), nodes):
-        yield wording.unmet_requirement(topology)
 
 
 def _about_placement(
@@ -72,12 +73,18 @@ def _about_placement(
         keys = domain.level.keys
         if not any(key in node.labels for node in nodes for key in keys):
             return wording.no_label(written, topology.called(domain.level), keys)
-    if not placement.is_named or _any_meets(alternatives(placement.domains, EVERYTHING), nodes):
+    if not placement.is_named or _any_meets(alternatives(placement.domains, topology.requirement), nodes):
         return None
     keys = placement.level.keys
-    known = {node.labels[key] for node in nodes for key in keys if key in node.labels}
+    around = alternatives(placement.domains[:-1], topology.requirement)
+    known = {node.labels[key] for node in nodes if _meets(around, node) for key in keys if key in node.labels}
     return wording.no_domain(written, placement.called(topology), sorted(known, key=lambda value: (len(value), value)))
 
 
 def _any_meets(terms: Sequence[Term], nodes: Sequence[Node]) -> bool:
-    return any(all(each.matches(node.labels) for each in term) for node in nodes for term in terms)
+    return any(_meets(terms, node) for node in nodes)
+
+
+def _meets(terms: Sequence[Term], node: Node) -> bool:
+    """Whether a Node meets one of the terms; every Node does where there are none."""
+    return not terms or any(all(each.matches(node.labels) for each in term) for term in terms)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from policies.request import JsonObject
+from policies.request import JsonObject, mapping
 from policies.topology import term
 from policies.topology.record import NOTHING, Created, Entry, Written
 from policies.topology.term import Term
@@ -45,7 +45,30 @@ def with_terms(affinity: Any, required: Sequence[Term], preferred: Sequence[Json
 
 
 def without_terms(affinity: Any, entry: Entry) -> Any:
-    """The affinity as the user wrote it: recorded terms go, or give their place to the term that they were made of."""
+    """The affinity as the user wrote it: recorded terms go, or give their place to the term that they were made of.
+
+    What was written last and what was written earlier may share terms. Of the times whose terms are all there, the one
+    with the most counts; where there is none, what is left of the last one goes.
+    """
+    complete = [each for each in (entry, *entry.earlier) if _has_all(affinity, each)]
+    return _without(affinity, max(complete, key=_size, default=entry))
+
+
+def _size(entry: Entry) -> int:
+    return sum(len(written.terms) for written in entry.required) + len(entry.preferred)
+
+
+def _has_all(affinity: Any, entry: Entry) -> bool:
+    """Whether every term is there that was written at some time."""
+    preferred = (node_affinity(affinity) or {}).get(PREFERRED)
+    places = (
+        (required_terms(affinity), [term for written in entry.required for term in written.terms]),
+        (preferred if isinstance(preferred, list) else [], entry.preferred),
+    )
+    return all(_plain(term) in map(_plain, there) for there, terms in places for term in terms)
+
+
+def _without(affinity: Any, entry: Entry) -> Any:
     node = node_affinity(affinity)
     if not node or entry == NOTHING:
         return affinity
@@ -60,6 +83,19 @@ def without_terms(affinity: Any, entry: Entry) -> Any:
         return {**affinity, NODE_AFFINITY: changed}
     rest = {key: value for key, value in affinity.items() if key != NODE_AFFINITY}
     return rest or (None if entry.created == "affinity" else rest)
+
+
+def affinity_of(template: JsonObject) -> Any:
+    """The affinity of a Pod or a template; None for none."""
+    return mapping(template, "spec").get("affinity")
+
+
+def with_node_affinity(affinity: Any, node: JsonObject | None) -> Any:
+    """The affinity with other node affinity in it, empty for none."""
+    rest = {key: value for key, value in (affinity or {}).items() if key != NODE_AFFINITY}
+    if node:
+        return {**rest, NODE_AFFINITY: node}
+    return affinity if affinity is None or node_affinity(affinity) == {} else rest
 
 
 def node_affinity(affinity: Any) -> JsonObject | None:

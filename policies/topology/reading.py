@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from policies.accelerator import Accelerators
 from policies.facts import Facts
@@ -108,7 +107,7 @@ def read(
         violations = (*what.violations, *_for_reader(what, wish, reader))
         if wish.topology is not None and not wish.topology.key:
             # Nobody who writes a workload is to blame for the configuration.
-            violations = tuple(replace(violation, verdict="warn") for violation in violations)
+            violations = tuple(map(wording.as_warning, violations))
         readings.append(
             Reading(
                 template, wish, what.topology, what.required, what.preferred, reader,
@@ -190,7 +189,7 @@ def _resolve(wish: Asked, catalog: Catalog, default: Default | None, options: Op
     required, preferred = found
     if required and preferred and topology.position(preferred.level) <= topology.position(required.level):
         told = wording.not_more_specific(wish.preferred, preferred.level, required.level, topology)
-        violations.append(replace(told, verdict="warn") if options.not_more_specific == "warn" else told)
+        violations.append(wording.as_warning(told) if options.not_more_specific == "warn" else told)
         preferred = None
     return _Resolved(topology, required, preferred, tuple(violations))
 

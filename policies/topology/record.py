@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from policies.request import JsonObject
 from policies.topology.annotation import RECORD, annotations_of
@@ -32,14 +33,20 @@ class Written(
 
 
 class Entry(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What was written into one template. created: the outermost map that was made for it."""
+    """What was written into one template. created: the outermost map that was made for it.
+
+    earlier: what was written for earlier placements, the latest first: a rollback brings the template of then.
+    """
 
     required: tuple[Written, ...] = ()
     preferred: tuple[Any, ...] = ()
     created: Created = ""
+    earlier: tuple[Entry, ...] = ()
 
 
 NOTHING = Entry()
+# As many revisions as Kubernetes keeps of a workload's template (revisionHistoryLimit).
+REMEMBERED = 10
 Record = Mapping[str, Entry]
 _DECODER = msgspec.json.Decoder(dict[str, Entry])
 _ENCODER = msgspec.json.Encoder()
@@ -54,6 +61,23 @@ def read(obj: JsonObject) -> Record:
         return _DECODER.decode(text)
     except (msgspec.MsgspecError, TypeError, RecursionError) as error:
         raise RecordError(str(error)) from None
+
+
+def readable(obj: JsonObject) -> Record:
+    """The record that an object carries, empty where it carries none that can be read."""
+    try:
+        return read(obj)
+    except RecordError:
+        return {}
+
+
+def remembering(entry: Entry, last: Entry) -> Entry:
+    """An entry that knows what was written before it; where nothing is written now, nothing is remembered."""
+    if entry == NOTHING:
+        return entry
+    alone = replace(last, earlier=())
+    earlier = tuple(each for each in (alone, *last.earlier) if each not in (entry, NOTHING))
+    return replace(entry, earlier=earlier[:REMEMBERED])
 
 
 def write(record: Record) -> str:

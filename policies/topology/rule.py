@@ -7,8 +7,7 @@ change on an update, the validation of each kind in Kubernetes and in the projec
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-
-from msgspec.structs import replace
+from typing import Any
 
 from policies import patch
 from policies.accelerator import READS as ACCELERATOR_READS
@@ -18,21 +17,14 @@ from policies.request import AdmissionRequest, JsonObject, is_being_deleted, is_
 from policies.rule import NO_MUTATION, Mutation, PatchOperation
 from policies.topology import pool, record, wording
 from policies.topology.advice import advice
-from policies.topology.affinity import NODE_AFFINITY, requires
+from policies.topology.affinity import NODE_AFFINITY, affinity_of, requires, without_terms
 from policies.topology.annotation import RECORD, Asked, Written, annotations_of, mentions, templates
+from policies.topology.before import Before, before_of
 from policies.topology.catalog import Catalog
 from policies.topology.reading import Options, Reading, is_distributed, read
 from policies.topology.record import NOTHING, Record, RecordError
 from policies.topology.topology import Topology
-from policies.topology.translation import (
-    Before,
-    Translation,
-    affinity_of,
-    keeps,
-    required_terms,
-    translate,
-    translations,
-)
+from policies.topology.translation import Translation, keeps, required_terms, translate, translations
 from policies.topology.wording import RULE
 from policies.violation import Violation
 from policies.workload import Workload
@@ -79,7 +71,7 @@ class TopologyPlacement:
             return NO_MUTATION
         noted, warnings = _record(obj)
         readings = read(request, obj, row, self.catalog(facts), self.options, facts)
-        before = Before.of(request, row, self.options.schedulers)
+        before = before_of(request, row, self.options.schedulers)
         made = list(translations(readings, noted, before))
         operations = [*_affinities(obj, made), *_renamed(obj, readings, before), *_recorded(obj, noted, readings, made)]
         return Mutation(tuple(operations), warnings) if operations or warnings else NO_MUTATION
@@ -92,21 +84,20 @@ class TopologyPlacement:
             return ()
         catalog = self.catalog(facts)
         readings = read(request, obj, row, catalog, self.options, facts)
-        before = Before.of(request, row, self.options.schedulers)
-        noted, _ = _record(obj)
+        before = before_of(request, row, self.options.schedulers)
+        noted = record.readable(obj)
         found: list[Violation] = []
         for reading in readings:
             is_new = before is None or before.asks_otherwise(reading)
-            found += [v if is_new else replace(v, verdict="warn") for v in reading.violations]
+            found += [v if is_new else wording.as_warning(v) for v in reading.violations]
             if is_new and reading.is_usable:
                 found += advice(reading, catalog, self.options.schedulers, facts.nodes())
-            found += self._fixed(request, reading, noted, before)
-            found += self._unapplied(reading, before)
+            found += [*self._fixed(request, reading, noted, before)] or self._unapplied(reading, before)
         if any(reading.asked.anything for reading in readings):
             keys = self.options.pool_keys
             earlier = pool.violations(templates(request.old_object or {}, row), catalog, keys)
             pools = pool.violations((reading.template for reading in readings), catalog, keys)
-            found += [replace(each, verdict="warn") if each in earlier else each for each in pools]
+            found += [wording.as_warning(each) if each in earlier else each for each in pools]
         return list(dict.fromkeys(found))
 
     def explain(self, request: AdmissionRequest, facts: Facts) -> list[tuple[Reading, Translation]]:
@@ -115,9 +106,9 @@ class TopologyPlacement:
         obj = request.object
         if row is None or obj is None:
             return []
-        noted, _ = _record(obj)
+        noted = record.readable(obj)
         readings = read(request, obj, row, self.catalog(facts), self.options, facts)
-        return [(reading, translate(reading, noted.get(reading.template.path, NOTHING))) for reading in readings]
+        return [(reading, translate(reading, _own(reading, noted))) for reading in readings]
 
     def _row(self, request: AdmissionRequest) -> Workload | None:
         """Where the templates of an object are that is of interest."""
@@ -139,14 +130,12 @@ class TopologyPlacement:
         self, request: AdmissionRequest, reading: Reading, noted: Record, before: Before | None
     ) -> Iterator[Violation]:
         """A placement that was changed where it cannot have an effect any more."""
-        template = reading.template
-        if before is None or before.may_change or reading.reader or template.location not in before.templates:
+        known = None if before is None else before.known(reading.template)
+        if before is None or known is None or before.may_change or reading.reader or not reading.is_usable:
             return
-        _, earlier, _ = before.templates[template.location]
-        if earlier.values == reading.asked.values or not reading.is_usable:
+        if known.asked.values == reading.asked.values or keeps(translate(reading, _own(reading, noted)), before):
             return
-        if not keeps(translate(reading, noted.get(template.path, NOTHING)), before):
-            yield wording.fixed(request.kind.kind, *_changed(earlier, reading.asked))
+        yield wording.fixed(request.kind.kind, *_changed(known.asked, reading.asked))
 
     def _unapplied(self, reading: Reading, before: Before | None) -> Iterator[Violation]:
         """A required placement that the affinity does not have."""
@@ -163,6 +152,11 @@ class TopologyPlacement:
             yield wording.unapplied(reading.template, name, reading.left)
         else:
             yield wording.unapplied_warning(reading.template, name, reading.left)
+
+
+def _own(reading: Reading, noted: Record) -> Any:
+    """The affinity of a template as the user wrote it."""
+    return without_terms(affinity_of(reading.template.value), noted.get(reading.template.path, NOTHING))
 
 
 def _record(obj: JsonObject) -> tuple[Record, tuple[str, ...]]:

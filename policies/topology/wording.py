@@ -29,6 +29,11 @@ def warning(text: str, path: str = "") -> Violation:
     return Violation(RULE, path, "", "", text, "", "warn")
 
 
+def as_warning(found: Violation) -> Violation:
+    """What was wrong before already, as a warning."""
+    return warning(found.line)
+
+
 def malformed(written: Written) -> Violation:
     """An annotation that is no string."""
     return violation(written.path, quote(written.value), "is no string.", _PLACEMENT, "Quote the value.")
@@ -95,11 +100,10 @@ def two_pools(path: str, first: tuple[str, Sequence[str]], second: tuple[str, Se
 
 def fixed(kind: str, written: Written | None, before: Written | None) -> Violation:
     """A placement that was changed where that has no effect any more. One of the two is there."""
-    there = written or before
-    found = quote(written.value) if written else "nothing"
-    was = f"was {quote(before.value)} before." if before else "was not there before."
+    there, gone = written or before, "" if written else ", and is gone"
+    was = f"was {quote(before.value)} before" if before else "was not there before"
     return violation(
-        there.path if there else "", found, was,
+        there.path if there else "", quote(written.value) if written else "", f"{was}{gone}.",
         f"The placement of a {kind} is fixed when it is created.", f"Delete the {kind} and create it again.",
     )  # fmt: skip
 

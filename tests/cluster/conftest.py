@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
-from cluster import toolchain
+from cluster import toolchain, topologynodes
 from cluster.controlplane import ControlPlane
 from cluster.golang import ToolchainError
 from cluster.process import ComponentError
@@ -77,5 +77,13 @@ def namespace(control_plane: ControlPlane) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def service(control_plane: ControlPlane) -> Iterator[Service]:
     """Run the service, registered with the API server, for all tests that want it."""
-    with registered(control_plane, exceptions=EXCEPTIONS) as running:
+    with registered(control_plane, exceptions=EXCEPTIONS, topology=dict(topologynodes.SETTINGS)) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def topology_nodes(control_plane: ControlPlane, service: Service) -> Iterator[None]:
+    """Make Nodes with the labels of networks, which the service knows; no Pods of other tests can run there."""
+    del service
+    with topologynodes.standing(control_plane):
+        yield

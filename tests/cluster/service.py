@@ -18,6 +18,7 @@ from cluster.controlplane import ControlPlane
 from cluster.polling import NotYet, answers, wait_for
 from cluster.programs import CONTROL_PLANE
 from cluster.workspace import free_ports
+from policies.workload import BUILT_IN, HISTORIES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,6 +66,12 @@ ROLE: Manifest = {
         },
         {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list", "watch", "patch"]},
         {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},
+        {"apiGroups": ["kai.scheduler", "kueue.x-k8s.io"], "resources": ["topologies"], "verbs": ["list", "watch"]},
+        *(
+            {"apiGroups": [row.group], "resources": [row.resource], "verbs": ["list"]}
+            for row in BUILT_IN
+            if row.templates and row.group_kind not in HISTORIES
+        ),
     ],
 }
 
@@ -109,6 +116,11 @@ class Service:
 
         wait_for("the service to be ready and registered", up, _START_SECONDS)
 
+    @property
+    def is_running(self) -> bool:
+        """Whether it was started, and not ended since."""
+        return self._process is not None
+
     def kill(self) -> None:
         """End it without any warning, as a lost machine would."""
         self._end(signal.SIGKILL)
@@ -117,6 +129,16 @@ class Service:
         """End it as Kubernetes does and return its exit code."""
         return self._end(signal.SIGTERM)
 
+    @contextmanager
+    def configured(self, **settings: Any) -> Iterator[None]:
+        """Run it with other sections of its configuration to the end of the block; it is started again for that."""
+        before = self.config.read_text(encoding="utf-8")
+        self._start_with(yaml.safe_dump({**yaml.safe_load(before), **settings}))
+        try:
+            yield
+        finally:
+            self._start_with(before)
+
     def events(self, name: str) -> list[dict[str, Any]]:
         """Return the log's events of a name."""
         if not self.log.exists():
@@ -124,6 +146,11 @@ class Service:
         lines = self.log.read_text(encoding="utf-8").splitlines()
         parsed = [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
         return [event for event in parsed if event["event"] == name]
+
+    def _start_with(self, configuration: str) -> None:
+        self.kill()
+        self.config.write_text(configuration, encoding="utf-8")
+        self.start()
 
     def _end(self, number: signal.Signals) -> int:
         if self._process is None:

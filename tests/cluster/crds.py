@@ -1,0 +1,104 @@
+"""CustomResourceDefinitions of kinds that other projects bring, cut down to what placement is about.
+
+Sources: the definitions of JobSet, LeaderWorkerSet, KAI Scheduler and Kueue; pod templates take anything here.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from cluster.polling import NotYet
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from cluster.controlplane import ControlPlane
+    from cluster.manifests import Manifest
+
+_TEXT: Manifest = {"type": "string"}
+_NUMBER: Manifest = {"type": "integer"}
+_ANYTHING: Manifest = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+
+
+def _map(required: Sequence[str] = (), **properties: Manifest) -> Manifest:
+    found: Manifest = {"type": "object", "properties": properties}
+    return {**found, "required": list(required)} if required else found
+
+
+def _list(items: Manifest, key: str = "") -> Manifest:
+    found: Manifest = {"type": "array", "items": items}
+    return {**found, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [key]} if key else found
+
+
+def _topology(**more: Manifest) -> Manifest:
+    key = {**_TEXT, "minLength": 1, "maxLength": 316}
+    return _map(["levels"], levels={**_list(_map(["nodeLabel"], nodeLabel=key, **more)), "minItems": 1, "maxItems": 16})
+
+
+_REPLICATED_JOB = _map(["name", "template"], name=_TEXT, replicas=_NUMBER, template=_ANYTHING)
+_GROUP = _map(["workerTemplate"], size=_NUMBER, leaderTemplate=_ANYTHING, workerTemplate=_ANYTHING)
+
+
+def _definition(kind: str, plural: str, group: str, versions: Sequence[str], spec: Manifest, scope: str) -> Manifest:
+    """The first version is the one that is stored."""
+    schema = {"openAPIV3Schema": _map(spec=spec)}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {
+            "name": f"{plural}.{group}",
+            "annotations": {"api-approved.kubernetes.io": "unapproved, for tests"},  # asked for in *.k8s.io
+        },
+        "spec": {
+            "group": group,
+            "scope": scope,
+            "names": {"kind": kind, "plural": plural, "singular": kind.lower(), "listKind": f"{kind}List"},
+            "versions": [
+                {"name": name, "served": True, "storage": name == versions[0], "schema": schema} for name in versions
+            ],
+        },
+    }
+
+
+JOB_SET = _definition(
+    "JobSet", "jobsets", "jobset.x-k8s.io", ["v1alpha2"],
+    _map(replicatedJobs=_list(_REPLICATED_JOB, "name")), "Namespaced",
+)  # fmt: skip
+LEADER_WORKER_SET = _definition(
+    "LeaderWorkerSet", "leaderworkersets", "leaderworkerset.x-k8s.io", ["v1"],
+    _map(replicas=_NUMBER, leaderWorkerTemplate=_GROUP), "Namespaced",
+)  # fmt: skip
+KAI_TOPOLOGY = _definition(
+    "Topology", "topologies", "kai.scheduler", ["v1alpha1"], _topology(alias={**_TEXT, "maxLength": 63}), "Cluster"
+)
+KUEUE_TOPOLOGY = _definition("Topology", "topologies", "kueue.x-k8s.io", ["v1beta1"], _topology(), "Cluster")
+
+
+def install(control_plane: ControlPlane, *definitions: Manifest) -> None:
+    """Install definitions (by admin), and wait until objects of their kinds can be written."""
+    control_plane.apply(list(definitions), user="admin", check=True)
+    names = [f"crd/{each['metadata']['name']}" for each in definitions]
+    control_plane.kubectl("wait", "--for=condition=Established", *names, user="admin", check=True)
+
+    def served() -> bool:
+        answer = control_plane.kubectl("get", ",".join(each["metadata"]["name"] for each in definitions), user="admin")
+        if answer.returncode != 0:
+            raise NotYet(answer.stderr)
+        return True
+
+    control_plane.wait_for("the kinds to be served", served)
+
+
+def remove(control_plane: ControlPlane, *definitions: Manifest) -> None:
+    """Remove definitions (by admin), with all objects of their kinds."""
+    names = [f"crd/{each['metadata']['name']}" for each in definitions]
+    control_plane.kubectl("delete", *names, user="admin", check=True)
+
+
+@contextmanager
+def installed(control_plane: ControlPlane, *definitions: Manifest) -> Iterator[None]:
+    """The definitions, to the end of the block."""
+    install(control_plane, *definitions)
+    yield
+    remove(control_plane, *definitions)

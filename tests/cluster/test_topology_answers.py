@@ -1,0 +1,224 @@
+"""What kubectl prints about annotations: refusals and warnings, to the letter."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cluster import placements
+from cluster.placements import CREATING, PREFERRED, REQUIRED, TOPOLOGY, annotated, answer_of, denied, one_of, required
+from cluster.topologynodes import POOL
+
+if TYPE_CHECKING:
+    from cluster.controlplane import ControlPlane
+    from cluster.manifests import Manifest
+
+pytestmark = pytest.mark.usefixtures("topology_nodes")
+
+LEVELS = '  Levels of topology "coreweave", farthest first: region, zone, fabric, superpod, leafgroup, rack, hostname.'
+OTHERS = "topograph, topograph-nvlink, topograph-v1, aws, oci, gcp and 1 more."
+MORE_SPECIFIC = "The preferred placement must be more specific than the required one."
+UNUSABLE = "The placement cannot be used."
+POOLS = "A workload cannot be placed in node pools of different topologies; its Pods would stay pending."
+
+
+@dataclass(frozen=True)
+class Said:
+    """What the annotations say, and what is answered, line by line."""
+
+    lines: tuple[str, ...]
+    required: str = ""
+    preferred: str = ""
+    topology: str = "coreweave"
+
+
+def at(key: str) -> str:
+    """Return the path of an annotation as it is printed."""
+    return f"  metadata.annotations[{key}]:"
+
+
+REFUSED = {
+    "farther": Said(
+        (
+            MORE_SPECIFIC,
+            f'{at(PREFERRED)} "fabric" is farther than the required "rack".',
+            LEVELS,
+            "Prefer hostname, or require a level above fabric: region or zone.",
+        ),
+        "rack=r1",
+        "fabric",
+    ),
+    "the same": Said(
+        (
+            MORE_SPECIFIC,
+            f'{at(PREFERRED)} "zone" is the level that is required already.',
+            LEVELS,
+            "Prefer fabric, superpod, leafgroup, rack or hostname, or require a level above zone: region.",
+        ),
+        "topology.kubernetes.io/zone",
+        "zone=a",
+    ),
+    "farther than the nearest": Said(
+        (
+            MORE_SPECIFIC,
+            f'{at(PREFERRED)} "region" is farther than the required "hostname".',
+            LEVELS,
+            "Nothing is more specific than hostname: prefer nothing.",
+        ),
+        "hostname=f1-s1-l1",
+        "region",
+    ),
+    "unknown topology": Said(
+        (
+            "The topology is not known.",
+            f'{at(TOPOLOGY)} "corewave" is no topology that is known.',
+            (
+                "Did you mean coreweave? Known topologies: coreweave, coreweave-roce, pool-a, pool-b, pool-empty, "
+                f"coreweave-infiniband, {OTHERS}"
+            ),
+        ),
+        "rack",
+        topology="corewave",
+    ),
+    "no topology": Said(
+        (
+            "A placement needs a topology.",
+            f'{at(REQUIRED)} "rack" is a level of no topology.',
+            (
+                f"Add the annotation {TOPOLOGY}: NAME. Known topologies: pool-a, pool-b, pool-empty, coreweave, "
+                f"coreweave-infiniband, coreweave-roce, {OTHERS}"
+            ),
+        ),
+        "rack",
+        topology="",
+    ),
+    "unknown level": Said(
+        (
+            UNUSABLE,
+            f'{at(REQUIRED)} "leafgrup=1" names "leafgrup", which is no level of topology "coreweave".',
+            LEVELS,
+            "Did you mean leafgroup?",
+        ),
+        "leafgrup=1",
+    ),
+    "no level": Said(
+        (
+            UNUSABLE,
+            (
+                f'{at(REQUIRED)} "speed.current" names "speed.current", '
+                "which tells how a Node is connected, not where it is, and is no level."
+            ),
+            LEVELS,
+            "Name one of them.",
+        ),
+        "speed.current",
+    ),
+    "empty domain": Said(
+        (
+            UNUSABLE,
+            f'{at(REQUIRED)} "superpod=" names an empty domain of superpod.',
+            "Name the domain, as superpod=DOMAIN.",
+        ),
+        "superpod=",
+    ),
+    "both": Said(
+        (
+            UNUSABLE,
+            f'{at(PREFERRED)} "shelf" names "shelf", which is no level of topology "coreweave".',
+            f'{at(REQUIRED)} "superpod(1" has a parenthesis that does not close.',
+            LEVELS,
+            "Name one of them.",
+            "Write LEVEL, LEVEL=DOMAIN or LEVEL in (DOMAIN, …); domains above it may follow.",
+        ),
+        "superpod(1",
+        "shelf",
+    ),
+}
+
+WARNED = {
+    "bare level": Said(
+        (
+            ('required "superpod" keeps Pods on Nodes that have a superpod, not in one; '
+            "name the domain or use a gang scheduler"),
+        ),
+        "superpod",
+    ),
+    "unknown domain": Said(
+        ('required "fabric=f1,superpod=99": no Node is in it; there is 1, 2, 3',), "fabric=f1,superpod=99"
+    ),
+    "preferred unknown domain": Said(
+        ('preferred "rack=r77": no Node is in it; there is r1, r2, r3 and 3 more',), "superpod=1", "rack=r77"
+    ),
+    "level that no Node has": Said(
+        (
+            ('required "nvlink" keeps Pods on Nodes that have a nvlink, not in one; '
+            "name the domain or use a gang scheduler"),
+            ('required "nvlink": no Node carries the label '
+            "nvidia.com/gpu.clique or network.topology.nvidia.com/accelerator"),
+        ),
+        "nvlink",
+        topology="topograph-nvlink",
+    ),
+    "empty pool": Said(
+        ('topology "pool-empty": its node pool has no Nodes now',), "rack=r1", topology="pool-empty"
+    ),
+    "topology alone": Said(("topology alone places nothing: add a required or a preferred placement",)),
+}  # fmt: skip
+
+
+def asked(said: Said, **spec: Any) -> Manifest:
+    """Return a Job with such annotations."""
+    return annotated(placements.job("default", **spec), said.required, said.preferred, said.topology)
+
+
+@pytest.mark.parametrize("said", REFUSED.values(), ids=REFUSED)
+def test_wrong_annotation_is_refused_in_words(control_plane: ControlPlane, said: Said) -> None:
+    """What is wrong, where, what was found, the levels in their order, and what to do."""
+    answer = control_plane.apply(asked(said), "--dry-run=server")
+
+    assert answer_of(answer) == (1, denied(*said.lines, doing=CREATING))
+
+
+@pytest.mark.parametrize("said", WARNED.values(), ids=WARNED)
+def test_what_may_surprise_is_warned_of(control_plane: ControlPlane, said: Said) -> None:
+    """The object is admitted, with a line that says what the annotations will not do."""
+    answer = control_plane.apply(asked(said), "--dry-run=server")
+
+    assert answer_of(answer) == (0, "".join(f"Warning: {line}\n" for line in said.lines))
+
+
+def test_two_pools_are_refused(control_plane: ControlPlane) -> None:
+    """A Job that names two pools whose topologies differ is refused, with both."""
+    pools = {f"{POOL}=topology-{pool}": f"{POOL}=topology-{pool} (pool-{pool})" for pool in ("a", "b")}
+    first, second = pools.values()
+    affinity = required([one_of(POOL, "topology-a", "topology-b")])
+
+    answer = control_plane.apply(asked(Said((), "rack=r3"), affinity=affinity), "--dry-run=server")
+
+    path = "spec.template.spec.affinity.nodeAffinity"
+    lines = (POOLS, f"  {path}: {second} has another topology than {first}.")
+    assert answer_of(answer) == (1, denied(*lines, "Choose one of the pools, or split the workload.", doing=CREATING))
+
+
+def test_record_that_cannot_be_read_is_dropped(control_plane: ControlPlane) -> None:
+    """A record that somebody else wrote is said to be useless, and gives way to one that is right."""
+    manifest = asked(Said((), "superpod=1"))
+    manifest["metadata"]["annotations"][placements.RECORD] = "not ours"
+
+    answer = control_plane.apply(manifest, "--dry-run=server", "-o", "json")
+
+    place = f"metadata.annotations[{placements.RECORD}]"
+    told = f"{place} cannot be read and is dropped; node affinity that it noted stays"
+    assert answer_of(answer) == (0, f"Warning: {told}\n")
+    record = json.loads(answer.stdout)["metadata"]["annotations"][placements.RECORD]
+    assert json.loads(record).keys() == {"spec.template"}
+
+
+def test_unrelated_objects_are_not_spoken_of(control_plane: ControlPlane) -> None:
+    """Without annotations nothing is said."""
+    answer = control_plane.apply(placements.job("default"), "--dry-run=server")
+
+    assert answer_of(answer) == (0, "")

@@ -1,0 +1,163 @@
+"""What must stay as it is: objects of controllers, scaled ones, ones that go, and placements that are fixed."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cluster import placements
+from cluster.placements import (
+    NOWHERE,
+    PREFERRED,
+    REQUIRED,
+    annotated,
+    answer_of,
+    fixed,
+    one_of,
+    refusal_of,
+    replica_sets,
+    required,
+    scheduled,
+)
+from cluster.topologynodes import BACKEND, IB, RACK
+
+if TYPE_CHECKING:
+    from cluster.controlplane import ControlPlane
+    from cluster.manifests import Manifest
+
+pytestmark = pytest.mark.usefixtures("topology_nodes")
+
+
+def domain(superpod: str) -> Manifest:
+    """Return the affinity that a superpod comes to."""
+    return required(*([one_of(f"{prefix}/superpod", superpod)] for prefix in (BACKEND, IB)))
+
+
+def spec_of(control_plane: ControlPlane, kind: str, namespace: str) -> Manifest:
+    """Return the Pod spec of the template of an object called main."""
+    found: Manifest = control_plane.get(kind, "main", "-n", namespace)["spec"]["template"]["spec"]
+    return found
+
+
+def change(namespace: str, *, required: str, kind: str = "job") -> list[str]:
+    """Return the arguments of kubectl that write another placement onto an object called main."""
+    return ["annotate", "--overwrite", kind, "main", "-n", namespace, f"{REQUIRED}={required}"]
+
+
+def test_suspended_job_gets_another_domain(control_plane: ControlPlane, namespace: str) -> None:
+    """While a Job is suspended its domain can be changed, and when it goes on its Pods run in the new one."""
+    control_plane.apply(annotated(placements.job(namespace, suspend=True, pods=2), "superpod=1"), check=True)
+
+    changed = control_plane.kubectl(*change(namespace, required="superpod=3"))
+    going_on = control_plane.kubectl("patch", "job", "main", "-n", namespace, "-p", '{"spec":{"suspend":false}}')
+
+    assert [answer_of(each) for each in (changed, going_on)] == [(0, "")] * 2
+    assert spec_of(control_plane, "job", namespace)["affinity"] == domain("3")
+    assert scheduled(control_plane, namespace, "main", 2) == ["old-f1-s3"] * 2
+
+
+def test_job_that_has_run_gets_another_domain(control_plane: ControlPlane, namespace: str) -> None:
+    """So it does when it was suspended later, and another controller, as a queue's, adds what it chose."""
+    control_plane.apply(annotated(placements.job(namespace, **NOWHERE), "superpod=1"), check=True)
+    control_plane.kubectl("patch", "job", "main", "-n", namespace, "-p", '{"spec":{"suspend":true}}', check=True)
+
+    def stopped() -> bool:
+        return "startTime" not in control_plane.get("job", "main", "-n", namespace)["status"]
+
+    control_plane.wait_for("the Job to have stopped", stopped)
+    control_plane.kubectl(*change(namespace, required="superpod=2"), check=True)
+    chosen = {"suspend": False, "template": {"spec": {"nodeSelector": {"example.org/queue": "a"}}}}
+    answer = control_plane.kubectl("patch", "job", "main", "-n", namespace, "-p", json.dumps({"spec": chosen}))
+
+    found = spec_of(control_plane, "job", namespace)
+    selector = {**NOWHERE["nodeSelector"], "example.org/queue": "a"}
+    assert answer_of(answer) == (0, "")
+    assert (found["affinity"], found["nodeSelector"]) == (domain("2"), selector)
+
+
+def test_running_job_is_applied_again(control_plane: ControlPlane, namespace: str) -> None:
+    """The same manifest is accepted, though its own terms are not those that are stored, and changes nothing."""
+    own = required([one_of(RACK, "r1")], [one_of(RACK, "r2")])
+    manifest = annotated(placements.job(namespace, affinity=own, **NOWHERE), "superpod=1", "hostname")
+    control_plane.apply(manifest, check=True)
+    before = control_plane.get("job", "main", "-n", namespace)
+
+    answers = [control_plane.apply(manifest), control_plane.apply(manifest, "--server-side", "--force-conflicts")]
+
+    after = control_plane.get("job", "main", "-n", namespace)
+    assert [answer_of(each) for each in answers] == [(0, "")] * 2
+    assert after["spec"] == before["spec"]
+    assert after["metadata"]["annotations"] == before["metadata"]["annotations"]
+
+
+@pytest.mark.parametrize(
+    ("written", "line"),
+    [
+        pytest.param(f"{REQUIRED}=superpod=2", f'{REQUIRED}]: "superpod=2" was "superpod=1" before.', id="another"),
+        pytest.param(f"{REQUIRED}-", f'{REQUIRED}]: was "superpod=1" before, and is gone.', id="none"),
+        pytest.param(f"{PREFERRED}=rack=r1", f'{PREFERRED}]: "rack=r1" was not there before.', id="one more"),
+    ],
+)
+def test_running_job_keeps_its_placement(control_plane: ControlPlane, namespace: str, written: str, line: str) -> None:
+    """Another placement on a running Job is refused in words that say what to do, not in those of the API server."""
+    control_plane.apply(annotated(placements.job(namespace, **NOWHERE), "superpod=1"), check=True)
+
+    answer = control_plane.kubectl("annotate", "--overwrite", "job", "main", "-n", namespace, written)
+
+    assert answer.returncode == 1
+    assert refusal_of(answer) == fixed("Job", line)
+    assert spec_of(control_plane, "job", namespace)["affinity"] == domain("1")
+
+
+def test_pod_keeps_its_placement(control_plane: ControlPlane, namespace: str) -> None:
+    """So it is refused on a Pod, and a label on it is accepted."""
+    control_plane.apply(annotated(placements.pod(namespace), "superpod=1"), check=True)
+
+    answer = control_plane.kubectl(*change(namespace, required="superpod=2", kind="pod"))
+    labelled = control_plane.kubectl("label", "pod", "main", "-n", namespace, "example.org/team=b")
+
+    line = f'{REQUIRED}]: "superpod=2" was "superpod=1" before.'
+    assert refusal_of(answer) == fixed("Pod", line)
+    assert answer_of(labelled) == (0, "")
+    assert control_plane.get("pod", "main", "-n", namespace)["spec"]["affinity"] == domain("1")
+
+
+def test_deployment_has_a_replica_set_per_template(control_plane: ControlPlane, namespace: str) -> None:
+    """Scaled and rolled out to another image and domain, it has as many ReplicaSets as it had templates."""
+    manifest = placements.deployment(namespace, replicas=1)
+    control_plane.apply(annotated(manifest, "superpod=1"), check=True)
+    first = replica_sets(control_plane, namespace)
+    scaled = control_plane.kubectl("scale", "deployment/main", "-n", namespace, "--replicas=2")
+    second = replica_sets(control_plane, namespace)
+    control_plane.kubectl("set", "image", "deployment/main", "-n", namespace, "main=example.test/main:2", check=True)
+    third = replica_sets(control_plane, namespace)
+    control_plane.kubectl(*change(namespace, required="superpod=2", kind="deployment"), check=True)
+    fourth = replica_sets(control_plane, namespace)
+
+    one, two = ("example.test/main:1", domain("1")), ("example.test/main:2", domain("1"))
+    assert answer_of(scaled) == (0, "")
+    assert [first, second, third, fourth] == [
+        [one],
+        [one],
+        [one, two],
+        [one, two, ("example.test/main:2", domain("2"))],
+    ]
+
+
+def test_object_that_goes_is_left_alone(control_plane: ControlPlane, namespace: str) -> None:
+    """What only waits for a finalizer can be written to, whatever its annotations say, and is not translated."""
+    manifest = annotated(placements.deployment(namespace), "superpod=1")
+    manifest["metadata"]["finalizers"] = ["example.org/hold"]
+    control_plane.apply(manifest, check=True)
+    control_plane.kubectl("delete", "deployment", "main", "-n", namespace, "--wait=false", check=True)
+
+    changed = control_plane.kubectl(*change(namespace, required="nonsense", kind="deployment"))
+    found = control_plane.get("deployment", "main", "-n", namespace)
+    freed = control_plane.kubectl(
+        "patch", "deployment", "main", "-n", namespace, "-p", '{"metadata":{"finalizers":[]}}'
+    )
+
+    assert [answer_of(each) for each in (changed, freed)] == [(0, "")] * 2
+    assert found["spec"]["template"]["spec"]["affinity"] == domain("1")

@@ -1,0 +1,202 @@
+"""Topology objects of KAI and of Kueue: known as long as they are there, in a cluster that had not even their kinds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cluster import crds, placements, topologynodes, workloads
+from cluster.placements import (
+    NOWHERE,
+    PREFERRED,
+    REQUIRED,
+    TOPOLOGY,
+    annotated,
+    answer_of,
+    denied,
+    one_of,
+    required,
+    scheduled,
+)
+from cluster.polling import NotYet, answers
+from cluster.topologynodes import BACKEND, IB, RACK
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from cluster.controlplane import ControlPlane
+    from cluster.manifests import Manifest
+    from cluster.service import Service
+
+SUPERPOD = f"{BACKEND}/superpod"
+KAI, KUEUE = "kai.scheduler/v1alpha1", "kueue.x-k8s.io/v1beta1"
+LEVELS = {KAI: [{"nodeLabel": SUPERPOD, "alias": "pod"}, {"nodeLabel": RACK, "alias": "cabinet"}]}
+LEVELS[KUEUE] = [{"nodeLabel": level["nodeLabel"]} for level in LEVELS[KAI]]
+KIND = "topologies.kai.scheduler"
+UNKNOWN = f'  metadata.annotations[{TOPOLOGY}]: "{{}}" is no topology that is known.'
+
+
+@pytest.fixture(scope="module", autouse=True)
+def kinds(control_plane: ControlPlane, topology_nodes: None) -> Iterator[None]:
+    """Install both kinds, beside a service that runs."""
+    del topology_nodes
+    with crds.installed(control_plane, crds.KAI_TOPOLOGY, crds.KUEUE_TOPOLOGY):
+        yield
+
+
+def topology(name: str, api_version: str = KAI) -> Manifest:
+    """Return a Topology object of superpods and racks."""
+    spec = {"levels": LEVELS[api_version]}
+    return {"apiVersion": api_version, "kind": "Topology", "metadata": workloads.metadata(name), "spec": spec}
+
+
+def await_word(control_plane: ControlPlane, name: str, *, known: bool = True) -> None:
+    """Wait until the service knows a topology, or does not know it any more."""
+    asking = annotated(placements.pod("default"), "superpod=1", topology=name)
+
+    def heard() -> bool:
+        answer = control_plane.apply(asking, "--dry-run=server")
+        if known != (answer.returncode == 0):
+            raise NotYet(answer.stderr)
+        return True
+
+    control_plane.wait_for(f"the service to hear of {name}", heard, 15.0)
+
+
+def serve(control_plane: ControlPlane, name: str) -> None:
+    """Make a KAI Topology that the service knows."""
+    control_plane.apply(topology(name), user="admin", check=True)
+    await_word(control_plane, name)
+
+
+@pytest.mark.parametrize(
+    ("api_version", "level"),
+    [pytest.param(KAI, "pod=2,cabinet=r3", id="KAI"), pytest.param(KUEUE, "superpod=2,rack=r3", id="Kueue")],
+)
+def test_object_becomes_usable(control_plane: ControlPlane, namespace: str, api_version: str, level: str) -> None:
+    """What was an unknown topology is one within seconds, by its aliases too, and Pods are placed by it."""
+    name = f"used-{level.partition('=')[0]}"
+    manifest = annotated(placements.job(namespace, pods=2), level, topology=name)
+    before = control_plane.apply(manifest)
+    control_plane.apply(topology(name, api_version), user="admin", check=True)
+    await_word(control_plane, name)
+
+    answer = control_plane.apply(manifest)
+
+    assert UNKNOWN.format(name) in before.stderr.splitlines()
+    assert answer_of(answer) == (0, "")
+    stored = control_plane.get("job", "main", "-n", namespace)["spec"]["template"]["spec"]["affinity"]
+    assert stored == required(*([one_of(f"{prefix}/superpod", "2"), one_of(RACK, "r3")] for prefix in (BACKEND, IB)))
+    assert scheduled(control_plane, namespace, "main", 2) == ["f1-s2-l1"] * 2
+
+
+def test_scheduler_finds_its_own_names(control_plane: ControlPlane, namespace: str) -> None:
+    """For KAI itself an alias stays, a short name becomes the key, and nothing is to be warned of."""
+    serve(control_plane, "kai-own")
+    manifest = annotated(placements.pod(namespace, schedulerName="kai-scheduler"), "superpod", "cabinet", "kai-own")
+
+    answer = control_plane.apply(manifest)
+
+    found = control_plane.get("pod", "main", "-n", namespace)["metadata"]["annotations"]
+    assert answer_of(answer) == (0, "")
+    assert (found[REQUIRED], found[PREFERRED]) == (SUPERPOD, "cabinet")
+
+
+def test_clash_of_names_is_warned_of(control_plane: ControlPlane) -> None:
+    """An object with the name of a built-in topology and other levels does not count, and that is said."""
+    control_plane.apply(topology("gcp", KUEUE), user="admin", check=True)
+    manifest = annotated(placements.pod("default"), "", "hostname=f1-s1-l1", "gcp")
+
+    def warned() -> bool:
+        answer = control_plane.apply(manifest, "--dry-run=server", check=True)
+        if not answer.stderr:
+            raise NotYet("no warning")
+        told = 'topology "gcp" has two definitions that differ: built in counts, Kueue Topology gcp does not'
+        assert answer.stderr == f"Warning: {told}\n"
+        return True
+
+    control_plane.wait_for("the service to hear of the object", warned, 15.0)
+
+
+def named_by_all(control_plane: ControlPlane, namespace: str, name: str) -> str:
+    """Make workloads that name a topology; return those that its deletion concerns, as they are listed."""
+    bare, running = (placements.pod(namespace, pod, **NOWHERE) for pod in ("bare", "running"))
+    running["spec"]["nodeName"] = "f1-s1-l1"
+    made = [placements.job(namespace, "train", **NOWHERE), placements.deployment(namespace, "serve", 1), bare, running]
+    control_plane.apply([annotated(each, "pod=1", topology=name) for each in made], check=True)
+    control_plane.apply(annotated(placements.pod(namespace, "other", **NOWHERE), "superpod=1"), check=True)
+    return f"Deployment {namespace}/serve, Job {namespace}/train, Pod {namespace}/bare"
+
+
+def test_deletion_is_warned_of(control_plane: ControlPlane, namespace: str) -> None:
+    """Who deletes a topology reads which workloads name it; they go on, and new ones cannot name it."""
+    serve(control_plane, "going")
+    listed = named_by_all(control_plane, namespace, "going")
+
+    answer = control_plane.kubectl("delete", KIND, "going")
+
+    await_word(control_plane, "going", known=False)
+    labelled = control_plane.kubectl("label", "job", "train", "-n", namespace, "example.org/team=b")
+    assert answer_of(answer) == (0, f'Warning: topology "going" is named by {listed}\n')
+    assert labelled.returncode == 0
+
+
+def test_deletion_is_refused_where_configured(control_plane: ControlPlane, service: Service, namespace: str) -> None:
+    """With `topology.deletion: deny` it stays, until nobody names it."""
+    serve(control_plane, "staying")
+    listed = named_by_all(control_plane, namespace, "staying")
+    with service.configured(topology={**topologynodes.SETTINGS, "deletion": "deny"}):
+        refused = control_plane.kubectl("delete", KIND, "staying")
+        control_plane.kubectl("delete", "job/train", "deploy/serve", "pod/bare", "-n", namespace, "--wait=false")
+        control_plane.kubectl("wait", "--for=delete", "job/train", "pod/bare", "-n", namespace, "--timeout=20s")
+        deleted = control_plane.kubectl("delete", KIND, "staying")
+
+    refusal = denied(
+        "Workloads still name this topology; those that are not running yet would not be scheduled.",
+        f'  topology "staying" is named by {listed}',
+        "Change or delete these workloads first. Running Pods go on.",
+        entry="cluster-topologies",
+    )
+    assert answer_of(refused) == (1, refusal)
+    assert answer_of(deleted) == (0, "")
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        pytest.param({}, id="no-terms"),
+        pytest.param({"affinity": required([one_of(RACK, "r1")])}, id="own-terms"),
+    ],
+)
+@pytest.mark.parametrize("make", [placements.deployment, placements.job])
+def test_topology_that_goes_changes_no_workload(
+    control_plane: ControlPlane, namespace: str, make: Callable[..., Manifest], own: dict[str, Any]
+) -> None:
+    """The same manifest, applied again when its topology is gone, leaves the workload as it was."""
+    serve(control_plane, "gone")
+    manifest = annotated(make(namespace, **own, **NOWHERE), "pod=1", topology="gone")
+    control_plane.apply(manifest, check=True)
+    before = control_plane.get(manifest["kind"], "main", "-n", namespace)["spec"]
+    control_plane.kubectl("delete", KIND, "gone", check=True)
+    await_word(control_plane, "gone", known=False)
+
+    answer = control_plane.apply({**manifest, "metadata": {**manifest["metadata"], "labels": {"a": "b"}}})
+
+    assert answer.returncode == 0
+    assert control_plane.get(manifest["kind"], "main", "-n", namespace)["spec"] == before
+
+
+def test_kind_goes_and_comes_again(control_plane: ControlPlane, service: Service) -> None:
+    """Without KAI's kind the service goes on, with Kueue's; installed again, KAI's topologies are found again."""
+    for name, api_version in (("lost", KAI), ("kept", KUEUE)):
+        control_plane.apply(topology(name, api_version), user="admin", check=True)
+        await_word(control_plane, name)
+
+    crds.remove(control_plane, crds.KAI_TOPOLOGY)
+
+    await_word(control_plane, "lost", known=False)
+    await_word(control_plane, "kept")
+    assert answers(f"{service.health}/readyz", control_plane.ca_file)
+    crds.install(control_plane, crds.KAI_TOPOLOGY)
+    serve(control_plane, "lost")

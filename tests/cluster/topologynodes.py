@@ -1,0 +1,100 @@
+"""Fake GPU Nodes of three networks, labelled as a cloud does it: by new keys, by the older ones alone, RoCE, and none.
+
+They are tainted, so that no other test's Pods come here, and labelled, so that Pods of these tests go nowhere else.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from cluster import manifests, workloads
+from cluster.polling import NotYet
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from cluster.controlplane import ControlPlane
+    from cluster.manifests import Manifest
+
+BACKEND, IB, RACK = "backend.coreweave.cloud", "ib.coreweave.cloud", "node.coreweave.cloud/rack"
+POOL = "compute.coreweave.com/node-pool"
+HERE = {"example.org/nodes": "topology"}
+TAINT = {"key": "example.org/nodes", "value": "topology", "effect": "NoSchedule"}
+TOLERATION = {"key": "example.org/nodes", "operator": "Exists"}
+# More than all tests together use, whose Pods take a while to go.
+GPUS = 64
+
+
+def _place(prefix: str, fabric: str, superpod: str, leafgroup: str) -> dict[str, str]:
+    return {f"{prefix}/fabric": fabric, f"{prefix}/superpod": superpod, f"{prefix}/leafgroup": leafgroup}
+
+
+def _infiniband(fabric: str, superpod: str, leafgroup: str, rack: str) -> dict[str, str]:
+    both = {**_place(BACKEND, fabric, superpod, leafgroup), **_place(IB, fabric, superpod, leafgroup)}
+    return {**both, f"{BACKEND}/flavor": "infiniband", RACK: rack}
+
+
+def _roce(fabric: str, superpod: str, leafgroup: str, rack: str) -> dict[str, str]:
+    return {**_place(BACKEND, fabric, superpod, leafgroup), f"{BACKEND}/flavor": "roce", RACK: rack}
+
+
+# Superpods are numbered anew in each fabric, racks are not.
+NODES: Mapping[str, Mapping[str, str]] = {
+    "f1-s1-l1": _infiniband("f1", "1", "1", "r1"),
+    "f1-s1-l2": _infiniband("f1", "1", "2", "r2"),
+    "f1-s2-l1": {**_infiniband("f1", "2", "1", "r3"), POOL: "topology-a"},
+    "f2-s1-l1": {**_infiniband("f2", "1", "1", "r4"), POOL: "topology-b"},
+    "old-f1-s1": _place(IB, "f1", "1", "1"),
+    "old-f1-s3": _place(IB, "f1", "3", "1"),
+    "roce-s1": _roce("c1", "1", "1", "r5"),
+    "roce-s2": _roce("c1", "2", "1", "r6"),
+    "bare": {},
+}
+
+# Node pools have topologies of their own, the last one has no Nodes.
+SETTINGS: Mapping[str, Any] = {
+    "topologies": [
+        {"name": f"pool-{pool}", "levels": levels, "pool": {"matchLabels": {POOL: f"topology-{pool}"}}}
+        for pool, levels in {"a": [RACK], "b": [f"{BACKEND}/fabric", RACK], "empty": [RACK]}.items()
+    ]
+}
+
+
+@contextmanager
+def standing(control_plane: ControlPlane) -> Iterator[None]:
+    """The Nodes, ready for Pods and known to the service, until the end of the block."""
+    nodes = [
+        manifests.node(name, {**labels, **HERE}, [TAINT], {"nvidia.com/gpu": GPUS}) for name, labels in NODES.items()
+    ]
+    control_plane.kubectl("create", "-f", "-", user="admin", input=yaml.safe_dump_all(nodes), check=True)
+    names = set(NODES)
+
+    def ready() -> bool:
+        found = control_plane.get("nodes", "-l", "example.org/nodes=topology")["items"]
+        usable = {node["metadata"]["name"] for node in found if _is_usable(node)}
+        if usable != names:
+            raise NotYet(f"not ready: {sorted(names - usable)}")
+        return True
+
+    def known() -> bool:
+        everywhere = workloads.pod("default", "nowhere")
+        placement = {"kai.scheduler/topology": "coreweave", "kai.scheduler/topology-preferred-placement": "rack=none"}
+        everywhere["metadata"]["annotations"] = placement
+        answer = control_plane.apply(everywhere, "--dry-run=server", check=True)
+        if "there is r1, r2, r3 and 3 more" not in answer.stderr:
+            raise NotYet(answer.stderr)
+        return True
+
+    control_plane.wait_for("the Nodes to be ready", ready, 60.0)
+    control_plane.wait_for("the service to know the Nodes", known)
+    yield
+    control_plane.kubectl("delete", "node", *NODES, user="admin", check=True)
+
+
+def _is_usable(node: Manifest) -> bool:
+    conditions = {item["type"]: item["status"] for item in node["status"].get("conditions", [])}
+    taints = {taint["key"] for taint in node["spec"].get("taints", [])}
+    return conditions.get("Ready") == "True" and taints == {TAINT["key"]}

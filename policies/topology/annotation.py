@@ -67,10 +67,10 @@ class Asked(Struct, frozen=True):
         """Where what is asked for stands."""
         return tuple(None if each is None else each.location for each in (self.topology, self.required, self.preferred))
 
-    def stands_on(self, holder: Location) -> bool:
-        """Whether an annotation stands on the template itself or on its job, and not only on the workload."""
+    def stands_on(self, template: Location) -> bool:
+        """Whether an annotation stands on the template itself."""
         written = (self.topology, self.required, self.preferred)
-        return any(each is not None and each.key and (each.holder or not holder) for each in written)
+        return any(each is not None and each.key and each.holder == template for each in written)
 
 
 class Template(Struct, frozen=True):

@@ -12,7 +12,7 @@ from typing import Any
 from policies import patch
 from policies.accelerator import READS as ACCELERATOR_READS
 from policies.facts import Facts
-from policies.fieldpath import render
+from policies.fieldpath import Location, render
 from policies.request import AdmissionRequest, JsonObject, is_being_deleted, is_mirror_pod, is_owned
 from policies.rule import NO_MUTATION, Mutation, PatchOperation
 from policies.topology import pool, record, wording
@@ -182,21 +182,23 @@ def _affinities(obj: JsonObject, made: Sequence[Translation]) -> Iterator[PatchO
 
 
 def _renamed(obj: JsonObject, readings: Sequence[Reading], before: Before | None) -> Iterator[PatchOperation]:
-    """Full keys for short names in annotations that a scheduler reads itself; it knows aliases."""
-    done = set()
+    """Names as a scheduler knows them that reads the annotations itself: full keys for short names; aliases stay."""
+    names: dict[Location, str] = {}
     for reading in readings:
-        if not reading.reader or not reading.is_usable or (before is not None and not before.differs(reading)):
+        topology, asked = reading.topology, reading.asked
+        if topology is None or not reading.reader or not reading.is_usable:
             continue
-        for written, placement in (
-            (reading.asked.required, reading.required),
-            (reading.asked.preferred, reading.preferred),
-        ):
-            if written is None or placement is None or not written.key or written.location in done:
-                continue
-            level = placement.level
-            if written.value not in (level.name, level.alias):
-                done.add(written.location)
-                yield from patch.put(obj, written.location, level.name)
+        if before is not None and not before.differs(reading):
+            continue
+        if asked.topology is not None and asked.topology.key and asked.topology.value != topology.name:
+            names[asked.topology.location] = topology.name
+        for written, placement in ((asked.required, reading.required), (asked.preferred, reading.preferred)):
+            if written is not None and placement is not None and written.key:
+                level = placement.level
+                if written.value not in (level.name, level.alias):
+                    names[written.location] = level.name
+    for location, name in names.items():
+        yield from patch.put(obj, location, name)
 
 
 def _recorded(

@@ -121,12 +121,9 @@ def unapplied(template: Template, placement: str, left: str) -> Violation:
 
 def unapplied_warning(template: Template, placement: str, left: str) -> Violation:
     """The same as a warning."""
-    at = f" of {template.path}" if template.path else ""
-    if left:
-        return warning(f"required {quote(placement)} is not in the node affinity{at}: {left}")
-    return warning(
-        f"required {quote(placement)} is not in the node affinity{at}: the Pods may run anywhere; create it again"
-    )
+    why = left or "the Pods may run anywhere; create it again"
+    at = f" ({template.path})" if template.path else ""
+    return warning(f"required {quote(placement)} is not in the node affinity: {why}{at}")
 
 
 def bare_level(written: Written, name: str) -> Violation:

@@ -25,8 +25,8 @@ RUNNING = annotated(
     placements.job(NAMESPACE, "running", affinity=OWN, nodeSelector={**HERE, "example.org/none": "true"}), "superpod=1"
 )
 UNAPPLIED = (
-    'Warning: required "superpod=1" is not in the node affinity of spec.template: '
-    "the Pods may run anywhere; create it again\n"
+    'Warning: required "superpod=1" is not in the node affinity: '
+    "the Pods may run anywhere; create it again (spec.template)\n"
 )
 
 

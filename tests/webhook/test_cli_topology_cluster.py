@@ -116,7 +116,7 @@ async def test_clashes_and_what_cannot_be_used_are_told(server: FakeApi) -> None
 
     assert result.exit_code == 0
     assert result.stderr.splitlines() == [
-        "KAI Topology broken cannot be used: spec.levels: a topology needs levels, farthest first, found a list",
+        "KAI Topology broken cannot be used: spec.levels: a topology needs levels, farthest first, found none",
         (
             'topology "aws" is defined twice, with different levels: built in (topology.kubernetes.io/zone, '
             "topology.k8s.aws/network-node-layer-1, topology.k8s.aws/network-node-layer-2, "

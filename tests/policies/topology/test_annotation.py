@@ -1,0 +1,139 @@
+"""Which annotations hold for a template: its own, then its job's, then the workload's, key by key."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from builders import WORKLOADS, Json, at, merged, resource
+
+from policies.topology.annotation import Asked, Written, annotations_of, asked, mentions, templates
+
+_TOPOLOGY, _RECORD = "kai.scheduler/topology", "cks-admission.dev/topology"
+_REQUIRED, _PREFERRED = f"{_TOPOLOGY}-required-placement", f"{_TOPOLOGY}-preferred-placement"
+_JOB = "spec.jobTemplate"
+_CRON = WORKLOADS["batch", "CronJob"]
+_JOB_AT, _TEMPLATE_AT = ("spec", "jobTemplate"), ("spec", "jobTemplate", "spec", "template")
+
+
+def _annotated(**annotations: Any) -> Json:
+    names = {"topology": _TOPOLOGY, "required": _REQUIRED, "preferred": _PREFERRED, "record": _RECORD}
+    return {"metadata": {"annotations": {names[name]: value for name, value in annotations.items()}}}
+
+
+def _cron_job(workload: Json, job: Json, template: Json) -> Json:
+    parts = [at(_JOB, job), at(f"{_JOB}.spec.template", template), at(f"{_JOB}.spec.template.spec", {})]
+    return merged(resource("batch/v1", "CronJob"), workload, *parts)
+
+
+def _asked(obj: Json) -> Asked:
+    (template,) = templates(obj, _CRON)
+    return asked(template)
+
+
+def test_the_nearest_counts_for_each_key() -> None:
+    """What the template does not say its job says, and what the job does not say the workload does."""
+    obj = _cron_job(
+        _annotated(topology="far", required="far", preferred="far"),
+        _annotated(required="middle", preferred="middle"),
+        _annotated(preferred="near"),
+    )
+
+    found = _asked(obj)
+
+    assert found == Asked(
+        Written("far", (), _TOPOLOGY), Written("middle", _JOB_AT, _REQUIRED), Written("near", _TEMPLATE_AT, _PREFERRED)
+    )
+    assert (found.values, found.places) == (
+        ("far", "middle", "near"),
+        (
+            ("metadata", "annotations", _TOPOLOGY),
+            (*_JOB_AT, "metadata", "annotations", _REQUIRED),
+            (*_TEMPLATE_AT, "metadata", "annotations", _PREFERRED),
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("obj", "stands"),
+    [
+        pytest.param(_cron_job(_annotated(topology="a"), {}, {}), False, id="on-the-workload"),
+        pytest.param(_cron_job({}, _annotated(required="a"), {}), False, id="on-the-job"),
+        pytest.param(_cron_job({}, {}, _annotated(preferred="a")), True, id="on-the-template"),
+        pytest.param(_cron_job({}, {}, {}), False, id="nowhere"),
+    ],
+)
+def test_where_annotations_stand(obj: Json, stands: bool) -> None:  # noqa: FBT001
+    """Only what stands on the template itself does; what is around it is for all templates in there."""
+    assert _asked(obj).stands_on(_TEMPLATE_AT) is stands
+
+
+def test_a_pod_is_its_own_template() -> None:
+    """Its annotations stand on the template itself, and are there once."""
+    pod = merged(resource("v1", "Pod", {"spec": {}}), _annotated(required="rack"))
+
+    (template,) = templates(pod, WORKLOADS["", "Pod"])
+
+    assert (template.path, template.location, template.holders) == ("", (), (((), pod),))
+    assert asked(template) == Asked(None, Written("rack", (), _REQUIRED))
+    assert asked(template).stands_on(()) is True
+
+
+def test_all_holders_of_a_trainer_template() -> None:
+    """A TrainingRuntime holds the template of a JobSet, which holds those of Jobs: four places, the nearest first."""
+    path = "spec.template.spec.replicatedJobs[0].template.spec.template"
+    obj = resource("trainer.kubeflow.org/v1alpha1", "TrainingRuntime", at(f"{path}.spec", {}))
+
+    (template,) = templates(obj, WORKLOADS["trainer.kubeflow.org", "TrainingRuntime"])
+
+    job = ("spec", "template", "spec", "replicatedJobs", 0, "template")
+    assert template.path == path
+    assert [location for location, _ in template.holders] == [(*job, "spec", "template"), job, ("spec", "template"), ()]
+
+
+def test_templates_that_are_none() -> None:
+    """What is no map, or has a spec that is none, is left for the API server to refuse."""
+    tasks: list[Any] = [
+        None,
+        "x",
+        {"template": None},
+        {"template": []},
+        {"template": {"spec": "x"}},
+        {"template": {"spec": None}},
+    ]
+    obj = resource("batch.volcano.sh/v1alpha1", "Job", {"spec": {"tasks": tasks}})
+
+    assert [each.path for each in templates(obj, WORKLOADS["batch.volcano.sh", "Job"])] == ["spec.tasks[5].template"]
+
+
+@pytest.mark.parametrize(
+    ("obj", "mentioned"),
+    [
+        pytest.param(None, False, id="no-object"),
+        pytest.param(_cron_job({}, {}, {}), False, id="nothing"),
+        pytest.param(_cron_job({"metadata": {"annotations": {"kai.scheduler/x": "a"}}}, {}, {}), False, id="other-key"),
+        pytest.param(_cron_job(_annotated(topology="a"), {}, {}), True, id="workload"),
+        pytest.param(_cron_job(_annotated(record="a"), {}, {}), True, id="record"),
+        pytest.param(_cron_job({}, _annotated(required="a"), {}), True, id="job"),
+        pytest.param(_cron_job({}, {}, _annotated(preferred="a")), True, id="template"),
+        pytest.param(_cron_job({}, {}, {"metadata": None}), False, id="odd-metadata"),
+    ],
+)
+def test_whether_an_object_is_of_interest(obj: Json | None, mentioned: bool) -> None:  # noqa: FBT001
+    """Any of the annotations anywhere, or the record, makes an object one to look at."""
+    assert mentions(obj, _CRON) is mentioned
+
+
+def test_paths_for_people() -> None:
+    """A value is named by the path of its annotation, a default by the configuration."""
+    written = Written("rack", _JOB_AT, _REQUIRED)
+
+    assert written.path == f"spec.jobTemplate.metadata.annotations[{_REQUIRED}]"
+    assert Written("rack", (), "").path == "topology.default of the configuration"
+    assert (Asked().anything, Asked(preferred=written).anything) == (False, True)
+
+
+@pytest.mark.parametrize("metadata", [None, [], {"annotations": None}, {"annotations": "x"}, {}])
+def test_annotations_that_are_none(metadata: Any) -> None:
+    """Odd metadata holds no annotations."""
+    assert annotations_of({"metadata": metadata}) == {}

@@ -1,0 +1,70 @@
+"""The built-in topologies, whole."""
+
+from __future__ import annotations
+
+from policies.match import EVERYTHING, LabelSelector, SelectorRequirement
+from policies.topology.builtin import BUILT_IN
+from policies.topology.level import Level
+
+_REGION, _ZONE, _HOST = "topology.kubernetes.io/region", "topology.kubernetes.io/zone", "kubernetes.io/hostname"
+_BACKEND, _NVIDIA = "backend.coreweave.cloud", "network.topology.nvidia.com"
+_COREWEAVE = [
+    *(_REGION, _ZONE, f"{_BACKEND}/fabric", f"{_BACKEND}/superpod", f"{_BACKEND}/leafgroup"),
+    *("node.coreweave.cloud/rack", _HOST),
+]
+_TABLE = {
+    "coreweave": _COREWEAVE,
+    "coreweave-infiniband": _COREWEAVE,
+    "coreweave-roce": _COREWEAVE,
+    "topograph": [f"{_NVIDIA}/core", f"{_NVIDIA}/spine", f"{_NVIDIA}/leaf", _HOST],
+    "topograph-nvlink": [
+        *(f"{_NVIDIA}/core", f"{_NVIDIA}/spine", f"{_NVIDIA}/leaf", f"{_NVIDIA}/accelerator"),
+        *("nvidia.com/gpu.clique", _HOST),
+    ],
+    "topograph-v1": [
+        *(f"fabric.topograph.run/tier-{tier}" for tier in (3, 2, 1, 0)),
+        *("accelerator.topograph.run/domain", "accelerator.topograph.run/sub-domain", _HOST),
+    ],
+    "aws": [_ZONE, *(f"topology.k8s.aws/network-node-layer-{layer}" for layer in (1, 2, 3)), _HOST],
+    "oci": [_ZONE, "oci.oraclecloud.com/host.network_block_id", "oci.oraclecloud.com/host.rack_id", _HOST],
+    "gcp": [
+        _ZONE,
+        *(f"cloud.google.com/gce-topology-{part}" for part in ("block", "subblock", "host")),
+        _HOST,
+    ],
+    "kubernetes": [_REGION, _ZONE, _HOST],
+}
+
+
+def _flavor(name: str) -> LabelSelector:
+    return LabelSelector((SelectorRequirement("backend.coreweave.cloud/flavor", "In", (name,)),))
+
+
+def test_the_whole_table() -> None:
+    """Every topology has its levels, farthest first, and no topology is missing or there twice."""
+    assert [(each.name, [level.name for level in each.levels]) for each in BUILT_IN] == list(_TABLE.items())
+
+
+def test_what_topologies_require_of_nodes() -> None:
+    """InfiniBand and RoCE ask for a flavor, the others for nothing; none of them is for a pool or in the cluster."""
+    required = {"coreweave-infiniband": _flavor("infiniband"), "coreweave-roce": _flavor("roce")}
+
+    assert {each.name: each.requirement for each in BUILT_IN} == {
+        name: required.get(name, EVERYTHING) for name in _TABLE
+    }
+    assert {(each.pool, each.in_cluster, each.source) for each in BUILT_IN} == {(None, False, "built in")}
+
+
+def test_the_nvlink_domain() -> None:
+    """Only topograph-nvlink has one: the clique where there is one, else the accelerator."""
+    nvlink = Level("nvlink", ("nvidia.com/gpu.clique", f"{_NVIDIA}/accelerator"), distinct=True)
+
+    assert {each.name: each.unions for each in BUILT_IN if each.unions} == {"topograph-nvlink": (nvlink,)}
+
+
+def test_every_short_name_is_unique() -> None:
+    """Each level can be called by its short name, and by its whole key, and is then the same one."""
+    for topology in BUILT_IN:
+        for level in topology.levels:
+            assert [topology.find(name) for name in (level.short, *level.keys)] == [level] * (1 + len(level.keys))
+            assert topology.called(level) == level.short

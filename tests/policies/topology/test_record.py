@@ -1,0 +1,55 @@
+"""The record of what was written: what is read is what was written, or an error."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from policies.topology.record import NOTHING, Entry, RecordError, Written, read, write
+
+_KEY = "cks-admission.dev/topology"
+_TERM = {"matchExpressions": [{"key": "a", "operator": "In", "values": ["1"]}]}
+_ENTRY = Entry((Written((_TERM, _TERM), {"matchFields": []}), Written((_TERM,))), ({"weight": 1},), "nodeAffinity")
+_TEXT = (
+    '{"spec.template":{"required":[{"to":[{"matchExpressions":[{"key":"a","operator":"In","values":["1"]}]},'
+    '{"matchExpressions":[{"key":"a","operator":"In","values":["1"]}]}],"from":{"matchFields":[]}},'
+    '{"to":[{"matchExpressions":[{"key":"a","operator":"In","values":["1"]}]}]}],'
+    '"preferred":[{"weight":1}],"created":"nodeAffinity"}}'
+)
+
+
+def _object(text: Any) -> dict[str, Any]:
+    return {"metadata": {"annotations": {_KEY: text}}}
+
+
+def test_there_and_back() -> None:
+    """The text holds everything, and only what says something."""
+    assert write({"spec.template": _ENTRY, "": NOTHING}) == _TEXT
+    assert read(_object(_TEXT)) == {"spec.template": _ENTRY}
+
+
+@pytest.mark.parametrize("obj", [{}, {"metadata": {}}, {"metadata": {"annotations": None}}, _object(None)])
+def test_no_record(obj: Any) -> None:
+    """Where there is none, nothing is recorded; and a record of nothing is none."""
+    assert read(obj) == {}
+    assert (write({}), write({"": NOTHING})) == ("", "")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "x", "{", "[]", "null", "1", '{"": 1}', '{"": {"required": 1}}', '{"": {"required": [1]}}'),
+        *('{"": {"required": [{}]}}', '{"": {"required": [{"to": "x"}]}}', '{"": {"required": [{"to": [], "x": 1}]}}'),
+        *('{"": {"created": "metadata"}}', '{"": {"other": 1}}', '{"": {"preferred": {}}}', '{"": {}} x'),
+        pytest.param("[" * 100_000, id="deep"),
+        pytest.param(1, id="number"),
+        pytest.param(["x"], id="list"),
+    ],
+)
+def test_what_cannot_be_read(text: Any) -> None:
+    """Whatever somebody else wrote there is an error, and nothing of it is taken."""
+    with pytest.raises(RecordError) as raised:
+        read(_object(text))
+
+    assert str(raised.value) != ""

@@ -1,0 +1,165 @@
+"""Topology annotations: where a translated Pod may land and how Nodes are scored, whatever stood there before."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+from builders import FACTS, WORKLOADS, Json, pod, request
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+from policies import patch
+from policies.topology.builtin import BUILT_IN
+from policies.topology.catalog import Catalog
+from policies.topology.reading import Options
+from policies.topology.rule import TopologyPlacement
+from properties.nodes import PREFERRED, TOPOLOGIES, Node, Wanted, is_in, is_placed, lands, matches, nodes_for, score
+from properties.placed import Placed, affinities_about, any_affinities, dead_affinities, placements, valid_affinities
+
+_RULE = TopologyPlacement(Catalog(BUILT_IN), Options(WORKLOADS))
+_many = settings(max_examples=250, deadline=None)
+
+_Situation = tuple[Placed, list[Node]]
+
+
+def _with_nodes(placed: Placed, *, real: bool) -> SearchStrategy[_Situation]:
+    return st.tuples(st.just(placed), nodes_for(placed.topology, placed.required, real=real))
+
+
+_situations = placements().flatmap(lambda placed: _with_nodes(placed, real=False))
+_real_situations = placements().flatmap(lambda placed: _with_nodes(placed, real=True))
+
+
+def _translated(obj: Json, old: Json | None = None) -> Json:
+    """The object as the rule leaves it."""
+    return patch.apply(obj, _RULE.mutate(request(obj, old=old), FACTS).operations)
+
+
+def _pod(placed: Placed, affinity: Any) -> Json:
+    own = {} if affinity is None else {"affinity": deepcopy(affinity)}
+    return pod({"nvidia.com/gpu": 8}, metadata={"annotations": dict(placed.annotations)}, **own)
+
+
+def _affinity(obj: Json) -> Any:
+    return obj["spec"].get("affinity")
+
+
+@settings(max_examples=600, deadline=None)
+@given(_situations, st.data())
+def test_where_a_translated_pod_may_land(situation: _Situation, data: st.DataObject) -> None:
+    """A Pod may land on a Node just where it could before and the Node is where the placement wants it."""
+    placed, nodes = situation
+    affinity = data.draw(st.one_of(affinities_about(placed), any_affinities))
+    obj = _pod(placed, affinity)
+    is_asked = bool(placed.required or placed.preferred)
+
+    changed = _affinity(_translated(obj))
+
+    expected = [
+        lands(affinity, node) and (not is_asked or is_placed(node, placed.topology, placed.required)) for node in nodes
+    ]
+    assert [lands(changed, node) for node in nodes] == expected
+
+
+@_many
+@given(_situations, dead_affinities)
+def test_what_matches_no_node_stays_so(situation: _Situation, affinity: Any) -> None:
+    """A Pod whose terms no Node meets lands nowhere afterwards, and none of its terms comes to match a Node."""
+    placed, nodes = situation
+
+    changed = _affinity(_translated(_pod(placed, affinity)))
+
+    (required,) = (value for key, value in changed["nodeAffinity"].items() if key.startswith("required"))
+    assert [(term, node) for term in required["nodeSelectorTerms"] for node in nodes if matches(term, node)] == []
+
+
+@_many
+@given(placements(), any_affinities)
+def test_translating_twice_is_translating_once(placed: Placed, affinity: Any) -> None:
+    """What was translated is translated already: created again or updated, nothing is to do, and nothing is missing."""
+    obj = _pod(placed, affinity)
+    sent = deepcopy(obj)
+
+    once = _translated(obj)
+
+    assert obj == sent
+    for old in (None, obj, once):
+        assert _RULE.mutate(request(once, old=old), FACTS).operations == ()
+    found = _RULE.validate(request(once), FACTS)
+    assert [each for each in found if each.verdict != "warn" or "not in the node affinity" in each.summary] == []
+
+
+@_many
+@given(placements(), any_affinities)
+def test_without_annotations_nothing_is_left(placed: Placed, affinity: Any) -> None:
+    """Once the annotations are gone the affinity is the user's again, but for the order of terms, with no record."""
+    obj = _pod(placed, affinity)
+    once = _translated(obj)
+    for key in placed.annotations:
+        del once["metadata"]["annotations"][key]
+
+    undone = _translated(once)
+
+    assert undone["metadata"]["annotations"] == {}
+    assert _counted(_affinity(undone)) == _counted(affinity)
+
+
+def _counted(affinity: Any) -> Any:
+    """The same whatever the order of its terms."""
+    if not isinstance(affinity, dict) or "nodeAffinity" not in affinity:
+        return affinity
+    node = dict(affinity["nodeAffinity"])
+    for key, value in node.items():
+        terms = value["nodeSelectorTerms"] if isinstance(value, dict) else value
+        node[key] = sorted(map(repr, terms))
+    return {**affinity, "nodeAffinity": node}
+
+
+def _preferred(affinity: Any) -> list[Any]:
+    found: list[Any] = ((affinity or {}).get("nodeAffinity") or {}).get(PREFERRED) or []
+    return found
+
+
+def _weights(steps: int) -> list[int]:
+    """Of the steps, nearest first: n parts of 100 … 1 part, whole numbers, and the nearest gets what is left."""
+    if not steps:
+        return []
+    parts = list(range(steps, 0, -1))
+    rest = [100 * part // sum(parts) for part in parts[1:]]
+    return [100 - sum(rest), *rest]
+
+
+@_many
+@given(_real_situations, valid_affinities)
+def test_scores(situation: _Situation, affinity: Any) -> None:
+    """Whatever names its labels have: 100 for a Node in the nearest domain, and less the farther away it is."""
+    placed, nodes = situation
+    preferred = _preferred(_affinity(_translated(_pod(placed, None))))
+    assume(all(each not in preferred for each in _preferred(affinity)))  # what is there already is not added
+    floor = [level for level, _ in placed.required[-1:]]
+    steps = _steps(placed, floor)
+
+    changed = _affinity(_translated(_pod(placed, affinity)))
+
+    for node in nodes:
+        if not is_placed(node, placed.topology, placed.required):
+            continue
+        met = [is_in(node, placed.topology, step) for step in steps]
+        expected = (
+            sum(weight for weight, is_met in zip(_weights(len(steps)), met, strict=True) if is_met) if steps else 0
+        )
+        assert score(changed, node) - score(affinity, node) == expected
+        assert sorted(met) == met
+        if steps and met[0]:
+            assert expected == 100
+
+
+def _steps(placed: Placed, floor: list[str]) -> list[tuple[Wanted, ...]]:
+    """The preferred domains, each with those above it, nearest first; only those that are below the required level."""
+    nearness = {level: index for index, level in enumerate(TOPOLOGIES[placed.topology])}
+    nearness["nvlink"] = nearness.get("gpu.clique", -1)
+    least = nearness[floor[0]] if floor else -1
+    wanted = placed.preferred
+    return [wanted[:count] for count in range(len(wanted), 0, -1) if nearness[wanted[count - 1].level] > least]

@@ -65,7 +65,7 @@ class _World(NamedTuple):
 @click.option("--as", "user", default="user", show_default=True, help="User name of the requester.")
 @click.option("--as-group", "groups", multiple=True, help="Group of the requester; repeatable.")
 @click.option("-n", "--namespace", default="default", show_default=True, help="Namespace of objects that name none.")
-@click.option("--namespace-labels", multiple=True, metavar="KEY=VALUE", help="Label of their Namespaces; repeatable.")
+@options.namespace_labels
 @options.policies
 @click.option("--diff", is_flag=True, help="Show what would change in each object.")
 @options.config
@@ -95,7 +95,7 @@ def command(
         raise unreadable(error) from None
     if not found:
         raise InputError(f"{', '.join(files)}: no objects found")
-    world = _World(written, _labels(namespace_labels))
+    world = _World(written, options.labels(namespace_labels))
     who = UserInfo(user, groups=(*groups, "system:authenticated"))
     outcomes = [_check(m, before.get(_identity(m.object, namespace)), ruleset, who, namespace, world) for m in found]
     if output == "text":
@@ -179,13 +179,3 @@ def _identity(obj: JsonObject, namespace: str) -> tuple[str, str, str, str]:
     metadata = obj.get("metadata") or {}
     group = obj["apiVersion"].rpartition("/")[0]
     return group, obj["kind"], str(metadata.get("namespace") or namespace), str(metadata.get("name") or "")
-
-
-def _labels(pairs: tuple[str, ...]) -> dict[str, str]:
-    labels = {}
-    for pair in pairs:
-        key, equals, value = pair.partition("=")
-        if not equals or not key:
-            raise InputError(f"--namespace-labels {pair}: write KEY=VALUE")
-        labels[key] = value
-    return labels

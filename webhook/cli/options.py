@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,6 +40,22 @@ policies = click.option(
     metavar="FILE|DIR",
     help="Admission policies to apply besides the built-in rules, and exceptions; repeatable.",
 )
+
+
+namespace_labels = click.option(
+    "--namespace-labels", multiple=True, metavar="KEY=VALUE", help="Label of their Namespaces; repeatable."
+)
+
+
+def labels(pairs: Iterable[str]) -> dict[str, str]:
+    """The labels given with `namespace_labels`. Raises InputError."""
+    found = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            raise InputError(f"--namespace-labels {pair}: write KEY=VALUE")
+        found[key] = value
+    return found
 
 
 def setting(name: str, key: str, **attributes: Any) -> Callable[[Any], Any]:

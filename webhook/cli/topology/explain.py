@@ -81,7 +81,7 @@ class _World(NamedTuple):
 @sources.nodes
 @sources.cluster
 @click.option("-n", "--namespace", default="default", show_default=True, help="Namespace of objects that name none.")
-@click.option("--namespace-labels", multiple=True, metavar="KEY=VALUE", help="Label of their Namespaces; repeatable.")
+@options.namespace_labels
 @options.config
 @options.output
 def command(
@@ -125,9 +125,7 @@ def _objects(files: Sequence[str]) -> list[Manifest]:
 
 
 def _world(settings: Settings, seen: Seen, namespace: str, labels: Sequence[str]) -> _World:
-    given = dict(pair.partition("=")[::2] for pair in labels)
-    if wrong := [pair for pair in labels if not pair.partition("=")[0] or "=" not in pair]:
-        raise InputError(f"--namespace-labels {wrong[0]}: write KEY=VALUE")
+    given = options.labels(labels)
     try:
         built = rules.build(settings)
         rule = TopologyPlacement(rules.topologies(settings), rules.topology_options(settings))

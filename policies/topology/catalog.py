@@ -61,8 +61,9 @@ class Catalog:
 
 
 def closest(name: str, known: Iterable[str]) -> str:
-    """The known name that one is most like, empty where none is near."""
-    return next(iter(difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)), "")
+    """The known name that one is most like, whatever their case, empty where none is near."""
+    by_letters = {other.lower(): other for other in known}
+    return next((by_letters[near] for near in difflib.get_close_matches(name.lower(), by_letters, n=1, cutoff=0.6)), "")
 
 
 def nearest_first(name: str, known: Iterable[str]) -> list[str]:

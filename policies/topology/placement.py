@@ -74,7 +74,7 @@ def parse(text: str, topology: Topology) -> Placement:
         raise PlacementError("is empty.", _choose(topology))
     found: dict[str, Domain] = {}
     for part in _parts(text):
-        domain = _domain(part, topology)
+        domain = _domain(part, topology, text)
         if before := found.get(domain.level.keys[0]):
             raise PlacementError(
                 f"names the level {topology.called(before.level)} twice.", "Name several domains as LEVEL in (A, B)."
@@ -103,11 +103,12 @@ def _parts(text: str) -> Iterator[str]:
         position = end + 1
 
 
-def _domain(part: str, topology: Topology) -> Domain:
+def _domain(part: str, topology: Topology, text: str) -> Domain:
+    """What one part of the text says. Raises PlacementError."""
     found = _REQUIREMENT.match(part)
     if found is None:
         raise PlacementError(f"has a part that cannot be read, {quote(part)}." if part else "has an empty part.", FORMS)
-    level = _level(found["name"], topology)
+    level = _level(found["name"], topology, text)
     if found["value"] is None and found["values"] is None:
         return Domain(level)
     values = tuple(
@@ -118,18 +119,21 @@ def _domain(part: str, topology: Topology) -> Domain:
     return Domain(level, tuple(dict.fromkeys(values)))
 
 
-def _level(name: str, topology: Topology) -> Level:
+def _level(name: str, topology: Topology, text: str) -> Level:
+    """The level of a name in the text. Raises PlacementError."""
     level = topology.find(name)
     if level is not None:
         return level
     if sharing := topology.ambiguous(name):
         keys = " and ".join(each.name for each in sharing)
         raise PlacementError(f"names {name}, which is short for several levels.", f"Write the whole key: {keys}.")
+    # The text is shown before the problem, so a name that is all of it need not be said twice.
+    whose = "" if text == name else f"names {quote(name)}, which "
     for key in (name, *(f"{prefix}{name}" for prefix in _prefixes(topology))):
         if why := no_level(key):
             # It is spelled right, so what is spelled alike is not what was meant.
-            raise PlacementError(f"names {quote(name)}, which {why}.", _choose(topology))
-    problem = f"names {quote(name)}, which is no level of topology {quote(topology.name)}."
+            raise PlacementError(f"{whose}{why}.", _choose(topology))
+    problem = f"{whose}is no level of topology {quote(topology.name)}."
     raise PlacementError(problem, _choose(topology, closest(name, topology.names)))
 
 

@@ -142,7 +142,7 @@ def no_label(written: Written, name: str, keys: Sequence[str]) -> Violation:
 def no_domain(written: Written, placement: str, known: Sequence[str]) -> Violation:
     """Domains that no Node is in. known: those that there are."""
     more = f" and {len(known) - 3} more" if len(known) > 3 else ""
-    there = f"; there is {', '.join(known[:3])}{more}" if known else ""
+    there = f"; Nodes are in {', '.join(known[:3])}{more}" if known else ""
     return warning(f"{_what(written)} {quote(placement)}: no Node is in it{there}{_where(written)}")
 
 

@@ -27,7 +27,7 @@ A Kubernetes {version} control plane is running, and kube-apiserver asks cks-adm
 You are alice, a cluster-admin. In another terminal:
 
   export KUBECONFIG={kubeconfig}
-  export PATH={tools}:$PATH
+  export PATH={tools}:{here}:$PATH
 
   kubectl get nodes -L node.coreweave.cloud/state
   kubectl label node gpu-1 foo.coreweave.cloud/bar=true      # refused, and why
@@ -38,6 +38,11 @@ You are alice, a cluster-admin. In another terminal:
   kubectl label configmap notes notcoreweave.cloud/x=true    # fine: another domain
   kubectl create deployment greedy --image=example.test/greedy:1   # and then what a policy refuses:
   kubectl patch deployment greedy -p '{{"spec":{{"template":{{"spec":{{"tolerations":[{{"operator":"Exists"}}]}}}}}}}}'
+  kubectl create job train --image=example.test/train:1 -o yaml --dry-run=client > train.yaml
+  kubectl annotate --local -f train.yaml -o yaml kai.scheduler/topology=coreweave \\
+    kai.scheduler/topology-required-placement=superpod=1 | kubectl apply -f -
+  kubectl get pods -l job-name=train -o wide                 # in superpod 1, on gpu-1 or on gpu-3 with its older labels
+  cks-admission topology tree --kubeconfig $KUBECONFIG
   curl -s {health}/metrics | grep decisions
 
 The service logs to {log}
@@ -61,9 +66,14 @@ def main() -> int:
 
 def _populate(cluster: ControlPlane) -> None:
     production = {"node.coreweave.cloud/state": "production"}
-    for number in (1, 2):
-        rack = {"node.coreweave.cloud/rack": str(number), "backend.coreweave.cloud/fabric": "f1"}
-        cluster.node(f"gpu-{number}", {**production, **rack}, [GPU_TAINT], {"nvidia.com/gpu": 8})
+    # The third one is an older Node, which carries the older labels only.
+    for number, (prefix, superpod) in enumerate((("backend", "1"), ("backend", "2"), ("ib", "1")), start=1):
+        place = {
+            f"{prefix}.coreweave.cloud/fabric": "f1",
+            f"{prefix}.coreweave.cloud/superpod": superpod,
+            "node.coreweave.cloud/rack": str(number),
+        }
+        cluster.node(f"gpu-{number}", {**production, **place}, [GPU_TAINT], {"nvidia.com/gpu": 8})
     cluster.node("cpu-1", production, [CPU_TAINT])
 
 
@@ -71,8 +81,9 @@ def _guide(cluster: ControlPlane, service: Service, tools: str) -> str:
     answer = cluster.kubectl("version", "-o", "json", check=True)
     version = answer.stdout.rsplit('"gitVersion": "', 1)[1].split('"', 1)[0]
     return GUIDE.format(
-        version=version, kubeconfig=cluster.kubeconfig("alice"), tools=tools, health=service.health, log=service.log
-    )
+        version=version, kubeconfig=cluster.kubeconfig("alice"), tools=tools, here=Path(sys.executable).parent,
+        health=service.health, log=service.log,
+    )  # fmt: skip
 
 
 def _wait() -> None:

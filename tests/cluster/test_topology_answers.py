@@ -127,7 +127,7 @@ REFUSED = {
     "both": Said(
         (
             UNUSABLE,
-            f'{at(PREFERRED)} "shelf" names "shelf", which is no level of topology "coreweave".',
+            f'{at(PREFERRED)} "shelf" is no level of topology "coreweave".',
             f'{at(REQUIRED)} "superpod(1" has a parenthesis that does not close.',
             LEVELS,
             "Name one of them.",
@@ -147,10 +147,10 @@ WARNED = {
         "superpod",
     ),
     "unknown domain": Said(
-        ('required "fabric=f1,superpod=99": no Node is in it; there is 1, 2, 3',), "fabric=f1,superpod=99"
+        ('required "fabric=f1,superpod=99": no Node is in it; Nodes are in 1, 2, 3',), "fabric=f1,superpod=99"
     ),
     "preferred unknown domain": Said(
-        ('preferred "rack=r77": no Node is in it; there is r1, r2, r3 and 3 more',), "superpod=1", "rack=r77"
+        ('preferred "rack=r77": no Node is in it; Nodes are in r1, r2, r3 and 3 more',), "superpod=1", "rack=r77"
     ),
     "level that no Node has": Said(
         (

@@ -368,6 +368,6 @@ def test_a_default_level_that_there_is_not() -> None:
         rules.build(_settings(default={"topology": "coreweave", "preferred": "rak"}))
 
     assert str(caught.value) == (
-        'topology.default.preferred: "rak" names "rak", which is no level of topology "coreweave". Levels of topology '
+        'topology.default.preferred: "rak" is no level of topology "coreweave". Levels of topology '
         '"coreweave", farthest first: region, zone, fabric, superpod, leafgroup, rack, hostname. Did you mean rack?'
     )

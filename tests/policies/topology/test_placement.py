@@ -81,7 +81,7 @@ _NO_VALUE = "that is no value of a label: letters, digits, and within them - _ .
         pytest.param(" \t", "is empty.", f"{_IN_ORDER}Name one of them.", id="blank"),
         pytest.param(
             "superpodd",
-            'names "superpodd", which is no level of topology "coreweave".',
+            'is no level of topology "coreweave".',
             f"{_IN_ORDER}Did you mean superpod?",
             id="misspelled",
         ),
@@ -93,8 +93,8 @@ _NO_VALUE = "that is no value of a label: letters, digits, and within them - _ .
         ),
         pytest.param(
             "SUPERPOD",
-            'names "SUPERPOD", which is no level of topology "coreweave".',
-            f"{_IN_ORDER}Name one of them.",
+            'is no level of topology "coreweave".',
+            f"{_IN_ORDER}Did you mean superpod?",
             id="capitals",
         ),
         pytest.param(
@@ -105,14 +105,13 @@ _NO_VALUE = "that is no value of a label: letters, digits, and within them - _ .
         ),
         pytest.param(
             "ib.coreweave.cloud/speed.current",
-            'names "ib.coreweave.cloud/speed.current", which tells how a Node is connected, not where it is, '
-            "and is no level.",
+            "tells how a Node is connected, not where it is, and is no level.",
             f"{_IN_ORDER}Name one of them.",
             id="key-of-a-speed",
         ),
         pytest.param(
             "neighbors.leaf",
-            'names "neighbors.leaf", which tells how a Node is connected, not where it is, and is no level.',
+            "tells how a Node is connected, not where it is, and is no level.",
             f"{_IN_ORDER}Name one of them.",
             id="neighbours",
         ),

@@ -266,7 +266,7 @@ def test_annotations_that_were_wrong_before() -> None:
 
     assert (_refusals(same, old), len(_refusals(other, old))) == ([], 1)
     assert _warnings(same, old) == [
-        (f'metadata.annotations[{_REQUIRED}]: "rack" names "rack", which is no level of topology "kubernetes".')
+        (f'metadata.annotations[{_REQUIRED}]: "rack" is no level of topology "kubernetes".')
     ]
 
 

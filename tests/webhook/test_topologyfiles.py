@@ -206,7 +206,7 @@ _EXPECTED = "a Topology of kai.scheduler or kueue.x-k8s.io was expected, found"
         pytest.param(
             "name: fabric\n---\nname: 7\nlevels: [example.org/hall]\n",
             [
-                "1: levels: a topology needs levels, farthest first, found null",
+                "1: levels: a topology needs levels, farthest first, found none",
                 "3: name: a topology needs a name, found the number 7",
             ],
             id="in-each-document",

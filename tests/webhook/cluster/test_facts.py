@@ -192,7 +192,7 @@ async def test_topologies(server: FakeApi, api: Connection, times: Times) -> Non
         racks = Topology("racks", (level("example.org/rack"),), source="KAI Topology racks", in_cluster=True)
         assert facts.topologies() == (racks,)
         assert facts.topologies() is facts.topologies()
-        problem = "spec.levels: a topology needs levels, farthest first, found a list"
+        problem = "spec.levels: a topology needs levels, farthest first, found none"
         assert facts.problems() == [f"KAI Topology none: {problem}"]
 
     assert ClusterFacts(api, watch_nodes=False, watch_topologies=True).unsynced()[-2:] == [

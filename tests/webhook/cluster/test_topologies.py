@@ -225,7 +225,7 @@ async def test_a_version_that_is_no_longer_served(server: FakeApi, topologies: T
         pytest.param({"levels": [{"label": RACK}]}, NO_KEY + "found null", id="a level without a key"),
         pytest.param(
             None,
-            "KAI Topology odd: spec.levels: a topology needs levels, farthest first, found null",
+            "KAI Topology odd: spec.levels: a topology needs levels, farthest first, found none",
             id="no spec",
         ),
     ],

@@ -5,8 +5,11 @@ Node affinity is `spec.affinity.nodeAffinity` of a Pod. What is malformed in it 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from typing import Any
+
+import msgspec
 
 from policies.request import JsonObject, mapping
 from policies.topology import term
@@ -16,6 +19,7 @@ from policies.topology.term import Term
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 TERMS = "nodeSelectorTerms"
+_ENCODER = msgspec.json.Encoder(order="sorted")
 NODE_AFFINITY = "nodeAffinity"
 
 
@@ -61,11 +65,10 @@ def _size(entry: Entry) -> int:
 def _has_all(affinity: Any, entry: Entry) -> bool:
     """Whether every term is there that was written at some time."""
     preferred = (node_affinity(affinity) or {}).get(PREFERRED)
-    places = (
-        (required_terms(affinity), [term for written in entry.required for term in written.terms]),
-        (preferred if isinstance(preferred, list) else [], entry.preferred),
+    written = {_key(term) for written in entry.required for term in written.terms}
+    return written <= set(map(_key, required_terms(affinity))) and set(map(_key, entry.preferred)) <= set(
+        map(_key, preferred if isinstance(preferred, list) else [])
     )
-    return all(_plain(term) in map(_plain, there) for there, terms in places for term in terms)
 
 
 def _without(affinity: Any, entry: Entry) -> Any:
@@ -138,18 +141,17 @@ def _required(found: Any, alternatives: Sequence[Term]) -> tuple[list[Any], list
 def _undone(found: list[Any], recorded: Sequence[Written]) -> list[Any]:
     """The terms, those that are recorded replaced by their origins; what is recorded once is replaced once."""
     kept: list[Any] = []
-    waiting = [[_plain(each) for each in written.terms] for written in recorded]
-    emitted = [written.origin is None for written in recorded]
+    waiting: dict[bytes, deque[int]] = {}  # by term, which of the recorded ones it stands for
+    for index, written in enumerate(recorded):
+        for one in written.terms:
+            waiting.setdefault(_key(one), deque()).append(index)
+    given_back = {index for index, written in enumerate(recorded) if written.origin is None}
     for each in found:
-        plain = _plain(each)
-        index = next((index for index, terms in enumerate(waiting) if plain in terms), None)
-        if index is None:
+        if not (indexes := waiting.get(_key(each))):
             kept.append(each)
-            continue
-        waiting[index].remove(plain)
-        if not emitted[index]:
+        elif (index := indexes.popleft()) not in given_back:
             kept.append(recorded[index].origin)
-            emitted[index] = True
+            given_back.add(index)
     return kept
 
 
@@ -161,6 +163,11 @@ def _put(node: JsonObject, key: str, before: list[Any], after: list[Any], holder
         del node[key]
     else:
         node[key] = after if holder is None else {**holder, TERMS: after}
+
+
+def _key(term: Any) -> bytes:
+    """The same for terms that are equal but for what says nothing."""
+    return _ENCODER.encode(_plain(term))
 
 
 def _plain(value: Any) -> Any:

@@ -6,7 +6,7 @@ that are nearer to the Pods first.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -67,10 +67,10 @@ class Asked(Struct, frozen=True):
         """Where what is asked for stands."""
         return tuple(None if each is None else each.location for each in (self.topology, self.required, self.preferred))
 
-    def stands_on(self, template: Location) -> bool:
-        """Whether an annotation stands on the template itself."""
+    def stands_on(self, places: Collection[Location]) -> bool:
+        """Whether an annotation stands on one of some places."""
         written = (self.topology, self.required, self.preferred)
-        return any(each is not None and each.key and each.holder == template for each in written)
+        return any(each is not None and each.key and each.holder in places for each in written)
 
 
 class Template(Struct, frozen=True):
@@ -79,6 +79,11 @@ class Template(Struct, frozen=True):
     location: Location
     value: JsonObject
     holders: tuple[tuple[Location, JsonObject], ...]
+
+    @property
+    def own_places(self) -> tuple[Location, ...]:
+        """The template, and the job template that is around it alone: what stands there is meant for it."""
+        return tuple(location for location, _ in self.holders[:2] if location or not self.location)
 
     @property
     def path(self) -> str:

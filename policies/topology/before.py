@@ -69,10 +69,14 @@ class Before(Struct, frozen=True):
         was_own = without_terms(known.affinity, known.entry)
         return known if node_affinity(was_own) == node_affinity(own) else None
 
-    def remembering(self, template: Template, entry: Entry) -> Entry:
-        """What is written into a template now, with what was written before where that may come back."""
-        known = self.known(template)
-        return record.remembering(entry, known.entry) if known is not None and self.is_revised else entry
+    def remembering(self, reading: Reading, entry: Entry) -> Entry:
+        """What is written into a template now, with what was written before where that may come back.
+
+        Once nothing is asked any more, it is forgotten.
+        """
+        known = self.known(reading.template)
+        is_remembered = known is not None and self.is_revised and reading.asked.anything
+        return record.remembering(entry, known.entry) if known is not None and is_remembered else entry
 
 
 def before_of(request: AdmissionRequest, row: Workload, schedulers: Schedulers) -> Before | None:

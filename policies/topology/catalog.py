@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable
 from dataclasses import replace
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from policies.match import EVERYTHING
 from policies.topology.topology import Topology
@@ -86,8 +86,10 @@ def _merged(first: Topology, second: Topology) -> Topology | None:
         pool = second.pool
     elif second.pool not in (None, pool):
         return None
-    # A scheduler knows the keys and aliases of the object in the cluster.
-    levels = second.levels if second.in_cluster and not first.in_cluster else first.levels
+    # A scheduler knows the keys and aliases of the object in the cluster; what else there is, people may write.
+    one, other = (second, first) if second.in_cluster and not first.in_cluster else (first, second)
+    pairs = zip(one.levels, other.levels, strict=True)
+    levels = tuple(structs.replace(level, alias=level.alias or twin.alias) for level, twin in pairs)
     return replace(
         first,
         levels=levels,

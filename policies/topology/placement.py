@@ -16,9 +16,11 @@ from policies.topology.topology import Topology
 from policies.violation import quote
 
 FORMS = "Write LEVEL, LEVEL=DOMAIN or LEVEL in (DOMAIN, …); domains above it may follow."
+# Far more than anybody writes: 16 levels, each with the long names of many switches.
+LONGEST = 16_384
 _PART = re.compile(r"\s*(?:[^,(]|\([^)]*\))*")
 _REQUIREMENT = re.compile(
-    r"(?P<name>[^\s=!(),<>]+)\s*(?:==?\s*(?P<value>[^\s=,()]*)|\s+in\s*\((?P<values>[^()]*)\))?\Z"
+    r"(?P<name>[^\s=!(),<>]+)(?:\s*==?\s*(?P<value>[^\s=,()]*)|\s+in\s*\((?P<values>[^()]*)\))?\Z"
 )
 
 
@@ -72,6 +74,8 @@ def parse(text: str, topology: Topology) -> Placement:
     """Read a placement. Raises PlacementError."""
     if not text.strip():
         raise PlacementError("is empty.", _choose(topology))
+    if len(text) > LONGEST:
+        raise PlacementError(f"has {len(text)} characters, and a placement has {LONGEST} at most.", FORMS)
     found: dict[str, Domain] = {}
     for part in _parts(text):
         domain = _domain(part, topology, text)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from policies.fieldpath import render
+from policies.match import LabelSelector
 from policies.request import mapping
 from policies.topology import wording
 from policies.topology.affinity import required_terms
@@ -45,14 +46,19 @@ def _named(template: Template, keys: tuple[str, ...]) -> Iterator[tuple[str, str
         expressions = term.get("matchExpressions") if isinstance(term, dict) else None
         for expression in expressions if isinstance(expressions, list) else ():
             if isinstance(expression, dict) and expression.get("key") in keys and expression.get("operator") == "In":
-                for value in expression.get("values") or ():
+                values = expression.get("values")
+                for value in values if isinstance(values, list) else ():
                     if isinstance(value, str):
                         yield expression["key"], value, render((*at, "affinity", "nodeAffinity"))
 
 
 def _topologies(key: str, value: str, catalog: Catalog) -> tuple[str, ...]:
     """The names of the topologies that are for a pool."""
-    labels = {key: value}
-    return tuple(
-        sorted(name for name, each in catalog.by_name.items() if each.pool is not None and each.pool.matches(labels))
-    )
+    return tuple(sorted(name for name, each in catalog.by_name.items() if _is_for(each.pool, key, value)))
+
+
+def _is_for(pool: LabelSelector | None, key: str, value: str) -> bool:
+    """Whether a selector asks for the label of a pool; what else it asks for makes the pool smaller."""
+    about = [each for each in pool.requirements if each.key == key] if pool is not None else []
+    is_asked_for = any(each.operator in ("In", "Exists") for each in about)
+    return is_asked_for and all(each.matches({key: value}) for each in about)

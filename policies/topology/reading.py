@@ -63,7 +63,7 @@ class Reading(Struct, frozen=True):
     """A template and what is asked for it.
 
     reader: why its scheduler reads the annotations itself, empty where it does not. left: why no affinity is added,
-    empty where it is. violations: what is wrong with the annotations; then there are no placements.
+    empty where it is. violations: what is wrong with the annotations.
     """
 
     template: Template
@@ -91,10 +91,12 @@ class _Resolved(Struct, frozen=True):
 def read(
     request: AdmissionRequest, obj: JsonObject, row: Workload, catalog: Catalog, options: Options, facts: Facts
 ) -> list[Reading]:
-    """A reading for each template of the object; a request's new object or its old one."""
+    """A reading for each template of a request's object."""
     found = list(templates(obj, row))
     default = _default(request, obj, options, facts)
-    wishes = [_asked(template, default) for template in found]
+    wishes = [asked(template) for template in found]
+    if default is not None and default.preferred and not any(wish.anything for wish in wishes):
+        wishes = [Asked(Written(default.topology, (), ""), None, Written(default.preferred, (), ""))] * len(found)
     left = _left(request, row, found, wishes, options, facts)
     resolved: dict[Any, _Resolved] = {}  # most templates share what is asked of the workload
     readings = []
@@ -130,17 +132,11 @@ def _default(request: AdmissionRequest, obj: JsonObject, options: Options, facts
     chosen = options.default
     if not chosen.topology:
         return None
-    asked_of = request.scope_namespace if chosen.namespaces.requirements else ""
-    if asked_of and not chosen.namespaces.matches(facts.namespace_labels(asked_of)):
-        return None
+    if chosen.namespaces.requirements:
+        namespace = request.scope_namespace
+        if not namespace or not chosen.namespaces.matches(facts.namespace_labels(namespace)):
+            return None
     return chosen if is_distributed(obj, request.kind.group_kind) else Default(chosen.topology, "")
-
-
-def _asked(template: Template, default: Default | None) -> Asked:
-    found = asked(template)
-    if found.anything or default is None or not default.preferred:
-        return found
-    return Asked(Written(default.topology, (), ""), None, Written(default.preferred, (), ""))
 
 
 def _left(
@@ -159,7 +155,7 @@ def _left(
     accelerated = [options.accelerators.requested(each.value, request.namespace, facts) for each in found]
     none = not any(accelerated)
     return [
-        "" if none or one or wish.stands_on(each.location) else wording.NO_ACCELERATOR
+        "" if none or one or wish.stands_on(each.own_places) else wording.NO_ACCELERATOR
         for each, one, wish in zip(found, accelerated, wishes, strict=True)
     ]
 
@@ -190,7 +186,6 @@ def _resolve(wish: Asked, catalog: Catalog, default: Default | None, options: Op
     if required and preferred and topology.position(preferred.level) <= topology.position(required.level):
         told = wording.not_more_specific(wish.preferred, preferred.level, required.level, topology)
         violations.append(wording.as_warning(told) if options.not_more_specific == "warn" else told)
-        preferred = None
     return _Resolved(topology, required, preferred, tuple(violations))
 
 
@@ -206,8 +201,12 @@ def _for_reader(what: _Resolved, wish: Asked, reader: str) -> Iterator[Violation
     if not reader or what.topology is None:
         return
     for written, placement in ((wish.required, what.required), (wish.preferred, what.preferred)):
-        if written is not None and placement is not None and placement.is_named:
+        if written is None or placement is None:
+            continue
+        if placement.is_named:
             yield wording.domain_for_reader(written, reader, what.topology, placement)
+        elif placement.level in what.topology.unions:
+            yield wording.union_for_reader(written, reader, what.topology, placement.level)
 
 
 def _is_text(value: Any) -> bool:

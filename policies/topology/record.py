@@ -72,9 +72,7 @@ def readable(obj: JsonObject) -> Record:
 
 
 def remembering(entry: Entry, last: Entry) -> Entry:
-    """An entry that knows what was written before it; where nothing is written now, nothing is remembered."""
-    if entry == NOTHING:
-        return entry
+    """An entry that knows what was written before it."""
     alone = replace(last, earlier=())
     earlier = tuple(each for each in (alone, *last.earlier) if each not in (entry, NOTHING))
     return replace(entry, earlier=earlier[:REMEMBERED])

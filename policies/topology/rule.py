@@ -12,13 +12,13 @@ from typing import Any
 from policies import patch
 from policies.accelerator import READS as ACCELERATOR_READS
 from policies.facts import Facts
-from policies.fieldpath import Location, render
+from policies.fieldpath import Location, lookup, render
 from policies.request import AdmissionRequest, JsonObject, is_being_deleted, is_mirror_pod, is_owned
 from policies.rule import NO_MUTATION, Mutation, PatchOperation
 from policies.topology import pool, record, wording
 from policies.topology.advice import advice
 from policies.topology.affinity import NODE_AFFINITY, affinity_of, requires, without_terms
-from policies.topology.annotation import RECORD, Asked, Written, annotations_of, mentions, templates
+from policies.topology.annotation import RECORD, Asked, Written, annotations_of, asked, mentions, templates
 from policies.topology.before import Before, before_of
 from policies.topology.catalog import Catalog
 from policies.topology.reading import Options, Reading, is_distributed, read
@@ -73,7 +73,9 @@ class TopologyPlacement:
         readings = read(request, obj, row, self.catalog(facts), self.options, facts)
         before = before_of(request, row, self.options.schedulers)
         made = list(translations(readings, noted, before))
-        operations = [*_affinities(obj, made), *_renamed(obj, readings, before), *_recorded(obj, noted, readings, made)]
+        operations = [*_affinities(obj, made), *_renamed(request, obj, readings, before)]
+        if made or warnings:
+            operations += _recorded(obj, noted, readings, made)
         return Mutation(tuple(operations), warnings) if operations or warnings else NO_MUTATION
 
     def validate(self, request: AdmissionRequest, facts: Facts) -> Sequence[Violation]:
@@ -133,9 +135,10 @@ class TopologyPlacement:
         known = None if before is None else before.known(reading.template)
         if before is None or known is None or before.may_change or reading.reader or not reading.is_usable:
             return
-        if known.asked.values == reading.asked.values or keeps(translate(reading, _own(reading, noted)), before):
+        now = asked(reading.template)  # what the configuration asks for is nobody's change
+        if known.asked.values == now.values or keeps(translate(reading, _own(reading, noted)), before):
             return
-        yield wording.fixed(request.kind.kind, *_changed(known.asked, reading.asked))
+        yield wording.fixed(request.kind.kind, *_changed(known.asked, now))
 
     def _unapplied(self, reading: Reading, before: Before | None) -> Iterator[Violation]:
         """A required placement that the affinity does not have."""
@@ -181,32 +184,47 @@ def _affinities(obj: JsonObject, made: Sequence[Translation]) -> Iterator[PatchO
             yield patch.remove((*at, NODE_AFFINITY))
 
 
-def _renamed(obj: JsonObject, readings: Sequence[Reading], before: Before | None) -> Iterator[PatchOperation]:
-    """Names as a scheduler knows them that reads the annotations itself: full keys for short names; aliases stay."""
-    names: dict[Location, str] = {}
+def _renamed(
+    request: AdmissionRequest, obj: JsonObject, readings: Sequence[Reading], before: Before | None
+) -> Iterator[PatchOperation]:
+    """Names as a scheduler knows them that reads the annotations itself: full keys for short names; aliases stay.
+
+    What templates need under different names is left as it is, and so is a template that may not change any more,
+    unless the name is the one that stood there.
+    """
+    names: dict[Location, set[str]] = {}
     for reading in readings:
-        topology, asked = reading.topology, reading.asked
-        if topology is None or not reading.reader or not reading.is_usable:
-            continue
-        if before is not None and not before.differs(reading):
-            continue
-        if asked.topology is not None and asked.topology.key and asked.topology.value != topology.name:
-            names[asked.topology.location] = topology.name
-        for written, placement in ((asked.required, reading.required), (asked.preferred, reading.preferred)):
-            if written is not None and placement is not None and written.key:
-                level = placement.level
-                if written.value not in (level.name, level.alias):
-                    names[written.location] = level.name
-    for location, name in names.items():
-        yield from patch.put(obj, location, name)
+        if reading.reader and reading.is_usable and (before is None or before.differs(reading)):
+            for location, name in _names(reading):
+                names.setdefault(location, set()).add(name)
+    for location, (name, *others) in names.items():
+        on_workload = location[:1] == ("metadata",)
+        may_change = before is None or before.may_change or on_workload
+        if (
+            not others
+            and lookup(obj, location) != name
+            and (may_change or lookup(request.old_object, location) == name)
+        ):
+            yield from patch.put(obj, location, name)
+
+
+def _names(reading: Reading) -> Iterator[tuple[Location, str]]:
+    """The annotations that hold for a template, and what they should say for its scheduler."""
+    topology, wish = reading.topology, reading.asked
+    if topology is None:
+        return
+    if wish.topology is not None and wish.topology.key:
+        yield wish.topology.location, topology.name
+    for written, placement in ((wish.required, reading.required), (wish.preferred, reading.preferred)):
+        if written is not None and placement is not None and written.key:
+            level = placement.level
+            yield written.location, level.alias if level.alias and written.value == level.alias else level.name
 
 
 def _recorded(
     obj: JsonObject, noted: Record, readings: Sequence[Reading], made: Sequence[Translation]
 ) -> Iterator[PatchOperation]:
     """The record of what stands in the templates now."""
-    if not made:
-        return
     present = {reading.template.path for reading in readings}
     entries = {path: entry for path, entry in noted.items() if path in present}
     entries |= {each.template.path: each.entry for each in made}

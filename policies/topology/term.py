@@ -6,7 +6,7 @@ reference: a term without any expressions matches no Node.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from policies.match import LabelSelector, SelectorRequirement
@@ -26,7 +26,7 @@ def alternatives(domains: Sequence[Domain], requirement: LabelSelector, *, disjo
     old = old_names(requirement)
     ways = 2 if old != requirement or any(len(domain.level.keys) > 1 for domain in domains) else 1
     found = [_term(domains, way, disjoint=disjoint) for way in range(ways)]
-    terms = [(*found[0], *requirement.requirements)]
+    terms = [(*found[0], *_excluding(requirement))]
     if ways > 1 and old is not None:
         terms.append((*found[1], *old.requirements))
     return tuple(simplified(term) for term in terms if term)
@@ -44,8 +44,22 @@ def old_names(selector: LabelSelector) -> LabelSelector | None:
                 return None
             found.append(SelectorRequirement(IB_FABRIC, "Exists"))
         else:
-            found.append(SelectorRequirement(equivalent(each.key)[-1], each.operator, each.values))
+            found += _under(each, equivalent(each.key)[-1])
     return LabelSelector(tuple(found))
+
+
+def _excluding(selector: LabelSelector) -> Iterator[SelectorRequirement]:
+    """A selector in the newer names of labels; what it excludes is excluded under the older names, too."""
+    for each in selector.requirements:
+        yield from _under(each, each.key)
+        if each.key == FLAVOR and each.operator == "NotIn" and not _is_infiniband(each):
+            yield SelectorRequirement(IB_FABRIC, "DoesNotExist")
+
+
+def _under(requirement: SelectorRequirement, key: str) -> list[SelectorRequirement]:
+    """A requirement on the label of a key; where it excludes something, on every label that is equivalent."""
+    keys = equivalent(requirement.key) if requirement.operator in ("NotIn", "DoesNotExist") else (key,)
+    return [SelectorRequirement(each, requirement.operator, requirement.values) for each in keys]
 
 
 def simplified(term: Iterable[SelectorRequirement]) -> Term:

@@ -64,9 +64,11 @@ def translations(readings: Sequence[Reading], record: Record, before: Before | N
         if same is not None:
             yield Translation(template, with_node_affinity(own, node_affinity(same.affinity)), same.entry)
             continue
+        if before is not None and not reading.is_usable and not before.asks_otherwise(reading):
+            continue  # nobody asked for anything new; it is the topology that is gone
         made = translate(reading, own)
         if before is None or before.may_change or keeps(made, before):
-            yield made if before is None else replace(made, entry=before.remembering(made.template, made.entry))
+            yield made if before is None else replace(made, entry=before.remembering(reading, made.entry))
 
 
 def keeps(made: Translation, before: Before) -> bool:

@@ -88,6 +88,15 @@ def domain_for_reader(written: Written, reader: str, topology: Topology, placeme
     )  # fmt: skip
 
 
+def union_for_reader(written: Written, reader: str, topology: Topology, level: Level) -> Violation:
+    """A level that is one label or another, for a scheduler that knows labels."""
+    known = _either(topology, [each for each in topology.levels if each.keys[0] in level.keys])
+    return violation(
+        written.path, quote(written.value), f"is no label of Nodes, which the scheduler looks for ({reader}).",
+        "A scheduler that reads the annotations itself knows levels only.", f"Write {known}.",
+    )  # fmt: skip
+
+
 def two_pools(path: str, first: tuple[str, Sequence[str]], second: tuple[str, Sequence[str]]) -> Violation:
     """A workload for pools whose topologies differ; each pool with the names of its topologies."""
     told = [f"{pool} ({', '.join(names)})" for pool, names in (first, second)]
@@ -115,7 +124,7 @@ def unapplied(template: Template, placement: str, left: str) -> Violation:
     return violation(
         path, "nothing", f"for the required {quote(placement)}, {why}.",
         "A required placement is not in the node affinity.",
-        "Create the object again, or add the node affinity yourself.",
+        "Add the node affinity yourself." if left else "Create the object again, or add the node affinity yourself.",
     )  # fmt: skip
 
 

@@ -54,11 +54,14 @@ class _Metadata(msgspec.Struct, rename="camel"):
     owner_references: list[_Owner] | None = None
 
     def names(self, topology: str) -> bool:
-        """Whether the object names a topology, and would make Pods that nobody else is asked about."""
+        """Whether the object names a topology, and will be there for a while."""
         named = self.annotations.topology if self.annotations else None
-        if named is None or named.strip() != topology or self.deletion_timestamp:
-            return False
-        return not any(owner.controller for owner in self.owner_references or ())
+        return named is not None and named.strip() == topology and not self.deletion_timestamp
+
+    @property
+    def is_owned(self) -> bool:
+        """Whether a controller owns it, which then names the topology itself."""
+        return any(owner.controller for owner in self.owner_references or ())
 
 
 class _Item(msgspec.Struct):
@@ -123,12 +126,14 @@ class _Search:
 
     async def _kind(self, group: str, kind: str, place: ServedKind) -> None:
         """Look through all objects of a kind."""
-        # Pods that have their Node run on.
-        query = (("fieldSelector", "spec.nodeName="),) if (group, kind) == ("", "Pod") else ()
+        # Pods that have their Node run on. Those that have not may have their annotations of a template alone.
+        is_pod = (group, kind) == ("", "Pod")
+        query = (("fieldSelector", "spec.nodeName="),) if is_pod else ()
         try:
             async with self._free:
                 async for page in pages(self._api, place.path(""), query, PAGE_SIZE, ACCEPT):
-                    self.found += [_called(kind, each) for each in _read(page) if each.names(self._topology)]
+                    named = [each for each in _read(page) if each.names(self._topology)]
+                    self.found += [_called(kind, each) for each in named if is_pod or not each.is_owned]
         except ClusterError as error:
             self._failed([(group, kind)], error)
         else:

@@ -58,14 +58,15 @@ def test_the_nearest_counts_for_each_key() -> None:
     ("obj", "stands"),
     [
         pytest.param(_cron_job(_annotated(topology="a"), {}, {}), False, id="on-the-workload"),
-        pytest.param(_cron_job({}, _annotated(required="a"), {}), False, id="on-the-job"),
+        pytest.param(_cron_job({}, _annotated(required="a"), {}), True, id="on-the-job"),
         pytest.param(_cron_job({}, {}, _annotated(preferred="a")), True, id="on-the-template"),
         pytest.param(_cron_job({}, {}, {}), False, id="nowhere"),
     ],
 )
 def test_where_annotations_stand(obj: Json, stands: bool) -> None:  # noqa: FBT001
-    """Only what stands on the template itself does; what is around it is for all templates in there."""
-    assert _asked(obj).stands_on(_TEMPLATE_AT) is stands
+    """What stands on the template or on the job template around it alone is meant for it."""
+    (template,) = templates(obj, WORKLOADS["batch", "CronJob"])
+    assert asked(template).stands_on(template.own_places) is stands
 
 
 def test_a_pod_is_its_own_template() -> None:
@@ -76,7 +77,7 @@ def test_a_pod_is_its_own_template() -> None:
 
     assert (template.path, template.location, template.holders) == ("", (), (((), pod),))
     assert asked(template) == Asked(None, Written("rack", (), _REQUIRED))
-    assert asked(template).stands_on(()) is True
+    assert asked(template).stands_on(template.own_places) is True
 
 
 def test_all_holders_of_a_trainer_template() -> None:
@@ -89,6 +90,7 @@ def test_all_holders_of_a_trainer_template() -> None:
     job = ("spec", "template", "spec", "replicatedJobs", 0, "template")
     assert template.path == path
     assert [location for location, _ in template.holders] == [(*job, "spec", "template"), job, ("spec", "template"), ()]
+    assert template.own_places == ((*job, "spec", "template"), job)
 
 
 def test_templates_that_are_none() -> None:

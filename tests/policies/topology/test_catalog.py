@@ -94,3 +94,12 @@ def test_names_by_likeness() -> None:
     assert nearest_first("superpodd", names) == ["superpod", "superpods", "region", "zone"]
     assert nearest_first("x", names) == names
     assert (closest("zne", names), closest("x", names)) == ("zone", "")
+
+
+def test_aliases_of_all_definitions_hold() -> None:
+    """A level may be called by any alias that a definition gives it; where two differ the cluster's counts."""
+    configured = Topology("halls", (level("example.org/hall", "salon"), level("example.org/rack", "rk")))
+
+    merged = Catalog([configured, _OBJECT]).by_name["halls"]
+
+    assert [each.alias for each in merged.levels] == ["room", "rk"]

@@ -80,6 +80,12 @@ _NO_VALUE = "that is no value of a label: letters, digits, and within them - _ .
         pytest.param("", "is empty.", f"{_IN_ORDER}Name one of them.", id="empty"),
         pytest.param(" \t", "is empty.", f"{_IN_ORDER}Name one of them.", id="blank"),
         pytest.param(
+            "rack" + " " * 16_380 + "x",
+            "has 16385 characters, and a placement has 16384 at most.",
+            _FORMS,
+            id="too-long",
+        ),
+        pytest.param(
             "superpodd",
             'is no level of topology "coreweave".',
             f"{_IN_ORDER}Did you mean superpod?",

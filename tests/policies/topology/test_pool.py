@@ -93,3 +93,20 @@ def test_pools(templates: list[Template], expected: list[Violation]) -> None:
 def test_only_the_keys_that_are_configured_name_pools() -> None:
     """Another label is no pool."""
     assert violations(_selected("a", "c"), _CATALOG, (_OTHER,)) == []
+
+
+def test_selectors_of_pools() -> None:
+    """A topology is for a pool whose label it asks for; it may ask for more, and what it only excludes says nothing."""
+    north = SelectorRequirement(_KEY, "In", ("a",)), SelectorRequirement("example.org/gpu", "Exists")
+    south = (SelectorRequirement(_KEY, "NotIn", ("z",)),)
+    catalog = Catalog(
+        [
+            Topology(name, (level("example.org/rack"),), pool=LabelSelector(requirements))
+            for name, requirements in (("north", north), ("south", south))
+        ]
+    )
+    odd = {"key": _KEY, "operator": "In", "values": 5}
+    terms = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [odd]}]}}
+    spec = {"nodeSelector": {_KEY: "a", _OTHER: "b"}, "affinity": {"nodeAffinity": terms}}
+
+    assert violations([Template((), {"spec": spec}, ())], catalog, (_KEY, _OTHER)) == []

@@ -233,3 +233,17 @@ def test_expressions_that_imply_nothing(expression: Any) -> None:
     found = combined({"matchExpressions": [expression]}, [(_there("a"),)])
 
     assert found == [{"matchExpressions": [expression, {"key": "a", "operator": "Exists"}]}]
+
+
+def test_what_is_excluded_is_excluded_under_every_name() -> None:
+    """A Node that a requirement excludes by one name of a label does not pass by the absence of the other."""
+    selector = LabelSelector((SelectorRequirement(f"{_B}/superpod", "NotIn", ("3",)),))
+    both = tuple(SelectorRequirement(f"{prefix}/superpod", "NotIn", ("3",)) for prefix in (_B, _I))
+
+    assert alternatives((), selector) == (both, both)
+    assert alternatives((), LabelSelector((SelectorRequirement(f"{_B}/flavor", "NotIn", ("infiniband",)),))) == (
+        (
+            SelectorRequirement(f"{_B}/flavor", "NotIn", ("infiniband",)),
+            SelectorRequirement(f"{_I}/fabric", "DoesNotExist"),
+        ),
+    )

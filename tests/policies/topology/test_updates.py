@@ -11,10 +11,11 @@ from policies import patch
 from policies.topology.builtin import BUILT_IN
 from policies.topology.catalog import Catalog
 from policies.topology.document import read
-from policies.topology.reading import Options
+from policies.topology.reading import Default, Options
 from policies.topology.rule import TopologyPlacement
 
 _HALL = "example.org/hall"
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _OWN = {"matchExpressions": [{"key": "example.org/gpu", "operator": "Exists"}]}
 
 
@@ -91,3 +92,40 @@ def test_nothing_is_remembered_once_nothing_is_asked() -> None:
         del bare["metadata"]["annotations"][key]
 
     assert _written(rule, bare, live) == {**manifest, "metadata": {"name": "train", "annotations": {}}}
+
+
+def test_a_change_beside_a_topology_that_is_gone() -> None:
+    """Where only the user's own terms change, what was written stays as long as nobody can say it anew."""
+    live = _written(_rule(_HALL), _manifest("Deployment", "hall=h1"))
+    edited = deepcopy(live)
+    preferred = [{"weight": 1, "preference": _OWN}]
+    edited["spec"]["template"]["spec"]["affinity"]["nodeAffinity"][_PREFERRED] = preferred
+
+    assert _written(_rule(), edited, live) == edited
+
+
+@pytest.mark.parametrize("preferred", ["lowest", "zone"])
+def test_a_default_refuses_nothing(preferred: str) -> None:
+    """A workload that was there before the default was configured is updated as ever."""
+    rule = TopologyPlacement(Catalog(BUILT_IN), Options(WORKLOADS, default=Default("kubernetes", preferred)))
+    running = _manifest("Job", "hall=h1")
+    del running["metadata"]["annotations"]
+    running["spec"]["parallelism"] = 4
+    labelled = {**running, "metadata": {**running["metadata"], "labels": {"a": "b"}}}
+
+    assert (_written(rule, labelled, running), rule.validate(request(labelled, old=running), FACTS)) == (labelled, [])
+
+
+def test_a_record_that_cannot_be_read_is_dropped() -> None:
+    """It goes with the next update, whatever that is about, and a warning says so."""
+    live = _manifest("Deployment", "hall=h1")
+    live["metadata"]["annotations"]["cks-admission.dev/topology"] = "{"
+    rule = _rule(_HALL)
+
+    mutation = rule.mutate(request(live, old=live), FACTS)
+
+    assert patch.apply(live, mutation.operations) == _manifest("Deployment", "hall=h1")
+    assert mutation.warnings == (
+        "metadata.annotations[cks-admission.dev/topology] cannot be read and is dropped; "
+        "node affinity that it noted stays",
+    )

@@ -71,6 +71,13 @@ async def test_all_kinds(server: FakeApi, api: Connection) -> None:
     )
 
 
+async def test_owned_pods_that_are_pending(server: FakeApi, api: Connection) -> None:
+    """Annotations of a template alone are seen on Pods that have no Node yet, whoever owns these."""
+    server.put(PODS, pod("x") | {"metadata": workload("x", **owner(controller=True))["metadata"]})
+
+    assert await search(api, KINDS, "fabric", SECONDS) == References(("Pod team/x",))
+
+
 @pytest.mark.parametrize(
     ("path", "item"),
     [
@@ -81,9 +88,6 @@ async def test_all_kinds(server: FakeApi, api: Connection) -> None:
         pytest.param(JOBS, workload("x", **owner(controller=True)), id="owned by a controller"),
         pytest.param(JOBS, workload("x", deletionTimestamp="2026-03-01T00:00:00Z"), id="being deleted"),
         pytest.param(PODS, pod("x", nodeName="gpu-1"), id="a Pod that has its Node"),
-        pytest.param(
-            PODS, pod("x") | {"metadata": workload("x", **owner(controller=True))["metadata"]}, id="owned Pod"
-        ),
     ],
 )
 async def test_who_does_not_count(server: FakeApi, api: Connection, path: str, item: Json) -> None:

@@ -126,6 +126,8 @@ def test_a_record_that_cannot_be_read_is_dropped() -> None:
 
     assert patch.apply(live, mutation.operations) == _manifest("Deployment", "hall=h1")
     assert mutation.warnings == (
-        "metadata.annotations[cks-admission.dev/topology] cannot be read and is dropped; "
-        "node affinity that it noted stays",
+        (
+            "metadata.annotations[cks-admission.dev/topology] cannot be read and is dropped; "
+            "node affinity that it noted stays"
+        ),
     )

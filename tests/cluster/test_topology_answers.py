@@ -107,10 +107,7 @@ REFUSED = {
     "no level": Said(
         (
             UNUSABLE,
-            (
-                f'{at(REQUIRED)} "speed.current" names "speed.current", '
-                "which tells how a Node is connected, not where it is, and is no level."
-            ),
+            f'{at(REQUIRED)} "speed.current" tells how a Node is connected, not where it is, and is no level.',
             LEVELS,
             "Name one of them.",
         ),

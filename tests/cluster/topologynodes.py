@@ -84,7 +84,7 @@ def standing(control_plane: ControlPlane) -> Iterator[None]:
         placement = {"kai.scheduler/topology": "coreweave", "kai.scheduler/topology-preferred-placement": "rack=none"}
         everywhere["metadata"]["annotations"] = placement
         answer = control_plane.apply(everywhere, "--dry-run=server", check=True)
-        if "there is r1, r2, r3 and 3 more" not in answer.stderr:
+        if "Nodes are in r1, r2, r3 and 3 more" not in answer.stderr:
             raise NotYet(answer.stderr)
         return True
 

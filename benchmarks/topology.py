@@ -15,7 +15,7 @@ from benchmarks.bodies import REAL, body
 from benchmarks.cel.timing import nanoseconds
 from benchmarks.load import Sample, drive
 from benchmarks.report import Figure
-from benchmarks.speed import PATHS, cores, middle, pinned
+from benchmarks.speed import cores, middle, pinned
 from policies import patch
 from policies.facts import StaticFacts
 from policies.request import UserInfo
@@ -24,6 +24,9 @@ from webhook import manifest, rules
 from webhook.settings import Settings
 
 JOB = Path(__file__).parent / "data" / "topology-job.yaml"
+# What the API server asks about a Pod without annotations: match conditions keep it from the rule's own paths. Those
+# of a whole phase, which nobody asks in a cluster, are there for what it costs to look and find nothing.
+PATHS = {"/mutate/pods": "/mutate", "/validate/labels": "/validate", "/mutate": "/mutate", "/validate": "/validate"}
 WITH, WITHOUT = "with the rule", "without it"
 FACTS = StaticFacts(date.min)
 TRANSLATION = 150  # microseconds
@@ -82,25 +85,26 @@ def _rounds(
             for path, found in samples.items():
                 for name in sorted(found, reverse=number % 2 == 1):
                     target = running[name]
-                    found[name].append(drive(target.port, path, body(path, REAL), target.server, seconds))
+                    found[name].append(drive(target.port, path, body(PATHS[path], REAL), target.server, seconds))
     return samples
 
 
 def figures(found: Found) -> Iterator[Figure]:
     """The figures with their targets."""
     yield Figure("translation of one Job", found.translation, TRANSLATION, unit=" us")
-    for path in PATHS:
-        yield Figure(f"{path} of a Pod without annotations, to no rule", found.ratio(path), NOTHING, at_least=True)
+    for path, phase in PATHS.items():
+        if path != phase:
+            yield Figure(f"{path} of a Pod without annotations, to no rule", found.ratio(path), NOTHING, at_least=True)
 
 
 def table(found: Found) -> Iterator[str]:
     """The medians behind the ratios."""
-    yield f"{'topology annotations':<30}{'requests/s':>12}{'p50 ms':>9}{'p99 ms':>9}{'CPU us':>9}{'server':>9}"
+    yield f"{'topology annotations':<42}{'requests/s':>12}{'p50 ms':>9}{'p99 ms':>9}{'CPU us':>9}{'server':>9}"
     for path, servers_ in found.rounds.items():
         for name, samples in servers_.items():
             rate, p50, p99, cpu, busy = (middle(list(samples), f) for f in ("rate", "p50", "p99", "cpu", "server_busy"))
-            what = f"{path}, {name}"
-            yield f"  {what:<28}{rate:>12.0f}{p50 * 1e3:>9.2f}{p99 * 1e3:>9.2f}{cpu * 1e6:>9.0f}{busy:>9.0%}"
+            what = f"{path}, {name}" if name == WITHOUT else f"{path}, {name} ({found.ratio(path):.2f})"
+            yield f"  {what:<40}{rate:>12.0f}{p50 * 1e3:>9.2f}{p99 * 1e3:>9.2f}{cpu * 1e6:>9.0f}{busy:>9.0%}"
     yield f"  one Job: translated in {found.translation:.0f} us, validated in {found.validation:.0f} us"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -54,21 +55,45 @@ def read(paths: Iterable[str], stdin: bytes = b"") -> Iterator[Manifest]:
     for path in paths:
         if path == "-":
             yield from _objects("stdin", stdin)
-        elif Path(path).is_dir():
-            for file in sorted(p for p in Path(path).rglob("*") if p.suffix in SUFFIXES and p.is_file()):
-                yield from _objects(str(file), file.read_bytes())
         else:
-            yield from _objects(path, Path(path).read_bytes())
+            for file in given(path):
+                yield from _objects(file, Path(file).read_bytes())
+
+
+def given(path: str) -> Iterator[str]:
+    """The file that somebody names on a command line, or those in the directory, by name, with all below."""
+    if Path(path).is_dir():
+        yield from sorted(str(p) for p in Path(path).rglob("*") if p.suffix in SUFFIXES and p.is_file())
+    else:
+        yield path
+
+
+def followed(path: str) -> Iterator[Path]:
+    """The file that a service is configured with, or those in the directory, by name, with all below.
+
+    What begins with a dot is left out: in a mounted ConfigMap such directories hold the same files a second time.
+    Raises OSError.
+    """
+    if not Path(path).is_dir():
+        yield Path(path)
+        return
+    for directory, below, names in os.walk(path, onerror=_raised):
+        below[:] = sorted(name for name in below if not name.startswith("."))
+        for name in sorted(names):
+            file = Path(directory, name)
+            if file.suffix in SUFFIXES and not name.startswith("."):
+                yield file
+
+
+def _raised(error: OSError) -> None:
+    """What cannot be listed is not empty."""
+    raise error
 
 
 def _objects(name: str, text: str | bytes) -> Iterator[Manifest]:
     for document in load(name, text):
-        items = document.value.get("items") if isinstance(document.value, dict) else None
-        if isinstance(items, list) and str(document.value.get("kind", "")).endswith("List"):
-            for index, item in enumerate(items):
-                yield _manifest(f"{name}:{document.line(('items', index))}", item)
-        else:
-            yield _manifest(f"{name}:{document.line()}", document.value)
+        for place, value in document.parts():
+            yield _manifest(f"{name}:{document.line(place)}", value)
 
 
 def _manifest(where: str, value: Any) -> Manifest:

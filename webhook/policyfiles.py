@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from pathlib import Path
@@ -114,25 +113,9 @@ def is_suite(file: Path) -> bool:
 
 
 def files(path: str) -> Iterator[Path]:
-    """The files below a directory, by name; a suite is about policies and no part of them.
-
-    What begins with a dot is left out: in a mounted ConfigMap such directories hold the same files a second time.
-    Raises OSError.
-    """
-    if not Path(path).is_dir():
-        yield Path(path)
-        return
-    for directory, below, names in os.walk(path, onerror=_raised):
-        below[:] = sorted(name for name in below if not name.startswith("."))
-        for name in sorted(names):
-            file = Path(directory, name)
-            if file.suffix in manifest.SUFFIXES and not name.startswith(".") and not is_suite(file):
-                yield file
-
-
-def _raised(error: OSError) -> None:
-    """What cannot be listed is not empty."""
-    raise error
+    """The file, or those below a directory; a suite there is about policies and no part of them. Raises OSError."""
+    named = Path(path)
+    return (file for file in manifest.followed(path) if file == named or not is_suite(file))
 
 
 def _document(found: yamlfile.Document, lines: Sequence[str]) -> Document:

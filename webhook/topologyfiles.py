@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NoReturn
 
-from policies.fieldpath import Location
 from policies.topology.document import TopologyError
 from policies.topology.document import read as topology
 from policies.topology.topology import Topology
-from webhook.manifest import SUFFIXES
-from webhook.yamlfile import Document, FileError, load
+from webhook.manifest import followed
+from webhook.yamlfile import FileError, load
 
 
 class TopologyFilesError(Exception):
@@ -25,7 +22,7 @@ def read(paths: Iterable[str]) -> list[Topology]:
     problems: list[str] = []
     for path in paths:
         try:
-            files = list(_files(path))
+            files = list(followed(path))
         except OSError as error:
             problems.append(f"{error.filename}: cannot be read: {error.strerror}")
             continue
@@ -34,26 +31,6 @@ def read(paths: Iterable[str]) -> list[Topology]:
     if problems:
         raise TopologyFilesError("\n".join(problems))
     return found
-
-
-def _files(path: str) -> Iterator[Path]:
-    """The files below a directory, by name. Raises OSError.
-
-    What begins with a dot is left out: in a mounted ConfigMap such directories hold the same files a second time.
-    """
-    if not Path(path).is_dir():
-        yield Path(path)
-        return
-    for directory, below, names in os.walk(path, onerror=_raised):
-        below[:] = sorted(name for name in below if not name.startswith("."))
-        yield from (
-            Path(directory, name) for name in sorted(names) if name.endswith(SUFFIXES) and not name.startswith(".")
-        )
-
-
-def _raised(error: OSError) -> NoReturn:
-    """What cannot be listed is not empty."""
-    raise error
 
 
 def _read(file: Path, found: list[Topology], problems: list[str]) -> None:
@@ -68,7 +45,7 @@ def _read(file: Path, found: list[Topology], problems: list[str]) -> None:
         problems.append(str(error))
         return
     for document in documents:
-        for place, value in _parts(document):
+        for place, value in document.parts():
             try:
                 found.append(topology(value, f"{name}:{document.line(place)}"))
             except TopologyError as error:
@@ -76,12 +53,3 @@ def _read(file: Path, found: list[Topology], problems: list[str]) -> None:
                     f"{name}:{document.line(where)}: {TopologyError([(where, problem)])}"
                     for where, problem in ((place + at, problem) for at, problem in error.problems)
                 ]
-
-
-def _parts(document: Document) -> Iterator[tuple[Location, Any]]:
-    """The document, or the items of a List such as `kubectl get` prints, each with its place."""
-    items = document.value.get("items") if isinstance(document.value, dict) else None
-    if isinstance(items, list) and str(document.value.get("kind", "")).endswith("List"):
-        yield from ((("items", index), item) for index, item in enumerate(items))
-    else:
-        yield (), document.value

@@ -67,6 +67,14 @@ class Document:
         self.value = value
         self.node = node
 
+    def parts(self) -> Iterator[tuple[tuple[str | int, ...], Any]]:
+        """The document, or the items of a List such as `kubectl get` prints, each with its path."""
+        items = self.value.get("items") if isinstance(self.value, dict) else None
+        if isinstance(items, list) and str(self.value.get("kind", "")).endswith("List"):
+            yield from ((("items", index), item) for index, item in enumerate(items))
+        else:
+            yield (), self.value
+
     def line(self, path: Sequence[str | int] = ()) -> int:
         """The line, from 1, of the value at a path of keys and indexes, or of its nearest parent that is there."""
         node = self.node

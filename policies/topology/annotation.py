@@ -53,6 +53,11 @@ class Asked(Struct, frozen=True):
     preferred: Written | None = None
 
     @property
+    def all(self) -> tuple[Written | None, ...]:
+        """In the order of ANNOTATIONS."""
+        return self.topology, self.required, self.preferred
+
+    @property
     def anything(self) -> bool:
         """Whether a placement or a topology is asked for."""
         return not (self.topology is None and self.required is None and self.preferred is None)
@@ -60,17 +65,16 @@ class Asked(Struct, frozen=True):
     @property
     def values(self) -> tuple[Any, ...]:
         """What is asked for, wherever it stands."""
-        return tuple(None if each is None else each.value for each in (self.topology, self.required, self.preferred))
+        return tuple(None if each is None else each.value for each in self.all)
 
     @property
     def places(self) -> tuple[Location | None, ...]:
         """Where what is asked for stands."""
-        return tuple(None if each is None else each.location for each in (self.topology, self.required, self.preferred))
+        return tuple(None if each is None else each.location for each in self.all)
 
     def stands_on(self, places: Collection[Location]) -> bool:
         """Whether an annotation stands on one of some places."""
-        written = (self.topology, self.required, self.preferred)
-        return any(each is not None and each.key and each.holder in places for each in written)
+        return any(each is not None and each.key and each.holder in places for each in self.all)
 
 
 class Template(Struct, frozen=True):

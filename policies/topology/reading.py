@@ -163,7 +163,7 @@ def _left(
 def _resolve(wish: Asked, catalog: Catalog, default: Default | None, options: Options) -> _Resolved:
     if not wish.anything:
         return _Resolved()
-    malformed = [each for each in (wish.topology, wish.required, wish.preferred) if each and not _is_text(each.value)]
+    malformed = [each for each in wish.all if each and not isinstance(each.value, str)]
     if malformed:
         return _Resolved(violations=tuple(wording.malformed(each) for each in malformed))
     placements = [each for each in (wish.required, wish.preferred) if each is not None]
@@ -207,7 +207,3 @@ def _for_reader(what: _Resolved, wish: Asked, reader: str) -> Iterator[Violation
             yield wording.domain_for_reader(written, reader, what.topology, placement)
         elif placement.level in what.topology.unions:
             yield wording.union_for_reader(written, reader, what.topology, placement.level)
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)

@@ -20,7 +20,7 @@ from policies.ruleset import RuleSet
 from webhook import manifest
 from webhook.cli import exits, options
 from webhook.cli.exits import InputError, unreadable
-from webhook.cli.output import to_yaml, write
+from webhook.cli.output import headline, to_yaml, write
 from webhook.manifest import Manifest, ManifestError
 from webhook.settings import SettingsError
 from webhook.yamlfile import FileError
@@ -118,12 +118,9 @@ def _check(
 
 
 def _text(outcome: Outcome, *, diff: bool) -> Iterator[str]:
-    request = outcome.request
-    name = "/".join(part for part in (request.scope_namespace, request.display_name) if part)
-    verdict = click.style("admitted", fg="green") if outcome.allowed else click.style("refused", fg="red", bold=True)
     changes = len(outcome.mutation.operations)
     changed = f", changed by {changes} patch operation{'s' * (changes > 1)}" if changes else ""
-    yield f"{outcome.manifest.where}: {request.kind.kind} {name}: {verdict}{changed}"
+    yield headline(outcome.manifest.where, outcome.request, allowed=outcome.allowed) + changed
     for answer in (outcome.mutation, outcome.validation):
         for warning in answer.warnings:
             yield f"  {click.style('Warning:', fg='yellow')} {warning}"

@@ -1,4 +1,4 @@
-"""Results for machines: JSON or YAML on stdout."""
+"""Results on stdout: for machines as JSON or YAML, and the line about an object that people read."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 import yaml
+
+from policies.request import AdmissionRequest
 
 
 class _Dumper(yaml.SafeDumper):
@@ -28,3 +30,10 @@ def to_yaml(value: Any) -> str:
 def write(value: Any, form: str) -> None:
     """Print a value as `json` or `yaml`."""
     click.echo(json.dumps(value, indent=2, ensure_ascii=False) if form == "json" else to_yaml(value).rstrip("\n"))
+
+
+def headline(where: str, request: AdmissionRequest, *, allowed: bool) -> str:
+    """The line about an object: where it stands, what it is, and whether it would be let in."""
+    name = "/".join(part for part in (request.scope_namespace, request.display_name) if part)
+    verdict = click.style("admitted", fg="green") if allowed else click.style("refused", fg="red", bold=True)
+    return f"{where}: {request.kind.kind} {name}: {verdict}"

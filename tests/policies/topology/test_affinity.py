@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from policies.match import SelectorRequirement
-from policies.topology.affinity import node_affinity, required_terms, requires, with_terms, without_terms
+from policies.topology.affinity import node_affinity, requires, selector_terms, with_terms, without_terms
 from policies.topology.record import NOTHING, Entry, Written
 
 _HARD, _SOFT = "requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution"
@@ -183,7 +183,7 @@ def test_what_is_required_already(affinity: Any, holds: bool) -> None:  # noqa: 
 
 def test_terms_of_an_affinity() -> None:
     """The list of terms where there is one."""
-    assert [required_terms(each) for each in (_node([_TERM_A]), None, {"nodeAffinity": 1}, _node())] == [
+    assert [selector_terms(each) for each in (_node([_TERM_A]), None, {"nodeAffinity": 1}, _node())] == [
         [_TERM_A],
         *([], [], []),
     ]

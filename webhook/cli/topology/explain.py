@@ -20,7 +20,7 @@ from policies.topology.rule import RULE, TopologyPlacement
 from webhook import manifest, rules
 from webhook.cli import exits, options
 from webhook.cli.exits import InputError, unreadable
-from webhook.cli.output import write
+from webhook.cli.output import headline, write
 from webhook.cli.topology import sources, wording
 from webhook.cli.topology.explanation import Explanation, explain
 from webhook.cli.topology.sources import Cluster, Seen
@@ -168,10 +168,7 @@ def _nothing(request: AdmissionRequest, world: _World) -> str:
 
 
 def _text(explained: Explained) -> Iterator[str]:
-    request = explained.request
-    name = "/".join(part for part in (request.scope_namespace, request.display_name) if part)
-    verdict = click.style("admitted", fg="green") if explained.allowed else click.style("refused", fg="red", bold=True)
-    yield f"{explained.manifest.where}: {request.kind.kind} {name}: {verdict}"
+    yield headline(explained.manifest.where, explained.request, allowed=explained.allowed)
     if explained.nothing:
         yield f"  Nothing is done: {explained.nothing}."
     for each in explained.templates:

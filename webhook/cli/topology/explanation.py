@@ -89,8 +89,7 @@ def explain(reading: Reading, translation: Translation, machines: Sequence[Machi
 
 
 def _annotations(reading: Reading) -> Iterator[Annotation]:
-    asked = reading.asked
-    for written, key in zip((asked.topology, asked.required, asked.preferred), ANNOTATIONS, strict=True):
+    for written, key in zip(reading.asked.all, ANNOTATIONS, strict=True):
         if written is not None:
             yield Annotation(key, str(written.value), _place(written))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +57,7 @@ def read(paths: Sequence[str], accelerators: Sequence[str], stdin: bytes = b"") 
     """
     found = _Found()
     try:
-        for name in _files(paths):
+        for name in (name for path in paths for name in ([path] if path == "-" else manifest.given(path))):
             text = stdin if name == "-" else Path(name).read_bytes()
             for item in _quickly(text, accelerators) or _carefully(name, text, accelerators):
                 found.add(item)
@@ -68,14 +68,6 @@ def read(paths: Sequence[str], accelerators: Sequence[str], stdin: bytes = b"") 
     if not found.nodes:
         raise InputError(f"{', '.join(paths)}: no Nodes found; {HOW} prints them with their Pods")
     return machines(found.nodes.values(), found.pods.values() or None, accelerators)
-
-
-def _files(paths: Iterable[str]) -> Iterator[str]:
-    for path in paths:
-        if path != "-" and Path(path).is_dir():
-            yield from sorted(str(p) for p in Path(path).rglob("*") if p.suffix in manifest.SUFFIXES and p.is_file())
-        else:
-            yield path
 
 
 def _quickly(text: bytes, accelerators: Sequence[str]) -> list[NodeObject | PodObject] | None:

@@ -149,12 +149,7 @@ def _by_places(rows: Iterable[Workload], places: str) -> list[tuple[list[str], s
 
 def _labels(holder: str) -> str:
     """A list with the map `metadata.labels` of an object or template of any shape; an empty one where there is none."""
-    return _inner_map(holder, LABELS)
-
-
-def _inner_map(holder: str, keys: Iterable[str]) -> str:
-    """A list with the map at nested keys of a value of any shape; an empty one where there is none."""
-    steps = "".join(f".map(x, type(x) == map && has(x.{key}), x.{key})" for key in keys)
+    steps = "".join(f".map(x, type(x) == map && has(x.{key}), x.{key})" for key in LABELS)
     return f"[{holder}]{steps}.filter(x, type(x) == map)"
 
 

@@ -12,7 +12,7 @@ from policies.topology.catalog import Catalog
 from policies.topology.placement import Placement
 from policies.topology.reading import Reading
 from policies.topology.scheduling import Schedulers
-from policies.topology.term import Term, alternatives
+from policies.topology.term import Term, alternatives, meets
 from policies.topology.topology import Topology
 from policies.violation import Violation
 
@@ -77,14 +77,9 @@ def _about_placement(
         return None
     keys = placement.level.keys
     around = alternatives(placement.domains[:-1], topology.requirement)
-    known = {node.labels[key] for node in nodes if _meets(around, node) for key in keys if key in node.labels}
+    known = {node.labels[key] for node in nodes if meets(node.labels, around) for key in keys if key in node.labels}
     return wording.no_domain(written, placement.called(topology), sorted(known, key=lambda value: (len(value), value)))
 
 
 def _any_meets(terms: Sequence[Term], nodes: Sequence[Node]) -> bool:
-    return any(_meets(terms, node) for node in nodes)
-
-
-def _meets(terms: Sequence[Term], node: Node) -> bool:
-    """Whether a Node meets one of the terms; every Node does where there are none."""
-    return not terms or any(all(each.matches(node.labels) for each in term) for term in terms)
+    return any(meets(node.labels, terms) for node in nodes)

@@ -66,7 +66,7 @@ def _has_all(affinity: Any, entry: Entry) -> bool:
     """Whether every term is there that was written at some time."""
     preferred = (node_affinity(affinity) or {}).get(PREFERRED)
     written = {_key(term) for written in entry.required for term in written.terms}
-    return written <= set(map(_key, required_terms(affinity))) and set(map(_key, entry.preferred)) <= set(
+    return written <= set(map(_key, selector_terms(affinity))) and set(map(_key, entry.preferred)) <= set(
         map(_key, preferred if isinstance(preferred, list) else [])
     )
 
@@ -107,7 +107,7 @@ def node_affinity(affinity: Any) -> JsonObject | None:
     return {} if found is None else found if isinstance(found, dict) else None
 
 
-def required_terms(affinity: Any) -> list[Any]:
+def selector_terms(affinity: Any) -> list[Any]:
     """The terms of which a Node must meet one; none where there is no such list."""
     required = (node_affinity(affinity) or {}).get(REQUIRED)
     terms = required.get(TERMS) if isinstance(required, dict) else None

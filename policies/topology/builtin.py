@@ -7,10 +7,9 @@ renamed its keys, and which lists the labels of other clouds.
 from __future__ import annotations
 
 from policies.match import LabelSelector, SelectorRequirement
-from policies.topology.level import BACKEND, FLAVOR, Level, level
+from policies.topology.level import BACKEND, FLAVOR, HOSTNAME, REGION, ZONE, Level, level
 from policies.topology.topology import Topology
 
-REGION, ZONE, HOSTNAME = "topology.kubernetes.io/region", "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 CLIQUE, ACCELERATOR = "nvidia.com/gpu.clique", "network.topology.nvidia.com/accelerator"
 NVLINK = Level("nvlink", (CLIQUE, ACCELERATOR), distinct=True)
 """The NVLink domain: the clique where the Node has one, else what Topograph calls the accelerator."""

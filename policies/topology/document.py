@@ -13,7 +13,7 @@ from typing import Any
 from policies.fieldpath import Location, render
 from policies.match import EVERYTHING, LabelSelector
 from policies.request import JsonObject, mapping
-from policies.topology.level import Level, level, no_level
+from policies.topology.level import HOSTNAME, Level, level, no_level
 from policies.topology.topology import Topology
 from policies.violation import quote
 
@@ -24,7 +24,6 @@ GROUPS = {KAI: "KAI", KUEUE: "Kueue"}
 KIND = "Topology"
 # Both CustomResourceDefinitions say so.
 MOST_LEVELS = 16
-_HOSTNAME = "kubernetes.io/hostname"
 _KEY = re.compile(r"(?:[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?\Z")
 
 
@@ -107,8 +106,8 @@ def _compare(levels: Sequence[Level | None], at: Location, problems: list[tuple[
             continue
         if (before := keys.setdefault(each.keys[0], each)) is not each:
             problems.append(((*at, position), f"{quote(each.name)} is the same level as {quote(before.name)}"))
-        if each.name == _HOSTNAME and position < len(levels) - 1:
-            problems.append(((*at, position), f"{_HOSTNAME} is a single Node, so it must be the last level"))
+        if each.name == HOSTNAME and position < len(levels) - 1:
+            problems.append(((*at, position), f"{HOSTNAME} is a single Node, so it must be the last level"))
         others = {name for other in levels if other and other is not each for name in (other.alias, *other.keys)}
         if each.alias and each.alias in others:
             problems.append(((*at, position, "alias"), f"{quote(each.alias)} is the name of another level"))

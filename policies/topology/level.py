@@ -10,6 +10,7 @@ import re
 
 from msgspec import Struct
 
+REGION, ZONE, HOSTNAME = "topology.kubernetes.io/region", "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 BACKEND, IB = "backend.coreweave.cloud/", "ib.coreweave.cloud/"
 FLAVOR = f"{BACKEND}flavor"
 IB_FABRIC = f"{IB}fabric"

@@ -11,7 +11,7 @@ from policies.fieldpath import render
 from policies.match import LabelSelector
 from policies.request import mapping
 from policies.topology import wording
-from policies.topology.affinity import required_terms
+from policies.topology.affinity import selector_terms
 from policies.topology.annotation import Template
 from policies.topology.catalog import Catalog
 from policies.violation import Violation
@@ -42,7 +42,7 @@ def _named(template: Template, keys: tuple[str, ...]) -> Iterator[tuple[str, str
     for key in keys:
         if isinstance(selector.get(key), str):
             yield key, selector[key], render((*at, "nodeSelector", key))
-    for term in required_terms(spec.get("affinity")):
+    for term in selector_terms(spec.get("affinity")):
         expressions = term.get("matchExpressions") if isinstance(term, dict) else None
         for expression in expressions if isinstance(expressions, list) else ():
             if isinstance(expression, dict) and expression.get("key") in keys and expression.get("operator") == "In":

@@ -6,7 +6,7 @@ reference: a term without any expressions matches no Node.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from policies.match import LabelSelector, SelectorRequirement
@@ -83,6 +83,11 @@ def combined(written: Any, terms: Sequence[Term]) -> list[Any]:
     if not terms or not all(missing):
         return [written]
     return [{**written, "matchExpressions": [*expressions, *to_json(extra)]} for extra in _without_redundant(missing)]
+
+
+def meets(labels: Mapping[str, str], terms: Sequence[Term]) -> bool:
+    """Whether labels meet one of the terms; any do where there are none."""
+    return not terms or any(all(each.matches(labels) for each in term) for term in terms)
 
 
 def to_json(term: Term) -> list[JsonObject]:

@@ -10,14 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
-from policies.topology.level import Level
+from policies.topology.level import HOSTNAME, REGION, ZONE, Level
 from policies.topology.machine import Machine
-from policies.topology.term import alternatives
+from policies.topology.term import alternatives, meets
 from policies.topology.topology import Topology
 
-HOSTNAME = "kubernetes.io/hostname"
 # Nodes have these on every cloud, so they do not tell which topology fits.
-_COMMON = frozenset({"topology.kubernetes.io/region", "topology.kubernetes.io/zone", HOSTNAME})
+_COMMON = frozenset({REGION, ZONE, HOSTNAME})
 _USUAL = "coreweave"
 _DIGITS = re.compile(r"([0-9]+)")
 
@@ -122,10 +121,8 @@ def fitting(machines: Sequence[Machine], topologies: Sequence[Topology]) -> Topo
 def suits(topology: Topology, machine: Machine) -> bool:
     """Whether a Node is in a topology's pool and has what the topology requires."""
     labels = machine.node.labels
-    required = alternatives((), topology.requirement)
-    return (topology.pool is None or topology.pool.matches(labels)) and (
-        not required or any(all(each.matches(labels) for each in term) for term in required)
-    )
+    in_pool = topology.pool is None or topology.pool.matches(labels)
+    return in_pool and meets(labels, alternatives((), topology.requirement))
 
 
 def natural(text: str) -> tuple[tuple[int, str], ...]:

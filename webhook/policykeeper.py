@@ -15,6 +15,7 @@ from policies.admissionpolicy.model import Policy
 from policies.admissionpolicy.params import Parameters
 from policies.admissionpolicy.wanted import WantedParameters, wanted
 from policies.ruleset import RuleSet
+from policies.topology.catalog import Catalog
 from webhook import policyset, rules
 from webhook.metrics import Metrics
 from webhook.policyset import Content, PolicySet
@@ -51,9 +52,15 @@ class PolicyKeeper:
     """
 
     def __init__(
-        self, settings: Settings, sources: Sequence[Source], metrics: Metrics, cluster: InCluster | None = None
+        self,
+        settings: Settings,
+        sources: Sequence[Source],
+        metrics: Metrics,
+        catalog: Catalog,
+        cluster: InCluster | None = None,
     ) -> None:
         self._settings = settings
+        self._catalog = catalog
         self._sources = sources
         self._metrics = metrics
         self._cluster = cluster
@@ -63,7 +70,7 @@ class PolicyKeeper:
         self._made = _Made(policyset.EMPTY, Native(), {}, ())
         self.complete = False
         self.rules = rules.NO_POLICIES
-        self.ruleset = rules.build(settings)
+        self.ruleset = rules.build(settings, catalog=catalog)
 
     def unused(self) -> list[str]:
         """What the sources hold now that is not in force, and why: a text for each source."""
@@ -177,7 +184,7 @@ class PolicyKeeper:
         self._compiler.begin()
         cluster = None if self._cluster is None else ClusterPolicies(self._cluster.parameters, native.loaded)
         policies = rules.of_policies(self._settings, found.files, self._compiler, cluster)
-        ruleset = rules.build(self._settings, (), policies)
+        ruleset = rules.build(self._settings, (), policies, self._catalog)
         warnings = map(str, found.files.loaded.warnings)
         doubts = [*warnings, *rules.unknown_names(self._settings, policies), *native.problems]
         return _Made(found, native, found.refused, doubts, policies, ruleset)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from policies.ruleset import RuleSet
+from policies.topology.catalog import Catalog
 from webhook import rules
 from webhook.certificates import Certificates
 from webhook.registration import KINDS, Client, configurations
@@ -29,8 +30,10 @@ class Registrar:
         certificates: Certificates,
         facts: ClusterFacts | None,
         policies: Callable[[], PolicyRules | None],
+        catalog: Catalog,
     ) -> None:
         self._settings = settings
+        self._catalog = catalog
         self._policies = policies
         self._writing = asyncio.Lock()
         self._certificates = certificates
@@ -56,7 +59,7 @@ class Registrar:
         policies = self._policies()
         if policies is None:
             return False
-        ruleset = rules.build(self._settings, facts.control_plane_namespaces(), policies)
+        ruleset = rules.build(self._settings, facts.control_plane_namespaces(), policies, self._catalog)
         wanted = registered(self._settings, self._certificates.ca_bundle, ruleset)
         if wanted == self._written:
             return True

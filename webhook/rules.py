@@ -58,17 +58,21 @@ NO_POLICIES = PolicyRules()
 
 
 def build(
-    settings: Settings, control_plane_namespaces: Iterable[str] = (), policies: PolicyRules = NO_POLICIES
+    settings: Settings,
+    control_plane_namespaces: Iterable[str] = (),
+    policies: PolicyRules = NO_POLICIES,
+    catalog: Catalog | None = None,
 ) -> RuleSet:
     """The rules that the settings ask for, and those of policies.
 
     control_plane_namespaces: those found in the cluster, for the match conditions; the rules themselves look them up.
+    catalog: the topologies, read from their files where they are not at hand.
     Raises SettingsError where settings contradict each other.
     """
     rules = [
         _labels_rule(settings, _workloads(settings), control_plane_namespaces),
         # Before what adds something to nearly every Pod: a rule that comes after a change sees a copy of the object.
-        _topology_rule(settings),
+        _topology_rule(settings, topologies(settings) if catalog is None else catalog),
         _topology_deletion_rule(settings),
         _tolerations_rule(settings),
         _sunk_rule(settings),
@@ -231,10 +235,9 @@ def _sunk_rule(settings: Settings) -> Rule:
     )
 
 
-def _topology_rule(settings: Settings) -> Rule:
+def _topology_rule(settings: Settings, catalog: Catalog) -> Rule:
     chosen = settings.topology
     options = topology_options(settings)
-    catalog = topologies(settings)
     _check_default(chosen.default, catalog)
     rule = topology_rule.TopologyPlacement(catalog, options)
     rows = list(options.workloads.values())

@@ -15,6 +15,7 @@ from aiohttp import web
 from yarl import URL
 
 from policies.facts import Facts, StaticFacts
+from policies.topology.catalog import Catalog
 from webhook import rules
 from webhook.app import Service
 from webhook.certificates import Certificates
@@ -51,8 +52,10 @@ async def serve(settings: Settings) -> None:
     async with AsyncExitStack() as stack:
         cluster = await stack.enter_async_context(await _cluster(settings)) if _has_cluster(settings) else None
         facts = cluster.facts if cluster else None
-        keeper = await _policies(settings, measures, cluster)
-        state = State(_served(settings, facts, keeper))
+        # Read once: what becomes of the files later must not stand in the way of policies and registration.
+        catalog = rules.topologies(settings)
+        keeper = await _policies(settings, measures, cluster, catalog)
+        state = State(_served(settings, facts, keeper, catalog))
         state.add_gate("certificate", certificates.unready)
         if cluster is not None:
             state.add_gate("cluster", cluster.unsynced)
@@ -71,12 +74,12 @@ async def serve(settings: Settings) -> None:
         stack.push_async_callback(admission.cleanup)
         # What start-up made lives as long as the process: the collector need not look at it again and again.
         gc.freeze()
-        registrar = Registrar(settings, certificates, facts, lambda: _known_rules(keeper))
+        registrar = Registrar(settings, certificates, facts, lambda: _known_rules(keeper), catalog)
         stack.callback(asyncio.create_task(_keep(certificates, registrar, settings.tls.check_seconds)).cancel)
         if keeper is not None:
 
             async def swap() -> None:
-                state.served = _served(settings, facts, keeper)
+                state.served = _served(settings, facts, keeper, catalog)
                 await registrar.write()
 
             following = asyncio.create_task(keeper.run(swap))
@@ -129,7 +132,9 @@ def _follows_topologies(settings: Settings) -> bool:
     return settings.topology.action != "off"
 
 
-async def _policies(settings: Settings, measures: Metrics, cluster: Followed | None) -> PolicyKeeper | None:
+async def _policies(
+    settings: Settings, measures: Metrics, cluster: Followed | None, catalog: Catalog
+) -> PolicyKeeper | None:
     """The policies as the sources have them now; None where there is no source. Raises SettingsError."""
     directories = settings.policies.directories
     if not directories and (cluster is None or not (cluster.maps or cluster.natives)):
@@ -148,13 +153,13 @@ async def _policies(settings: Settings, measures: Metrics, cluster: Followed | N
         sources += [ConfigMaps(cluster.maps)] if cluster.maps else []
         natives = Natives(cluster.natives) if cluster.natives else None
         inside = InCluster(cluster.facts.parameters, natives, cluster.unsynced_policies)
-    keeper = PolicyKeeper(settings, sources, measures, inside)
+    keeper = PolicyKeeper(settings, sources, measures, catalog, inside)
     await keeper.start()
     return keeper
 
 
-def _served(settings: Settings, facts: ClusterFacts | None, keeper: PolicyKeeper | None) -> Served:
-    ruleset = rules.build(settings) if keeper is None else keeper.ruleset
+def _served(settings: Settings, facts: ClusterFacts | None, keeper: PolicyKeeper | None, catalog: Catalog) -> Served:
+    ruleset = rules.build(settings, catalog=catalog) if keeper is None else keeper.ruleset
     if facts is None:
         return Served(ruleset, _no_cluster)
     current: Callable[[], Facts] = lambda: facts  # noqa: E731

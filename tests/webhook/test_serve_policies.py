@@ -128,3 +128,19 @@ def test_a_start_with_policies_that_are_refused(tmp_path: Path, expression: str,
         2,
         f"Error: {why.format(file=file)}".splitlines(),
     )
+
+
+async def test_topologies_that_are_spoilt_meanwhile(tmp_path: Path) -> None:
+    """Files with topologies are read at start; what becomes of them then keeps no policy from being reloaded."""
+    policies, topologies = tmp_path / "names.yaml", tmp_path / "halls.json"
+    _write(policies, "true")
+    topologies.write_text('{"name": "halls", "levels": ["example.org/hall"]}', encoding="utf-8")
+    async with Service(tmp_path, "--policies", str(policies), topology={"files": [str(topologies)]}) as service:
+        assert await _refusal(service) == ""
+
+        topologies.write_text("{", encoding="utf-8")
+        _write(policies, _ENDS_IN_X)
+        await until(lambda: service.events[-1].get("changed") == ["names"])
+
+        denied = "ValidatingAdmissionPolicy 'names' with binding 'names' denied request: The name ends in x."
+        assert (await _refusal(service)).splitlines()[0] == denied

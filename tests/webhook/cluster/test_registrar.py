@@ -7,6 +7,8 @@ from typing import Any
 
 from policies.match import ResourceRule
 from policies.rule import Hook, Rule
+from policies.topology.builtin import BUILT_IN
+from policies.topology.catalog import Catalog
 from webhook.cluster.client import Connection
 from webhook.registrar import Registrar
 from webhook.rules import NO_POLICIES, PolicyRules
@@ -32,7 +34,7 @@ def _registrar(api: Connection, known: _Known) -> Registrar:
     settings = Settings.model_validate({"registration": {"apply": True, "url": "https://127.0.0.1:9443"}})
     certificates: Any = SimpleNamespace(ca_bundle=b"")
     facts: Any = SimpleNamespace(api=api, control_plane_namespaces=tuple)
-    return Registrar(settings, certificates, facts, known)
+    return Registrar(settings, certificates, facts, known, Catalog(BUILT_IN))
 
 
 def _entries(server: FakeApi) -> list[str]:

@@ -127,8 +127,9 @@ def _objects(files: Sequence[str]) -> list[Manifest]:
 def _world(settings: Settings, seen: Seen, namespace: str, labels: Sequence[str]) -> _World:
     given = options.labels(labels)
     try:
-        built = rules.build(settings)
-        rule = TopologyPlacement(rules.topologies(settings), rules.topology_options(settings))
+        catalog = rules.topologies(settings)
+        built = rules.build(settings, catalog=catalog)
+        rule = TopologyPlacement(catalog, rules.topology_options(settings))
     except SettingsError as error:
         raise InputError(str(error)) from None
     ruleset = RuleSet([each for each in built.rules if each.name == RULE], built.exceptions)

@@ -86,6 +86,31 @@ class Metrics:
             "When the served certificate expires, in Unix time.",
             registry=self.registry,
         )
+        self.authority_expiry = Gauge(
+            "cks_admission_authority_expiry_timestamp_seconds",
+            "When the CA expires that signs the served certificate, in Unix time; only where the service has one.",
+            registry=self.registry,
+        )
+        self.leader = Gauge(
+            "cks_admission_leader", "1 while this replica holds the lease; else 0.", registry=self.registry
+        )
+        self.registrations = Counter(
+            "cks_admission_registrations_total",
+            "Webhook configurations written: for a change here, or to repair what somebody else changed; or failed.",
+            ("outcome",),
+            registry=self.registry,
+        )
+        self.configuration_reloads = Counter(
+            "cks_admission_configuration_reloads_total",
+            "Times that the configuration or files with topologies were read after a change: loaded or refused.",
+            ("outcome",),
+            registry=self.registry,
+        )
+        self.configuration_refused = Gauge(
+            "cks_admission_configuration_refused",
+            "1 while the newest configuration or files with topologies are not in force; else 0.",
+            registry=self.registry,
+        )
         build = Gauge("cks_admission_build_info", "Always 1.", ("version", "python"), registry=self.registry)
         build.labels(VERSION, platform.python_version()).set(1)
         self._uncounted: dict[tuple[Counter, tuple[str, ...]], int] = {}

@@ -78,8 +78,13 @@ class Listen(_Model):
 
     host: str = Field("0.0.0.0", description="Address to listen on.")  # noqa: S104 - a Pod is reached from other hosts
     port: Port = Field(9443, description="TLS port; 0 takes a free one.")
+    workers: int = Field(
+        1, ge=1, le=256, description="Processes that share the port; needs the kernel's SO_REUSEPORT where over 1."
+    )
     max_in_flight: int = Field(
-        512, ge=1, description="Reviews handled at once; more get 503 with Retry-After, which the API server obeys."
+        512,
+        ge=1,
+        description="Reviews that a worker handles at once; more get 503 with Retry-After, which the API server obeys.",
     )
     drain_seconds: float = Field(
         5.0, ge=0, le=600, description="After SIGTERM, how long the port stays open while readiness already says no."
@@ -101,7 +106,13 @@ class Tls(_Model):
 
     cert_file: str = Field("", description="Certificate chain, PEM; watched. Empty: the service makes its own.")
     key_file: str = Field("", description="Private key of certFile, PEM.")
+    secret: str = Field(
+        "", description="Secret in cluster.namespace with the CA that all replicas share. Empty: directory is used."
+    )
     directory: str = Field(".cks-admission/certs", description="Where the service keeps the CA and pair that it makes.")
+    client_ca_file: str = Field(
+        "", description="CA bundle, PEM, watched: only callers with a certificate of these CAs are answered."
+    )
     names: Strings = Field(
         ("localhost", "127.0.0.1"), description="DNS names and IP addresses in the certificate that the service makes."
     )
@@ -113,13 +124,31 @@ class Cluster(_Model):
 
     kubeconfig: str = Field("", description="Path of a kubeconfig.")
     in_cluster: bool = Field(False, description="Use the Pod's service account.")
+    service_account: str = Field(
+        "", description="Directory with token and ca.crt of the service account; empty for where Pods usually have it."
+    )
     namespace: str = Field("cks-admission", min_length=1, description="The Namespace in which the service runs.")
+    lease: str = Field(
+        "cks-admission", min_length=1, description="Lease there by which replicas agree who writes to the cluster."
+    )
+
+
+class KeptRequirement(_Model):
+    """A requirement that a cloud adds to the namespaceSelector of every webhook, with NotIn or DoesNotExist."""
+
+    key: str = Field(min_length=1, description="Label key.")
+    values: Globs = Field((), description="Values that may stand with NotIn, as globs.")
 
 
 class Registration(_Model):
     """The webhook configurations by which the API server knows the service."""
 
-    apply: bool = Field(False, description="Write them to the cluster at start.")
+    apply: bool = Field(
+        False, description="Write them to the cluster, and again whenever somebody changes or deletes them."
+    )
+    ca_only: bool = Field(
+        False, description="Write nothing but the caBundle, into configurations that somebody else applies."
+    )
     name: str = Field("cks-admission", min_length=1, description="Name of both webhook configurations.")
     url: str = Field(
         "", pattern=r"^(https://.*)?$", description="Base URL of the service, for one outside the cluster."
@@ -127,6 +156,20 @@ class Registration(_Model):
     service: str = Field("cks-admission", description="Name of the Service; used where no url is given.")
     service_port: Port = Field(443, description="Port of the Service.")
     ca_file: str = Field("", description="CA bundle of tls.certFile, PEM; the service's own CA needs no mention.")
+    inject_ca_from: str = Field(
+        "", description="Certificate of cert-manager, as namespace/name, whose CA cert-manager writes into caBundle."
+    )
+    owner: str = Field(
+        "", description="ClusterRole that owns the configurations: Kubernetes deletes them when it is deleted."
+    )
+    kept: Annotated[tuple[KeptRequirement, ...], Field(strict=False)] = Field(
+        (
+            KeptRequirement(key="control-plane", values=("true",)),
+            KeptRequirement(key="kubernetes.azure.com/managedby", values=("aks",)),
+            KeptRequirement(key="kubernetes.io/metadata.name", values=("kube-*", "gke-*")),
+        ),
+        description="Requirements of a cloud's own that stay in namespaceSelectors.",
+    )
     timeout_seconds: int = Field(5, ge=1, le=30, description="How long the API server waits for an answer.")
 
 
@@ -360,6 +403,20 @@ class ExceptionSettings(_Model):
     )
 
 
+class Safety(_Model):
+    """What policies, and rules that refuse, leave alone so that a cluster can always come up. Reserved labels are
+    guarded everywhere."""
+
+    namespaces: Strings = Field(
+        ("kube-system", "kube-public", "kube-node-lease"),
+        description="Namespaces besides the service's own; an empty list opts in to judging them all.",
+    )
+    bootstrap: bool = Field(
+        True,
+        description="Leases, CertificateSigningRequests, and Nodes as far as kubelets and controllers write them.",
+    )
+
+
 class Log(_Model):
     """Logs, on stderr."""
 
@@ -381,6 +438,7 @@ class Settings(_Model):
     sunk: SunkSettings = Field(SunkSettings(), description=SunkSettings.__doc__)
     topology: TopologySettings = Field(TopologySettings(), description=TopologySettings.__doc__)
     policies: Policies = Field(Policies(), description=Policies.__doc__)
+    safety: Safety = Field(Safety(), description=Safety.__doc__)
     workloads: Annotated[tuple[WorkloadSettings, ...], Field(strict=False)] = Field(
         (), description=WorkloadSettings.__doc__
     )

@@ -404,8 +404,7 @@ class ExceptionSettings(_Model):
 
 
 class Safety(_Model):
-    """What policies, and rules that refuse, leave alone so that a cluster can always come up. Reserved labels are
-    guarded everywhere."""
+    """What policies, and built-in rules that refuse, leave alone: a cluster must come up. Labels are guarded still."""
 
     namespaces: Strings = Field(
         ("kube-system", "kube-public", "kube-node-lease"),

@@ -12,23 +12,46 @@ from builders import Json
 from webhook.settings import Settings, SettingsError, override, read
 
 _DEFAULTS: Json = {
-    "listen": {"host": "0.0.0.0", "port": 9443, "maxInFlight": 512, "drainSeconds": 5.0, "graceSeconds": 20.0},  # noqa: S104
+    "listen": {
+        "host": "0.0.0.0",
+        "port": 9443,
+        "workers": 1,
+        "maxInFlight": 512,
+        "drainSeconds": 5.0,
+        "graceSeconds": 20.0,
+    },  # noqa: S104
     "health": {"host": "0.0.0.0", "port": 8081},  # noqa: S104
     "tls": {
         "certFile": "",
         "keyFile": "",
+        "secret": "",
         "directory": ".cks-admission/certs",
+        "clientCaFile": "",
         "names": ("localhost", "127.0.0.1"),
         "checkSeconds": 10.0,
     },
-    "cluster": {"kubeconfig": "", "inCluster": False, "namespace": "cks-admission"},
+    "cluster": {
+        "kubeconfig": "",
+        "inCluster": False,
+        "serviceAccount": "",
+        "namespace": "cks-admission",
+        "lease": "cks-admission",
+    },
     "registration": {
         "apply": False,
+        "caOnly": False,
         "name": "cks-admission",
         "url": "",
         "service": "cks-admission",
         "servicePort": 443,
         "caFile": "",
+        "injectCaFrom": "",
+        "owner": "",
+        "kept": (
+            {"key": "control-plane", "values": ("true",)},
+            {"key": "kubernetes.azure.com/managedby", "values": ("aks",)},
+            {"key": "kubernetes.io/metadata.name", "values": ("kube-*", "gke-*")},
+        ),
         "timeoutSeconds": 5,
     },
     "organization": {"id": "", "reservedHash": ""},
@@ -83,6 +106,7 @@ _DEFAULTS: Json = {
         },
     },
     "policies": {"directories": (), "configMaps": True, "native": True},
+    "safety": {"namespaces": ("kube-system", "kube-public", "kube-node-lease"), "bootstrap": True},
     "workloads": (),
     "exceptions": (),
     "log": {"level": "info", "format": "auto"},
@@ -90,17 +114,28 @@ _DEFAULTS: Json = {
 
 # Every key there is, none with its default.
 _OTHER = """
-listen: {host: 127.0.0.1, port: 8443, maxInFlight: 7, drainSeconds: 1.5, graceSeconds: 3}
+listen: {host: 127.0.0.1, port: 8443, workers: 3, maxInFlight: 7, drainSeconds: 1.5, graceSeconds: 3}
 health: {host: 127.0.0.2, port: 0}
-tls: {certFile: a.crt, keyFile: a.key, directory: here, names: [a.example.org], checkSeconds: 0.5}
-cluster: {kubeconfig: kube.config, inCluster: true, namespace: cloud}
+tls:
+  certFile: a.crt
+  keyFile: a.key
+  secret: ca
+  directory: here
+  clientCaFile: callers.crt
+  names: [a.example.org]
+  checkSeconds: 0.5
+cluster: {kubeconfig: kube.config, inCluster: true, serviceAccount: sa, namespace: cloud, lease: turn}
 registration:
   apply: true
+  caOnly: true
   name: other
   url: https://example.org:9443/base
   service: svc
   servicePort: 444
   caFile: ca.crt
+  injectCaFrom: cloud/serving
+  owner: cloud-role
+  kept: [{key: cloud, values: ["sys-*"]}]
   timeoutSeconds: 30
 organization: {id: a1b2c3, reservedHash: d4e5}
 labels:
@@ -146,6 +181,7 @@ topology:
   poolKeys: [example.org/pool]
   schedulers: {reading: [gang-*], labels: [example.org/queue], ignoring: [slurm-*]}
 policies: {directories: [policies, more.yaml], configMaps: false, native: false}
+safety: {namespaces: [cloud-system], bootstrap: false}
 workloads:
 - group: example.org
   kind: Train
@@ -167,23 +203,42 @@ exceptions:
 log: {level: debug, format: json}
 """
 _OTHER_READ: Json = {
-    "listen": {"host": "127.0.0.1", "port": 8443, "maxInFlight": 7, "drainSeconds": 1.5, "graceSeconds": 3.0},
+    "listen": {
+        "host": "127.0.0.1",
+        "port": 8443,
+        "workers": 3,
+        "maxInFlight": 7,
+        "drainSeconds": 1.5,
+        "graceSeconds": 3.0,
+    },
     "health": {"host": "127.0.0.2", "port": 0},
     "tls": {
         "certFile": "a.crt",
         "keyFile": "a.key",
+        "secret": "ca",
         "directory": "here",
+        "clientCaFile": "callers.crt",
         "names": ("a.example.org",),
         "checkSeconds": 0.5,
     },
-    "cluster": {"kubeconfig": "kube.config", "inCluster": True, "namespace": "cloud"},
+    "cluster": {
+        "kubeconfig": "kube.config",
+        "inCluster": True,
+        "serviceAccount": "sa",
+        "namespace": "cloud",
+        "lease": "turn",
+    },
     "registration": {
         "apply": True,
+        "caOnly": True,
         "name": "other",
         "url": "https://example.org:9443/base",
         "service": "svc",
         "servicePort": 444,
         "caFile": "ca.crt",
+        "injectCaFrom": "cloud/serving",
+        "owner": "cloud-role",
+        "kept": ({"key": "cloud", "values": ("sys-*",)},),
         "timeoutSeconds": 30,
     },
     "organization": {"id": "a1b2c3", "reservedHash": "d4e5"},
@@ -268,6 +323,7 @@ _OTHER_READ: Json = {
         "schedulers": {"reading": ("gang-*",), "labels": ("example.org/queue",), "ignoring": ("slurm-*",)},
     },
     "policies": {"directories": ("policies", "more.yaml"), "configMaps": False, "native": False},
+    "safety": {"namespaces": ("cloud-system",), "bootstrap": False},
     "workloads": (
         {
             "group": "example.org",

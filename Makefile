@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help venv run test check unit cluster-test cluster conformance fuzz bench format lock clean
+.PHONY: help venv run test check unit cluster-test cluster conformance fuzz bench format chart lock clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -51,6 +51,9 @@ bench: venv ## speed and memory as ratios against a bare aiohttp echo, and CEL a
 format: venv ## rewrite the code in the project's format
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+chart: venv ## make again what in helm/ is made from other things: table of values, schema, webhook configurations, golden
+	cd tests && ../$(BIN)/python -m chart.generate
 
 lock: venv ## resolve pyproject.toml again into requirements/
 	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --quiet \

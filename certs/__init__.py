@@ -4,7 +4,7 @@ A leaf package: standard library and cryptography only. Time is always an argume
 
     names     -> authority -> leaf            make them
     renewal, bundle, plan                     decide, without I/O, each answer with its reason
-    store, filepair                           files in and out
+    store, filepair, filebundle               files in and out
     serving                                   the live TLS context
     verify                                    explain to people what is there
 

@@ -69,6 +69,10 @@ class Authority:
         """SHA-256 of the certificate, 64 hexadecimal digits."""
         return fingerprint(self.certificate)
 
+    def signs_at(self, now: datetime) -> bool:
+        """Whether clients accept it at that moment, and what it signs then for a while."""
+        return self.certificate.not_valid_before_utc <= now < self.not_after
+
     def issue(self, names: Iterable[str], now: datetime, *, lifetime: timedelta = LEAF_LIFETIME) -> Leaf:
         """Make a key and a certificate for a server of these names (DNS or IP), valid for `lifetime` from now.
 

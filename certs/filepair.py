@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from certs.errors import CertificateError, StoreError
-from certs.files import read_file
+from certs.files import read_present
 from certs.leaf import Leaf, load_pair
 
 __all__ = ["Changed", "Failed", "FilePair", "Unchanged"]
@@ -48,7 +48,7 @@ class FilePair:
     def poll(self) -> Changed | Unchanged | Failed:
         """Look once. Never raises because of what is in the files or missing; a pair counts as seen once it loads."""
         try:
-            cert_pem, key_pem = _read(self.cert_path), _read(self.key_path)
+            cert_pem, key_pem = read_present(self.cert_path), read_present(self.key_path)
         except StoreError as error:
             return Failed(str(error))
         # Each hashed by itself: of the two texts joined, two different splits would look the same.
@@ -65,11 +65,3 @@ class FilePair:
     def forget(self) -> None:
         """Make the next look take the files for new: what they held could not be put to use."""
         self._last = None
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return read_file(path)
-    except FileNotFoundError as error:
-        message = f"{path} does not exist"
-        raise StoreError(message) from error

@@ -9,7 +9,7 @@ from typing import Final
 
 from certs.errors import StoreError
 
-__all__ = ["access_error", "read_file", "replace_file"]
+__all__ = ["access_error", "read_file", "read_present", "replace_file"]
 
 # What a Kubernetes Secret holds at most (1 MiB), so nothing legitimate is larger; a device or a log would be.
 _LARGEST: Final = 1024 * 1024
@@ -43,6 +43,18 @@ def read_file(path: Path) -> bytes:
         message = f"{path} is larger than {_LARGEST} bytes, which no certificate or key is; name the right file"
         raise StoreError(message)
     return content
+
+
+def read_present(path: Path) -> bytes:
+    """Read a file as `read_file` does.
+
+    Raises StoreError also where it is not there.
+    """
+    try:
+        return read_file(path)
+    except FileNotFoundError as error:
+        message = f"{path} does not exist"
+        raise StoreError(message) from error
 
 
 def replace_file(path: Path, content: bytes, mode: int) -> None:

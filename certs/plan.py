@@ -2,16 +2,18 @@
 
 Where the bytes live is the caller's business. A directory under a lock (`store.ensure`) reads, plans and writes once.
 A Secret shared by replicas reads, takes `plan_authority`, replaces at the resourceVersion that it read, and starts
-over after a conflict; each replica then issues its own leaf. Who may overwrite what others put there (a Secret of a
-reserved name) catches ForeignFileError, logs it, and plans with nothing stored.
+over after a conflict; each replica then issues its own leaf by `plan_leaf`. Who may overwrite what others put there (a
+Secret of a reserved name) catches ForeignFileError, logs it, and plans with nothing stored.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Final
 
 from certs.authority import AUTHORITY_LIFETIME, LEAF_LIFETIME, Authority, new_authority
 from certs.bundle import Bundle, merge
+from certs.errors import ForeignFileError
 from certs.leaf import Leaf
 from certs.renewal import authority_renewal_reason, renewal_reason
 from certs.stored import (
@@ -28,7 +30,10 @@ from certs.stored import (
 )
 from certs.wording import moment, titled
 
-__all__ = ["AuthorityPlan", "Ensured", "Plan", "plan", "plan_authority"]
+__all__ = ["AuthorityPlan", "Ensured", "Plan", "plan", "plan_authority", "plan_leaf", "usable_authority"]
+
+
+_EMPTY: Final = Bundle()
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +59,8 @@ class AuthorityPlan:
     bundle: Bundle
     reasons: tuple[str, ...]
     writes: Mapping[str, bytes]
+    problem: str = ""
+    """Why `authority` is a new one. Empty: it is the one that was stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +104,12 @@ def plan_authority(
     *,
     lifetime: timedelta = AUTHORITY_LIFETIME,
     leaf_lifetime: timedelta = LEAF_LIFETIME,
+    remembered: Bundle = _EMPTY,
 ) -> AuthorityPlan:
     """Decide about CA and bundle alone.
+
+    remembered: the bundle that was stored before, for where it is missing or damaged: clients may still trust those CAs
+    alone. A stored bundle that can be read counts, whatever it has lost.
 
     Raises ForeignFileError where a file was not made here.
     """
@@ -112,12 +123,48 @@ def plan_authority(
         # The certificate before its key, in both pairs: torn apart by a crash, it still tells whose files they are.
         writes = {CA_CERT: authority.cert_pem, CA_KEY: authority.key_pem}
     known, problem = find_bundle(stored)
-    bundle = merge((authority.certificate, *found.certificates, *known), now)
+    lost = remembered if problem else ()
+    bundle = merge((authority.certificate, *found.certificates, *known, *lost), now)
     if problem or set(bundle) != set(known):
         # First of all: nothing that a new CA signs should be seen before the bundle that has it.
         writes = {BUNDLE: bundle.pem, **writes}
         reasons.extend(_bundle_reasons(known, bundle, problem, renewed=bool(reasons)))
-    return AuthorityPlan(authority, bundle, tuple(reasons), writes)
+    return AuthorityPlan(authority, bundle, tuple(reasons), writes, reason)
+
+
+def usable_authority(stored: Mapping[str, bytes], now: datetime) -> Authority | None:
+    """Find the stored CA as long as clients accept what it signs, however soon it has to be renewed.
+
+    None where there is none, it is damaged, or it was not made here.
+    """
+    try:
+        pair = find_authority(stored).pair
+    except ForeignFileError:
+        return None
+    authority = Authority(pair.certificate, pair.key) if pair else None
+    return authority if authority and authority.signs_at(now) else None
+
+
+def plan_leaf(
+    leaf: Leaf | None,
+    authority: Authority,
+    names: Iterable[str],
+    now: datetime,
+    *,
+    lifetime: timedelta = LEAF_LIFETIME,
+) -> tuple[Leaf, str]:
+    """Decide about a leaf that is kept in memory: the one to use, and why it is a new one (empty: it is the same).
+
+    In the last days of a CA that nobody renewed it lives as long as the CA.
+
+    Raises InvalidNameError and AuthorityError as `Authority.issue` does.
+    """
+    names = tuple(names)
+    reason = NONE if leaf is None else renewal_reason(leaf, now, names=names, authority=authority) or ""
+    if leaf is not None and not reason:
+        return leaf, ""
+    issued = authority.issue(names, now, lifetime=min(lifetime, authority.not_after - now))
+    return issued, _line("the leaf", reason)
 
 
 def _current(found: Found, now: datetime, leaf_lifetime: timedelta) -> tuple[Authority | None, str]:

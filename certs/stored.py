@@ -120,7 +120,7 @@ def _parsed(stored: Mapping[str, bytes], name: str, parse: Callable[[bytes], _T]
 
 
 def _foreign(name: str, found: str) -> ForeignFileError:
-    return ForeignFileError(f"{name}: {found}; it was not made here, so it is not overwritten")
+    return ForeignFileError(f"{name}: {found}; it was not made here")
 
 
 def _is_ours(name: x509.Name) -> bool:

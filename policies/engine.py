@@ -86,7 +86,7 @@ ADMITTED = Answer()
 def validate(request: AdmissionRequest, ruleset: RuleSet, facts: Facts, group: str | None = None) -> Answer:
     """Run every validating rule that is for the request. Raises NeededLookUp only."""
     decisions: list[Decision] = []
-    for rule in ruleset.select("validate", request, group).rules:
+    for rule in ruleset.applicable("validate", request, group):
         if outcome := _observe(rule, request, facts):
             decisions += _decide(rule, outcome, request, ruleset, facts)
         else:
@@ -107,7 +107,7 @@ def mutate(request: AdmissionRequest, ruleset: RuleSet, facts: Facts, group: str
     operations: list[PatchOperation] = []
     lines: list[str] = []
     current = request
-    rules = ruleset.select("mutate", request, group).rules
+    rules = ruleset.applicable("mutate", request, group)
     for position, rule in enumerate(rules, 1):
         try:
             decision, mutation = _mutation(rule, current, ruleset, facts)

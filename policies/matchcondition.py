@@ -15,13 +15,15 @@ from policies.celtext import by_kind, every, globs, let, pairs, some, text, text
 from policies.fieldpath import Pattern, Wildcard, parse
 from policies.labels import KEPT_KINDS, POD, LabelException
 from policies.request import MIRROR_ANNOTATION
-from policies.requester import NODE_GROUP, NODE_PREFIX, SERVICE_ACCOUNT_PREFIX, Exemptions
+from policies.requester import COMPONENTS, NODE_GROUP, NODE_PREFIX, SERVICE_ACCOUNT_PREFIX, Exemptions
 from policies.rule import MatchCondition
+from policies.safety import SYSTEM_ACCOUNTS, WRITTEN_BY_ANYBODY
 from policies.tolerations import CPU_TAINT
 from policies.topology.annotation import MENTIONED
 from policies.workload import Workload
 
 KIND = "request.kind.group + '/' + request.kind.kind"
+RESOURCE = "request.resource.group + '/' + request.resource.resource"
 RESERVED = "k.matches('^([^/]*[.])?coreweave[.](cloud|com)/')"
 LABELS, ANNOTATIONS = ("metadata", "labels"), ("metadata", "annotations")
 # Groups whose kinds are all namespaced but for Nodes and Namespaces, which have no templates.
@@ -84,6 +86,22 @@ def reserved_label_changes(
         maps = ".filter(p, type(p[0]) == map).map(p, [p[0], type(p[1]) == map ? p[1] : {}])"
         body = let(name, f"({found}){maps}", body)
     return MatchCondition("reserved-label-changes", f"object != null && {let('kind', KIND, body)}")
+
+
+def cluster_is_not_coming_up() -> MatchCondition:
+    """False for the bootstrap resources that `Safety.spares`, whatever policies say of them."""
+    username, groups = "request.userInfo.username", "request.userInfo.groups"
+    kubelet = f"{username}.startsWith({text(NODE_PREFIX)}) && has({groups}) && {text(NODE_GROUP)} in {groups}"
+    writers = [
+        "has(request.subResource) && request.subResource == 'status'",
+        f"{username} in {texts(COMPONENTS)}",
+        f"{username}.startsWith({text(SYSTEM_ACCOUNTS)})",
+        kubelet,
+    ]
+    by_anybody = texts(f"{group}/{resource}" for group, resource in WRITTEN_BY_ANYBODY)
+    of_the_cluster = some(writers, " ||\n    ")
+    clauses = [f"{RESOURCE} in {by_anybody}", f"{RESOURCE} == '/nodes' && {of_the_cluster}"]
+    return MatchCondition("cluster-is-not-coming-up", "!" + some(clauses, " ||\n  "))
 
 
 def pod_lacks_cpu_toleration() -> MatchCondition:

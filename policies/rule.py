@@ -80,6 +80,7 @@ class Hook(Struct, frozen=True):
     objects in and outside of Namespaces. exact: the resources are meant as they are written, their versions too, so
     that the API server converts nothing. reinvoked: whether a mutation is asked again when other webhooks have changed
     the object since. namespaces: what it asks of Namespaces anyway, so that the API server may ask it of them first.
+    everywhere: whether it is also for what `Safety` spares.
     """
 
     phase: Phase
@@ -91,6 +92,7 @@ class Hook(Struct, frozen=True):
     exact: bool = False
     reinvoked: bool = True
     namespaces: LabelSelector = EVERYTHING
+    everywhere: bool = False
 
 
 class Rule(Struct, frozen=True):

@@ -7,11 +7,13 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from policies.exception import PolicyException
-from policies.request import Target
+from policies.request import AdmissionRequest, Target
 from policies.rule import Hook, Phase, Rule
+from policies.safety import Safety
 
 # A cluster with many custom resources serves some hundred resources; each has a few subresources and four operations.
 MEMORY = 10_000
+NOTHING_SPARED = Safety()
 
 
 class Selection(NamedTuple):
@@ -21,19 +23,29 @@ class Selection(NamedTuple):
     reads: frozenset[str]
 
 
+class _Found(NamedTuple):
+    """What is remembered of requests that are alike. everywhere: the rules for those that are spared."""
+
+    selection: Selection
+    everywhere: tuple[Rule, ...]
+
+
 class RuleSet:
-    """Rules in the order in which they run, and the exceptions from them.
+    """Rules in the order in which they run, the exceptions from them, and what most of them spare.
 
     A reload makes a new one and swaps it whole. Raises ValueError where two rules have one name.
     """
 
-    def __init__(self, rules: Iterable[Rule], exceptions: Iterable[PolicyException] = ()) -> None:
+    def __init__(
+        self, rules: Iterable[Rule], exceptions: Iterable[PolicyException] = (), safety: Safety = NOTHING_SPARED
+    ) -> None:
         self.rules = tuple(rule for rule in rules if rule.action != "off")
         self.exceptions = tuple(exceptions)
+        self.safety = safety
         for name, times in Counter(rule.name for rule in self.rules).items():
             if times > 1:
                 raise ValueError(f"two rules are called {name!r}; names must be unique")
-        self._selected: dict[tuple[str, ...], Selection] = {}
+        self._found: dict[tuple[str, ...], _Found] = {}
 
     def groups(self, phase: Phase) -> frozenset[str]:
         """The groups of hooks in a phase: the names that may follow `/mutate/` or `/validate/`."""
@@ -43,8 +55,19 @@ class RuleSet:
         """The rules that a request to `/<phase>/<group>` may concern; without a group, those of the whole phase."""
         return _selection(rule for rule in self.rules if any(_is_of(hook, phase, group) for hook in rule.hooks))
 
+    def applicable(self, phase: Phase, request: AdmissionRequest, group: str | None = None) -> tuple[Rule, ...]:
+        """The rules that are to run for a request: those that `select` finds, or of what is spared a few of these."""
+        (rules, _), everywhere = self._find(phase, request, group)
+        if len(everywhere) < len(rules) and self.safety.spares(request):
+            return everywhere
+        return rules
+
     def select(self, phase: Phase, request: Target, group: str | None = None) -> Selection:
-        """The rules whose hooks match the request, of one group or of all.
+        """The rules whose hooks match the request, of one group or of all."""
+        return self._find(phase, request, group).selection
+
+    def _find(self, phase: Phase, request: Target, group: str | None) -> _Found:
+        """The rules for a request.
 
         Matching depends on a handful of short strings only, so its answers are remembered: what a request costs grows
         with the rules that match it, not with those that there are.
@@ -59,11 +82,13 @@ class RuleSet:
             resource.resource,
             request.sub_resource,
         )
-        found = self._selected.get(key)
+        found = self._found.get(key)
         if found is None:
-            found = _selection(rule for rule in self.rules if _has_hook(rule, phase, request, group))
-            if len(self._selected) < MEMORY:
-                self._selected[key] = found
+            matching = [(rule, _matching(rule, phase, request, group)) for rule in self.rules]
+            everywhere = tuple(rule for rule, hooks in matching if any(hook.everywhere for hook in hooks))
+            found = _Found(_selection(rule for rule, hooks in matching if hooks), everywhere)
+            if len(self._found) < MEMORY:
+                self._found[key] = found
         return found
 
 
@@ -76,8 +101,9 @@ def _is_of(hook: Hook, phase: Phase, group: str | None) -> bool:
     return hook.phase == phase and (group is None or hook.group == group)
 
 
-def _has_hook(rule: Rule, phase: Phase, request: Target, group: str | None) -> bool:
-    return any(
-        _is_of(hook, phase, group) and any(resource.matches(request) for resource in hook.resources)
+def _matching(rule: Rule, phase: Phase, request: Target, group: str | None) -> list[Hook]:
+    return [
+        hook
         for hook in rule.hooks
-    )
+        if _is_of(hook, phase, group) and any(resource.matches(request) for resource in hook.resources)
+    ]

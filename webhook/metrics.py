@@ -111,6 +111,14 @@ class Metrics:
             "1 while the newest configuration or files with topologies are not in force; else 0.",
             registry=self.registry,
         )
+        self.workers = Gauge(
+            "cks_admission_workers", "Worker processes that answer their supervisor.", registry=self.registry
+        )
+        self.worker_restarts = Counter(
+            "cks_admission_worker_restarts_total",
+            "Workers that were started in place of one that had ended.",
+            registry=self.registry,
+        )
         build = Gauge("cks_admission_build_info", "Always 1.", ("version", "python"), registry=self.registry)
         build.labels(VERSION, platform.python_version()).set(1)
         self._uncounted: dict[tuple[Counter, tuple[str, ...]], int] = {}

@@ -6,7 +6,7 @@ import asyncio
 import gc
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import NamedTuple, NoReturn, Protocol
+from typing import Any, NamedTuple, NoReturn, Protocol, TypeVar
 
 import structlog
 
@@ -14,15 +14,19 @@ from policies.admissionpolicy.compilation import Compiler
 from policies.admissionpolicy.model import Policy
 from policies.admissionpolicy.params import Parameters
 from policies.admissionpolicy.wanted import WantedParameters, wanted
+from policies.request import mapping
 from policies.ruleset import RuleSet
 from policies.topology.catalog import Catalog
-from webhook import policyset, rules
+from webhook import differences, policyset, rules
+from webhook.configuration import Loaded
 from webhook.metrics import Metrics
 from webhook.policyset import Content, PolicySet
 from webhook.policysources.natives import Native, Natives
 from webhook.policysources.source import LOOK_SECONDS, Source
 from webhook.rules import ClusterPolicies, PolicyRules
 from webhook.settings import Settings, SettingsError
+
+T = TypeVar("T")
 
 
 class FollowedParameters(Parameters, Protocol):
@@ -66,6 +70,7 @@ class PolicyKeeper:
         self._cluster = cluster
         self._log = structlog.get_logger()
         self._compiler = Compiler()
+        self._looking = asyncio.Lock()
         self._seen: Mapping[str, str] | None = None
         self._made = _Made(policyset.EMPTY, Native(), {}, ())
         self.complete = False
@@ -111,17 +116,30 @@ class PolicyKeeper:
         before: what is in force meanwhile, whose parameters are needed until it no longer is. What is refused is told
         to the log and the metrics, and changes nothing.
         """
+        async with self._looking:
+            return await self._look(before)
+
+    async def reconfigure(self, loaded: Loaded) -> None:
+        """Make the rules of another configuration, with the policies that there are.
+
+        Raises SettingsError where it cannot be used, and then the rules stay as they are.
+        """
+        async with self._looking:
+            before = self._settings, self._catalog
+            self._settings, self._catalog = loaded
+            try:
+                made = await _collected_later(asyncio.to_thread(self._judged_anew))
+            except BaseException:
+                self._settings, self._catalog = before
+                raise
+            self._doubt(made)
+            self._made = made
+            if made.rules is not None:
+                self.rules, self.ruleset = made.rules, made.ruleset
+
+    async def _look(self, before: _Made | None) -> bool:
         complete = self._cluster is None or not self._cluster.unsynced()
-        # A thousand policies are some hundred thousand objects. Looking through them takes the garbage collector tenths
-        # of a second, in which no review is answered: it is kept away from them, now and later. What is replaced is
-        # freed all the same, since a policy is in no cycle of references.
-        gc.disable()
-        try:
-            read = await self._read()
-            if read is not None:
-                gc.freeze()
-        finally:
-            gc.enable()
+        read = await _collected_later(self._read())
         self.complete = self.complete or complete
         if read is None:
             return False
@@ -181,13 +199,20 @@ class PolicyKeeper:
         found = policyset.updated(last.set, newest, datetime.now(UTC).date(), rules.reserved())
         if self._seen is not None and (found.versions, native.version) == (last.set.versions, last.native.version):
             return last._replace(refused=found.refused, rules=None)
+        return self._ruled(found, native, found.refused)
+
+    def _judged_anew(self) -> _Made:
+        """What the sources came to last, with the settings of now. Raises SettingsError. Runs in a thread."""
+        return self._ruled(self._made.set, self._made.native, self._made.refused)
+
+    def _ruled(self, found: PolicySet, native: Native, refused: Mapping[str, str]) -> _Made:
         self._compiler.begin()
         cluster = None if self._cluster is None else ClusterPolicies(self._cluster.parameters, native.loaded)
         policies = rules.of_policies(self._settings, found.files, self._compiler, cluster)
         ruleset = rules.build(self._settings, (), policies, self._catalog)
         warnings = map(str, found.files.loaded.warnings)
         doubts = [*warnings, *rules.unknown_names(self._settings, policies), *native.problems]
-        return _Made(found, native, found.refused, doubts, policies, ruleset)
+        return _Made(found, native, refused, doubts, policies, ruleset)
 
     def _tell(self, made: _Made) -> None:
         last = self._made
@@ -196,17 +221,16 @@ class PolicyKeeper:
                 self._log.error("policies refused", source=source, reason=reason)
         self._metrics.policies_loaded((policy.kind for policy in made.policies), refused=bool(made.refused))
         if made.rules is not None:
-            before = {policy.name: policy for policy in last.policies}
-            after = {policy.name: policy for policy in made.policies}
-            self._log.info(
-                "policies loaded",
-                policies=len(after),
-                added=sorted(after.keys() - before.keys()),
-                removed=sorted(before.keys() - after.keys()),
-                changed=sorted(name for name in after.keys() & before.keys() if after[name] is not before[name]),
-            )
+            after = made.named
+            found = {kind: differences.of_names(before, after[kind]) for kind, before in last.named.items()}
+            policies = found.pop("policies")
+            others = differences.flattened(found)
+            self._log.info("policies loaded", policies=len(after["policies"]), **policies, **others)
+        self._doubt(made)
+
+    def _doubt(self, made: _Made) -> None:
         for doubt in made.doubts:
-            if doubt not in last.doubts:
+            if doubt not in self._made.doubts:
                 self._log.warning("policy is doubtful", reason=doubt)
 
 
@@ -225,6 +249,40 @@ class _Made(NamedTuple):
         return (*self.set.files.loaded.policies, *self.native.loaded.policies)
 
     @property
+    def named(self) -> Mapping[str, Mapping[str, object]]:
+        """All that the sources hold, by its names."""
+        files, native = self.set.files.loaded, self.native.loaded
+        return {
+            "policies": {each.name: each for each in self.policies},
+            "bindings": {each.name: each for each in (*files.bindings, *native.bindings)},
+            "exceptions": {each.value.name: each.value for each in files.exceptions},
+            "objects": {_name(each.value): each.value for each in files.context},
+        }
+
+    @property
     def wanted(self) -> frozenset[WantedParameters]:
         loaded, native = self.set.files.loaded, self.native.loaded
         return wanted(loaded.policies, loaded.bindings) | wanted(native.policies, native.bindings)
+
+
+def _name(value: Any) -> str:
+    """An object beside the policies, as `ConfigMap team-a/limits`."""
+    metadata = mapping(value, "metadata")
+    namespace = f"{metadata['namespace']}/" if metadata.get("namespace") else ""
+    return f"{value.get('kind')} {namespace}{metadata.get('name')}" if isinstance(value, dict) else ""
+
+
+async def _collected_later(making: Awaitable[T]) -> T:
+    """What is made of policies, which the garbage collector is kept away from, now and later.
+
+    A thousand policies are some hundred thousand objects. Looking through them takes the collector tenths of a second,
+    in which no review is answered. What is replaced is freed all the same, since a policy is in no cycle of references.
+    """
+    gc.disable()
+    try:
+        made = await making
+        if made is not None:
+            gc.freeze()
+    finally:
+        gc.enable()
+    return made

@@ -1,92 +1,323 @@
-"""Keeps the cluster's webhook configurations as the settings want them."""
+"""Keeps the cluster's webhook configurations as the settings want them, whatever others do to them."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
 import structlog
 
+from certs.bundle import Bundle
+from certs.errors import PemError
+from policies.request import JsonObject
 from policies.ruleset import RuleSet
 from policies.topology.catalog import Catalog
 from webhook import rules
-from webhook.certificates import Certificates
-from webhook.registration import KINDS, Client, configurations
+from webhook.cluster import registration as cluster
+from webhook.cluster.clock import Backoff, Clock
+from webhook.cluster.errors import ApiError, ClusterError
+from webhook.drift import BundleOnly, Managed, Target, changed_by, foreign, is_unregistered
+from webhook.metrics import Metrics
+from webhook.problems import Problems
+from webhook.registration import KINDS, UNREGISTER, Owner, registered
+from webhook.repairs import Repairs
 from webhook.rules import PolicyRules
 from webhook.settings import Settings
 
 if TYPE_CHECKING:
     from webhook.cluster.facts import ClusterFacts
+    from webhook.cluster.webhooks import Webhooks
+
+FAILED = "not registered"
+SUSPENDED = "registration is suspended"
+UNDONE = "registration is undone"
+UNREADABLE = "CA bundle not read"
+NO_OWNER = "owner of the registration not found"
+ABSENT = "no configuration for the CA bundle"
+
+
+class Bundled(Protocol):
+    """Whoever knows by which CAs the service is to be trusted."""
+
+    @property
+    def ca_bundle(self) -> bytes | None:
+        """They as PEM; empty for those that every system trusts, None while it is not known."""
+        ...
 
 
 class Registrar:
-    """Writes the webhook configurations, and again when the CA bundle, the policies or the Namespaces change."""
+    """Writes the webhook configurations: when the CA bundle or the rules change, and when they are not as written.
+
+    Every process has one; only the one that is `leading` writes. policies: None while it is not known which there are:
+    another replica may know, and its entries must not go. webhooks: None where the configurations are not followed;
+    then they are read at each write.
+    """
 
     def __init__(
         self,
         settings: Settings,
-        certificates: Certificates,
+        certificates: Bundled,
         facts: ClusterFacts | None,
         policies: Callable[[], PolicyRules | None],
         catalog: Catalog,
+        *,
+        webhooks: Webhooks | None = None,
+        leading: Callable[[], bool] = lambda: True,
+        metrics: Metrics | None = None,
+        clock: Clock | None = None,
     ) -> None:
-        self._settings = settings
-        self._catalog = catalog
-        self._policies = policies
+        self._settings, self._catalog = settings, catalog
+        self._certificates, self._facts, self._policies = certificates, facts, policies
+        self._webhooks, self._leading = webhooks, leading
+        self._metrics, self._clock = metrics or Metrics(), clock or Clock()
+        self._asked = asyncio.Event() if webhooks is None else webhooks.changed
         self._writing = asyncio.Lock()
-        self._certificates = certificates
-        self._facts = facts
-        self._written: list[dict[str, object]] | None = None
+        self._written: dict[str, Target] = {}
+        self._owner: Owner | None = None
+        self._ca_file: bytes | None = None
+        self._strangers: set[tuple[str, str]] = set()
+        self._repairs = Repairs(self._clock.monotonic)
+        self._problems = Problems()
         self._log = structlog.get_logger()
 
-    async def write(self) -> bool:
-        """Write what differs from what was written last, and say whether the API server knows it all now.
+    def use(self, settings: Settings, catalog: Catalog) -> None:
+        """Take another configuration from the next write on."""
+        self._settings, self._catalog, self._owner = settings, catalog, None
 
-        A failure is logged, and tried again at the next call. Nothing is written while it is not known which policies
-        there are: other replicas may know, and their entries must not go.
+    def look(self) -> None:
+        """Have `run` write at once: something that the configurations are made of has changed, or who leads."""
+        self._asked.set()
+
+    def problems(self) -> list[str]:
+        """Why the API server may not know the service as it should, a line each."""
+        return self._problems.reasons
+
+    async def run(self, seconds: float) -> NoReturn:
+        """Write whenever there is reason to, and every so many seconds, until cancelled.
+
+        While somebody undoes what is written the pauses grow, or the two would do nothing else.
         """
-        if self._facts is None or not self._settings.registration.apply:
+        backoff = Backoff(self._clock)
+        while True:
+            self._asked.clear()
+            try:
+                await self.write()
+            except Exception:  # noqa: BLE001 - whatever it is, it must not end this, or a change would stay unseen
+                self._log.exception("registration failed")
+            if self._repairs.undone:
+                await backoff.wait()
+            else:
+                backoff.reset()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._asked.wait()
+
+    async def write(self) -> bool:
+        """Write what is not as it should be; whether the API server knows all now, or is not to know.
+
+        A failure is logged, once for each reason, and tried again at the next call.
+        """
+        chosen = self._settings.registration
+        if self._facts is None or not (chosen.apply or chosen.ca_only):
             return True
         async with self._writing:
-            return await self._write(self._facts)
+            try:
+                done = await self._write(self._facts)
+            except ClusterError as error:
+                self._failed(error)
+                return False
+        if done:
+            self._problems.solved(FAILED)
+        if not self._repairs.undone:
+            self._problems.solved(UNDONE)
+        return done
+
+    @property
+    def _name(self) -> str:
+        return self._settings.registration.name
 
     async def _write(self, facts: ClusterFacts) -> bool:
-        from webhook.cluster.errors import ClusterError  # noqa: PLC0415 - the client costs 16 MB, for clusters only
-        from webhook.cluster.registration import apply, remove  # noqa: PLC0415 - as above
-
-        policies = self._policies()
-        if policies is None:
+        if self._webhooks is not None and self._webhooks.unregistered:
+            self._suspend()
+            return True
+        policies, bundle = self._policies(), self._bundle()
+        if policies is None or bundle is None:
             return False
         ruleset = rules.build(self._settings, facts.control_plane_namespaces(), policies, self._catalog)
-        wanted = registered(self._settings, self._certificates.ca_bundle, ruleset)
-        if wanted == self._written:
-            return True
-        self._written = None  # what fails may have been written all the same
-        try:
-            await apply(facts.api, wanted)
-            # Where every rule of a phase is off, an old configuration would go on asking for nothing.
-            missing = set(KINDS.values()) - {str(configuration["kind"]) for configuration in wanted}
-            await remove(facts.api, dict.fromkeys(missing, self._settings.registration.name))
-        except ClusterError as error:
-            self._log.error("not registered", reason=str(error))
-            return False
-        self._written = wanted
-        self._log.info("registered", configurations=[f"{c['kind']}/{self._settings.registration.name}" for c in wanted])
+        targets = self._targets(ruleset, bundle)
+        if not self._leading():
+            return self._follow(targets)
+        if self._settings.registration.apply and self._settings.registration.owner:
+            if (self._owner is None or self._pending(targets)) and not await self._find_owner(facts):
+                return True
+            targets = self._targets(ruleset, bundle)
+        await self._reconcile(facts, {kind: targets[kind] for kind in self._pending(targets)})
         return True
 
+    def _targets(self, ruleset: RuleSet, bundle: bytes) -> dict[str, Target]:
+        """What each configuration should be like, by kind."""
+        chosen = self._settings.registration
+        found = {str(each["kind"]): each for each in registered(self._settings, bundle, ruleset, self._owner)}
+        if chosen.apply:
+            return {kind: Managed(found.get(kind), chosen.kept) for kind in KINDS.values()}
+        return {kind: BundleOnly(b"" if chosen.inject_ca_from else bundle) for kind in found}
 
-def registered(settings: Settings, ca_bundle: bytes, ruleset: RuleSet) -> list[dict[str, object]]:
-    """The webhook configurations for the settings. ca_bundle: PEM of the service's own CA, empty where it has none."""
-    chosen = settings.registration
-    if chosen.ca_file:
-        ca_bundle = Path(chosen.ca_file).read_bytes()
-    client = Client(ca_bundle, chosen.url, settings.cluster.namespace, chosen.service, chosen.service_port)
-    return configurations(
-        ruleset,
-        client,
-        name=chosen.name,
-        own_namespace=settings.cluster.namespace,
-        timeout_seconds=chosen.timeout_seconds,
-    )
+    def _pending(self, targets: Mapping[str, Target]) -> list[str]:
+        """The kinds of which something has to be written, or may have to."""
+        if self._webhooks is None or self._webhooks.unsynced():
+            return list(targets)
+        known = self._webhooks.known
+        return [
+            kind
+            for kind, target in targets.items()
+            if self._written.get(kind) != target or target.step(known.get(kind)).differences
+        ]
+
+    def _follow(self, targets: Mapping[str, Target]) -> bool:
+        """Leave it to whoever leads, and say whether that is done."""
+        self._written.clear()
+        self._problems.solved(FAILED, SUSPENDED, UNDONE, NO_OWNER, ABSENT)
+        known = self._webhooks.known if self._webhooks else {}
+        return not any(target.step(known.get(kind)).differences for kind, target in targets.items())
+
+    async def _reconcile(self, facts: ClusterFacts, targets: Mapping[str, Target]) -> None:
+        """Look at the configurations themselves, since what is followed lags behind, and write what is not so."""
+        observed = {kind: await cluster.read(facts.api, kind, self._name) for kind in targets}
+        if any(found is not None and is_unregistered(found) for found in observed.values()):
+            self._suspend()
+            return
+        self._problems.solved(SUSPENDED)
+        news = [kind for kind, target in targets.items() if await self._settle(facts, kind, target, observed[kind])]
+        if news:
+            self._log.info("registered", configurations=[f"{kind}/{self._name}" for kind in news])
+        absent = [kind for kind, target in targets.items() if isinstance(target, BundleOnly) and observed[kind] is None]
+        if absent:
+            names = " and ".join(f"{kind} {self._name}" for kind in absent)
+            self._problems.raised(ABSENT, f"there is no {names} to write the caBundle into; apply it", "warning")
+        else:
+            self._problems.solved(ABSENT)
+
+    async def _settle(self, facts: ClusterFacts, kind: str, target: Target, observed: JsonObject | None) -> bool:
+        """Write one configuration if need be; whether that was for a change here."""
+        step, is_new = target.step(observed), self._written.get(kind) != target
+        if is_new:
+            self._written.pop(kind, None)  # what fails may have been written all the same
+        if not (step.differences or (is_new and step.wanted is not None)):
+            if observed is not None or not isinstance(target, BundleOnly):
+                self._written[kind] = target
+            return False
+        left = await self._store(facts, kind, target, observed)
+        self._written[kind] = target
+        self._metrics.registrations.labels("written" if is_new else "repaired").inc()
+        if not is_new:
+            self._say_repaired(kind, observed, step.differences, left)
+        return is_new
+
+    async def _store(
+        self, facts: ClusterFacts, kind: str, target: Target, observed: JsonObject | None
+    ) -> Sequence[str]:
+        """Make a configuration what it should be; what is different nevertheless."""
+        wanted = target.step(observed).wanted
+        if wanted is None:
+            # Where every rule of a phase is off, an old configuration would go on asking for nothing.
+            await cluster.remove(facts.api, {kind: self._name})
+            return []
+        try:
+            answer = await cluster.apply(facts.api, wanted)
+        except ApiError as error:
+            # What belongs to others can make it invalid, as a url beside the service.
+            restored = target.restored(observed) if error.status == 422 and observed is not None else None
+            if restored is None:
+                raise
+            answer = await cluster.replace(facts.api, restored)
+        # Applying takes away nothing that others added to lists and maps, such as a condition that is never true.
+        if target.step(answer).differences and (restored := target.restored(answer)) is not None:
+            answer = await cluster.replace(facts.api, restored)
+        self._say_foreign(kind, answer)
+        return target.step(answer).differences
+
+    async def _find_owner(self, facts: ClusterFacts) -> bool:
+        """Look the owner up; whether the configurations may be written.
+
+        They may not once it is gone: it takes them with it, and whoever put them back would leave them for ever.
+        """
+        name = self._settings.registration.owner
+        try:
+            uid = await cluster.owner_uid(facts.api, name)
+        except ClusterError as error:
+            self._problems.raised(NO_OWNER, f"registration.owner: {error}", "warning")
+            return True
+        if uid is None and self._owner is not None:
+            reason = f"ClusterRole {name} is gone, and the webhook configurations go with it; they are not put back"
+            self._problems.raised(NO_OWNER, f"registration.owner: {reason}", "warning")
+            return False
+        if uid is None:
+            reason = f"there is no ClusterRole {name}; without it nothing removes the webhook configurations in the end"
+            self._problems.raised(NO_OWNER, f"registration.owner: {reason}", "warning")
+            return True
+        self._owner = Owner(name, uid)
+        self._problems.solved(NO_OWNER)
+        return True
+
+    def _bundle(self) -> bytes | None:
+        """The CAs to tell the API server of; None while they are not known. Files are read anew: others renew them."""
+        chosen = self._settings.registration
+        if chosen.inject_ca_from:
+            return b""
+        if not chosen.ca_file:
+            return self._certificates.ca_bundle
+        try:
+            found = Path(chosen.ca_file).read_bytes()
+            Bundle.from_pem(found)
+        except (OSError, PemError) as error:
+            problem = (isinstance(error, OSError) and error.strerror) or error
+            still = "" if self._ca_file is None else "; what was in it before stays in force"
+            self._problems.raised(UNREADABLE, f"registration.caFile: {chosen.ca_file}: {problem}{still}")
+            return self._ca_file
+        self._problems.solved(UNREADABLE)
+        self._ca_file = found
+        return found
+
+    def _suspend(self) -> None:
+        """Write nothing, for the configurations are to go for good."""
+        self._written.clear()
+        reason = f"{UNREGISTER} was set on a webhook configuration; nothing is written before the next start"
+        self._problems.raised(SUSPENDED, reason, "warning")
+
+    def _failed(self, error: ClusterError) -> None:
+        if isinstance(error, ApiError) and error.status == 409:
+            # The watch shows what they wrote, and then it is looked at again.
+            self._log.info("somebody else writes the registration, too", reason=str(error))
+            return
+        self._metrics.registrations.labels("failed").inc()
+        self._problems.raised(FAILED, str(error))
+
+    def _say_repaired(
+        self, kind: str, observed: JsonObject | None, differences: Sequence[str], left: Sequence[str]
+    ) -> None:
+        self._repairs.add()
+        configuration, writer = f"{kind}/{self._name}", changed_by(observed or {"metadata": {}})
+        self._log.warning(
+            "registration repaired",
+            configuration=configuration,
+            differences=list(differences),
+            by=writer.manager,
+            at=writer.time,
+            **({"left": list(left)} if left else {}),
+        )
+        if self._repairs.undone:
+            reason = (
+                f"{writer.manager or 'somebody'} undoes the webhook configurations again and again; end that, or where "
+                "a cloud adds requirements to every namespaceSelector, name them in registration.kept"
+            )
+            self._problems.raised(UNDONE, reason, configuration=configuration, differences=list(differences))
+
+    def _say_foreign(self, kind: str, configuration: JsonObject) -> None:
+        """Say once of entries that somebody else put beside the service's: they stay, and go with the configuration."""
+        names = [entry["name"] for entry in foreign(configuration)]
+        if new := [name for name in names if (kind, name) not in self._strangers]:
+            self._strangers.update((kind, name) for name in new)
+            self._log.warning("entries of others are left alone", configuration=f"{kind}/{self._name}", entries=new)

@@ -1,7 +1,8 @@
 """The webhook configurations by which the API server knows the service, made from its rules. Pure.
 
 One entry per group of hooks, so that each has its own failure policy, conditions and path. What never comes here:
-objects in the service's own Namespace, so that it can always be repaired.
+objects in the service's own Namespace, so that it can always be repaired. Entries say all that can be said of when they
+apply, the API server's defaults too: what is written nowhere is nobody's, and anybody's addition would stay.
 """
 
 from __future__ import annotations
@@ -19,9 +20,16 @@ from policies.request import JsonObject
 from policies.requester import CONTROL_PLANE, CONTROL_PLANE_LABEL
 from policies.rule import Hook, Phase, Rule, Scope
 from policies.ruleset import RuleSet
+from webhook.settings import Settings
 
 DOMAIN = "cks-admission.dev"
 API_VERSION = "admissionregistration.k8s.io/v1"
+INJECT_CA_FROM = "cert-manager.io/inject-ca-from"
+"""The annotation by which cert-manager writes the CA of a Certificate, given as namespace/name, into every caBundle."""
+
+UNREGISTER = "cks-admission.dev/unregister"
+"""The annotation that announces, with the value `true`, that the configurations are about to be deleted for good."""
+
 KINDS: dict[Phase, str] = {"mutate": "MutatingWebhookConfiguration", "validate": "ValidatingWebhookConfiguration"}
 
 
@@ -43,10 +51,63 @@ class Client(Struct, frozen=True):
         return {"service": service, **bundle}
 
 
+class Owner(Struct, frozen=True):
+    """The ClusterRole whose deletion takes the configurations with it."""
+
+    name: str
+    uid: str
+
+    def to_json(self) -> JsonObject:
+        """The ownerReference; one that blocks nothing needs no right to the owner's finalizers."""
+        return {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRole",
+            "name": self.name,
+            "uid": self.uid,
+            "controller": False,
+            "blockOwnerDeletion": False,
+        }
+
+
+def is_own(entry: JsonObject) -> bool:
+    """Whether an entry of a configuration is the service's, by its name."""
+    return str(entry["name"]).endswith(f".{DOMAIN}")
+
+
+def registered(settings: Settings, ca_bundle: bytes, ruleset: RuleSet, owner: Owner | None = None) -> list[JsonObject]:
+    """The webhook configurations for the settings. ca_bundle: PEM by which the API server knows the service."""
+    chosen = settings.registration
+    bundle = b"" if chosen.inject_ca_from else ca_bundle
+    return configurations(
+        ruleset,
+        Client(bundle, chosen.url, settings.cluster.namespace, chosen.service, chosen.service_port),
+        name=chosen.name,
+        own_namespace=settings.cluster.namespace,
+        timeout_seconds=chosen.timeout_seconds,
+        inject_ca_from=chosen.inject_ca_from,
+        owner=owner,
+    )
+
+
 def configurations(
-    ruleset: RuleSet, client: Client, *, name: str, own_namespace: str, timeout_seconds: int
+    ruleset: RuleSet,
+    client: Client,
+    *,
+    name: str,
+    own_namespace: str,
+    timeout_seconds: int,
+    inject_ca_from: str = "",
+    owner: Owner | None = None,
 ) -> list[JsonObject]:
-    """The MutatingWebhookConfiguration and the ValidatingWebhookConfiguration, those that have entries."""
+    """The MutatingWebhookConfiguration and the ValidatingWebhookConfiguration, those that have entries.
+
+    inject_ca_from: the Certificate whose CA cert-manager writes into them, empty for none.
+    """
+    metadata: dict[str, Any] = {"name": name, "labels": {"app.kubernetes.io/name": "cks-admission"}}
+    if inject_ca_from:
+        metadata["annotations"] = {INJECT_CA_FROM: inject_ca_from}
+    if owner is not None:
+        metadata["ownerReferences"] = [owner.to_json()]
     found = []
     for phase, kind in KINDS.items():
         webhooks = [
@@ -54,7 +115,6 @@ def configurations(
             for hooks, rules in _entries(ruleset, phase)
         ]
         if webhooks:
-            metadata = {"name": name, "labels": {"app.kubernetes.io/name": "cks-admission"}}
             found.append({"apiVersion": API_VERSION, "kind": kind, "metadata": metadata, "webhooks": webhooks})
     return found
 
@@ -80,18 +140,17 @@ def _webhook(
         "admissionReviewVersions": ["v1"],
         "clientConfig": client.to_json(f"/{phase}/{group}"),
         "failurePolicy": "Fail" if any(hook.failure_policy == "Fail" for hook in hooks) else "Ignore",
+        "matchConditions": _conditions(hooks),
         "matchPolicy": "Exact" if all(hook.exact for hook in hooks) else "Equivalent",
+        "namespaceSelector": {} if scope == "Cluster" else _namespace_selector(hooks, rules, own_namespace),
+        "objectSelector": {},
         "rules": _rules(hooks, scope),
         "sideEffects": "None",
         "timeoutSeconds": timeout_seconds,
     }
-    if scope != "Cluster":
-        webhook["namespaceSelector"] = _namespace_selector(hooks, rules, own_namespace)
     if phase == "mutate":
         # What another webhook adds later, such as a GPU container, may change the answer; the rules are idempotent.
         webhook["reinvocationPolicy"] = "IfNeeded" if any(hook.reinvoked for hook in hooks) else "Never"
-    if conditions := _conditions(hooks):
-        webhook["matchConditions"] = conditions
     return webhook
 
 

@@ -12,7 +12,7 @@ from policies.accelerator import Accelerators
 from policies.exception import PolicyException
 from policies.match import LabelSelector, ResourceRule, SelectorRequirement
 from policies.requester import Exemptions
-from policies.rule import Action, FailurePolicy, Hook, Rule, Scope
+from policies.rule import Action, FailurePolicy, Hook, MatchCondition, Rule, Scope
 from policies.ruleset import RuleSet
 from policies.topology import builtin, deletion, document, placement
 from policies.topology import rule as topology_rule
@@ -21,7 +21,7 @@ from policies.topology.reading import LOWEST, Default, Options
 from policies.topology.scheduling import Schedulers
 from policies.violation import quote
 from policies.workload import BUILT_IN, HISTORIES, Workload, table, workload
-from webhook import topologyfiles
+from webhook import spared, topologyfiles
 from webhook.settings import DefaultPlacement, LabelExceptionSettings, Selector, Settings, SettingsError
 
 if TYPE_CHECKING:
@@ -78,7 +78,8 @@ def build(
         _sunk_rule(settings),
         *policies.rules,
     ]
-    return RuleSet(rules, (*_exceptions(settings), *(written.value for written in policies.exceptions)))
+    exceptions = (*_exceptions(settings), *(written.value for written in policies.exceptions))
+    return RuleSet(spared.unasked(rules, settings), exceptions, spared.safety(settings))
 
 
 def of_policies(
@@ -181,6 +182,8 @@ def _labels_rule(
                 matchcondition.reserved_label_changes(workloads.values(), exceptions, cluster_scope=scope == "Cluster"),
             ),
             scope,
+            # Its conditions are what keeps it away from a cluster that comes up; a label is as good as a right.
+            everywhere=True,
         )
         for scope in scopes
     )
@@ -197,16 +200,12 @@ def _labels_rule(
 def _tolerations_rule(settings: Settings) -> Rule:
     chosen = settings.tolerations
     rule = tolerations.CpuToleration(_accelerators(settings), chosen.daemon_sets)
-    failing = _failure_policy(chosen.action)
     pods = (matchcondition.pod_is_no_mirror(), matchcondition.pod_lacks_cpu_toleration())
-    hooks = [
-        Hook("mutate", "pods", _PODS, "Ignore", pods),
-        Hook("validate", "pods", _PODS, failing, pods),
-    ]
+    hooks = [_changing("pods", _PODS, pods), _judging("pods", _PODS, chosen.action, pods)]
     if chosen.daemon_sets == "inject":
-        hooks.append(Hook("mutate", "daemonsets", _DAEMON_SETS, "Ignore"))
+        hooks.append(_changing("daemonsets", _DAEMON_SETS))
     if chosen.daemon_sets != "off":
-        hooks.append(Hook("validate", "daemonsets", _DAEMON_SETS, failing))
+        hooks.append(_judging("daemonsets", _DAEMON_SETS, chosen.action))
     return Rule(
         tolerations.RULE,
         tuple(hooks),
@@ -221,9 +220,9 @@ def _tolerations_rule(settings: Settings) -> Rule:
 def _sunk_rule(settings: Settings) -> Rule:
     chosen = settings.sunk
     rule = sunk.SunkDaemonSets(chosen.daemon_sets, chosen.node_selector, settings.organization.reserved_hash)
-    hooks = [Hook("validate", "daemonsets", _DAEMON_SETS, _failure_policy(chosen.action))]
+    hooks = [_judging("daemonsets", _DAEMON_SETS, chosen.action)]
     if chosen.daemon_sets == "inject":
-        hooks.append(Hook("mutate", "daemonsets", _DAEMON_SETS, "Ignore"))
+        hooks.append(_changing("daemonsets", _DAEMON_SETS))
     return Rule(
         sunk.RULE,
         tuple(hooks),
@@ -246,9 +245,10 @@ def _topology_rule(settings: Settings, catalog: Catalog) -> Rule:
     written = [row for row in rows if row.affinity != "never"]
     # Controllers update annotated Pods and Jobs, so an outage must not stop that; placement is no matter of security.
     is_strict = chosen.action == chosen.unapplied == "deny"
+    judging = _judging("topology", _resources(rows), chosen.action, conditions)
     hooks = (
-        Hook("mutate", "topology", _resources(written), "Ignore", conditions, "*"),
-        Hook("validate", "topology", _resources(rows), "Fail" if is_strict else "Ignore", conditions, "*"),
+        replace(_changing("topology", _resources(written), conditions), scope="*"),
+        replace(judging, scope="*", failure_policy="Fail" if is_strict else "Ignore"),
     )
     return Rule(
         topology_rule.RULE,
@@ -264,7 +264,7 @@ def _topology_rule(settings: Settings, catalog: Catalog) -> Rule:
 def _topology_deletion_rule(settings: Settings) -> Rule:
     action = settings.topology.deletion
     resources = ResourceRule(("DELETE",), tuple(document.GROUPS), ("topologies",))
-    hook = Hook("validate", "topologies", (resources,), _failure_policy(action), scope="Cluster")
+    hook = replace(_judging("topologies", (resources,), action), scope="Cluster")
     off = "off" in (action, settings.topology.action)
     return Rule(deletion.RULE, (hook,), "off" if off else action, deletion.READS, validate=deletion.validate)
 
@@ -288,6 +288,16 @@ def topologies(settings: Settings) -> Catalog:
     if catalog.clashes:
         raise SettingsError("\n".join(map(str, catalog.clashes)))
     return catalog
+
+
+def follows_topologies(settings: Settings) -> bool:
+    """Whether a rule has to know the topologies of the cluster, and who names them."""
+    return settings.topology.action != "off"
+
+
+def follows_nodes(settings: Settings) -> bool:
+    """Whether a rule has to know the Nodes."""
+    return follows_topologies(settings) or "off" not in (settings.sunk.daemon_sets, settings.sunk.action)
 
 
 def topology_options(settings: Settings) -> Options:
@@ -329,6 +339,18 @@ def _resources(rows: Iterable[Workload]) -> tuple[ResourceRule, ...]:
 def _accelerators(settings: Settings) -> Accelerators:
     chosen = settings.tolerations.accelerators
     return Accelerators(chosen.resources, chosen.device_classes)
+
+
+def _changing(group: str, resources: tuple[ResourceRule, ...], conditions: tuple[MatchCondition, ...] = ()) -> Hook:
+    """What changes objects refuses nothing, whatever happens to it."""
+    return Hook("mutate", group, resources, "Ignore", conditions, everywhere=True)
+
+
+def _judging(
+    group: str, resources: tuple[ResourceRule, ...], action: Action, conditions: tuple[MatchCondition, ...] = ()
+) -> Hook:
+    """What refuses objects leaves alone what a cluster cannot do without."""
+    return Hook("validate", group, resources, _failure_policy(action), conditions, everywhere=action != "deny")
 
 
 def _failure_policy(action: Action) -> FailurePolicy:

@@ -5,108 +5,214 @@ from __future__ import annotations
 import asyncio
 import gc
 import signal
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from datetime import UTC, date, datetime
-from typing import TYPE_CHECKING, NoReturn
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import structlog
 from aiohttp import web
-from yarl import URL
 
 from policies.facts import Facts, StaticFacts
-from policies.topology.catalog import Catalog
-from webhook import rules
+from webhook import ports, rules
 from webhook.app import Service
-from webhook.certificates import Certificates
+from webhook.certificates import Certificates, Trusted, by_all
+from webhook.configuration import Configuration, Loaded
 from webhook.metrics import Metrics
 from webhook.registrar import Registrar
+from webhook.rulekeeper import RuleKeeper
 from webhook.settings import Settings, SettingsError
 from webhook.state import Served, State
+from webhook.stopping import stop_signal
+from webhook.trust import Told
+from webhook.upkeep import Upkeep
 from webhook.version import VERSION
 
 if TYPE_CHECKING:
     from webhook.cluster.facts import ClusterFacts
     from webhook.cluster.followed import Followed
+    from webhook.cluster.replica import Replica
     from webhook.policykeeper import PolicyKeeper
-    from webhook.rules import PolicyRules
 
-BACKLOG = 1024
-# How long connections may take to close once nothing is in flight any more.
-LAST_WAIT = 0.5
+# How long a start waits for the CA that another replica may be making just now.
+FIRST_CERTIFICATE = 10.0
 
 
-class PortError(Exception):
-    """A port that cannot be opened; the text says which and why."""
+async def serve(read: Callable[[], Settings], path: Path | None = None, health_socket: str = "") -> None:
+    """Serve until SIGTERM or SIGINT. Raises SettingsError, CertificateError, ClusterError or PortError at start.
 
-
-async def serve(settings: Settings) -> None:
-    """Serve until SIGTERM or SIGINT. Raises SettingsError, CertificateError, ClusterError or PortError at start."""
+    read: the settings as they are now. path: the file that they come from, followed for changes. health_socket: path of
+    a Unix socket that takes the place of the health port. Whoever has one is a worker: it shares the TLS port with
+    others.
+    """
     log = structlog.get_logger()
-    if settings.registration.apply and not _has_cluster(settings):
-        raise SettingsError("registration.apply needs a cluster: set cluster.kubeconfig or cluster.inCluster")
-    stopping = _stop_signal()
+    stopping = stop_signal()
     measures = Metrics()
-    certificates = Certificates(settings.tls, measures)
-    certificates.start()
+    configuration = Configuration(read, path, measures)
+    settings = configuration.current.settings
+    _check(settings)
     async with AsyncExitStack() as stack:
         cluster = await stack.enter_async_context(await _cluster(settings)) if _has_cluster(settings) else None
+        # Left first, and before the port closes, so that another replica takes over what this one does for all.
+        taking_part = AsyncExitStack()
+        stack.push_async_callback(taking_part.aclose)
+        replica = await _replica(taking_part, settings, cluster)
+        certificates = _certificates(settings, measures, replica)
+        keeper = await _keeper(configuration.current, measures, cluster)
         facts = cluster.facts if cluster else None
-        # Read once: what becomes of the files later must not stand in the way of policies and registration.
-        catalog = rules.topologies(settings)
-        keeper = await _policies(settings, measures, cluster, catalog)
-        state = State(_served(settings, facts, keeper, catalog))
-        state.add_gate("certificate", certificates.unready)
-        if cluster is not None:
-            state.add_gate("cluster", cluster.unsynced)
-            state.add_note("cluster", cluster.facts.problems)
-            state.add_note("parameters of policies", cluster.facts.parameters.problems)
-        if keeper is not None:
-            state.add_gate("policies", lambda: () if keeper.complete else ["those of the cluster are not loaded yet"])
-            state.add_note("policies", keeper.unused)
+        registrar = _registrar(configuration.current, certificates, facts, keeper, measures, replica)
+        upkeep = Upkeep(
+            certificates, registrar, measures, settings.tls.check_seconds, replica, _trusted(settings, replica)
+        )
+        await _first_certificate(certificates, upkeep, replica)
+        state = _state(_served(keeper, facts), configuration, certificates, registrar, cluster, replica, keeper)
         service = Service(state, measures, settings.listen.max_in_flight)
         # Last of all, for an open port promises that the rules are in place.
-        health = web.AppRunner(service.health_app(), access_log=None, shutdown_timeout=LAST_WAIT)
-        await _listen(health, settings.health.host, settings.health.port)
+        health = web.AppRunner(service.health_app(), access_log=None, shutdown_timeout=ports.LAST_WAIT)
+        if health_socket:
+            await ports.listen_at(health, health_socket)
+        else:
+            await ports.listen(health, settings.health.host, settings.health.port)
         stack.push_async_callback(health.cleanup)
-        admission = web.ServerRunner(service.admission_server(), shutdown_timeout=LAST_WAIT)
-        await _listen(admission, settings.listen.host, settings.listen.port, certificates)
+        admission = web.ServerRunner(service.admission_server(), shutdown_timeout=ports.LAST_WAIT)
+        await ports.listen(
+            admission, settings.listen.host, settings.listen.port, certificates, shared=bool(health_socket)
+        )
         stack.push_async_callback(admission.cleanup)
         # What start-up made lives as long as the process: the collector need not look at it again and again.
         gc.freeze()
-        registrar = Registrar(settings, certificates, facts, lambda: _known_rules(keeper), catalog)
-        stack.callback(asyncio.create_task(_keep(certificates, registrar, settings.tls.check_seconds)).cancel)
-        if keeper is not None:
 
-            async def swap() -> None:
-                state.served = _served(settings, facts, keeper, catalog)
-                await registrar.write()
+        async def swap() -> None:
+            state.served = _served(keeper, facts)
+            registrar.use(*configuration.current)
+            registrar.look()
 
-            following = asyncio.create_task(keeper.run(swap))
-            following.add_done_callback(_ended)
-            stack.callback(following.cancel)
+        _run(stack, "upkeep", upkeep.run())
+        _run(stack, "configuration", configuration.run(keeper.reconfigure, swap))
+        if not isinstance(keeper, RuleKeeper):
+            _run(stack, "policies", keeper.run(swap))
+        if _registers(settings):
+            _run(taking_part, "registration", registrar.run(settings.tls.check_seconds))
         log.info(
-            "serving", version=VERSION, admission=_address("https", admission), health=_address("http", health),
-            rules=[rule.name for rule in state.served.ruleset.rules],
+            "serving", version=VERSION, admission=ports.address("https", admission),
+            health=ports.address("http", health), rules=[rule.name for rule in state.served.ruleset.rules],
         )  # fmt: skip
-        await _drain(state, stopping, settings.listen.drain_seconds)
-        await _finish(admission, state, settings.listen.grace_seconds)
+        await _drain(state, stopping, settings.listen.drain_seconds, taking_part.aclose)
+        await ports.finish(admission, state, settings.listen.grace_seconds)
     log.info("stopped")
 
 
-def _known_rules(keeper: PolicyKeeper | None) -> PolicyRules | None:
-    """The rules of policies; None while it is not known which there are."""
-    if keeper is None:
-        return rules.NO_POLICIES
-    return keeper.rules if keeper.complete else None
+def _check(settings: Settings) -> None:
+    """Raises SettingsError for what contradicts itself."""
+    registration = settings.registration
+    if registration.apply and registration.ca_only:
+        raise SettingsError("registration: apply and caOnly exclude each other; give one of them")
+    for key, wanted in (("apply", registration.apply), ("caOnly", registration.ca_only)):
+        if wanted and not _has_cluster(settings):
+            raise SettingsError(f"registration.{key} needs a cluster: set cluster.kubeconfig or cluster.inCluster")
 
 
-def _ended(task: asyncio.Task[NoReturn]) -> None:
-    """Policies are followed until the process ends; should that ever end by itself, nobody would see it otherwise."""
-    if not task.cancelled():
-        structlog.get_logger().critical(
-            "policies are no longer followed; restart the service", error=repr(task.exception())
-        )
+def _registers(settings: Settings) -> bool:
+    return settings.registration.apply or settings.registration.ca_only
+
+
+def _run(stack: AsyncExitStack, what: str, work: Coroutine[Any, Any, NoReturn]) -> None:
+    """Do something until the stack is left; should it ever end by itself, nobody would see it otherwise."""
+
+    def ended(task: asyncio.Task[NoReturn]) -> None:
+        if not task.cancelled():
+            structlog.get_logger().critical(
+                "no longer looked after; restart the service", what=what, error=repr(task.exception())
+            )
+
+    task = asyncio.create_task(work, name=what)
+    task.add_done_callback(ended)
+    stack.callback(task.cancel)
+
+
+async def _replica(stack: AsyncExitStack, settings: Settings, cluster: Followed | None) -> Replica | None:
+    """What the process shares with others, as far as there is something to share. Raises ClusterError."""
+    if cluster is None or not (_registers(settings) or settings.tls.secret):
+        return None
+    from webhook.cluster.replica import joined  # noqa: PLC0415 - the client costs 16 MB, for clusters only
+
+    return await stack.enter_async_context(joined(cluster.facts.api, settings))
+
+
+def _certificates(settings: Settings, measures: Metrics, replica: Replica | None) -> Certificates:
+    """Raises SettingsError."""
+    if replica is None or replica.authority is None:
+        return Certificates(settings.tls, measures)
+    from webhook.sharedauthority import SharedAuthority  # noqa: PLC0415 - for clusters only
+
+    shared = SharedAuthority(replica.authority, replica.leadership, settings.tls.names)
+    return Certificates(settings.tls, measures, shared)
+
+
+def _trusted(settings: Settings, replica: Replica | None) -> Trusted:
+    """Who says whether the API server knows a CA: the webhook configurations where they are written here."""
+    return by_all if replica is None or not _registers(settings) else Told(replica.webhooks)
+
+
+async def _first_certificate(certificates: Certificates, upkeep: Upkeep, replica: Replica | None) -> None:
+    """Serve the pair that there is, or is soon. Raises CertificateError."""
+    certificates.start()
+    if replica is None or replica.authority is None:
+        return
+    with suppress(TimeoutError):
+        async with asyncio.timeout(FIRST_CERTIFICATE):
+            while certificates.unready():
+                replica.changed.clear()
+                await upkeep.look()
+                if certificates.unready():
+                    await replica.changed.wait()
+
+
+def _registrar(
+    loaded: Loaded,
+    certificates: Certificates,
+    facts: ClusterFacts | None,
+    keeper: RuleKeeper | PolicyKeeper,
+    measures: Metrics,
+    replica: Replica | None,
+) -> Registrar:
+    return Registrar(
+        loaded.settings,
+        certificates,
+        facts,
+        lambda: keeper.rules if keeper.complete else None,
+        loaded.catalog,
+        webhooks=replica.webhooks if replica else None,
+        leading=lambda: replica is not None and replica.leadership.leading,
+        metrics=measures,
+    )
+
+
+def _state(
+    served: Served,
+    configuration: Configuration,
+    certificates: Certificates,
+    registrar: Registrar,
+    cluster: Followed | None,
+    replica: Replica | None,
+    keeper: RuleKeeper | PolicyKeeper,
+) -> State:
+    """What is served, with all on which readiness depends, and all that it tells."""
+    state = State(served)
+    state.add_note("configuration", configuration.notes)
+    state.add_gate("certificate", certificates.unready)
+    if cluster is not None:
+        state.add_gate("cluster", cluster.unsynced)
+        state.add_note("cluster", cluster.facts.problems)
+        state.add_note("parameters of policies", cluster.facts.parameters.problems)
+    if replica is not None:
+        state.add_gate("replicas", replica.unsynced)
+        state.add_note("registration", registrar.problems)
+    if not isinstance(keeper, RuleKeeper):
+        state.add_gate("policies", lambda: () if keeper.complete else ["those of the cluster are not loaded yet"])
+        state.add_note("policies", keeper.unused)
+    return state
 
 
 def _has_cluster(settings: Settings) -> bool:
@@ -118,29 +224,23 @@ async def _cluster(settings: Settings) -> AbstractAsyncContextManager[Followed]:
     from webhook.cluster.client import connect  # noqa: PLC0415 - the client costs 16 MB, for clusters only
     from webhook.cluster.followed import follow  # noqa: PLC0415 - as above
 
+    chosen = settings.cluster
     return follow(
-        await connect(settings.cluster.kubeconfig or None, settings.cluster.in_cluster),
-        nodes=_follows_topologies(settings) or "off" not in (settings.sunk.daemon_sets, settings.sunk.action),
-        topologies=_follows_topologies(settings),
-        maps_in=settings.cluster.namespace if settings.policies.config_maps else "",
+        await connect(chosen.kubeconfig or None, chosen.in_cluster, chosen.service_account),
+        nodes=rules.follows_nodes(settings),
+        topologies=rules.follows_topologies(settings),
+        maps_in=chosen.namespace if settings.policies.config_maps else "",
         natives=settings.policies.native,
         workloads=rules.topology_options(settings).workloads,
     )
 
 
-def _follows_topologies(settings: Settings) -> bool:
-    return settings.topology.action != "off"
-
-
-async def _policies(
-    settings: Settings, measures: Metrics, cluster: Followed | None, catalog: Catalog
-) -> PolicyKeeper | None:
-    """The policies as the sources have them now; None where there is no source. Raises SettingsError."""
+async def _keeper(loaded: Loaded, measures: Metrics, cluster: Followed | None) -> RuleKeeper | PolicyKeeper:
+    """The rules, with the policies as the sources have them now. Raises SettingsError."""
+    settings, catalog = loaded
     directories = settings.policies.directories
     if not directories and (cluster is None or not (cluster.maps or cluster.natives)):
-        if unknown := rules.unknown_names(settings):
-            raise SettingsError("\n".join(unknown))
-        return None
+        return RuleKeeper(loaded)
     from webhook.policykeeper import InCluster, PolicyKeeper  # noqa: PLC0415 - nothing else needs the CEL engine
     from webhook.policysources.configmaps import ConfigMaps  # noqa: PLC0415 - as above
     from webhook.policysources.directories import Directories  # noqa: PLC0415 - as above
@@ -158,12 +258,11 @@ async def _policies(
     return keeper
 
 
-def _served(settings: Settings, facts: ClusterFacts | None, keeper: PolicyKeeper | None, catalog: Catalog) -> Served:
-    ruleset = rules.build(settings, catalog=catalog) if keeper is None else keeper.ruleset
+def _served(keeper: RuleKeeper | PolicyKeeper, facts: ClusterFacts | None) -> Served:
     if facts is None:
-        return Served(ruleset, _no_cluster)
+        return Served(keeper.ruleset, _no_cluster)
     current: Callable[[], Facts] = lambda: facts  # noqa: E731
-    return Served(ruleset, current, facts)
+    return Served(keeper.ruleset, current, facts)
 
 
 class _NoCluster(StaticFacts, frozen=True):
@@ -180,71 +279,25 @@ def _no_cluster() -> Facts:
     return _NO_CLUSTER
 
 
-async def _listen(runner: web.BaseRunner, host: str, port: int, certificates: Certificates | None = None) -> None:
-    """Open a port. Raises PortError."""
-    await runner.setup()
-    context = certificates.serving.context if certificates else None
-    try:
-        await web.TCPSite(runner, host, port, ssl_context=context, backlog=BACKLOG).start()
-    except OSError as error:
-        await runner.cleanup()
-        problem = f"{error.strerror or error}; is another process using it?"
-        raise PortError(f"cannot listen on {host}:{port}: {problem}") from None
-
-
-def _address(scheme: str, runner: web.BaseRunner) -> str:
-    host, port = runner.addresses[0][:2]
-    return str(URL.build(scheme=scheme, host=host, port=port))
-
-
-async def _keep(certificates: Certificates, registrar: Registrar, seconds: float) -> None:
-    """Everything that must be looked after while the service runs."""
-    while True:
-        try:
-            if await registrar.write():
-                certificates.install()
-            await asyncio.sleep(seconds)
-            certificates.look()
-        except Exception:  # noqa: BLE001 - whatever it is, it must not end this, or a certificate would expire unseen
-            structlog.get_logger().exception("upkeep failed")
-            await asyncio.sleep(seconds)
-
-
-def _stop_signal() -> asyncio.Future[signal.Signals]:
-    """Resolved by the first SIGTERM or SIGINT; a second one ends the process at once."""
-    loop = asyncio.get_running_loop()
-    received: asyncio.Future[signal.Signals] = loop.create_future()
-
-    def receive(number: signal.Signals) -> None:
-        for known in (signal.SIGTERM, signal.SIGINT):
-            loop.remove_signal_handler(known)
-        received.set_result(number)
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, receive, number)
-    return received
-
-
-async def _drain(state: State, stopping: asyncio.Future[signal.Signals], seconds: float) -> None:
+async def _drain(
+    state: State, stopping: asyncio.Future[signal.Signals], seconds: float, leave: Callable[[], Awaitable[None]]
+) -> None:
     """Wait for the signal, then let the cluster notice before the port closes.
 
-    From here on readiness says no and every answer closes its connection, so that callers go elsewhere.
+    From here on readiness says no and every answer closes its connection, so that callers go elsewhere. leave: hand
+    over to other replicas what this one does for all.
     """
     received = await stopping
     state.draining = True
     structlog.get_logger().info("stopping", signal=received.name, in_flight=state.in_flight)
-    if received is signal.SIGTERM:  # on a terminal nobody waits for endpoints
-        await asyncio.sleep(seconds)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(_left(leave))
+        if received is signal.SIGTERM:  # on a terminal nobody waits for endpoints
+            group.create_task(asyncio.sleep(seconds))
 
 
-async def _finish(admission: web.ServerRunner, state: State, seconds: float) -> None:
-    """Close the port, and wait for the reviews in flight.
-
-    Not left to aiohttp's own clean-up: that drops what still arrives of a body.
-    """
-    for site in list(admission.sites):
-        await site.stop()
-    with suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            while state.in_flight:  # noqa: ASYNC110 - once in the process's life
-                await asyncio.sleep(0.01)
+async def _left(leave: Callable[[], Awaitable[None]]) -> None:
+    try:
+        await leave()
+    except Exception:  # noqa: BLE001 - whatever it is, the reviews in flight come first
+        structlog.get_logger().exception("not handed over")

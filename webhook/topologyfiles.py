@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -31,6 +32,18 @@ def read(paths: Iterable[str]) -> list[Topology]:
     if problems:
         raise TopologyFilesError("\n".join(problems))
     return found
+
+
+def version(paths: Iterable[str]) -> str:
+    """A text that is the same as long as the files hold the same, or cannot be read for the same reason."""
+    found = hashlib.sha256()
+    for path in paths:
+        try:
+            for file in followed(path):
+                found.update(f"{file}\n{hashlib.sha256(file.read_bytes()).hexdigest()}\n".encode())
+        except OSError as error:
+            found.update(f"{error}\n".encode())
+    return found.hexdigest()
 
 
 def _read(file: Path, found: list[Topology], problems: list[str]) -> None:

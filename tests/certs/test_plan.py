@@ -11,7 +11,7 @@ from certs.authority import Authority, new_authority
 from certs.bundle import Bundle
 from certs.errors import AuthorityError, ForeignFileError, InvalidNameError
 from certs.keys import new_key
-from certs.plan import Ensured, Plan, plan, plan_authority
+from certs.plan import Ensured, Plan, plan, plan_authority, plan_leaf, usable_authority
 from certs.renewal import renewal_reason
 from certs.stored import BUNDLE, CA_CERT, CA_KEY, LEAF_CERT, LEAF_KEY
 
@@ -252,7 +252,7 @@ def test_other_names_make_another_leaf(stored: Mapping[str, bytes], now: datetim
 
 _MISPLACED = "where only CERTIFICATE blocks belong; are certificate and key swapped?"
 _ENCRYPTED = "the private key is encrypted, and nobody can type its password here: openssl pkey -in KEY -out PLAIN_KEY"
-_UNTOUCHED = "; it was not made here, so it is not overwritten"
+_UNTOUCHED = "; it was not made here"
 
 
 def _foreign_files(forge: Forge, pem: Pem, authority: Authority) -> dict[str, tuple[dict[str, bytes], str]]:
@@ -356,3 +356,77 @@ def test_wrong_requests_are_errors(now: datetime) -> None:
         plan({}, ["a_b"], now)
     with pytest.raises(AuthorityError, match="would outlive the CA"):
         plan({}, _NAMES, now, leaf_lifetime=2 * _DAY, authority_lifetime=_DAY)
+
+
+@pytest.mark.parametrize(
+    ("damage", "problem"),
+    [
+        pytest.param(dict.fromkeys((CA_CERT, CA_KEY, BUNDLE)), "there was none", id="all-missing"),
+        pytest.param({BUNDLE: b"", CA_KEY: b""}, "ca.key is damaged: it is empty", id="bundle-and-key-empty"),
+        pytest.param({BUNDLE: b""}, "", id="bundle-empty"),
+    ],
+)
+def test_what_is_remembered_stays_trusted(
+    damage: Mapping[str, bytes | None], problem: str, stored: Mapping[str, bytes], now: datetime
+) -> None:
+    """Where the bundle is lost, the CAs that were in it before are in the new one, as long as they live."""
+    old, expired = new_authority(now - 100 * _DAY), new_authority(now - 400 * _DAY)
+    remembered = Bundle((old.certificate, expired.certificate, *Bundle.from_pem(stored[BUNDLE])))
+    damaged = {name: content for name, content in {**stored, **damage}.items() if content is not None}
+
+    decided = plan_authority(damaged, now, remembered=remembered)
+
+    assert decided.problem == problem
+    assert set(decided.bundle) == {old.certificate, *Bundle.from_pem(stored[BUNDLE]), decided.authority.certificate}
+    assert Bundle.from_pem(decided.writes[BUNDLE]) == decided.bundle
+
+
+def test_a_bundle_that_was_changed_counts(stored: Mapping[str, bytes], now: datetime) -> None:
+    """Whoever takes an old CA out of the bundle on purpose does not find it there again."""
+    old = new_authority(now - 100 * _DAY)
+
+    decided = plan_authority(stored, now, remembered=Bundle((old.certificate,)))
+
+    assert (decided.writes, old.certificate in decided.bundle) == ({}, False)
+
+
+def test_an_authority_is_usable_while_clients_accept_it(stored: Mapping[str, bytes], now: datetime) -> None:
+    """Long after it should have been renewed a CA can still sign, up to its end; damaged or foreign ones cannot."""
+    moments = [now - 2 * _DAY, now, now + 300 * _DAY, now + 364 * _DAY, now + 366 * _DAY]
+
+    found = [usable_authority(stored, moment) is not None for moment in moments]
+
+    assert found == [False, True, True, True, False]
+    assert usable_authority({**stored, CA_KEY: b""}, now) is None
+    assert usable_authority({CA_CERT: b"somebody's notes"}, now) is None
+    assert usable_authority({}, now) is None
+
+
+def test_a_leaf_in_memory(authority: Authority, now: datetime) -> None:
+    """It is made, kept, renewed at two thirds and for another CA, each with its reason."""
+    made, first = plan_leaf(None, authority, _NAMES, now)
+    kept, nothing = plan_leaf(made, authority, _NAMES, now + 4 * _DAY)
+    renewed, due = plan_leaf(made, authority, _NAMES, now + 5 * _DAY)
+    other = new_authority(now)
+    moved, another = plan_leaf(made, other, _NAMES, now)
+
+    assert (first, nothing) == ("the leaf was made: there was none", "")
+    assert kept is made
+    assert due == (
+        "the leaf was renewed: two thirds of its life were over on 2026-03-06 03:40:00 UTC;"
+        " it ends on 2026-03-08 12:00:00 UTC"
+    )
+    assert another == (
+        "the leaf was renewed: it is signed by another CA than the current one: its issuer is CN=cks-admission CA,"
+        f" the current CA CN=cks-admission CA with SHA-256 {other.fingerprint}"
+    )
+    assert (renewed.not_after, moved.not_after) == (now + 12 * _DAY, now + 7 * _DAY)
+
+
+def test_a_leaf_in_memory_does_not_outlive_its_authority(authority: Authority, now: datetime) -> None:
+    """A CA that nobody renews signs shorter lives in its last days, and none after its end."""
+    leaf, _ = plan_leaf(None, authority, _NAMES, now + 363 * _DAY)
+
+    assert leaf.not_after == authority.not_after
+    with pytest.raises(AuthorityError):
+        plan_leaf(None, authority, _NAMES, now + 366 * _DAY)

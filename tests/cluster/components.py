@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from cluster.authority import Authority
 
 PORTS = ("etcd", "etcd-peer", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
+
+OWN_PODS = "app.kubernetes.io/name=cks-admission"
+"""The Pods that kwok leaves to another kubelet, which really runs them."""
 
 # Who each client component is. None is in system:masters: a proof about exempt requesters could not fail otherwise.
 # (Inside kube-apiserver its own loopback client, system:apiserver, is in it; that is so in every cluster.)
@@ -32,6 +35,10 @@ class Layout:
     ports: Mapping[str, int]
     authority: Authority
     kubeconfigs: Mapping[str, Path]
+    audited: Sequence[str] = ("admin",)
+    """The users whose requests are audited: those that change something, and of others than the admin all."""
+    presents_certificate: bool = False
+    """Whether the API server shows webhooks a client certificate."""
 
     @property
     def server(self) -> str:
@@ -83,12 +90,35 @@ def kube_apiserver(layout: Layout) -> list[str]:
         # The audit annotations of admission policies show nowhere else.
         f"--audit-log-path={layout.audit_log}",
         f"--audit-policy-file={_audit_policy(layout)}",
+        *([f"--admission-control-config-file={_credentials(layout)}"] if layout.presents_certificate else []),
     ]
+
+
+def _credentials(layout: Layout) -> Path:
+    """Write what the API server shows to webhooks: one certificate for all, by the cluster's CA."""
+    kubeconfig = layout.directory / "webhook-client.kubeconfig"
+    layout.authority.certificate_kubeconfig(kubeconfig, layout.server, "kube-apiserver-webhook-client", [])
+    # The name of a user there is the webhook's host, and the star any host.
+    # https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/#authenticate-apiservers
+    written = kubeconfig.read_text(encoding="utf-8")
+    kubeconfig.write_text(written.replace("name: kube-apiserver-webhook-client", "name: '*'"), encoding="utf-8")
+    version = "apiserver.config.k8s.io/v1"
+    plugin = {"apiVersion": version, "kind": "WebhookAdmissionConfiguration", "kubeConfigFile": str(kubeconfig)}
+    names = ("ValidatingAdmissionWebhook", "MutatingAdmissionWebhook")
+    plugins = [{"name": name, "configuration": plugin} for name in names]
+    path = layout.directory / "admission.json"
+    path.write_text(json.dumps({"apiVersion": version, "kind": "AdmissionConfiguration", "plugins": plugins}))
+    return path
 
 
 def _audit_policy(layout: Layout) -> Path:
     """Write what is audited: changes made by the admin, which only tests make; without the objects."""
-    rules = [{"level": "Metadata", "users": ["admin"], "verbs": ["create", "update", "delete"]}, {"level": "None"}]
+    rules: list[dict[str, object]] = [
+        {"level": "Metadata", "users": ["admin"], "verbs": ["create", "update", "delete"]}
+    ]
+    if others := [user for user in layout.audited if user != "admin"]:
+        rules.append({"level": "Metadata", "users": others})
+    rules.append({"level": "None"})
     policy = {
         "apiVersion": "audit.k8s.io/v1",
         "kind": "Policy",
@@ -137,6 +167,7 @@ def kwok(layout: Layout) -> list[str]:
         "--manage-all-nodes=false",
         "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
         "--node-lease-duration-seconds=40",
+        f"--disregard-status-with-label-selector={OWN_PODS}",
         f"--server-address=127.0.0.1:{layout.ports['kwok']}",
     ]
 

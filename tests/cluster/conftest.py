@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
-from cluster import toolchain, topologynodes
+from cluster import load, release, toolchain, topologynodes
 from cluster.controlplane import ControlPlane
 from cluster.golang import ToolchainError
 from cluster.process import ComponentError
 from cluster.programs import CONTROL_PLANE
+from cluster.release import Release
 from cluster.service import EXCEPTIONS, Service, registered
 
 if TYPE_CHECKING:
@@ -78,6 +79,24 @@ def namespace(control_plane: ControlPlane) -> Iterator[str]:
 def service(control_plane: ControlPlane) -> Iterator[Service]:
     """Run the service, registered with the API server, for all tests that want it."""
     with registered(control_plane, exceptions=EXCEPTIONS, topology=dict(topologynodes.SETTINGS)) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def audited() -> Iterator[ControlPlane]:
+    """Run a control plane of its own for the chart, which writes down what the accounts of the chart do."""
+    users = [f"system:serviceaccount:{release.NAMESPACE}:{account}" for account in release.ACCOUNTS]
+    with ControlPlane(toolchain.ensure(CONTROL_PLANE), audited=users) as running:
+        running.namespace(load.NAMESPACE)
+        yield running
+
+
+@pytest.fixture(scope="session")
+def installed(audited: ControlPlane) -> Iterator[Release]:
+    """Install the chart there with its defaults and one policy."""
+    with Release(audited, policies={"load.yaml": load.POLICIES}) as running:
+        running.install()
+        running.wait_until_asked()
         yield running
 
 

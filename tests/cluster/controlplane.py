@@ -46,9 +46,14 @@ class ControlPlane:
     ca_file: Path
     """The CA of everything that serves here."""
 
-    def __init__(self, tools: Path) -> None:
-        """Prepare one that runs the programs in the folder `tools` (see toolchain.ensure); nothing is started yet."""
+    def __init__(self, tools: Path, *, audited: Sequence[str] = ("admin",), presents_certificate: bool = False) -> None:
+        """Prepare one that runs the programs in the folder `tools` (see toolchain.ensure); nothing is started yet.
+
+        audited, presents_certificate: as in components.Layout.
+        """
         self._tools = tools
+        self._audited = audited
+        self._presents_certificate = presents_certificate
         self._stack = ExitStack()
         self._components: dict[str, Component] = {}
         self._kubeconfigs: dict[str, Path] = {}
@@ -120,6 +125,11 @@ class ControlPlane:
         """Return one of the running components. Raises KeyError for a name that is none."""
         return self._components[name]
 
+    @property
+    def audit_log(self) -> Path:
+        """What the API server audits, a JSON object per line."""
+        return self._audit_log
+
     def kubeconfig(self, user: str) -> Path:
         """Return the kubeconfig of a user by name. Raises KeyError if there is none of that name."""
         return self._kubeconfigs[user]
@@ -182,8 +192,15 @@ class ControlPlane:
         self._authority = Authority(self.directory)
         self.ca_file = self._authority.ca_file
         layout = components.Layout(
-            self._tools, self.directory, free_ports(components.PORTS), self._authority, self._kubeconfigs
+            self._tools,
+            self.directory,
+            free_ports(components.PORTS),
+            self._authority,
+            self._kubeconfigs,
+            self._audited,
+            self._presents_certificate,
         )
+        self._audit_log = layout.audit_log
         self.server = layout.server
         return layout
 

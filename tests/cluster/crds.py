@@ -8,6 +8,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from cluster import manifests
 from cluster.polling import NotYet
 
 if TYPE_CHECKING:
@@ -94,6 +95,15 @@ def remove(control_plane: ControlPlane, *definitions: Manifest) -> None:
     """Remove definitions (by admin), with all objects of their kinds."""
     names = [f"crd/{each['metadata']['name']}" for each in definitions]
     control_plane.kubectl("delete", *names, user="admin", check=True)
+
+
+def other_projects(group: str) -> list[Manifest]:
+    """Return the kinds of cert-manager or of the Prometheus operator, of which nothing is said."""
+    kinds = {
+        "cert-manager.io": ("Certificate", "Issuer"),
+        "monitoring.coreos.com": ("PodMonitor", "ServiceMonitor", "PrometheusRule"),
+    }
+    return [manifests.custom_resource(kind, group, "v1") for kind in kinds[group]]
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from builders import FACTS, WORKLOADS, pod, request
 from policies.labels import GRACEFUL, INTERRUPTABLE, LabelException, is_reserved, organization
 from policies.matchcondition import (
     RESERVED,
+    cluster_is_not_coming_up,
     pod_is_no_mirror,
     pod_lacks_cpu_toleration,
     requester_is_not_exempt,
@@ -85,6 +86,7 @@ _ALL = [
     pod_lacks_cpu_toleration(),
     pod_is_no_mirror(),
     _topology(),
+    cluster_is_not_coming_up(),
 ]
 
 
@@ -98,6 +100,7 @@ def test_names() -> None:
         "lacks-cpu-toleration",
         "no-mirror-pod",
         "topology-is-mentioned",
+        "cluster-is-not-coming-up",
     ]
 
 

@@ -3,11 +3,13 @@
 from collections.abc import Iterable
 
 import pytest
-from builders import deployment, pod, request
+from builders import Json, deployment, pod, request
+from msgspec.structs import replace
 
 from policies.match import ResourceRule
 from policies.rule import Action, Hook, Phase, Rule
 from policies.ruleset import MEMORY, RuleSet
+from policies.safety import Safety
 
 _PODS = ResourceRule(("CREATE",), ("",), ("pods",))
 _DEPLOYMENTS = ResourceRule(("CREATE", "UPDATE"), ("apps",), ("deployments",))
@@ -91,6 +93,31 @@ def test_only_what_the_selected_rules_read() -> None:
 
     assert rules.select("validate", request(pod())) == ((pods,), frozenset({"spec.containers"}))
     assert rules.select("validate", request(deployment())) == ((), frozenset())
+
+
+def test_what_is_spared() -> None:
+    """Of what is spared only rules run with a hook that is everywhere and matches; of all else, all that match."""
+    everywhere = replace(_hook("validate", "b", _PODS), everywhere=True)
+    guard = _rule("guard", everywhere)
+    mixed = _rule("mixed", _hook("validate", "a", _PODS, _DEPLOYMENTS), everywhere)
+    rules = RuleSet([_BOTH, guard, mixed], safety=Safety(frozenset({"kube-system"})))
+
+    def found(obj: Json, namespace: str, group: str | None = None) -> list[str]:
+        return [rule.name for rule in rules.applicable("validate", request(obj, namespace=namespace), group)]
+
+    assert {
+        "elsewhere": found(pod(), "team"),
+        "pod": found(pod(), "kube-system"),
+        "of a group": found(pod(), "kube-system", "a"),
+        "of a group of which all are everywhere": found(pod(), "kube-system", "b"),
+        "deployment": found(deployment(), "kube-system"),
+    } == {
+        "elsewhere": ["both", "guard", "mixed"],
+        "pod": ["guard", "mixed"],
+        "of a group": [],
+        "of a group of which all are everywhere": ["guard", "mixed"],
+        "deployment": [],
+    }
 
 
 def test_two_rules_of_one_name() -> None:

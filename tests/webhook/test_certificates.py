@@ -1,13 +1,17 @@
 """The certificate that is served: followed in somebody else's files, or made and renewed by the service."""
 
-from datetime import UTC, datetime
+import ssl
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from cryptography import x509
 from structlog.testing import capture_logs
 
 from certs.authority import Authority, new_authority
+from certs.errors import StoreError
 from certs.leaf import Leaf
+from certs.wording import moment
 from webhook.certificates import Certificates
 from webhook.metrics import Metrics
 from webhook.settings import SettingsError, Tls
@@ -212,3 +216,105 @@ def test_trouble_with_its_own_directory_changes_nothing(tmp_path: Path) -> None:
     assert certificates.serving.fingerprint == before
     assert [(entry["event"], entry["log_level"]) for entry in logged] == [("certificate not renewed", "error")]
     assert certificates.unready() == []
+
+
+def test_a_new_authority_waits_until_clients_know_it(tmp_path: Path) -> None:
+    """A leaf of a CA that clients have not been told of waits as long as what is served is good."""
+    now = _NOW
+    told: list[x509.Certificate] = []
+    certificates = Certificates(Tls(directory=str(tmp_path), names=("localhost",)), Metrics(), now=lambda: now)
+    certificates.start()
+    before = certificates.serving.fingerprint
+    for name in ("ca.crt", "ca.key", "tls.crt", "tls.key"):
+        (tmp_path / name).unlink()
+
+    def shown() -> str | None:
+        certificates.look()
+        certificates.install(told.__contains__)
+        return certificates.serving.fingerprint
+
+    waiting, ready = shown(), certificates.unready()
+    told.append(x509.load_pem_x509_certificate((tmp_path / "ca.crt").read_bytes()))
+    after = shown()
+
+    assert (waiting, ready) == (before, [])
+    assert after not in (before, None)
+    assert certificates.unready() == []
+
+
+def test_what_is_over_is_not_served_on(tmp_path: Path) -> None:
+    """Once the old leaf has expired the new one is shown though clients do not know it; readiness says so."""
+    now = _NOW
+    certificates = Certificates(Tls(directory=str(tmp_path), names=("localhost",)), Metrics(), now=lambda: now)
+    certificates.start()
+    for name in ("ca.crt", "ca.key", "tls.crt", "tls.key"):
+        (tmp_path / name).unlink()
+    now += timedelta(days=8)
+
+    certificates.look()
+    expired = certificates.unready()
+    certificates.install(lambda _: False)
+    unknown = certificates.unready()
+    certificates.install()
+
+    assert expired == [f"the served certificate expired on {moment(_NOW + timedelta(days=7))}"]
+    assert unknown == ["clients have not been told yet of the CA of the served certificate"]
+    assert certificates.unready() == []
+
+
+class _Clients:
+    """Certificates that ask callers for one of the CAs in a file."""
+
+    def __init__(self, directory: Path) -> None:
+        self.file = directory / "clients.crt"
+        self.certificates = Certificates(_tls(directory=directory / "own", clientCaFile=self.file), Metrics())
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (None, "does not exist"),
+        (b"", ": it is empty"),
+        (b"notes\n", ": it has no PEM block (no line like -----BEGIN CERTIFICATE-----)"),
+    ],
+    ids=["missing", "empty", "text"],
+)
+def test_authorities_of_clients_have_to_be_there(content: bytes | None, problem: str, tmp_path: Path) -> None:
+    """Without them at start nobody could be let in, or everybody: it is an error that names setting and file."""
+    clients = _Clients(tmp_path)
+    if content is not None:
+        clients.file.write_bytes(content)
+
+    with pytest.raises(StoreError) as raised:
+        clients.certificates.start()
+
+    assert str(raised.value) == f"tls.clientCaFile: {clients.file}{' ' if content is None else ''}{problem}"
+    assert clients.certificates.serving.leaf is None
+
+
+def test_authorities_of_clients_are_followed(tmp_path: Path, authority: Authority) -> None:
+    """A new file counts at the next look; one that cannot be used is said once, and the one before it goes on."""
+    other = new_authority(_NOW, name="Their CA")
+    clients = _Clients(tmp_path)
+    clients.file.write_bytes(authority.cert_pem)
+
+    with capture_logs() as logged:
+        clients.certificates.start()
+        clients.file.write_bytes(b"")
+        for _ in range(3):
+            clients.certificates.look()
+        clients.file.write_bytes(authority.cert_pem + other.cert_pem)
+        clients.certificates.look()
+
+    about = [entry for entry in logged if not entry["event"].startswith("certificate")]
+    assert about == [
+        {"event": "client certificates required", "log_level": "info", "authorities": ["CN=cks-admission CA"]},
+        {"event": "CAs of clients refused", "log_level": "warning", "reason": f"{clients.file}: it is empty"},
+        {
+            "event": "client certificates required",
+            "log_level": "info",
+            "authorities": ["CN=cks-admission CA", "CN=Their CA"],
+        },
+    ]
+    assert clients.certificates.serving.context.verify_mode == ssl.CERT_REQUIRED
+    assert clients.certificates.unready() == []

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from webhook.reference import configuration
-from webhook.registrar import registered
+from webhook.registration import registered
 from webhook.rules import build
 from webhook.settings import Settings, read
 
@@ -152,10 +152,17 @@ def test_policies_have_entries_of_their_own() -> None:
     webhooks = [webhook for found in yaml.safe_load_all(result.stdout) for webhook in found["webhooks"]]
     common = {
         "admissionReviewVersions": ["v1"],
+        "matchConditions": [],
         "matchPolicy": "Exact",
+        "objectSelector": {},
         "namespaceSelector": {
             "matchExpressions": [
-                {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["cks-admission"]}
+                {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["cks-admission"]},
+                {
+                    "key": "kubernetes.io/metadata.name",
+                    "operator": "NotIn",
+                    "values": ["cks-admission", "kube-system", "kube-public", "kube-node-lease"],
+                },
             ]
         },
         "rules": [

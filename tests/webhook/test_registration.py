@@ -9,7 +9,8 @@ from builders import Json
 from policies.match import LabelSelector, ResourceRule, SelectorRequirement
 from policies.rule import Hook, MatchCondition, Rule
 from policies.ruleset import RuleSet
-from webhook.registration import Client, configurations
+from webhook.registration import Client, Owner, configurations, registered
+from webhook.settings import Settings
 
 from .servers import default_rules
 
@@ -63,6 +64,7 @@ def test_a_whole_registration() -> None:
     common = {
         "admissionReviewVersions": ["v1"],
         "matchPolicy": "Equivalent",
+        "objectSelector": {},
         "sideEffects": "None",
         "timeoutSeconds": 7,
     }
@@ -104,6 +106,7 @@ def test_a_whole_registration() -> None:
                     "clientConfig": client("/validate/things"),
                     "failurePolicy": "Fail",
                     "rules": [{**everything, "scope": "Cluster"}],
+                    "namespaceSelector": {},
                     "matchConditions": [big],
                 },
             ],
@@ -187,22 +190,21 @@ def test_an_entry_fails_closed_where_one_of_its_rules_does(policies: tuple[Any, 
     ("conditions", "other", "expected"),
     [
         pytest.param((_IS_RED,), (_IS_RED,), ["is-red"], id="the-same"),
-        pytest.param((_IS_RED,), (_IS_BIG,), None, id="different"),
-        pytest.param((_IS_RED, _IS_BIG), (_IS_RED,), None, id="one-has-more"),
-        pytest.param((_IS_RED,), (), None, id="one-has-none"),
-        pytest.param((), (), None, id="none"),
+        pytest.param((_IS_RED,), (_IS_BIG,), [], id="different"),
+        pytest.param((_IS_RED, _IS_BIG), (_IS_RED,), [], id="one-has-more"),
+        pytest.param((_IS_RED,), (), [], id="one-has-none"),
+        pytest.param((), (), [], id="none"),
     ],
 )
 def test_conditions_are_kept_where_all_hooks_have_them(
-    conditions: tuple[MatchCondition, ...], other: tuple[MatchCondition, ...], expected: list[str] | None
+    conditions: tuple[MatchCondition, ...], other: tuple[MatchCondition, ...], expected: list[str]
 ) -> None:
     """Conditions are ANDed, so those of one rule are dropped where they could hide requests from another."""
     hooks = [Hook("mutate", "pods", (_CREATE_PODS,), "Fail", each) for each in (conditions, other)]
 
     (webhook,) = _webhooks(_rule("a", hooks[0]), _rule("b", hooks[1]))
 
-    found = webhook.get("matchConditions")
-    assert (None if found is None else [condition["name"] for condition in found]) == expected
+    assert [condition["name"] for condition in webhook["matchConditions"]] == expected
 
 
 def test_resources_of_an_entry_are_joined() -> None:
@@ -264,14 +266,38 @@ def test_the_guard_leaves_control_plane_namespaces_alone() -> None:
     ]
 
 
-def test_cluster_scoped_entries_have_no_selector() -> None:
+def test_cluster_scoped_entries_select_everything() -> None:
     """A selector reads a Namespace's own new labels, so on cluster-scoped objects none may exempt anybody."""
     (webhook,) = _webhooks(
         _rule("labels", Hook("validate", "labels", (_WRITE_ALL,), "Fail", scope="Cluster"), namespaces=_GOLD)
     )
 
-    assert "namespaceSelector" not in webhook
-    assert "objectSelector" not in webhook
+    assert (webhook["namespaceSelector"], webhook["objectSelector"]) == ({}, {})
+
+
+def test_an_owner_and_an_injected_ca_are_said_in_the_metadata() -> None:
+    """The ClusterRole whose end is theirs, and the Certificate whose CA is written by somebody else: none is here."""
+    settings = Settings.model_validate({"registration": {"injectCaFrom": "cloud/serving"}})
+
+    found = registered(settings, _BUNDLE, default_rules(), Owner("cks", "u-1"))
+
+    owner = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "name": "cks",
+        "uid": "u-1",
+        "controller": False,
+        "blockOwnerDeletion": False,
+    }
+    assert [configuration["metadata"] for configuration in found] == [
+        {
+            "name": "cks-admission",
+            "labels": {"app.kubernetes.io/name": "cks-admission"},
+            "annotations": {"cert-manager.io/inject-ca-from": "cloud/serving"},
+            "ownerReferences": [owner],
+        }
+    ] * 2
+    assert not any("caBundle" in webhook["clientConfig"] for each in found for webhook in each["webhooks"])
 
 
 def _shipped(**settings: Any) -> dict[str, Json]:
@@ -296,7 +322,7 @@ def test_the_built_in_rules_are_registered() -> None:
         "/validate/topologies cluster-topologies.cks-admission.dev": "Ignore",
         "/validate/daemonsets daemonsets.cks-admission.dev": "Ignore",
     }
-    assert {key: [c["name"] for c in webhook.get("matchConditions", [])] for key, webhook in found.items()} == {
+    assert {key: [c["name"] for c in webhook["matchConditions"]] for key, webhook in found.items()} == {
         "/mutate/pods pods.cks-admission.dev": ["no-mirror-pod", "lacks-cpu-toleration"],
         "/mutate/topology topology.cks-admission.dev": ["topology-is-mentioned"],
         "/mutate/daemonsets daemonsets.cks-admission.dev": [],
@@ -329,7 +355,7 @@ def test_what_is_registered_keeps_the_api_servers_bounds(settings: Json) -> None
         assert len(set(names)) == len(names)
         for webhook in configuration["webhooks"]:
             assert webhook["name"].count(".") >= 2
-            conditions = [condition["name"] for condition in webhook.get("matchConditions", [])]
+            conditions = [condition["name"] for condition in webhook["matchConditions"]]
             assert len(set(conditions)) == len(conditions) <= 64
             phase, group = webhook["clientConfig"]["service"]["path"].strip("/").split("/")
             assert group in ruleset.groups(phase)

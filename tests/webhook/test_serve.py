@@ -11,7 +11,9 @@ import pytest
 from builders import pod
 
 from webhook.app import KEEP_ALIVE
-from webhook.serve import _address, _keep
+from webhook.metrics import Metrics
+from webhook.ports import address
+from webhook.upkeep import Upkeep
 from webhook.version import VERSION
 
 from .commands import run, start
@@ -28,19 +30,14 @@ def test_connections_are_kept_for_longer_than_the_api_server_keeps_them() -> Non
     assert KEEP_ALIVE > 90
 
 
-class _Upkeep:
+class _Certificates:
     """Certificates and a registrar in one, whose first looks fail; the one after them ends the test."""
+
+    ca_bundle = b""
 
     def __init__(self, failures: int) -> None:
         self.failures = failures
         self.recovered = asyncio.Event()
-
-    async def write(self) -> bool:
-        """Nothing to register."""
-        return True
-
-    def install(self) -> None:
-        """Nothing to install."""
 
     def look(self) -> None:
         """Fail with what nobody foresaw."""
@@ -49,30 +46,37 @@ class _Upkeep:
             raise OSError("no locks available")
         self.recovered.set()
 
+    async def save(self) -> None:
+        """Nothing to store."""
+
+    def install(self, trusted: object) -> None:
+        """Nothing to install."""
+
 
 async def test_no_failure_ends_the_upkeep() -> None:
     """Certificates are looked at again after a failure of any kind, or one would expire unseen."""
-    upkeep: Any = _Upkeep(2)
-    tasks = [asyncio.create_task(_keep(upkeep, upkeep, 0.001)), asyncio.create_task(upkeep.recovered.wait())]
+    certificates: Any = _Certificates(2)
+    upkeep = Upkeep(certificates, certificates, Metrics(), 0.001)
+    tasks = [asyncio.create_task(upkeep.run()), asyncio.create_task(certificates.recovered.wait())]
 
     await asyncio.wait(tasks, timeout=PATIENCE, return_when="FIRST_COMPLETED")
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
 
-    assert upkeep.recovered.is_set()
+    assert certificates.recovered.is_set()
 
 
 @pytest.mark.parametrize(
-    ("address", "shown"),
+    ("listening", "shown"),
     [(("127.0.0.1", 9443), "https://127.0.0.1:9443"), (("::1", 9443, 0, 0), "https://[::1]:9443")],
     ids=["ipv4", "ipv6"],
 )
-def test_an_address_is_shown_as_a_url(address: tuple[Any, ...], shown: str) -> None:
+def test_an_address_is_shown_as_a_url(listening: tuple[Any, ...], shown: str) -> None:
     """What the log says of a port can be put into a client as it is."""
-    runner: Any = SimpleNamespace(addresses=[address])
+    runner: Any = SimpleNamespace(addresses=[listening])
 
-    assert _address("https", runner) == shown
+    assert address("https", runner) == shown
 
 
 async def test_the_service_comes_up_ready(tmp_path: Path) -> None:

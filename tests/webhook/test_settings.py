@@ -13,13 +13,13 @@ from webhook.settings import Settings, SettingsError, override, read
 
 _DEFAULTS: Json = {
     "listen": {
-        "host": "0.0.0.0",
+        "host": "0.0.0.0",  # noqa: S104
         "port": 9443,
         "workers": 1,
         "maxInFlight": 512,
         "drainSeconds": 5.0,
         "graceSeconds": 20.0,
-    },  # noqa: S104
+    },
     "health": {"host": "0.0.0.0", "port": 8081},  # noqa: S104
     "tls": {
         "certFile": "",

@@ -267,3 +267,27 @@ def test_all_mistakes_of_all_files_are_told_at_once() -> None:
         "nowhere.yaml: cannot be read: No such file or directory",
         "more.json:1: a map was expected, found a list",
     ]
+
+
+def test_versions(tmp_path: Path) -> None:
+    """A version is another one where a file holds something else, comes, goes or can no longer be read."""
+    directory, alone = tmp_path / "all", tmp_path / "alone.json"
+    directory.mkdir()
+    (directory / "one.json").write_text("{}", encoding="utf-8")
+    paths = (str(directory), str(alone))
+
+    found = [topologyfiles.version(paths)]
+    alone.write_text("{}", encoding="utf-8")
+    found.append(topologyfiles.version(paths))
+    (directory / "one.json").touch()
+    assert topologyfiles.version(paths) == found[1]
+    (directory / "one.json").write_text("[]", encoding="utf-8")
+    found.append(topologyfiles.version(paths))
+    (directory / "two.json").write_text("[]", encoding="utf-8")
+    found.append(topologyfiles.version(paths))
+
+    assert len(set(found)) == len(found)
+    alone.unlink()
+    (directory / "two.json").unlink()
+    (directory / "one.json").write_text("{}", encoding="utf-8")
+    assert topologyfiles.version(paths) == found[0]

@@ -14,7 +14,7 @@ from webhook.cli import options
 from webhook.cli.exits import InputError, unreadable
 from webhook.cli.output import to_yaml
 from webhook.reference import configuration as reference
-from webhook.registrar import registered
+from webhook.registration import registered
 from webhook.settings import SettingsError
 from webhook.yamlfile import FileError
 
@@ -50,10 +50,11 @@ def webhook_configuration(config: Path | None, output: str, **changes: Any) -> N
       cks-admission export webhook-configuration --config cks.yaml | kubectl apply --server-side -f -
     """
     settings = options.settings(config, changes)
-    own = Path(settings.tls.directory) / "ca-bundle.crt"
+    given, own = settings.registration.ca_file, Path(settings.tls.directory) / "ca-bundle.crt"
     try:
         ruleset = options.ruleset(settings, datetime.now(UTC).date())[1]
-        found = registered(settings, own.read_bytes() if own.exists() else b"", ruleset)
+        bundle = Path(given).read_bytes() if given else own.read_bytes() if own.exists() else b""
+        found = registered(settings, bundle, ruleset)
     except (SettingsError, OSError) as error:
         raise InputError(str(error)) from None
     if output == "json":

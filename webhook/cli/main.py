@@ -16,6 +16,7 @@ VERBS = {
     "topology": "Show topologies, explain placements, draw Nodes as a tree.",
     "certs": "Show, issue and verify certificates.",
     "export": "Print the configurations, or policies for kube-apiserver.",
+    "doctor": "Say what is wrong with an installation, and how to put it right.",
     "unregister": "Remove the webhook configurations from a cluster.",
 }
 

@@ -66,12 +66,16 @@ def setting(name: str, key: str, **attributes: Any) -> Callable[[Any], Any]:
 def settings(config: Path | None, options: dict[str, Any]) -> Settings:
     """The configuration file's settings, changed by the options made with `setting` that were given."""
     try:
-        base = read(config) if config else Settings()
-        return override(
-            base, ((key.replace("__", "."), value) for key, value in options.items() if value not in (None, ()))
-        )
+        return current(config, options)
     except SettingsError as error:
         raise InputError(str(error)) from None
+
+
+def current(config: Path | None, options: dict[str, Any]) -> Settings:
+    """As `settings`, for whoever goes on with older ones. Raises SettingsError."""
+    base = read(config) if config else Settings()
+    given = ((key.replace("__", "."), value) for key, value in options.items() if value not in (None, ()))
+    return override(base, given)
 
 
 def ruleset(settings: Settings, today: date) -> tuple[PolicyFiles | None, RuleSet]:

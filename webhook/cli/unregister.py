@@ -19,7 +19,9 @@ from webhook.settings import Settings
 @options.setting("--kubeconfig", "cluster.kubeconfig", help="Cluster to remove them from.")
 @options.setting("--in-cluster", "cluster.inCluster", is_flag=True, help="Use the Pod's service account.")
 def command(config: Path | None, **changes: Any) -> None:
-    """Remove the webhook configurations from a cluster, whether or not the service runs.
+    """Remove the webhook configurations from a cluster for good, whether or not the service runs.
+
+    A running service does not put them back before its next start.
 
     \b
     Example:
@@ -29,19 +31,21 @@ def command(config: Path | None, **changes: Any) -> None:
 
     settings = options.settings(config, changes)
     try:
-        removed = asyncio.run(_remove(settings))
+        removed = asyncio.run(_unregister(settings))
     except ClusterError as error:
         raise ToolError(str(error)) from None
     for line in removed or ["nothing to remove"]:
         click.echo(line)
 
 
-async def _remove(settings: Settings) -> list[str]:
+async def _unregister(settings: Settings) -> list[str]:
     from webhook.cluster.client import connect  # noqa: PLC0415
-    from webhook.cluster.registration import remove  # noqa: PLC0415
+    from webhook.cluster.registration import unregister  # noqa: PLC0415
 
-    api = await connect(settings.cluster.kubeconfig or None, settings.cluster.in_cluster)
+    api = await connect(
+        settings.cluster.kubeconfig or None, settings.cluster.in_cluster, settings.cluster.service_account
+    )
     try:
-        return await remove(api, dict.fromkeys(KINDS.values(), settings.registration.name))
+        return await unregister(api, dict.fromkeys(KINDS.values(), settings.registration.name))
     finally:
         await api.close()

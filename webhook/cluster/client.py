@@ -8,12 +8,14 @@ from typing import Any
 
 from kubernetes.aio import config as kubernetes_config
 from kubernetes.aio.client import ApiClient, Configuration
+from kubernetes.aio.config.incluster_config import SERVICE_TOKEN_FILENAME, InClusterConfigLoader
 
 from webhook.cluster.errors import ApiError, ClusterError, UnreachableError
 
 __all__ = ["ApiError", "ClusterError", "Connection", "UnreachableError", "connect"]
 
 _DEFAULT = "~/.kube/config"
+_MOUNTED = Path(SERVICE_TOKEN_FILENAME).parent
 
 
 class Connection(ApiClient):
@@ -25,14 +27,21 @@ class Connection(ApiClient):
         await closing()
 
 
-async def connect(kubeconfig: str | None, in_cluster: bool) -> Connection:  # noqa: FBT001 - two settings, as they are
+async def connect(
+    kubeconfig: str | None,
+    in_cluster: bool,  # noqa: FBT001 - a setting, as it is
+    service_account: str = "",
+) -> Connection:
     """A connection by a kubeconfig (None: $KUBECONFIG or ~/.kube/config), or as the Pod that this process runs in.
+
+    service_account: in a Pod, the directory with its token and ca.crt; empty for where Kubernetes usually mounts it.
+    The token is read again every minute, since Kubernetes renews it.
 
     Nothing is sent yet. Raises ClusterError where the credentials cannot be read.
     """
     settings: Any = Configuration()
     if in_cluster:
-        _use_service_account(settings)
+        _use_service_account(settings, service_account)
     else:
         await _use_kubeconfig(settings, kubeconfig)
     try:
@@ -40,20 +49,22 @@ async def connect(kubeconfig: str | None, in_cluster: bool) -> Connection:  # no
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
         raise ClusterError(
             f"the certificates for {settings.host} cannot be used: {error}; they are named or held by "
-            f"{'the service account' if in_cluster else _where(kubeconfig)}"
+            f"{service_account or 'the service account' if in_cluster else _where(kubeconfig)}"
         ) from error
     api.user_agent = "cks-admission"
     return api
 
 
-def _use_service_account(settings: Any) -> None:
-    loader: Any = kubernetes_config.load_incluster_config
+def _use_service_account(settings: Any, directory: str) -> None:
+    token = Path(directory or _MOUNTED) / "token"
+    loader: Any = InClusterConfigLoader
     try:
-        loader(client_configuration=settings)
+        loader(str(token), str(token.with_name("ca.crt"))).load_and_set(settings)
     except (kubernetes_config.ConfigException, OSError) as error:
+        place = f" and CA certificate at {directory}, where cluster.serviceAccount has them" if directory else ""
         raise ClusterError(
             f"this process does not seem to run in a Pod with a service account: {str(error).rstrip('.')}; "
-            "name a kubeconfig, or let the Pod mount its service account's token"
+            f"name a kubeconfig, or let the Pod mount its service account's token{place}"
         ) from error
 
 

@@ -1,14 +1,17 @@
 from __future__ import annotations
 
 import base64
+import inspect
 import json
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from certs.authority import new_authority
 from webhook.cluster.call import Call, fetch
 from webhook.cluster.client import connect
 from webhook.cluster.errors import ClusterError
@@ -120,6 +123,63 @@ async def test_not_in_a_pod(monkeypatch: pytest.MonkeyPatch) -> None:
         "this process does not seem to run in a Pod with a service account: Service host/port is not set; "
         "name a kubeconfig, or let the Pod mount its service account's token"
     )
+
+
+@pytest.fixture
+def account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The directory of a service account in a Pod."""
+    directory = tmp_path / "serviceaccount"
+    directory.mkdir()
+    (directory / "token").write_text("first", encoding="utf-8")
+    (directory / "ca.crt").write_bytes(new_authority(datetime.now(UTC)).cert_pem)
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.96.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    return directory
+
+
+async def test_a_service_account_in_a_directory_of_its_own(account: Path) -> None:
+    """Token and CA are taken from the directory that is named, and a token that Kubernetes renewed is used in time."""
+    api = await connect(None, in_cluster=True, service_account=str(account))
+    configuration: Any = api.configuration
+    (account / "token").write_text("second", encoding="utf-8")
+
+    async def token() -> str:
+        found: str = await configuration.get_api_key_with_prefix("BearerToken")
+        return found
+
+    soon = await token()
+    loader = inspect.getclosurevars(configuration.refresh_api_key_hook).nonlocals["self"]
+    loader.token_expires_at -= timedelta(minutes=1)
+    later = await token()
+    await api.close()
+
+    assert (configuration.host, configuration.ssl_ca_cert) == ("https://10.96.0.1:443", str(account / "ca.crt"))
+    assert (soon, later) == ("bearer first", "bearer second")
+
+
+async def test_a_service_account_that_is_not_there(account: Path) -> None:
+    """A directory without a token is an error that names it and the setting."""
+    (account / "token").unlink()
+
+    with pytest.raises(ClusterError) as raised:
+        await connect(None, in_cluster=True, service_account=str(account))
+
+    assert str(raised.value) == (
+        "this process does not seem to run in a Pod with a service account: Service token file does not exist; "
+        f"name a kubeconfig, or let the Pod mount its service account's token and CA certificate at {account}, "
+        "where cluster.serviceAccount has them"
+    )
+
+
+async def test_a_service_account_with_a_bad_authority(account: Path) -> None:
+    """A CA certificate that OpenSSL does not take is an error that says where it is."""
+    (account / "ca.crt").write_text("nonsense", encoding="utf-8")
+
+    with pytest.raises(ClusterError) as raised:
+        await connect(None, in_cluster=True, service_account=str(account))
+
+    assert str(raised.value).startswith("the certificates for https://10.96.0.1:443 cannot be used: ")
+    assert str(raised.value).endswith(f"they are named or held by {account}")
 
 
 async def test_the_default_kubeconfig(

@@ -1,80 +1,606 @@
-"""The webhook configurations are kept as the rules want them, against an API server that may fail."""
+"""The webhook configurations are kept as the rules want them, whatever the API server or other people do."""
 
 from __future__ import annotations
 
+import asyncio
+import base64
+import copy
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+from structlog.testing import capture_logs
+
+from certs.authority import new_authority
 from policies.match import ResourceRule
 from policies.rule import Hook, Rule
 from policies.topology.builtin import BUILT_IN
 from policies.topology.catalog import Catalog
 from webhook.cluster.client import Connection
+from webhook.cluster.registration import unregister
+from webhook.cluster.webhooks import Webhooks
+from webhook.metrics import Metrics
 from webhook.registrar import Registrar
 from webhook.rules import NO_POLICIES, PolicyRules
 from webhook.settings import Settings
 
-from .fakeapi import MUTATING, VALIDATING, Failure, FakeApi, status
+from .fakeapi import MUTATING, VALIDATING, Json, status
+from .times import Times, until
+from .webhookapi import NAME, PATHS, ROLES, WebhookApi
 
 _HOOK = Hook("validate", "policies", (ResourceRule(("CREATE",), ("",), ("pods",)),), "Fail")
 _POLICIES = PolicyRules((Rule("p", (_HOOK,), "deny", frozenset()),), (), ("p",))
+_CATALOG = Catalog(BUILT_IN)
+_URL = "https://127.0.0.1:9443"
+_MUTATING, _VALIDATING = PATHS
+_FIRST, _SECOND = (new_authority(datetime(2026, 3, 1, tzinfo=UTC)).cert_pem for _ in range(2))
+_NOTHING = {"action": "off"}
+_ALL_OFF = {
+    "labels": _NOTHING,
+    "sunk": {**_NOTHING, "daemonSets": "off"},
+    "topology": _NOTHING,
+    "tolerations": _NOTHING,
+}
 
 
-class _Known:
-    """What is known of policies, which the test changes."""
+@dataclass
+class Known:
+    """What a registrar is told, which the test changes; it is told of nothing else."""
 
-    def __init__(self, policies: PolicyRules | None) -> None:
-        self.policies = policies
+    policies: PolicyRules | None = NO_POLICIES
+    ca_bundle: bytes | None = _FIRST
+    leads: bool = True
+    metrics: Metrics = field(default_factory=Metrics)
 
-    def __call__(self) -> PolicyRules | None:
-        return self.policies
+    def counted(self) -> dict[str, float]:
+        """How many configurations were written, by outcome."""
+        samples = [each for metric in self.metrics.registrations.collect() for each in metric.samples]
+        return {each.labels["outcome"]: each.value for each in samples if each.name.endswith("_total")}
 
 
-def _registrar(api: Connection, known: _Known) -> Registrar:
-    settings = Settings.model_validate({"registration": {"apply": True, "url": "https://127.0.0.1:9443"}})
-    certificates: Any = SimpleNamespace(ca_bundle=b"")
+def settings(**more: Any) -> Settings:
+    """Settings of a registration."""
+    other = {key: more.pop(key) for key in list(more) if key in _ALL_OFF}
+    return Settings.model_validate({"registration": {"apply": True, "url": _URL, **more}, **other})
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[WebhookApi]:
+    """The small API server, with webhook configurations."""
+    async with WebhookApi() as running:
+        yield running
+
+
+@pytest.fixture
+def known() -> Known:
+    """What the registrar is told."""
+    return Known()
+
+
+@asynccontextmanager
+async def followed(api: Connection, times: Times) -> AsyncIterator[Webhooks]:
+    """The configurations, followed."""
+    webhooks = Webhooks(api, NAME, times.clock)
+    await webhooks.start()
+    try:
+        await until(lambda: not webhooks.unsynced())
+        yield webhooks
+    finally:
+        await webhooks.stop()
+
+
+def registrar(
+    api: Connection, known: Known, webhooks: Webhooks | None, times: Times, chosen: Settings | None = None
+) -> Registrar:
+    """A registrar of what is known."""
     facts: Any = SimpleNamespace(api=api, control_plane_namespaces=tuple)
-    return Registrar(settings, certificates, facts, known, Catalog(BUILT_IN))
+    return Registrar(
+        chosen or settings(),
+        known,
+        facts,
+        lambda: known.policies,
+        _CATALOG,
+        webhooks=webhooks,
+        leading=lambda: known.leads,
+        metrics=known.metrics,
+        clock=times.clock,
+    )
 
 
-def _entries(server: FakeApi) -> list[str]:
-    """The names of the validating entries in the cluster."""
-    found = server.get(VALIDATING, "cks-admission")
+async def seen(server: WebhookApi, webhooks: Webhooks) -> None:
+    """Wait until the watch shows what the server has."""
+    await until(
+        lambda: (
+            {kind: each["metadata"]["resourceVersion"] for kind, each in webhooks.known.items()}
+            == {
+                kind: found["metadata"]["resourceVersion"]
+                for kind, path in PATHS.items()
+                if (found := server.get(path, NAME)) is not None
+            }
+        )
+    )
+
+
+def entries(server: WebhookApi, kind: str = _VALIDATING) -> list[str]:
+    """The names of the entries in the cluster."""
+    found = server.get(PATHS[kind], NAME)
     return [] if found is None else [entry["name"] for entry in found["webhooks"]]
 
 
-async def test_entries_follow_the_policies(server: FakeApi, api: Connection) -> None:
+async def test_entries_follow_the_policies(server: WebhookApi, api: Connection, times: Times, known: Known) -> None:
     """Policies that come and go take their entry with them; what is as it was is not written again."""
-    known = _Known(NO_POLICIES)
-    registrar = _registrar(api, known)
+    async with followed(api, times) as webhooks:
+        writer = registrar(api, known, webhooks, times)
+        assert await writer.write()
+        without = entries(server)
+        known.policies = _POLICIES
+        # Nothing shows yet of what was written: it must not be taken for somebody else's doing.
+        assert [await writer.write(), await writer.write()] == [True, True]
+        await seen(server, webhooks)
+        assert await writer.write()
 
-    assert await registrar.write()
-    without = _entries(server)
-    known.policies = _POLICIES
-    assert [await registrar.write(), await registrar.write()] == [True, True]
-
-    assert _entries(server) == [*without, "policies.cks-admission.dev"]
-    assert [seen.path for seen in server.seen] == [f"{MUTATING}/cks-admission", f"{VALIDATING}/cks-admission"] * 2
+    assert entries(server) == [*without, "policies.cks-admission.dev"]
+    assert server.writes() == [("PATCH", _MUTATING), ("PATCH", _VALIDATING), ("PATCH", _VALIDATING)]
+    assert known.counted() == {"written": 3}
 
 
-async def test_nothing_is_written_before_the_policies_are_known(server: FakeApi, api: Connection) -> None:
-    """A replica that does not know which policies there are leaves the entries of the others alone."""
-    assert not await _registrar(api, _Known(None)).write()
+@pytest.mark.parametrize("unknown", ["policies", "ca_bundle"])
+async def test_nothing_is_written_before_all_is_known(
+    server: WebhookApi, api: Connection, times: Times, known: Known, unknown: str
+) -> None:
+    """A replica that does not know which policies or CAs there are leaves the entries of the others alone."""
+    setattr(known, unknown, None)
+
+    assert not await registrar(api, known, None, times).write()
     assert server.seen == []
 
 
-async def test_what_failed_is_written_again(server: FakeApi, api: Connection) -> None:
-    """After a failure it is not known what is in the cluster, so that even what was there before is written again."""
-    known = _Known(_POLICIES)
-    registrar = _registrar(api, known)
-    assert await registrar.write()
-    known.policies = NO_POLICIES
-    server.failures.append(Failure(f"{VALIDATING}/cks-admission", 500, status(500, "lost"), 1))
-    assert not await registrar.write()
+async def test_a_configuration_that_nothing_needs_is_removed(
+    server: WebhookApi, api: Connection, times: Times, known: Known
+) -> None:
+    """Where every rule of a phase is off, the configuration goes: it would go on asking for nothing."""
+    async with followed(api, times) as webhooks:
+        writer = registrar(api, known, webhooks, times)
+        await writer.write()
+        known.policies = _POLICIES
+        writer.use(settings(**_ALL_OFF), _CATALOG)
+        await seen(server, webhooks)
+        await writer.write()
+        await seen(server, webhooks)
+        await writer.write()
 
-    known.policies = _POLICIES
-    before = len(server.seen)
-    assert await registrar.write()
+    assert (entries(server, _MUTATING), entries(server)) == ([], ["policies.cks-admission.dev"])
+    assert server.writes()[2:] == [("DELETE", _MUTATING), ("PATCH", _VALIDATING)]
 
-    assert len(server.seen) == before + 2
-    assert "policies.cks-admission.dev" in _entries(server)
+
+async def test_what_failed_is_written_again_and_said_once(
+    server: WebhookApi, api: Connection, times: Times, known: Known
+) -> None:
+    """A failure is a problem until it is over; it is logged once, however often it is met."""
+    server.fail(f"{VALIDATING}/{NAME}", 500, status(500, "lost"), times=2)
+    async with followed(api, times) as webhooks:
+        writer = registrar(api, known, webhooks, times)
+        with capture_logs() as lines:
+            assert [await writer.write(), await writer.write()] == [False, False]
+            problems = writer.problems()
+            assert await writer.write()
+
+    reason = (
+        f"ValidatingWebhookConfiguration {NAME} could not be read: the API server refused GET {VALIDATING}/{NAME} at "
+        f"{server.url} (500: lost)"
+    )
+    assert problems == [reason]
+    assert [line for line in lines if line["event"] == "not registered"] == [
+        {"event": "not registered", "reason": reason, "log_level": "error"}
+    ]
+    assert (writer.problems(), known.counted()) == ([], {"failed": 2, "written": 2})
+
+
+async def test_only_the_leader_writes(server: WebhookApi, api: Connection, times: Times, known: Known) -> None:
+    """Other replicas look on, and say whether all is as it should be; once they lead they write."""
+    known.leads = False
+    async with followed(api, times) as webhooks:
+        writer = registrar(api, known, webhooks, times)
+        before = await writer.write()
+        assert (before, server.writes()) == (False, [])
+        known.leads = True
+        assert await writer.write()
+        known.leads = False
+        await seen(server, webhooks)
+        assert await writer.write()
+
+    assert server.writes() == [("PATCH", _MUTATING), ("PATCH", _VALIDATING)]
+
+
+def _entry(configuration: Json) -> Json:
+    found: Json = configuration["webhooks"][0]
+    return found
+
+
+def _ignore(configuration: Json) -> None:
+    _entry(configuration)["failurePolicy"] = "Ignore"
+
+
+def _opt_in(configuration: Json) -> None:
+    _entry(configuration)["objectSelector"] = {"matchLabels": {"judge": "me"}}
+
+
+def _never(configuration: Json) -> None:
+    _entry(configuration).setdefault("matchConditions", []).append({"name": "never", "expression": "false"})
+
+
+def _fewer_rules(configuration: Json) -> None:
+    _entry(configuration)["rules"] = []
+
+
+def _other_ca(configuration: Json) -> None:
+    _entry(configuration)["clientConfig"]["caBundle"] = base64.b64encode(_SECOND).decode()
+
+
+def _other_namespaces(configuration: Json) -> None:
+    _entry(configuration)["namespaceSelector"]["matchExpressions"] = [
+        {"key": "kubernetes.io/metadata.name", "operator": "DoesNotExist"}
+    ]
+
+
+def _elsewhere(configuration: Json) -> None:
+    client = _entry(configuration)["clientConfig"]
+    client["service"] = {"name": "evil", "namespace": "default"}
+    del client["url"]
+
+
+def _without(configuration: Json) -> None:
+    del configuration["webhooks"][0]
+
+
+def _more(configuration: Json) -> None:
+    configuration["webhooks"].append({**_entry(configuration), "name": "more.cks-admission.dev"})
+
+
+def _unlabelled(configuration: Json) -> None:
+    configuration["metadata"]["labels"] = {"theirs": "x"}
+
+
+_TAMPERING = [
+    pytest.param(_ignore, ["labels.cks-admission.dev: failurePolicy is Ignore, not Fail"], id="failure-policy"),
+    pytest.param(_opt_in, ["labels.cks-admission.dev: objectSelector"], id="object-selector"),
+    pytest.param(_never, ["labels.cks-admission.dev: matchConditions never"], id="condition-that-is-never-true"),
+    pytest.param(_fewer_rules, ["labels.cks-admission.dev: rules"], id="rules"),
+    pytest.param(_other_ca, ["labels.cks-admission.dev: clientConfig caBundle"], id="ca-bundle"),
+    pytest.param(_other_namespaces, ["labels.cks-admission.dev: namespaceSelector"], id="namespace-selector"),
+    pytest.param(_elsewhere, ["labels.cks-admission.dev: clientConfig service, url"], id="another-service"),
+    pytest.param(_without, ["labels.cks-admission.dev: missing"], id="entry-taken-away"),
+    pytest.param(_more, ["more.cks-admission.dev: not wanted"], id="entry-added"),
+    pytest.param(_unlabelled, ["label app.kubernetes.io/name"], id="label"),
+]
+
+
+@pytest.mark.parametrize(("tamper", "differences"), _TAMPERING)
+async def test_what_somebody_changes_is_repaired(
+    server: WebhookApi,
+    api: Connection,
+    times: Times,
+    known: Known,
+    tamper: Callable[[Json], None],
+    differences: list[str],
+) -> None:
+    """Whatever it is, it is put right, and the log says what it was and whose doing."""
+    async with followed(api, times) as webhooks:
+        writer = registrar(api, known, webhooks, times)
+        await writer.write()
+        good = server.configuration(_VALIDATING)
+        changed = copy.deepcopy(good)
+        tamper(changed)
+        changed["metadata"]["managedFields"] = [
+            {"manager": "cks-admission", "time": "2026-03-01T23:00:00Z"},
+            {"manager": "kubectl-edit", "time": "2026-03-01T23:30:00Z"},
+        ]
+        server.put(VALIDATING, changed)
+        await seen(server, webhooks)
+        with capture_logs() as lines:
+            assert await writer.write()
+        await seen(server, webhooks)
+        assert await writer.write()
+
+    assert _sorted(server.configuration(_VALIDATING)) == _sorted(good)
+    assert [line for line in lines if line["log_level"] == "warning"] == [
+        {
+            "event": "registration repaired",
+            "log_level": "warning",
+            "configuration": f"{_VALIDATING}/{NAME}",
+            "differences": differences,
+            "by": "kubectl-edit",
+            "at": "2026-03-01T23:30:00Z",
+        }
+    ]
+    assert known.counted() == {"written": 2, "repaired": 1}
+
+
+def _sorted(configuration: Json) -> list[Json]:
+    return sorted(configuration["webhooks"], key=lambda entry: str(entry["name"]))
+
+
+async def test_a_deleted_configuration_is_back_at_once(
+    server: WebhookApi, api: Connection, times: Times, known: Known
+) -> None:
+    """Once it runs it needs no call: what is deleted is written again as soon as that is seen."""
+    async with followed(api, times) as webhooks:
+        running = asyncio.create_task(registrar(api, known, webhooks, times).run(3600))
+        await until(lambda: server.get(VALIDATING, NAME))
+        await seen(server, webhooks)
+        server.delete(VALIDATING, NAME)
+        await until(lambda: known.counted().get("repaired"))
+        running.cancel()
+
+    assert server.get(VALIDATING, NAME)
+    assert server.writes() == [("PATCH", _MUTATING), ("PATCH", _VALIDATING), ("PATCH", _VALIDATING)]
+
+
+async def test_what_belongs_to_others_stays(server: WebhookApi, api: Connection, times: Times, known: Known) -> None:
+    """Labels, annotations, entries and a cloud's requirements stay, through writes too; entries are told of once."""
+    server.cloud = [
+        {"key": "control-plane", "operator": "NotIn", "values": ["true"]},
+        {"key": "kubernetes.azure.com/managedby", "operator": "NotIn", "values": ["aks"]},
+    ]
+    theirs = {"name": "theirs.example.org", "clientConfig": {"url": _URL}}
+    async with followed(api, times) as webhooks:
+        writer = registrar(api, known, webhooks, times)
+        await writer.write()
+        changed = server.configuration(_VALIDATING)
+        changed["metadata"]["labels"]["theirs"] = "x"
+        changed["metadata"]["annotations"] = {"theirs": "y"}
+        changed["webhooks"].append(theirs)
+        server.put(VALIDATING, changed)
+        await seen(server, webhooks)
+        await writer.write()
+        known.ca_bundle = _FIRST + _SECOND
+        with capture_logs() as lines:
+            await writer.write()
+        await seen(server, webhooks)
+        await writer.write()
+
+    found = server.configuration(_VALIDATING)
+    metadata = found["metadata"]
+    assert (metadata["labels"]["theirs"], metadata["annotations"]) == ("x", {"theirs": "y"})
+    assert found["webhooks"][-1] == {**theirs, "namespaceSelector": {"matchExpressions": server.cloud}}
+    assert all(entry["namespaceSelector"]["matchExpressions"][-2:] == server.cloud for entry in found["webhooks"])
+    assert [line["entries"] for line in lines if line["log_level"] == "warning"] == [["theirs.example.org"]]
+    assert known.counted() == {"written": 4}
+
+
+async def test_unregistered_is_left_alone(server: WebhookApi, api: Connection, times: Times, known: Known) -> None:
+    """What was announced to go for good is not put back, and watched again once it is there without that."""
+    async with followed(api, times) as webhooks:
+        writer = registrar(api, known, webhooks, times)
+        await writer.write()
+        await seen(server, webhooks)
+        before = server.configuration(_VALIDATING)
+        with capture_logs() as lines:
+            removed = await unregister(api, dict.fromkeys(PATHS, NAME))
+            await until(lambda: not webhooks.known)
+            assert [await writer.write(), await writer.write()] == [True, True]
+        written, problems = server.writes(), writer.problems()
+        for kind, path in PATHS.items():
+            server.put(path, {**copy.deepcopy(before), "kind": kind, "webhooks": []})
+        await seen(server, webhooks)
+        assert await writer.write()
+
+    assert removed == [f"{_MUTATING}/{NAME}", f"{_VALIDATING}/{NAME}"]
+    assert written[2:] == [("PATCH", _MUTATING), ("PATCH", _VALIDATING), ("DELETE", _MUTATING), ("DELETE", _VALIDATING)]
+    assert problems == [
+        "cks-admission.dev/unregister was set on a webhook configuration; nothing is written before the next start"
+    ]
+    assert [line["event"] for line in lines] == ["registration is suspended"]
+    assert (writer.problems(), len(server.writes())) == ([], len(written) + 2)
+
+
+async def test_one_that_ends_while_it_is_written_is_not_made_again(
+    server: WebhookApi, api: Connection, times: Times, known: Known
+) -> None:
+    """Between the look at a configuration and the write it may be unregistered: the write finds it gone."""
+    async with followed(api, times) as webhooks:
+        writer = registrar(api, known, webhooks, times)
+        await writer.write()
+        await seen(server, webhooks)
+        changed = server.configuration(_VALIDATING)
+        _ignore(changed)
+        server.put(VALIDATING, changed)
+        await seen(server, webhooks)
+        server.held = asyncio.Event()
+        writing = asyncio.create_task(writer.write())
+        await until(lambda: server.seen[-1].method == "GET")
+        server.delete(VALIDATING, NAME)
+        server.held.set()
+        written = await writing
+
+    assert written is True
+    assert server.writes()[2:] == [("PATCH", _VALIDATING)]
+
+
+async def test_somebody_who_undoes_it_is_named_and_waited_for(
+    server: WebhookApi, api: Connection, times: Times, known: Known
+) -> None:
+    """With one repair after the other the pauses grow, and one error says who does that; it ends with the fight."""
+    async with followed(api, times) as webhooks:
+        writer = registrar(api, known, webhooks, times)
+        with capture_logs() as lines:
+            running = asyncio.create_task(writer.run(3600))
+            for number in range(1, 10):
+                await until(lambda: server.get(VALIDATING, NAME))
+                changed = server.configuration(_VALIDATING)
+                _ignore(changed)
+                changed["metadata"]["managedFields"] = [{"manager": "gitops", "time": f"2026-03-01T23:3{number}:00Z"}]
+                server.put(VALIDATING, changed)
+                await until(lambda number=number: known.counted().get("repaired") == number)  # type: ignore[misc]
+            during = writer.problems()
+            times.pass_by(61)
+            writer.look()
+            await until(lambda: not writer.problems())
+            running.cancel()
+
+    (error,) = [line for line in lines if line["log_level"] == "error"]
+    reason = (
+        "gitops undoes the webhook configurations again and again; end that, or where a cloud adds requirements to "
+        "every namespaceSelector, name them in registration.kept"
+    )
+    assert (during, error["event"], error["reason"]) == ([reason], "registration is undone", reason)
+    assert times.pauses[:3] == [0.8, 1.6, 3.2]
+
+
+async def test_what_can_not_be_had_is_a_fight_too(
+    server: WebhookApi, api: Connection, times: Times, known: Known
+) -> None:
+    """A requirement that a cloud adds, and that may not stay, is met at each write; it ends in the same error."""
+    server.cloud = [{"key": "their-cloud", "operator": "DoesNotExist"}]
+    async with followed(api, times) as webhooks:
+        writer = registrar(api, known, webhooks, times)
+        for _ in range(5):
+            await writer.write()
+            await seen(server, webhooks)
+        problems = writer.problems()
+
+    assert [problem.split(";")[0] for problem in problems] == [
+        "somebody undoes the webhook configurations again and again"
+    ]
+
+
+def _rendered(kind: str, bundle: str | None = None) -> Json:
+    """A configuration that somebody else applied."""
+    client = {"url": _URL, **({"caBundle": bundle} if bundle else {})}
+    names = ("labels.cks-admission.dev", "theirs.example.org")
+    webhooks = [{"name": name, "clientConfig": dict(client), "failurePolicy": "Ignore"} for name in names]
+    return {"kind": kind, "metadata": {"name": NAME}, "webhooks": webhooks}
+
+
+async def test_only_the_bundle_is_written(server: WebhookApi, api: Connection, times: Times, known: Known) -> None:
+    """With caOnly the entries that are the service's get its CA; nothing else is touched, and nothing is made."""
+    server.put(VALIDATING, _rendered(_VALIDATING))
+    async with followed(api, times) as webhooks:
+        writer = registrar(api, known, webhooks, times, settings(apply=False, caOnly=True))
+        assert await writer.write()
+        problems = writer.problems()
+        await seen(server, webhooks)
+        server.put(VALIDATING, _rendered(_VALIDATING, "AAAA"))
+        await seen(server, webhooks)
+        assert await writer.write()
+        server.put(MUTATING, _rendered(_MUTATING))
+        await seen(server, webhooks)
+        assert await writer.write()
+
+    encoded = base64.b64encode(_FIRST).decode()
+    for kind, theirs in ((_MUTATING, None), (_VALIDATING, "AAAA")):
+        own, other = server.configuration(kind)["webhooks"]
+        assert own["clientConfig"] == {"url": _URL, "caBundle": encoded}
+        assert (own["failurePolicy"], other["clientConfig"].get("caBundle")) == ("Ignore", theirs)
+    assert problems == [f"there is no {_MUTATING} {NAME} to write the caBundle into; apply it"]
+    assert (writer.problems(), known.counted()) == ([], {"written": 2, "repaired": 1})
+
+
+async def test_a_bundle_that_is_injected_is_left_alone(
+    server: WebhookApi, api: Connection, times: Times, known: Known
+) -> None:
+    """With injectCaFrom cert-manager is told where the CA is, and what it writes stays, even through a repair."""
+    async with followed(api, times) as webhooks:
+        writer = registrar(api, known, webhooks, times, settings(injectCaFrom="cks-admission/serving"))
+        await writer.write()
+        bundles = [entry["clientConfig"] for entry in server.configuration(_VALIDATING)["webhooks"]]
+        changed = server.configuration(_VALIDATING)
+        for entry in changed["webhooks"]:
+            entry["clientConfig"]["caBundle"] = "AAAA"
+        server.put(VALIDATING, copy.deepcopy(changed))
+        await seen(server, webhooks)
+        await writer.write()
+        assert len(server.writes()) == 2
+        _never(changed)
+        server.put(VALIDATING, changed)
+        await seen(server, webhooks)
+        await writer.write()
+
+    found = server.configuration(_VALIDATING)
+    assert not any("caBundle" in client for client in bundles)
+    assert found["metadata"]["annotations"] == {"cert-manager.io/inject-ca-from": "cks-admission/serving"}
+    assert {entry["clientConfig"]["caBundle"] for entry in found["webhooks"]} == {"AAAA"}
+    assert server.writes()[2:] == [("PATCH", _VALIDATING), ("PUT", _VALIDATING)]
+
+
+async def test_a_cluster_role_owns_them(server: WebhookApi, api: Connection, times: Times, known: Known) -> None:
+    """They go with the release: the reference follows the role's uid, and once it is gone they are not put back."""
+    async with followed(api, times) as webhooks:
+        writer = registrar(api, known, webhooks, times, settings(owner="cks"))
+        assert await writer.write()
+        missing = writer.problems()
+        owners = []
+        for uid in ("one", "two"):
+            server.put(ROLES, {"metadata": {"name": "cks", "uid": uid}})
+            if uid == "two":  # as the garbage collector does once the first role is gone
+                server.delete(VALIDATING, NAME)
+            await seen(server, webhooks)
+            assert await writer.write()
+            owners.append(server.configuration(_VALIDATING)["metadata"]["ownerReferences"])
+        assert writer.problems() == []
+        await seen(server, webhooks)
+        server.delete(ROLES, "cks")
+        server.delete(VALIDATING, NAME)
+        await until(lambda: _VALIDATING not in webhooks.known)
+        assert await writer.write()
+
+    without = "registration.owner: there is no ClusterRole cks; without it nothing removes the webhook configurations"
+    assert missing == [f"{without} in the end"]
+    assert owners == [
+        [
+            {
+                "apiVersion": "rbac.authorization.k8s.io/v1",
+                "kind": "ClusterRole",
+                "name": "cks",
+                "uid": uid,
+                "controller": False,
+                "blockOwnerDeletion": False,
+            }
+        ]
+        for uid in ("one", "two")
+    ]
+    assert server.get(VALIDATING, NAME) is None
+    assert writer.problems() == [
+        "registration.owner: ClusterRole cks is gone, and the webhook configurations go with it; they are not put back"
+    ]
+
+
+async def test_the_ca_file_is_read_each_time(
+    server: WebhookApi, api: Connection, times: Times, known: Known, tmp_path: Path
+) -> None:
+    """Files are renewed: a new CA is written, a broken one is not; before there was a good one nothing is written."""
+    file = tmp_path / "ca.crt"
+    bundles, problems = [], []
+    async with followed(api, times) as webhooks:
+        writer = registrar(api, known, webhooks, times, settings(caFile=str(file)))
+        assert not await writer.write()
+        problems.append(writer.problems())
+        for content in (_FIRST, _SECOND, b"broken"):
+            file.write_bytes(content)
+            assert await writer.write()
+            bundles.append(_entry(server.configuration(_VALIDATING))["clientConfig"]["caBundle"])
+            problems.append(writer.problems())
+
+    first, second = (base64.b64encode(each).decode() for each in (_FIRST, _SECOND))
+    assert bundles == [first, second, second]
+    assert problems[:3] == [[f"registration.caFile: {file}: No such file or directory"], [], []]
+    assert problems[3][0].startswith(f"registration.caFile: {file}: ")
+    assert problems[3][0].endswith("; what was in it before stays in force")
+
+
+async def test_without_a_watch_they_are_read(server: WebhookApi, api: Connection, times: Times, known: Known) -> None:
+    """Where nothing is followed, or not yet, each write looks for itself, and repairs all the same."""
+    writer = registrar(api, known, None, times)
+    await writer.write()
+    changed = server.configuration(_VALIDATING)
+    _ignore(changed)
+    server.put(VALIDATING, changed)
+    assert [await writer.write(), await writer.write()] == [True, True]
+
+    assert _entry(changed)["failurePolicy"] == "Ignore"
+    assert known.counted() == {"written": 2, "repaired": 1}

@@ -1,0 +1,130 @@
+{{/*
+The configuration of the service: what the values come to, with `config` over it. All templates take what they need to know
+from here, so that ports, rights and mounts are those of the configuration that is in force.
+*/}}
+{{- define "cks-admission.configuration" -}}
+{{- $own := dict
+  "listen" (dict "port" 9443 "workers" (int .Values.workers))
+  "health" (dict "port" 8081)
+  "tls" (include "cks-admission.tls" . | fromYaml)
+  "cluster" (include "cks-admission.cluster" . | fromYaml)
+  "registration" (include "cks-admission.registration" . | fromYaml)
+  "policies" (include "cks-admission.policySources" . | fromYaml) -}}
+{{- with .Values.topologies -}}
+{{- $_ := set $own "topology" (dict "files" (list "topologies")) -}}
+{{- end -}}
+{{- toYaml (mustMergeOverwrite $own (deepCopy .Values.config)) -}}
+{{- end -}}
+
+{{- define "cks-admission.tls" -}}
+{{- if eq .Values.certificates.mode "self" }}
+secret: {{ include "cks-admission.secret" . }}
+names: {{- include "cks-admission.names" . | nindent 2 }}
+{{- else }}
+certFile: tls/tls.crt
+keyFile: tls/tls.key
+{{- end }}
+{{- if or .Values.clientCa.configMap .Values.clientCa.bundle }}
+clientCaFile: client-ca/ca.crt
+{{- end }}
+{{- end -}}
+
+{{- define "cks-admission.cluster" -}}
+namespace: {{ .Release.Namespace }}
+{{- if .Values.cluster.access }}
+inCluster: true
+serviceAccount: serviceaccount
+lease: {{ include "cks-admission.fullname" . }}
+{{- end }}
+{{- end -}}
+
+{{- define "cks-admission.registration" -}}
+{{- $name := include "cks-admission.fullname" . -}}
+{{- $managed := eq .Values.registration.mode "managed" -}}
+apply: {{ $managed }}
+caOnly: {{ include "cks-admission.caOnly" . | eq "true" }}
+name: {{ $name }}
+service: {{ $name }}
+servicePort: {{ .Values.service.port }}
+{{- if and $managed .Values.rbac.create }}
+owner: {{ $name }}
+{{- end }}
+{{- with include "cks-admission.injectCaFrom" . }}
+injectCaFrom: {{ . }}
+{{- else }}
+{{- with include "cks-admission.caFile" . }}
+caFile: {{ . }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{/* Whether the service fills in the caBundle of configurations that the chart renders: the chart does not know the CA. */}}
+{{- define "cks-admission.caOnly" -}}
+{{- $knows := or (eq .Values.certificates.mode "self") (hasPrefix "tls/" (include "cks-admission.caFile" .)) -}}
+{{- $needed := and (eq .Values.registration.mode "rendered") (not (include "cks-admission.injectCaFrom" .)) -}}
+{{- if and .Values.cluster.access $knows $needed }}true{{ end -}}
+{{- end -}}
+
+{{/* The Certificate whose CA cert-manager writes into caBundle; empty where it does not. */}}
+{{- define "cks-admission.injectCaFrom" -}}
+{{- if and (eq .Values.certificates.mode "certManager") .Values.certificates.certManager.injectCa -}}
+{{- .Release.Namespace }}/{{ include "cks-admission.fullname" . }}
+{{- end -}}
+{{- end -}}
+
+{{/* The file with the CA of the mounted certificate; empty where there is none. */}}
+{{- define "cks-admission.caFile" -}}
+{{- $chosen := .Values.certificates -}}
+{{- if $chosen.caBundle -}}
+config/ca-bundle.crt
+{{- else if eq $chosen.mode "certManager" -}}
+tls/ca.crt
+{{- else if and (eq $chosen.mode "secret") $chosen.caKey -}}
+tls/{{ $chosen.caKey }}
+{{- end -}}
+{{- end -}}
+
+{{/*
+Webhook configurations that the chart has in store know nothing of policies, so the cluster's are left alone then: the API
+server would not ask about them.
+*/}}
+{{- define "cks-admission.policySources" -}}
+{{- if and .Values.cluster.access (include "cks-admission.inStore" .) }}
+configMaps: false
+native: false
+{{- else if include "cks-admission.mountedPolicies" . }}
+directories: [{{ if .Values.policies }}policies{{ if .Values.exceptions }}, {{ end }}{{ end }}{{ if .Values.exceptions }}exceptions{{ end }}]
+{{- end }}
+{{- end -}}
+
+{{/* Whether policies and exceptions are mounted as files: the service does not look for ConfigMaps. */}}
+{{- define "cks-admission.mountedPolicies" -}}
+{{- $followed := and .Values.cluster.access (dig "policies" "configMaps" true .Values.config) -}}
+{{- if and (or .Values.policies .Values.exceptions) (not $followed) }}true{{ end -}}
+{{- end -}}
+
+{{/* Whether the webhook configurations are those that the chart has in store. */}}
+{{- define "cks-admission.inStore" -}}
+{{- if and (eq .Values.registration.mode "rendered") (not .Values.registration.configurations) }}true{{ end -}}
+{{- end -}}
+
+{{/* What a running process does not take over: a change of it replaces the Pods. */}}
+{{- define "cks-admission.needsRestart" -}}
+{{- $all := include "cks-admission.configuration" . | fromYaml -}}
+{{- $kept := pick $all "listen" "health" "tls" "cluster" -}}
+{{- $_ := set $kept "format" (dig "log" "format" "auto" $all) -}}
+{{- $_ := set $kept "policies" (pick $all.policies "directories" "configMaps" "native") -}}
+{{- toJson $kept -}}
+{{- end -}}
+
+{{/* Seconds that a Pod may take to end: the port stays open, requests finish, and a margin for all that comes after. */}}
+{{- define "cks-admission.endSeconds" -}}
+{{- $all := include "cks-admission.configuration" . | fromYaml -}}
+{{- add (ceil (addf (dig "drainSeconds" 5 $all.listen) (dig "graceSeconds" 20 $all.listen))) 10 -}}
+{{- end -}}
+
+{{/* Whether a lease is held: something is written to the cluster that one process must write. */}}
+{{- define "cks-admission.leads" -}}
+{{- $all := include "cks-admission.configuration" . | fromYaml -}}
+{{- if or $all.registration.apply $all.registration.caOnly $all.tls.secret }}true{{ end -}}
+{{- end -}}

@@ -1,0 +1,112 @@
+{{/* Names. 52 characters leave room for what is appended, of which a Job's is the longest (63 are allowed). */}}
+{{- define "cks-admission.name" -}}
+{{- .Values.nameOverride | default .Chart.Name | trunc 52 | trimSuffix "-" -}}
+{{- end -}}
+
+{{- define "cks-admission.fullname" -}}
+{{- $name := include "cks-admission.name" . -}}
+{{- $both := contains $name .Release.Name | ternary .Release.Name (printf "%s-%s" .Release.Name $name) -}}
+{{- .Values.fullnameOverride | default $both | trunc 52 | trimSuffix "-" -}}
+{{- end -}}
+
+{{- define "cks-admission.serviceAccount" -}}
+{{- .Values.serviceAccount.name | default (include "cks-admission.fullname" .) -}}
+{{- end -}}
+
+{{/* The Secret of the certificates. */}}
+{{- define "cks-admission.secret" -}}
+{{- $suffix := eq .Values.certificates.mode "self" | ternary "ca" "tls" -}}
+{{- .Values.certificates.secretName | default (printf "%s-%s" (include "cks-admission.fullname" .) $suffix) -}}
+{{- end -}}
+
+{{- define "cks-admission.selector" -}}
+app.kubernetes.io/name: {{ include "cks-admission.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: webhook
+{{- end -}}
+
+{{/* Labels of every object; a component's own come before them and win. */}}
+{{- define "cks-admission.labels" -}}
+{{- $own := include "cks-admission.selector" . | fromYaml -}}
+{{- $more := dict
+  "app.kubernetes.io/version" .Chart.AppVersion
+  "app.kubernetes.io/managed-by" .Release.Service
+  "helm.sh/chart" (printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-") -}}
+{{- toYaml (merge $own $more .Values.commonLabels) -}}
+{{- end -}}
+
+{{- define "cks-admission.image" -}}
+{{- $image := .Values.image -}}
+{{- if $image.digest -}}
+{{- printf "%s@%s" $image.repository $image.digest -}}
+{{- else -}}
+{{- printf "%s:%s" $image.repository ($image.tag | default .Chart.AppVersion) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The names in the certificate, as a list: those by which the API server may call. */}}
+{{- define "cks-admission.names" -}}
+{{- $service := printf "%s.%s.svc" (include "cks-admission.fullname" .) .Release.Namespace -}}
+{{- $names := list $service -}}
+{{- with .Values.clusterDomain -}}
+{{- $names = append $names (printf "%s.%s" $service .) -}}
+{{- end -}}
+{{- with dig "registration" "url" "" .Values.config -}}
+{{- $names = append $names (regexReplaceAll ":[0-9]+$" (urlParse .).host "" | trimAll "[]") -}}
+{{- end -}}
+{{- concat $names .Values.certificates.names | uniq | toYaml -}}
+{{- end -}}
+
+{{- define "cks-admission.resources" -}}
+{{- $workers := int .Values.workers -}}
+{{- $supervisor := gt $workers 1 | ternary 64 0 -}}
+{{- if .Values.resources -}}
+{{- toYaml .Values.resources -}}
+{{- else -}}
+requests:
+  cpu: {{ mul 100 $workers }}m
+  memory: {{ add (mul 128 $workers) $supervisor }}Mi
+limits:
+  memory: {{ add (mul 512 $workers) $supervisor }}Mi
+{{- end -}}
+{{- end -}}
+
+{{/* What the Pods and the Job before the removal have in common: who they are, and where they run. */}}
+{{- define "cks-admission.podSecurity" -}}
+runAsNonRoot: true
+runAsUser: 65532
+runAsGroup: 65532
+fsGroup: 65532
+seccompProfile: {type: RuntimeDefault}
+{{- end -}}
+
+{{- define "cks-admission.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities: {drop: [ALL]}
+{{- end -}}
+
+{{- define "cks-admission.placement" -}}
+{{- with .Values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with .Values.nodeSelector }}
+nodeSelector: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.tolerations }}
+tolerations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.imagePullSecrets }}
+imagePullSecrets: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{/* A token of our own, where the cluster is asked: it is for the API server alone and ends after an hour. */}}
+{{- define "cks-admission.tokenVolume" -}}
+- name: serviceaccount
+  projected:
+    sources:
+      - serviceAccountToken: {path: token, expirationSeconds: 3600}
+      - configMap: {name: kube-root-ca.crt, items: [{key: ca.crt, path: ca.crt}]}
+      - downwardAPI: {items: [{path: namespace, fieldRef: {fieldPath: metadata.namespace}}]}
+{{- end -}}

@@ -1,0 +1,116 @@
+{{/* The rights of the service: of each only what the configuration makes use of. */}}
+{{- define "cks-admission.clusterRules" -}}
+{{- $all := include "cks-admission.configuration" . | fromYaml -}}
+{{- $name := $all.registration.name -}}
+{{- $topology := ne (include "cks-admission.on" (dig "topology" "action" "deny" $all)) "" -}}
+{{- $deletion := ne (include "cks-admission.on" (dig "topology" "deletion" "warn" $all)) "" -}}
+{{- $sunk := and (include "cks-admission.on" (dig "sunk" "action" "warn" $all)) (include "cks-admission.on" (dig "sunk" "daemonSets" "warn" $all)) -}}
+- apiGroups: [""]
+  resources: [namespaces]
+  verbs: [get, list, watch]
+- apiGroups: [resource.k8s.io]
+  resources: [deviceclasses, resourceclaims, resourceclaimtemplates]
+  verbs: [list, watch]
+{{- if or $topology $sunk }}
+- apiGroups: [""]
+  resources: [nodes]
+  verbs: [list, watch]
+{{- end }}
+{{- if $topology }}
+- apiGroups: [kai.scheduler, kueue.x-k8s.io]
+  resources: [topologies]
+  verbs: [list, watch]
+{{- end }}
+{{- if and $topology $deletion }}
+{{- range (.Files.Get "files/workloads.yaml" | fromYamlArray) }}
+- apiGroups: [{{ .group | quote }}]
+  resources: {{ toJson .resources }}
+  verbs: [list]
+{{- end }}
+{{- range $all.workloads }}
+{{- if .templates }}
+- apiGroups: [{{ .group | quote }}]
+  resources: [{{ include "cks-admission.plural" .kind }}]
+  verbs: [list]
+{{- end }}
+{{- end }}
+{{- end }}
+{{- if or (dig "configMaps" true $all.policies) (dig "native" true $all.policies) $all.policies.directories }}
+- apiGroups: [authorization.k8s.io]
+  resources: [subjectaccessreviews]
+  verbs: [create]
+{{- end }}
+{{- if dig "native" true $all.policies }}
+- apiGroups: [admissionregistration.k8s.io]
+  resources: [validatingadmissionpolicies, validatingadmissionpolicybindings]
+  verbs: [list, watch]
+{{- end }}
+{{- if $all.registration.apply }}
+- apiGroups: [admissionregistration.k8s.io]
+  resources: [mutatingwebhookconfigurations, validatingwebhookconfigurations]
+  verbs: [create]
+{{- end }}
+{{- if or $all.registration.apply $all.registration.caOnly }}
+- apiGroups: [admissionregistration.k8s.io]
+  resources: [mutatingwebhookconfigurations, validatingwebhookconfigurations]
+  resourceNames: [{{ $name }}]
+  verbs: {{ $all.registration.apply | ternary "[get, list, watch, patch, update, delete]" "[get, list, watch, patch]" }}
+{{- end }}
+{{- with $all.registration.owner }}
+- apiGroups: [rbac.authorization.k8s.io]
+  resources: [clusterroles]
+  resourceNames: [{{ . }}]
+  verbs: [get]
+{{- end }}
+{{- with .Values.rbac.parameters }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* The rights in the release's namespace; empty where none are needed. */}}
+{{- define "cks-admission.rules" -}}
+{{- $all := include "cks-admission.configuration" . | fromYaml -}}
+{{- if dig "configMaps" true $all.policies }}
+- apiGroups: [""]
+  resources: [configmaps]
+  verbs: [list, watch, patch]
+- apiGroups: [""]
+  resources: [events]
+  verbs: [create]
+{{- end }}
+{{- with $all.tls.secret }}
+- apiGroups: [""]
+  resources: [secrets]
+  verbs: [create]
+- apiGroups: [""]
+  resources: [secrets]
+  resourceNames: [{{ . }}]
+  verbs: [list, watch, update]
+{{- end }}
+{{- if include "cks-admission.leads" . }}
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  verbs: [create]
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  resourceNames: [{{ $all.cluster.lease }}]
+  verbs: [get, update]
+{{- end }}
+{{- end -}}
+
+{{/* Whether an action is not off, which YAML reads as false. */}}
+{{- define "cks-admission.on" -}}
+{{- if and . (ne (toString .) "off") }}true{{ end -}}
+{{- end -}}
+
+{{/* The usual name of a kind's resource, as policies/workload.py makes it. */}}
+{{- define "cks-admission.plural" -}}
+{{- $kind := lower . -}}
+{{- if regexMatch "(^|[^aeiou])y$" $kind -}}
+{{ trimSuffix "y" $kind }}ies
+{{- else if regexMatch "(s|x|ch|sh)$" $kind -}}
+{{ $kind }}es
+{{- else -}}
+{{ $kind }}s
+{{- end -}}
+{{- end -}}

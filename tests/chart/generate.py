@@ -1,0 +1,84 @@
+"""Everything of the chart that is made from other things: `make chart` writes it, and a test compares it.
+
+`python -m chart.generate` writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import yaml
+
+from chart import rendering, valuesschema, valuestable
+from chart.rendering import CHART
+from policies.workload import BUILT_IN, HISTORIES
+from webhook import rules
+from webhook.cli.output import to_yaml
+from webhook.registration import registered
+from webhook.settings import Settings
+from webhook.version import VERSION
+
+GOLDEN = Path(__file__).parent / "golden" / "default.yaml"
+# No name that a Namespace can have, so that nothing else is taken for it.
+_NAMESPACE = "RELEASE_NAMESPACE"
+_MADE = "# Made by `make chart`.\n"
+
+
+def sources() -> Mapping[Path, str]:
+    """The files that templates are rendered with or that people read, each with the text that it should have."""
+    values = valuestable.values(_text("values.yaml"))
+    return {
+        CHART / "Chart.yaml": _versioned(_text("Chart.yaml")),
+        CHART / "README.md": valuestable.with_table(_text("README.md"), values),
+        CHART / "values.schema.json": valuesschema.filled(_text("values.schema.json"), values),
+        CHART / "files" / "workloads.yaml": workloads(),
+        CHART / "files" / "webhook-configurations.yaml": webhook_configurations(),
+    }
+
+
+def golden() -> Mapping[Path, str]:
+    """The manifests that the values' defaults come to."""
+    return {GOLDEN: rendering.template()}
+
+
+def workloads() -> str:
+    """The resources whose metadata the rule about deleted Topology objects looks at, by group."""
+    by_group: dict[str, list[str]] = {}
+    for row in BUILT_IN:
+        if row.templates and row.group_kind not in HISTORIES:
+            by_group.setdefault(row.group, []).append(row.resource)
+    found = [{"group": group, "resources": sorted(resources)} for group, resources in sorted(by_group.items())]
+    return _MADE + yaml.safe_dump(found, sort_keys=False, width=1000, default_flow_style=None)
+
+
+def webhook_configurations() -> str:
+    """What `export webhook-configuration` prints for the default rules; the template says who is called."""
+    settings = Settings.model_validate({"cluster": {"namespace": _NAMESPACE}})
+    found = registered(settings, b"", rules.build(settings))
+    return _MADE + "---\n".join(to_yaml(document) for document in found)
+
+
+def _versioned(text: str) -> str:
+    """Chart.yaml with the version of the application."""
+    return "".join(
+        f'appVersion: "{VERSION}"\n' if line.startswith("appVersion:") else line
+        for line in text.splitlines(keepends=True)
+    )
+
+
+def _text(name: str) -> str:
+    return (CHART / name).read_text(encoding="utf-8")
+
+
+def main() -> None:
+    """Write what differs, the golden last: it is rendered with the rest."""
+    for made in (sources, golden):
+        for path, text in made().items():
+            if not path.exists() or path.read_text(encoding="utf-8") != text:
+                path.write_text(text, encoding="utf-8")
+                print(f"wrote {path.relative_to(CHART.parents[1])}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+"""What helm tells after an installation."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chart.rendering import CHART, NAMESPACE, read, run
+
+_SHOWN = (
+    'kind: Notes\nmetadata: {name: notes}\ntext: {{ include (print $.Template.BasePath "/NOTES.txt") . | toJson }}\n'
+)
+_NO_ACCESS = {
+    "cluster": {"access": False},
+    "certificates": {"mode": "secret", "secretName": "given-tls"},
+    "registration": {"mode": "none"},
+}
+
+
+@pytest.fixture(name="chart")
+def _chart(tmp_path: Path) -> Path:
+    """The chart with its notes as an object: helm shows them only where there is a cluster."""
+    copy = tmp_path / "chart"
+    shutil.copytree(CHART, copy)
+    (copy / "templates" / "notes.yaml").write_text(_SHOWN, encoding="utf-8")
+    return copy
+
+
+def _notes(chart: Path, values: dict[str, Any], namespace: str = NAMESPACE) -> str:
+    text = run("template", "cks-admission", str(chart), "--namespace", namespace, values=values)
+    notes: str = read(text).one("Notes", "notes")["text"]
+    return notes
+
+
+def test_notes_say_what_was_installed_and_how_to_be_rid_of_it(chart: Path) -> None:
+    """They name the modes, the command that looks whether all is well, and the line that frees the cluster."""
+    notes = _notes(chart, {})
+
+    assert "certificates  self\n" in notes
+    assert "registration  managed\n" in notes
+    assert "policies      ConfigMaps in cks-admission with the label cks-admission.dev/policies=true\n" in notes
+    assert "-- cks-admission doctor --config config/cks.yaml\n" in notes
+    assert notes.endswith(
+        "  kubectl delete validatingwebhookconfiguration,mutatingwebhookconfiguration cks-admission\n"
+    )
+
+
+def test_notes_say_what_is_left_to_do(chart: Path) -> None:
+    """Where nobody registers the service, the notes say how."""
+    notes = _notes(chart, _NO_ACCESS)
+
+    assert "certificates  secret, Secret given-tls\n" in notes
+    assert "policies      none\n" in notes
+    assert "Nothing is judged before you register it:\n" in notes
+    assert "caBundle" not in notes
+    assert "Each caBundle in it has to be what is in the Secret cks-admission-ca as ca-bundle.crt" in _notes(
+        chart, {"registration": {"mode": "none"}}
+    )
+
+
+def test_notes_warn(chart: Path) -> None:
+    """A namespace that is left alone by living in it, and a single replica, are told."""
+    notes = _notes(chart, {"replicas": 1}, namespace="default")
+
+    assert "WARNING: the service leaves the namespace that it runs in alone, and this is default." in notes
+    assert "WARNING: with one replica, writes that fail closed are refused whenever its Node goes.\n" in notes

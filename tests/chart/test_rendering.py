@@ -1,0 +1,328 @@
+"""What the sets of values of the matrix render to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chart.generate import GOLDEN
+from chart.matrix import CA, MATRIX, NEEDS
+from chart.rendering import CHART, NAMESPACE, Rendered, run, template
+from webhook.settings import Settings, read
+
+Entry = Callable[[str], Rendered]
+
+_CORE = {
+    "ConfigMap/cks-admission", "Deployment/cks-admission", "PodDisruptionBudget/cks-admission", "Service/cks-admission",
+}  # fmt: skip
+_RIGHTS = {
+    "ClusterRole/cks-admission", "ClusterRoleBinding/cks-admission", "Role/cks-admission", "RoleBinding/cks-admission",
+    "ServiceAccount/cks-admission",
+}  # fmt: skip
+_HOOK = {f"{kind}/cks-admission-unregister" for kind in ("ClusterRole", "ClusterRoleBinding", "Job", "ServiceAccount")}
+_MANAGED = _CORE | _RIGHTS | _HOOK
+_NO_LEASE = {"Role/cks-admission", "RoleBinding/cks-admission"}
+_WEBHOOKS = {"MutatingWebhookConfiguration/cks-admission", "ValidatingWebhookConfiguration/cks-admission"}
+_FILES = {f"ConfigMap/cks-admission-{part}" for part in ("policies", "exceptions", "topologies")}
+_ISSUED = {"Certificate/cks-admission"}
+_AUTHORITY = {
+    "Certificate/cks-admission-root", "Issuer/cks-admission", "Issuer/cks-admission-self-signed",
+}  # fmt: skip
+
+OBJECTS = {
+    "default": _MANAGED,
+    "policies": _MANAGED | _FILES,
+    "policies-as-files": _MANAGED | _FILES,
+    "rules-off": _MANAGED,
+    "deletion-unwatched": _MANAGED,
+    "more-workloads": _MANAGED,
+    "cert-manager": _MANAGED | _ISSUED | _AUTHORITY,
+    "cert-manager-issuer": _MANAGED | _ISSUED,
+    "secret": _MANAGED,
+    "secret-bundle": _MANAGED | {"ConfigMap/cks-admission-client-ca"},
+    "client-ca": _MANAGED,
+    "rendered": _CORE | _RIGHTS | _WEBHOOKS,
+    "rendered-cert-manager": (_CORE | _RIGHTS | _WEBHOOKS | _ISSUED | _AUTHORITY) - _NO_LEASE,
+    "rendered-secret": (_CORE | _RIGHTS | _WEBHOOKS) - _NO_LEASE,
+    "rendered-export": _CORE | _RIGHTS | _WEBHOOKS,
+    "rendered-secret-ca": _CORE | _RIGHTS | _WEBHOOKS,
+    "rendered-without-access": _CORE | _WEBHOOKS,
+    "rendered-system-roots": _CORE | _WEBHOOKS,
+    "none": _CORE | _RIGHTS,
+    "none-without-access": _CORE | _FILES,
+    "url": _MANAGED,
+    "scaled": _MANAGED | {"HorizontalPodAutoscaler/cks-admission"},
+    "one": (_CORE | _RIGHTS) - {"PodDisruptionBudget/cks-admission"},
+    "placed": _MANAGED,
+    "named": {f"{kind}/guard" for kind in ("ConfigMap", "Deployment", "PodDisruptionBudget", "Service")}
+    | {"Job/guard-unregister"},
+    "network-policy": _MANAGED | {"NetworkPolicy/cks-admission"},
+    "network-policy-peers": _MANAGED | {"NetworkPolicy/cks-admission"},
+    "network-policy-without-access": _CORE | {"NetworkPolicy/cks-admission"},
+    "dashboard": _MANAGED | {"ConfigMap/cks-admission-dashboard"},
+    "pod-monitor": _MANAGED | {"PodMonitor/cks-admission", "PrometheusRule/cks-admission"},
+    "service-monitor": _CORE | {"PrometheusRule/cks-admission", "ServiceMonitor/cks-admission"},
+}
+_LINTED = ("default", "cert-manager", "secret", "rendered", "none-without-access", "network-policy", "pod-monitor")
+_MOUNTED_ALWAYS = {"tmp", "config"}
+
+
+@pytest.mark.parametrize("name", MATRIX)
+def test_a_set_of_values_renders_to_these_objects(entry: Entry, name: str) -> None:
+    """Each mode has the objects that it needs, and no others."""
+    assert entry(name).names == sorted(OBJECTS[name])
+
+
+@pytest.mark.parametrize("name", _LINTED)
+def test_helm_finds_nothing_wrong(name: str) -> None:
+    """`helm lint` accepts the chart in each mode."""
+    assert (
+        "0 chart(s) failed" in run("lint", str(CHART), "--strict", "--quiet", values=MATRIX[name]) + "0 chart(s) failed"
+    )
+
+
+def test_the_groups_that_the_matrix_needs_are_told(entry: Entry) -> None:
+    """Who applies the matrix knows for which sets he needs which CustomResourceDefinitions."""
+    found = {
+        name: group
+        for name in MATRIX
+        for group in ("cert-manager.io", "monitoring.coreos.com")
+        if any(each["apiVersion"].startswith(f"{group}/") for each in entry(name).objects)
+    }
+    assert found == NEEDS
+
+
+def test_the_default_is_the_reviewed_one() -> None:
+    """The default manifests are those in golden/default.yaml: whoever changes them sees what that comes to."""
+    assert template() == GOLDEN.read_text(encoding="utf-8")
+
+
+def _settings(rendered: Rendered, directory: Path, name: str = NAMESPACE) -> Settings:
+    file = directory / "cks.yaml"
+    file.write_text(rendered.one("ConfigMap", name)["data"]["cks.yaml"], encoding="utf-8")
+    return read(file)
+
+
+def _name(entry_name: str) -> str:
+    return "guard" if entry_name == "named" else NAMESPACE
+
+
+@pytest.mark.parametrize("name", MATRIX)
+def test_the_configuration_is_accepted_and_fits_its_pod(entry: Entry, tmp_path: Path, name: str) -> None:
+    """The service reads it; folders that it names are mounted, its ports open, and there is time to drain."""
+    rendered = entry(name)
+    settings = _settings(rendered, tmp_path, _name(name))
+    deployment = rendered.one("Deployment", _name(name))
+    pod = deployment["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+
+    files = [
+        settings.tls.cert_file, settings.tls.key_file, settings.tls.client_ca_file, settings.registration.ca_file,
+        f"{settings.cluster.service_account}/" if settings.cluster.service_account else "",
+        *(f"{folder}/" for folder in (*settings.policies.directories, *settings.topology.files)),
+    ]  # fmt: skip
+    mounts = {mount["mountPath"].removeprefix("/etc/cks-admission/").strip("/") for mount in container["volumeMounts"]}
+    assert mounts == _MOUNTED_ALWAYS | {file.partition("/")[0] for file in files if file}
+    assert {volume["name"] for volume in pod["volumes"]} == mounts
+    assert container["ports"] == [
+        {"name": "webhook", "containerPort": settings.listen.port},
+        {"name": "health", "containerPort": settings.health.port},
+    ]
+    ending = settings.listen.drain_seconds + settings.listen.grace_seconds
+    assert pod["terminationGracePeriodSeconds"] == ceil(ending) + 10
+    assert settings.cluster.namespace == NAMESPACE
+    assert (
+        settings.registration.name
+        == settings.registration.service
+        == rendered.one("Service", _name(name))["metadata"]["name"]
+    )
+
+
+@pytest.mark.parametrize("name", MATRIX)
+def test_pods_are_restricted(entry: Entry, name: str) -> None:
+    """Every Pod meets Kubernetes' restricted standard, with a root that it cannot write and no token but its own."""
+    pods = [each["spec"]["template"]["spec"] for each in entry(name).objects if each["kind"] in ("Deployment", "Job")]
+    assert [_security(pod) for pod in pods] == [_RESTRICTED] * len(pods)
+
+
+_RESTRICTED = {
+    "pod": {
+        "runAsNonRoot": True,
+        "runAsUser": 65532,
+        "runAsGroup": 65532,
+        "fsGroup": 65532,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    },
+    "container": {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    },
+    "token": False,
+    "host": set(),
+}
+
+
+def _security(pod: dict[str, Any]) -> dict[str, Any]:
+    (container,) = pod["containers"]
+    return {
+        "pod": pod["securityContext"],
+        "container": container["securityContext"],
+        "token": pod["automountServiceAccountToken"],
+        "host": {key for key in pod if key.startswith("host")},
+    }
+
+
+@pytest.mark.parametrize("name", [name for name, values in MATRIX.items() if "cluster" in values])
+def test_without_access_there_is_neither_token_nor_right(entry: Entry, name: str) -> None:
+    """A Pod without cluster access has no account of its own, no token in any form, and no role."""
+    rendered = entry(name)
+    projected = [volume for volume in rendered.pod["volumes"] if "projected" in volume]
+
+    assert (rendered.pod["serviceAccountName"], projected) == ("default", [])
+    assert not [each for each in rendered.names if each.startswith(("ServiceAccount", "Role", "ClusterRole"))]
+
+
+def test_a_token_is_short_lived_and_for_the_api_server(entry: Entry) -> None:
+    """With access the token is projected where the configuration says, and ends after an hour."""
+    (volume,) = [each for each in entry("default").pod["volumes"] if "projected" in each]
+
+    assert volume == {
+        "name": "serviceaccount",
+        "projected": {
+            "sources": [
+                {"serviceAccountToken": {"path": "token", "expirationSeconds": 3600}},
+                {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+                {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": {"fieldPath": "metadata.namespace"}}]}},
+            ]
+        },
+    }
+
+
+def test_the_certificate_has_the_names_that_are_called(entry: Entry, tmp_path: Path) -> None:
+    """The names are those of the Service, with the cluster's domain if it is given, of the URL, and the operator's."""
+    service = "cks-admission.cks-admission.svc"
+    issued = entry("cert-manager").one("Certificate")["spec"]
+
+    assert _settings(entry("default"), tmp_path).tls.names == (service,)
+    assert _settings(entry("url"), tmp_path).tls.names == (service, f"{service}.cluster.local", "192.0.2.1")
+    assert (issued["dnsNames"], issued["ipAddresses"]) == ([service, "admission.example.org"], ["192.0.2.1"])
+
+
+def test_the_ca_is_found_in_each_mode(entry: Entry, tmp_path: Path) -> None:
+    """Whoever fills in caBundle knows where the CA is: in the Secret, in the chart's own file, or at cert-manager's."""
+    found = {}
+    rendered = ("rendered", "rendered-cert-manager", "rendered-secret", "rendered-secret-ca", "rendered-system-roots")
+    for name in ("default", "cert-manager", "cert-manager-issuer", "secret", "secret-bundle", *rendered):
+        settings = _settings(entry(name), tmp_path)
+        tls, registration = settings.tls, settings.registration
+        found[name] = (
+            tls.secret,
+            tls.cert_file,
+            registration.ca_file,
+            registration.inject_ca_from,
+            registration.ca_only,
+        )
+
+    assert found == {
+        "default": ("cks-admission-ca", "", "", "", False),
+        "cert-manager": ("", "tls/tls.crt", "", "cks-admission/cks-admission", False),
+        "cert-manager-issuer": ("", "tls/tls.crt", "tls/ca.crt", "", False),
+        "secret": ("", "tls/tls.crt", "tls/ca.crt", "", False),
+        "secret-bundle": ("", "tls/tls.crt", "config/ca-bundle.crt", "", False),
+        "rendered": ("cks-admission-ca", "", "", "", True),
+        "rendered-cert-manager": ("", "tls/tls.crt", "", "cks-admission/cks-admission", False),
+        "rendered-secret": ("", "tls/tls.crt", "config/ca-bundle.crt", "", False),
+        "rendered-secret-ca": ("", "tls/tls.crt", "tls/ca.crt", "", True),
+        "rendered-system-roots": ("", "tls/tls.crt", "", "", False),
+    }
+    assert entry("secret-bundle").one("ConfigMap")["data"]["ca-bundle.crt"] == CA
+
+
+def test_resources_are_derived_from_the_workers(entry: Entry) -> None:
+    """Each worker has its part, a supervisor too; what the operator says takes the place of it."""
+    assert entry("default").container["resources"] == {
+        "requests": {"cpu": "100m", "memory": "128Mi"},
+        "limits": {"memory": "512Mi"},
+    }
+    assert entry("scaled").container["resources"] == {
+        "requests": {"cpu": "400m", "memory": "576Mi"},
+        "limits": {"memory": "2112Mi"},
+    }
+    assert entry("placed").container["resources"] == {"requests": {"cpu": "1", "memory": "1Gi"}}
+
+
+def test_policies_come_by_one_way(entry: Entry) -> None:
+    """ConfigMaps with policies are labelled where the service follows them, and mounted where it does not."""
+    label = {"cks-admission.dev/policies": "true"}
+    found = {}
+    for name in ("policies", "policies-as-files", "none-without-access"):
+        rendered = entry(name)
+        parts = [rendered.one("ConfigMap", f"cks-admission-{part}") for part in ("policies", "exceptions")]
+        labelled = all(part["metadata"]["labels"].items() >= label.items() for part in parts)
+        mounted = {"policies", "exceptions"} <= {volume["name"] for volume in rendered.pod["volumes"]}
+        found[name] = {"labelled": labelled, "mounted": mounted}
+
+    assert found == {
+        "policies": {"labelled": True, "mounted": False},
+        "policies-as-files": {"labelled": False, "mounted": True},
+        "none-without-access": {"labelled": False, "mounted": True},
+    }
+
+
+def test_an_autoscaler_sets_the_replicas(entry: Entry) -> None:
+    """With an autoscaler the Deployment says no number, or each upgrade would set it back."""
+    assert entry("default").one("Deployment")["spec"]["replicas"] == 2
+    assert "replicas" not in entry("scaled").one("Deployment")["spec"]
+
+
+def test_a_network_policy_lets_through_what_is_needed(entry: Entry) -> None:
+    """Callers, monitoring, names and the API server: anybody or the peers that are given, and nothing else."""
+    dns = {"ports": [{"protocol": "UDP", "port": 53}, {"protocol": "TCP", "port": 53}]}
+    api = [{"protocol": "TCP", "port": 443}, {"protocol": "TCP", "port": 6443}]
+    webhook, health = ([{"protocol": "TCP", "port": port}] for port in (9443, 8081))
+    servers = [{"ipBlock": {"cidr": "192.0.2.0/24"}}]
+    monitoring = [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}]
+    found = {}
+    for name in ("network-policy", "network-policy-peers", "network-policy-without-access"):
+        spec = entry(name).one("NetworkPolicy")["spec"]
+        assert spec["policyTypes"] == ["Ingress", "Egress"]
+        found[name] = (spec["ingress"], spec["egress"])
+
+    assert found == {
+        "network-policy": ([{"ports": webhook}, {"ports": health}], [dns, {"ports": api}]),
+        "network-policy-peers": (
+            [{"ports": webhook, "from": servers}, {"ports": health, "from": monitoring}],
+            [dns, {"ports": api, "to": servers}],
+        ),
+        "network-policy-without-access": ([{"ports": webhook}, {"ports": health}], []),
+    }
+
+
+def test_what_the_operator_says_of_pods_is_in_them(entry: Entry) -> None:
+    """Image, place, labels, annotations and environment are those of the values; the selector's labels stay."""
+    deployment = entry("placed").one("Deployment")
+    metadata, pod = deployment["spec"]["template"]["metadata"], entry("placed").pod
+
+    assert entry("placed").container["image"] == "images.example.org:5000/cks-admission@sha256:" + 64 * "a"
+    assert metadata["labels"] == deployment["spec"]["selector"]["matchLabels"] | {
+        "example.org/team": "platform",
+        "example.org/cost": "7",
+    }
+    assert metadata["annotations"]["example.org/note"] == "yes"
+    assert [each["name"] for each in entry("placed").container["env"]] == ["POD_NAME", "HTTPS_PROXY"]
+    assert {key: pod.get(key) for key in ("nodeSelector", "tolerations", "priorityClassName", "imagePullSecrets")} == {
+        "nodeSelector": {"kubernetes.io/os": "linux"},
+        "tolerations": None,
+        "priorityClassName": None,
+        "imagePullSecrets": [{"name": "pull"}],
+    }
+
+
+def test_every_object_has_the_common_labels(entry: Entry) -> None:
+    """A label for all objects is on all objects."""
+    assert {each["metadata"]["labels"].get("example.org/cost") for each in entry("placed").objects} == {"7"}

@@ -1,0 +1,51 @@
+"""Which changes replace the Pods."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from chart.matrix import FILES
+from chart.rendering import Rendered, render
+
+Entry = Callable[[str], Rendered]
+
+_REPLACING: dict[str, dict[str, Any]] = {
+    "workers": {"workers": 2},
+    "listen": {"config": {"listen": {"maxInFlight": 100}}},
+    "health": {"config": {"health": {"host": "::"}}},
+    "tls": {"certificates": {"names": ["admission.example.org"]}},
+    "format": {"config": {"log": {"format": "json"}}},
+    "native": {"config": {"policies": {"native": False}}},
+    "configMaps": {"config": {"policies": {"configMaps": False}}},
+    "image": {"image": {"tag": "1.2.3"}},
+}
+_FOLLOWED: dict[str, dict[str, Any]] = {
+    "labels": {"config": {"labels": {"action": "warn"}}},
+    "exceptions": {"config": {"exceptions": [{"rules": ["sunk"], "reason": "r", "until": "2099-12-31"}]}},
+    "level": {"config": {"log": {"level": "debug"}}},
+    "registration": {"config": {"registration": {"timeoutSeconds": 3}}},
+    "policies": {"policies": FILES["policies"], "exceptions": FILES["exceptions"]},
+    "replicas": {"replicas": 5},
+    "monitoring": {"monitoring": {"dashboard": {"enabled": True}}},
+}
+
+
+@pytest.mark.parametrize("name", [*_REPLACING, *_FOLLOWED])
+def test_pods_are_replaced_only_for_what_a_process_cannot_follow(entry: Entry, name: str) -> None:
+    """A change that the service follows leaves the Pods alone, any other one replaces them."""
+    changed = render((_REPLACING | _FOLLOWED)[name])
+    before, after = (each.one("Deployment")["spec"]["template"] for each in (entry("default"), changed))
+
+    assert (before != after) is (name in _REPLACING)
+
+
+def test_new_text_of_mounted_files_is_followed() -> None:
+    """Policies, exceptions and topologies that are mounted change without new Pods."""
+    values = {**FILES, "config": {"policies": {"configMaps": False}}}
+    changed = {**values, "policies": {"other.yaml": "a"}, "exceptions": {"b.yaml": "b"}, "topologies": {"c.yaml": "c"}}
+    before, after = (render(each).one("Deployment") for each in (values, changed))
+
+    assert before == after

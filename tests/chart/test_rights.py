@@ -1,0 +1,103 @@
+"""The roles of the chart against what the code needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chart.matrix import MATRIX
+from chart.rendering import NAMESPACE, Rendered
+from webhook.rights import needed
+from webhook.settings import read
+
+Entry = Callable[[str], Rendered]
+Right = tuple[str, str, str, str, str]
+"""Verb, group, resource, the one name, the namespace; the last two empty for all."""
+
+_WITH_ROLES = [
+    name for name, values in MATRIX.items() if "cluster" not in values and values.get("rbac", {}).get("create", True)
+]
+
+
+def _granted(rendered: Rendered, name: str = NAMESPACE) -> set[Right]:
+    found = set(_rights(rendered.one("ClusterRole", name), ""))
+    if f"Role/{name}" in rendered.names:
+        found |= set(_rights(rendered.one("Role", name), NAMESPACE))
+    return found
+
+
+def _rights(role: Mapping[str, Any], namespace: str) -> Iterator[Right]:
+    for rule in role["rules"]:
+        names = rule.get("resourceNames", [""])
+        for verb, group, resource, name in product(rule["verbs"], rule["apiGroups"], rule["resources"], names):
+            yield verb, group, resource, name, namespace
+
+
+@pytest.mark.parametrize("name", _WITH_ROLES)
+def test_the_roles_grant_what_is_needed_and_nothing_else(entry: Entry, tmp_path: Path, name: str) -> None:
+    """What the service needs for a configuration is granted verb by verb, and no other verb on anything."""
+    (tmp_path / "cks.yaml").write_text(entry(name).configuration, encoding="utf-8")
+    wanted = {
+        (right.verb, right.group, right.resource, right.name, right.namespace)
+        for right in needed(read(tmp_path / "cks.yaml"))
+    }
+    parameters = {"rules": MATRIX[name].get("rbac", {}).get("parameters", [])}
+
+    assert _granted(entry(name)) == wanted | set(_rights(parameters, ""))
+
+
+def test_the_job_may_do_no_more_than_remove(entry: Entry) -> None:
+    """The Job before the removal may read, mark and delete the two configurations by their name, and nothing else."""
+    resources = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
+
+    assert _granted(entry("default"), "cks-admission-unregister") == {
+        (verb, "admissionregistration.k8s.io", resource, "cks-admission", "")
+        for verb in ("get", "patch", "delete")
+        for resource in resources
+    }
+
+
+@pytest.mark.parametrize("name", ["cks-admission", "cks-admission-unregister"])
+def test_roles_are_bound_to_one_account(entry: Entry, name: str) -> None:
+    """Each role is for the account of its name in the release's namespace, which a Pod of the chart runs as."""
+    rendered = entry("default")
+    bindings = [
+        each for each in rendered.objects if each["kind"].endswith("Binding") and each["metadata"]["name"] == name
+    ]
+    account = {"kind": "ServiceAccount", "name": name, "namespace": NAMESPACE}
+
+    assert {binding["roleRef"]["name"] for binding in bindings} == {name}
+    assert [binding["subjects"] for binding in bindings] == [[account]] * len(bindings)
+    assert rendered.one("ServiceAccount", name)["automountServiceAccountToken"] is False
+
+
+def test_what_the_job_needs_goes_with_it(entry: Entry) -> None:
+    """All that is made for the removal is a hook that is deleted when it is done, the accounts before the Job."""
+    found = {
+        each["kind"]: each["metadata"]["annotations"]
+        for each in entry("default").objects
+        if each["metadata"]["name"] == "cks-admission-unregister"
+    }
+    hook = {"helm.sh/hook": "pre-delete", "helm.sh/hook-delete-policy": "before-hook-creation,hook-succeeded"}
+
+    assert found == {
+        "ServiceAccount": {**hook, "helm.sh/hook-weight": "-1"},
+        "ClusterRole": {**hook, "helm.sh/hook-weight": "-1"},
+        "ClusterRoleBinding": {**hook, "helm.sh/hook-weight": "-1"},
+        "Job": {**hook, "helm.sh/hook-weight": "0"},
+    }
+
+
+def test_an_account_of_the_operators_is_used_by_all(entry: Entry) -> None:
+    """Where roles are the operator's, service and Job run as his account."""
+    rendered = entry("named")
+    accounts = [
+        rendered.one(kind, name)["spec"]["template"]["spec"]["serviceAccountName"]
+        for kind, name in (("Deployment", "guard"), ("Job", "guard-unregister"))
+    ]
+
+    assert accounts == ["guard-account", "guard-account"]

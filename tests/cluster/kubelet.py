@@ -1,0 +1,282 @@
+"""A kubelet for the service's Pods: it runs them as processes, with what their manifests say and nothing else.
+
+kwok plays the kubelets of all other Pods. What differs from a real one: there are no images, so that the entry point is
+the installed command, and no networks, so that each Pod gets ports of its own on 127.0.0.1 in place of an address.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from cluster import podfiles
+from cluster.apicalls import Caller
+from cluster.components import OWN_PODS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import TracebackType
+
+    from cluster.controlplane import ControlPlane
+    from cluster.manifests import Manifest
+
+COMMAND = Path(sys.executable).parent / "cks-admission"
+
+_PAUSE_SECONDS = 0.1
+_EXECUTE_SECONDS = 90.0
+_REFRESH_SECONDS = 1.0
+_RESTART_SECONDS = 1.0  # after the last start: a process that cannot live is not started again and again at once
+
+
+@dataclass
+class Running:
+    """A Pod that runs here. ports: admission and health."""
+
+    pod: Manifest
+    root: Path
+    ports: tuple[int, int]
+    process: subprocess.Popen[bytes]
+    restarts: int = 0
+    status: dict[str, Any] = field(default_factory=dict)
+    began: float = field(default_factory=time.monotonic)
+    refreshed: float = 0.0
+    ending: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """The Pod's name."""
+        return str(self.pod["metadata"]["name"])
+
+    @property
+    def log(self) -> Path:
+        """Where the process logs to."""
+        return self.root / "log.jsonl"
+
+
+class Kubelet:
+    """Runs the Pods of one Namespace that have the service's label, while the block lasts.
+
+    ports: pairs of ports for Pods, of which each takes one that no other has.
+    """
+
+    def __init__(self, control_plane: ControlPlane, namespace: str, ports: Sequence[tuple[int, int]]) -> None:
+        """Prepare it; nothing runs yet."""
+        self.running: dict[str, Running] = {}
+        self.ended: list[tuple[str, int, str]] = []
+        """Name, exit code and log of every process that ended."""
+        self._control_plane = control_plane
+        self._ports = tuple(ports)
+        self._path = f"/api/v1/namespaces/{namespace}"
+        self._directory = control_plane.directory / f"kubelet-{namespace}-{os.urandom(3).hex()}"
+        self._caller = Caller(control_plane)
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="kubelet")
+        self._tokens: dict[tuple[str, str], str] = {}
+        self._failure: BaseException | None = None
+
+    def __enter__(self) -> Self:
+        """Begin."""
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """End what still runs. Raises what made the kubelet itself fail."""
+        self._stopping.set()
+        self._thread.join()
+        for each in self.running.values():
+            each.process.kill()
+            each.process.wait()
+        if self._failure is not None:
+            raise self._failure
+
+    def named(self, part: str = "") -> list[Running]:
+        """Return those that run and have a text in their names, the oldest first."""
+        found = [each for each in self.running.values() if part in each.name and each.process.poll() is None]
+        return sorted(found, key=lambda each: str(each.pod["metadata"]["creationTimestamp"]))
+
+    def ready(self) -> list[Running]:
+        """Return those that are ready."""
+        return [each for each in self.named() if each.status.get("ready")]
+
+    def environment(self, pod: Manifest, root: Path) -> dict[str, str]:
+        """Return the environment of a Pod's container, its temporary files below `root`."""
+        (container,) = pod["spec"]["containers"]
+        host, _, port = self._control_plane.server.removeprefix("https://").partition(":")
+        found = {"PATH": os.environ["PATH"], "TMPDIR": str(root / "tmp"), "HOME": "/nonexistent"}
+        found |= {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port, "HOSTNAME": pod["metadata"]["name"]}
+        for each in container.get("env", []):
+            reference = each.get("valueFrom", {}).get("fieldRef")
+            found[each["name"]] = podfiles.field(pod, reference["fieldPath"]) if reference else each["value"]
+        return found
+
+    def execute(self, each: Running, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run the installed command with arguments in a Pod, as `kubectl exec` would."""
+        (container,) = each.pod["spec"]["containers"]
+        return subprocess.run(
+            [str(COMMAND), *arguments],
+            cwd=each.root / container["workingDir"].lstrip("/"),
+            env=self.environment(each.pod, each.root),
+            capture_output=True,
+            text=True,
+            timeout=_EXECUTE_SECONDS,
+            check=False,
+        )
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping.wait(_PAUSE_SECONDS):
+                self._look()
+        except BaseException as error:  # noqa: BLE001 - raised again where the block ends
+            self._failure = error
+
+    def _look(self) -> None:
+        found = self._get(f"pods?labelSelector={OWN_PODS}")["items"]
+        pods = {pod["metadata"]["uid"]: pod for pod in found if pod["spec"].get("nodeName")}
+        for uid, pod in pods.items():
+            if uid not in self.running and "deletionTimestamp" not in pod["metadata"] and _is_waiting(pod):
+                self._start(uid, pod)
+        for uid, each in list(self.running.items()):
+            if uid not in pods:
+                each.process.kill()  # deleted by force
+                self._end(uid, each)
+            elif "deletionTimestamp" in pods[uid]["metadata"]:
+                self._terminate(uid, each, pods[uid])
+            else:
+                self._keep(uid, each)
+
+    def _start(self, uid: str, pod: Manifest) -> None:
+        root = self._directory / pod["metadata"]["name"]
+        root.mkdir(parents=True, exist_ok=True)
+        taken = {each.ports for each in self.running.values()}
+        ports = next(pair for pair in self._ports if pair not in taken)
+        try:
+            self._write(root, pod)
+        except podfiles.MissingVolumeError:
+            return  # the Pod stays as it is until its volumes can be mounted, and so it does in a cluster
+        self.running[uid] = Running(pod, root, ports, self._process(root, pod, ports))
+
+    def _process(self, root: Path, pod: Manifest, ports: tuple[int, int]) -> subprocess.Popen[bytes]:
+        (container,) = pod["spec"]["containers"]
+        arguments = [str(COMMAND), *container.get("args", [])]
+        if "serve" in arguments:
+            own = {"--host": "127.0.0.1", "--port": ports[0], "--health-host": "127.0.0.1", "--health-port": ports[1]}
+            arguments += [str(part) for pair in own.items() for part in pair]
+        with (root / "log.jsonl").open("ab") as log:
+            return subprocess.Popen(
+                arguments,
+                cwd=root / container.get("workingDir", "/").lstrip("/"),
+                env=self.environment(pod, root),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+
+    def _write(self, root: Path, pod: Manifest) -> None:
+        (container,) = pod["spec"]["containers"]
+        podfiles.write(root, container, podfiles.volumes(pod, self._get, lambda *what: self._token(pod, *what)))
+
+    def _keep(self, uid: str, each: Running) -> None:
+        """Bring a Pod's files up to date, start its process again if it ended, and report on it."""
+        code = each.process.poll()
+        if code is not None and time.monotonic() < each.began + _RESTART_SECONDS:
+            return
+        if code is not None:
+            self.ended.append((each.name, code, each.log.read_text(encoding="utf-8")))
+            if each.pod["spec"]["restartPolicy"] != "Always":
+                self._report(each, {"phase": "Succeeded" if code == 0 else "Failed", "ready": False})
+                del self.running[uid]
+                return
+            each.restarts += 1
+            each.began = time.monotonic()
+            each.process = self._process(each.root, each.pod, each.ports)
+        if time.monotonic() - each.refreshed > _REFRESH_SECONDS:
+            self._write(each.root, each.pod)
+            each.refreshed = time.monotonic()
+        self._report(each, {"phase": "Running", "ready": self._is_ready(each), "restarts": each.restarts})
+
+    def _is_ready(self, each: Running) -> bool:
+        (container,) = each.pod["spec"]["containers"]
+        probe = container.get("readinessProbe")
+        if probe is None:
+            return True
+        try:
+            url = f"http://127.0.0.1:{each.ports[1]}{probe['httpGet']['path']}"
+            with urllib.request.urlopen(url, timeout=probe.get("timeoutSeconds", 1)) as answer:
+                return bool(answer.status == HTTPStatus.OK)
+        except OSError:
+            return False
+
+    def _terminate(self, uid: str, each: Running, pod: Manifest) -> None:
+        """End a Pod as a kubelet does: SIGTERM, the grace period, SIGKILL, and then it is gone."""
+        if not each.ending:
+            each.process.send_signal(signal.SIGTERM)
+            each.ending = time.monotonic() + pod["metadata"].get("deletionGracePeriodSeconds", 30)
+        if each.process.poll() is None and time.monotonic() < each.ending:
+            return
+        each.process.kill()
+        self._end(uid, each)
+        body = {"gracePeriodSeconds": 0, "preconditions": {"uid": uid}}
+        self._caller.send("DELETE", f"{self._path}/pods/{each.name}", body)
+
+    def _end(self, uid: str, each: Running) -> None:
+        self.ended.append((each.name, each.process.wait(), each.log.read_text(encoding="utf-8")))
+        del self.running[uid]
+
+    def _report(self, each: Running, status: dict[str, Any]) -> None:
+        if status == each.status:
+            return
+        each.status = status
+        (container,) = each.pod["spec"]["containers"]
+        ready = "True" if status["ready"] else "False"
+        terminated = status["phase"] in ("Succeeded", "Failed")
+        state = (
+            {"terminated": {"exitCode": 0 if status["phase"] == "Succeeded" else 1}} if terminated else {"running": {}}
+        )
+        body = {
+            "status": {
+                "phase": status["phase"],
+                "conditions": [{"type": kind, "status": ready} for kind in ("Ready", "ContainersReady")],
+                "containerStatuses": [
+                    {
+                        "name": container["name"],
+                        "image": container["image"],
+                        "imageID": "",
+                        "ready": status["ready"],
+                        "started": not terminated,
+                        "restartCount": each.restarts,
+                        "state": state,
+                    }
+                ],
+            }
+        }
+        path = f"{self._path}/pods/{each.name}/status"
+        self._caller.send("PATCH", path, body, content_type="application/strategic-merge-patch+json")
+
+    def _get(self, what: str) -> Manifest:
+        answer = self._caller.send("GET", f"{self._path}/{what}")
+        if answer.code != HTTPStatus.OK:
+            raise podfiles.MissingVolumeError(f"{what}: {answer.body}")
+        return answer.body
+
+    def _token(self, pod: Manifest, account: str, seconds: int) -> str:
+        key = str(pod["metadata"]["uid"]), account
+        if key not in self._tokens:
+            body = {"spec": {"expirationSeconds": seconds}}
+            answer = self._caller.send("POST", f"{self._path}/serviceaccounts/{account}/token", body)
+            self._tokens[key] = str(answer.body["status"]["token"])
+        return self._tokens[key]
+
+
+def _is_waiting(pod: Manifest) -> bool:
+    return bool(pod.get("status", {}).get("phase", "Pending") == "Pending")

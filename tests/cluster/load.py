@@ -1,0 +1,184 @@
+"""A steady stream of writes, each with the answer that it has to get, counted by what went on meanwhile."""
+
+from __future__ import annotations
+
+import http.client
+import itertools
+import threading
+import time
+from collections import Counter
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from cluster.apicalls import Answer, Caller
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from types import TracebackType
+
+    from cluster.controlplane import ControlPlane
+
+Verdict = Literal["passed", "refused", "unasked", "failed"]
+"""unasked: refused since the service could not be asked, where that is the failure policy."""
+
+NAMESPACE = "load"
+POLICY = "load-size"
+"""A policy that fails closed and is asked about every ConfigMap with the label `size`."""
+POLICIES = f"""
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {{name: {POLICY}}}
+spec:
+  failurePolicy: Fail
+  matchConstraints:
+    resourceRules:
+    - {{apiGroups: [""], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [configmaps]}}
+  matchConditions:
+  - {{name: sized, expression: "has(object.metadata.labels) && 'size' in object.metadata.labels"}}
+  validations:
+  - expression: "object.metadata.labels['size'] != 'huge'"
+    message: Huge ones are not wanted.
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {{name: {POLICY}}}
+spec: {{policyName: {POLICY}, validationActions: [Deny]}}
+"""
+
+_USER = {"user": "alice"}
+_APPLY = "application/apply-patch+yaml"
+_PAUSE_SECONDS = 0.01
+
+
+@dataclass(frozen=True)
+class Write:
+    """A kind of write. refusal: the words of the refusal that it has to get, empty for none."""
+
+    name: str
+    labels: Mapping[str, str]
+    refusal: str = ""
+
+    def judge(self, answer: Answer) -> Verdict:
+        """Say what became of it: `failed` is what should have gone otherwise."""
+        message = str(answer.body.get("message", ""))
+        if not self.refusal:
+            return "passed" if answer.code in (http.client.OK, http.client.CREATED) else "failed"
+        if answer.code < http.client.BAD_REQUEST:
+            return "failed"
+        if self.refusal in message:
+            return "refused"
+        return "unasked" if "failed calling webhook" in message else "failed"
+
+
+WRITES = (
+    Write("plain", {}),
+    Write("sized", {"size": "small"}),
+    Write("reserved", {"foo.coreweave.cloud/bar": "true"}, "are not allowed"),
+    Write("huge", {"size": "huge"}, "Huge ones are not wanted."),
+)
+
+
+@dataclass
+class Phase:
+    """What became of the writes that were begun while something went on."""
+
+    name: str
+    counts: Counter[tuple[str, Verdict]] = field(default_factory=Counter)
+    failures: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def total(self, verdict: Verdict) -> int:
+        """How many writes had this verdict."""
+        return sum(count for (_, found), count in self.counts.items() if found == verdict)
+
+    def __str__(self) -> str:
+        verdicts: tuple[Verdict, ...] = ("passed", "refused", "unasked", "failed")
+        found = {verdict: self.total(verdict) for verdict in verdicts}
+        sent = sum(found.values())
+        parts = ", ".join(f"{verdict} {count}" for verdict, count in found.items())
+        return f"{self.name}: sent {sent} in {self.seconds:.1f} s, {parts}"
+
+
+class Load:
+    """Some writers, each with objects of its own, from the beginning of the block to its end."""
+
+    def __init__(self, control_plane: ControlPlane, writers: int = 4) -> None:
+        """Prepare them; the Namespace has to be there."""
+        self.writers = writers
+        self.phases: list[Phase] = []
+        self._phase = Phase("before")
+        self._lock = threading.Lock()
+        self._stopping = threading.Event()
+        self._callers = [Caller(control_plane) for _ in range(writers)]
+        self._threads = [
+            threading.Thread(target=self._write, args=(number, caller), name=f"writer {number}")
+            for number, caller in enumerate(self._callers)
+        ]
+        self._broken: list[BaseException] = []
+
+    def __enter__(self) -> Self:
+        """Begin."""
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """End them. Raises what made a writer fail."""
+        self._stopping.set()
+        for thread in self._threads:
+            thread.join()
+        for caller in self._callers:
+            caller.__exit__(None, None, None)
+        if self._broken:
+            raise self._broken[0]
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[Phase]:
+        """Count the writes begun in this block by themselves, and print the figures."""
+        phase = Phase(name)
+        with self._lock:
+            self._phase = phase
+        self.phases.append(phase)
+        began = time.monotonic()
+        try:
+            yield phase
+        finally:
+            with self._lock:
+                self._phase = Phase("between")
+            phase.seconds = time.monotonic() - began
+            print(phase, *phase.failures[:5], sep="\n  ")
+
+    def settle(self, seconds: float) -> None:
+        """Let them write for a while."""
+        if self._stopping.wait(seconds) or self._broken:
+            raise self._broken[0]
+
+    def _write(self, number: int, caller: Caller) -> None:
+        try:
+            for count in itertools.count():
+                if self._stopping.wait(_PAUSE_SECONDS):
+                    return
+                self._one(WRITES[count % len(WRITES)], caller, f"load-{number}", count)
+        except BaseException as error:  # noqa: BLE001 - raised again where the block ends
+            self._broken.append(error)
+
+    def _one(self, write: Write, caller: Caller, owner: str, count: int) -> None:
+        name = f"{owner}-{write.name}"
+        body: dict[str, Any] = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": name, "namespace": NAMESPACE, "labels": dict(write.labels)},
+            "data": {"count": str(count)},
+        }
+        path = f"/api/v1/namespaces/{NAMESPACE}/configmaps/{name}?fieldManager={owner}&force=true"
+        with self._lock:
+            phase = self._phase
+        answer = caller.send("PATCH", path, body, content_type=_APPLY, **_USER)
+        verdict = write.judge(answer)
+        with self._lock:
+            phase.counts[write.name, verdict] += 1
+            if verdict == "failed":
+                phase.failures.append(f"{write.name}: {answer.code} {answer.body.get('message', '')}")

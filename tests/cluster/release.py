@@ -1,0 +1,188 @@
+"""The chart, installed by helm into a control plane whose Pods of it really run, behind a balancer."""
+
+from __future__ import annotations
+
+import base64
+import json
+import subprocess
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import yaml
+
+from cluster import toolchain
+from cluster.kubelet import Kubelet
+from cluster.polling import NotYet, wait_for
+from cluster.process import Component
+from cluster.workspace import free_ports
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import TracebackType
+
+    from cluster.controlplane import ControlPlane
+    from cluster.kubelet import Running
+
+CHART = Path(__file__).parents[2] / "helm" / "cks-admission"
+NAME = NAMESPACE = "cks-admission"
+ACCOUNTS = (NAME, f"{NAME}-unregister")
+NODES = ("host-1", "host-2")
+
+_HELM_SECONDS = 180
+_READY_SECONDS = 90.0
+_PODS = 6  # two replicas, one more of each while they are replaced, and a hook's
+
+
+class HelmError(AssertionError):
+    """A helm call that had to succeed did not; an AssertionError, as a test is what asked."""
+
+
+class Release:
+    """The chart's release `cks-admission` in the Namespace of that name, and what runs of it while the block lasts.
+
+    The API server reaches the Pods by a URL, that of etcd's TCP proxy, as it would reach a Service.
+    """
+
+    def __init__(self, control_plane: ControlPlane, **values: Any) -> None:
+        """Prepare it; nothing is installed yet. values: of the chart, beside what this machine needs."""
+        self.control_plane = control_plane
+        self.values = values
+        names = [f"{kind}-{number}" for number in range(_PODS) for kind in ("admission", "health")]
+        ports = list(free_ports([*names, "balancer"]).values())
+        self.pods = [(ports[2 * number], ports[2 * number + 1]) for number in range(_PODS)]
+        self.url = f"https://127.0.0.1:{ports[-1]}"
+        self._stack = ExitStack()
+        self._tools = toolchain.ensure(("etcd", "helm", "kubectl"))
+
+    def __enter__(self) -> Self:
+        """Make the Namespace and Nodes, start the balancer and the kubelet. `install` comes next."""
+        with ExitStack() as stack:
+            cluster = self.control_plane
+            if cluster.kubectl("get", "namespace", NAMESPACE, user="admin").returncode != 0:
+                cluster.namespace(NAMESPACE)
+            for name in NODES:
+                if cluster.kubectl("get", "node", name, user="admin").returncode != 0:
+                    cluster.node(name, {"topology.kubernetes.io/zone": f"zone-{name}"})
+            self._balance(stack)
+            self.kubelet = stack.enter_context(Kubelet(cluster, NAMESPACE, self.pods))
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """End the processes. The release itself stays, unless `uninstall` was called."""
+        self._stack.close()
+
+    def helm(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """Run helm as the administrator. Raises HelmError if it fails, with all that it printed."""
+        home = self.control_plane.directory / "helm"
+        environment = {
+            "HOME": str(home),
+            "KUBECONFIG": str(self.control_plane.kubeconfig("admin")),
+            "PATH": str(self._tools),
+            "NO_PROXY": "127.0.0.1",
+        }
+        command = [str(self._tools / "helm"), "--namespace", NAMESPACE, *arguments]
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=_HELM_SECONDS, check=False
+        )
+        if check and done.returncode != 0:
+            raise HelmError(f"helm {' '.join(arguments)} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}")
+        return done
+
+    def install(self, *arguments: str, chart: Path = CHART, **values: Any) -> None:
+        """Run `helm upgrade --install` and wait until all replicas are ready. values: besides those given first."""
+        file = self.control_plane.directory / "values.yaml"
+        file.write_text(yaml.safe_dump(merged(self._required(), self.values, values)), encoding="utf-8")
+        self.helm("upgrade", "--install", NAME, str(chart), "--values", str(file), *arguments)
+        self.wait()
+
+    def uninstall(self) -> str:
+        """Run `helm uninstall` and return what it printed."""
+        return self.helm("uninstall", NAME, "--wait", "--timeout", "60s").stdout
+
+    def wait(self) -> list[Running]:
+        """Wait until the roll-out is complete, and return the Pods that are ready."""
+
+        def complete() -> bool:
+            answer = self.control_plane.kubectl(
+                "rollout", "status", f"deployment/{NAME}", "-n", NAMESPACE, "--watch=false", user="admin"
+            )
+            if "successfully rolled out" not in answer.stdout:
+                raise NotYet(answer.stdout + answer.stderr + self._said())
+            return True
+
+        wait_for("the roll-out", complete, _READY_SECONDS)
+        return self.kubelet.ready()
+
+    def wait_until_asked(self) -> None:
+        """Wait until the API server asks the service, about reserved labels and about the policy of `load`."""
+        words = {"foo.coreweave.cloud/bar": "are not allowed", "size": "Huge ones are not wanted."}
+
+        def asked() -> bool:
+            found = {key: self.refusal({key: "huge"}) for key in words}
+            if not all(text in found[key] for key, text in words.items()):
+                raise NotYet(str(found))
+            return True
+
+        wait_for("the API server to ask the service", asked, _READY_SECONDS)
+
+    def refusal(self, labels: Mapping[str, str], namespace: str = "load") -> str:
+        """Return what kubectl says on stderr of a ConfigMap with these labels; nothing where it may be made."""
+        metadata = {"name": "asked", "namespace": namespace, "labels": dict(labels)}
+        manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+        return self.control_plane.apply(manifest, "--dry-run=server").stderr
+
+    def holder(self) -> str:
+        """Return the name of the Pod that holds the Lease; empty for none."""
+        spec = self.control_plane.get("lease", NAME, "-n", NAMESPACE).get("spec", {})
+        return str(spec.get("holderIdentity", "")).rpartition("_")[0]
+
+    def secret(self) -> dict[str, bytes]:
+        """Return what the Secret with the CA holds."""
+        data = self.control_plane.get("secret", f"{NAME}-ca", "-n", NAMESPACE).get("data", {})
+        return {key: base64.b64decode(text) for key, text in data.items()}
+
+    def _said(self) -> str:
+        """The last lines of what Pods logged, for the case that they do not become ready."""
+        logs = [each.log.read_text(encoding="utf-8")[-1500:] for each in self.kubelet.named()]
+        return "\n".join([*logs, *(log[-1500:] for _, _, log in self.kubelet.ended[-2:])])
+
+    def _required(self) -> dict[str, Any]:
+        """What replaces the network between the API server and the Service: a URL on 127.0.0.1."""
+        return {"config": {"registration": {"url": self.url}, "tls": {"checkSeconds": 1.0}}}
+
+    def _balance(self, stack: ExitStack) -> None:
+        """Start the balancer in front of the Pods' ports; it leaves out those where nobody listens."""
+        directory = self.control_plane.directory
+        endpoints = ",".join(f"127.0.0.1:{admission}" for admission, _ in self.pods)
+        command = [
+            str(self._tools / "etcd"),
+            "gateway",
+            "start",
+            f"--listen-addr={self.url.removeprefix('https://')}",
+            f"--endpoints={endpoints}",
+            "--retry-delay=300ms",
+        ]
+        balancer = Component("balancer", command, directory / "logs" / "balancer.log", {})
+        stack.callback(balancer.end, 5.0)
+        stack.callback(balancer.terminate)
+
+
+def merged(*layers: Mapping[str, Any]) -> dict[str, Any]:
+    """Return maps laid over each other, maps in them too, as helm lays values."""
+    found: dict[str, Any] = {}
+    for layer in layers:
+        for key, value in layer.items():
+            below = found.get(key)
+            found[key] = merged(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
+    return found
+
+
+def events(pod: Running, name: str) -> list[dict[str, Any]]:
+    """Return what a Pod logged under a name."""
+    lines = pod.log.read_text(encoding="utf-8").splitlines()
+    found = [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
+    return [event for event in found if event["event"] == name]

@@ -1,0 +1,373 @@
+"""`cks-admission doctor` on a real control plane: all is well, and then one thing after the other is not."""
+
+from __future__ import annotations
+
+import base64
+import json
+import ssl
+import subprocess
+import threading
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlsplit
+
+import pytest
+import yaml
+
+from certs.authority import load_authority, new_authority
+from cluster import manifests, toolchain
+from cluster.controlplane import ControlPlane
+from cluster.polling import NotYet
+from cluster.programs import CONTROL_PLANE
+from cluster.service import COMMAND, NAMESPACE, Service, await_registration
+from webhook import settings
+from webhook.rights import Right, needed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from cluster.manifests import Manifest
+
+MUTATING, VALIDATING = "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"
+ACCOUNT = f"system:serviceaccount:{NAMESPACE}:cks-admission"
+_PUT_RIGHT = "a running service puts that right at once; where not, its log says why: not registered, or undone"
+_RENEWED = "the service renews it; where it does not, its log says why: certificate not renewed, not registered"
+
+Found = tuple[str, str, str, str]
+
+
+class Installation(NamedTuple):
+    """A control plane with a service that has just the rights that it is said to need."""
+
+    control_plane: ControlPlane
+    service: Service
+
+    def doctor(self, *arguments: str, user: str = "alice") -> subprocess.CompletedProcess[str]:
+        """Run the command as a user."""
+        named = ("--config", str(self.service.config), "--kubeconfig", str(self.control_plane.kubeconfig(user)))
+        command = [str(COMMAND), "doctor", *named, *arguments]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+    def faults(self, *arguments: str) -> dict[str, list[Found]]:
+        """What is not in order, by check, as level, place, what was found and the remedy."""
+        done = self.doctor(*arguments, "-o", "json")
+        assert done.stderr == ""
+        found = [each for each in json.loads(done.stdout) if each["level"] != "ok"]
+        assert done.returncode == int(any(each["level"] == "problem" for each in found))
+        return {
+            check: [(each["level"], each["where"], each["found"], each["remedy"]) for each in group]
+            for check, group in groupby(found, lambda each: str(each["check"]))
+        }
+
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """Without the service, which would put right what is broken; it does so afterwards."""
+        self.service.stop()
+        try:
+            yield
+        finally:
+            self.service.start()
+            await_registration(self.control_plane)
+
+    def patch(self, kind: str, *operations: Any) -> None:
+        """Change the service's webhook configuration."""
+        done = ("patch", kind, "cks-admission", "--type=json", "-p", json.dumps(operations))
+        self.control_plane.kubectl(*done, user="admin", check=True)
+
+
+@pytest.fixture(scope="module")
+def installation() -> Iterator[Installation]:
+    """Run a service with the rights that `webhook.rights` says it needs, and no others."""
+    with ControlPlane(toolchain.ensure(CONTROL_PLANE)) as control_plane:
+        control_plane.namespace(NAMESPACE)
+        service = Service(control_plane)
+        binding = f"{NAMESPACE}:cks-admission:cks-admission"
+        control_plane.kubectl("delete", "clusterrolebinding", binding, user="admin", check=True)
+        control_plane.apply(list(_roles(needed(settings.read(service.config)))), user="admin", check=True)
+        try:
+            service.start()
+            await_registration(control_plane)
+            yield Installation(control_plane, service)
+        finally:
+            service.kill()
+
+
+def _roles(rights: list[Right]) -> Iterator[Manifest]:
+    """A role and a binding for each scope that the rights have."""
+    subject = manifests.service_account_subject(NAMESPACE, "cks-admission")
+    for namespace in dict.fromkeys(right.namespace for right in rights):
+        kind = "Role" if namespace else "ClusterRole"
+        metadata = {"name": "needed", **({"namespace": namespace} if namespace else {})}
+        head = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": metadata}
+        yield {**head, "kind": kind, "rules": [_rule(right) for right in rights if right.namespace == namespace]}
+        role = {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": "needed"}
+        yield {**head, "kind": f"{kind}Binding", "roleRef": role, "subjects": [subject]}
+
+
+def _rule(right: Right) -> Manifest:
+    names = {"resourceNames": [right.name]} if right.name else {}
+    return {"apiGroups": [right.group], "resources": [right.resource], "verbs": [right.verb], **names}
+
+
+def test_all_is_well(installation: Installation) -> None:
+    """Every check looks, finds nothing, and says so; the exit code is 0."""
+    done = installation.doctor()
+
+    host = urlsplit(installation.service.url).netloc
+    lines = done.stdout.splitlines()
+    served = next(line for line in lines if line.startswith(f"  ok   {host}: its certificate is for 127.0.0.1, "))
+    holder = next(line for line in lines if line.startswith(f"  ok   Lease {NAMESPACE}/cks-admission: "))
+    count = len(needed(settings.read(installation.service.config)))
+    assert lines == [
+        "API server",
+        "  ok   its version: v1.36.3 has match conditions of webhooks and ValidatingAdmissionPolicy v1",
+        "registration",
+        f"  ok   {MUTATING} cks-admission: 3 entries, as the settings want them",
+        f"  ok   {VALIDATING} cks-admission: 6 entries, as the settings want them",
+        "certificate",
+        served,
+        "probe",
+        (
+            "  ok   ConfigMap with a reserved label, dry run in namespace default: "
+            "it was refused by the service: the API server asks it, and hears the answer"
+        ),
+        "rights",
+        (
+            f"  ok   alice: it has the {count - _not_served(installation)} rights that the service needs; "
+            "for the service's own ask --as-service-account NAMESPACE/NAME"
+        ),
+        "scope",
+        "  ok   the service's entries: 2 entries fail closed, none of them in cks-admission or on all of kube-system",
+        "other webhooks",
+        "  ok   MutatingWebhookConfigurations: none of others changes what the service changes",
+        "policies",
+        "  ok   policies: 0 policies besides the built-in rules, and nothing is refused",
+        "topology",
+        "  ok   Nodes: there are none",
+        "replicas",
+        holder,
+        "no problem, 0 warnings, 0 not known",
+    ]
+    assert holder.endswith(" holds it, and renews it")
+    assert (done.stderr, done.returncode) == ("", 0)
+
+
+def _not_served(installation: Installation) -> int:
+    """How many of the rights are about groups that this cluster does not have."""
+    listed = installation.control_plane.kubectl("get", "--raw", "/apis", user="admin", check=True)
+    groups = {each["name"] for each in json.loads(listed.stdout)["groups"]} | {""}
+    return sum(right.group not in groups for right in needed(settings.read(installation.service.config)))
+
+
+def test_the_service_has_the_rights_that_it_needs(installation: Installation) -> None:
+    """With just these it runs, and is found to have them; its log knows of no refusal."""
+    done = installation.doctor("--as-service-account", f"{NAMESPACE}/cks-admission", "-o", "json")
+
+    (found,) = (each for each in json.loads(done.stdout) if each["check"] == "rights")
+    assert (found["level"], found["where"]) == ("ok", ACCOUNT)
+    refused = [event for event in installation.service.events("watch failed") if event.get("status") == 403]
+    assert refused == []
+
+
+def test_what_the_service_itself_may_see(installation: Installation) -> None:
+    """As the service's own account nothing is a problem; what it may not look at is not known, with the right."""
+    done = subprocess.run(
+        [str(COMMAND), "doctor", "--config", str(installation.service.config)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    unknown = [line for line in done.stdout.splitlines() if line.startswith("  ?    ")]
+    assert (done.stderr, done.returncode) == ("", 0)
+    assert "  warn " not in done.stdout
+    probe, others = unknown
+    assert 'cannot create resource "configmaps"' in probe
+    assert others == (
+        "  ?    webhook configurations of others: not looked at: the account that asks may not "
+        "list mutatingwebhookconfigurations and validatingwebhookconfigurations"
+    )
+
+
+def test_a_right_is_missing(installation: Installation) -> None:
+    """It is named with what it is for, and with the rule that grants it."""
+    control_plane = installation.control_plane
+    role = control_plane.get("clusterrole", "needed")
+    kept = [rule for rule in role["rules"] if rule["resources"] != ["nodes"]]
+    control_plane.apply({**_head(role), "rules": kept}, user="admin", check=True)
+    try:
+        found = installation.control_plane.wait_for("the right to be gone", lambda: _rights(installation))
+    finally:
+        control_plane.apply({**_head(role), "rules": role["rules"]}, user="admin", check=True)
+
+    assert found == [
+        (
+            "problem",
+            ACCOUNT,
+            "it may not list, watch nodes: rules look at the labels and taints of Nodes",
+            'grant it by a ClusterRole: {apiGroups: [""], resources: [nodes], verbs: [list, watch]}',
+        )
+    ]
+
+
+def _head(role: Manifest) -> Manifest:
+    return {"apiVersion": role["apiVersion"], "kind": role["kind"], "metadata": {"name": role["metadata"]["name"]}}
+
+
+def _rights(installation: Installation) -> list[Found]:
+    """The findings about rights, as soon as there are some: the API server's authorizer follows roles by a watch."""
+    found = installation.faults("--as-service-account", f"{NAMESPACE}/cks-admission").get("rights", [])
+    if not found:
+        raise NotYet("no finding")
+    return found
+
+
+def test_a_webhook_of_somebody_else(installation: Installation) -> None:
+    """One that changes Pods after the service is told of, with the moment at which it is called."""
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
+    entry = {
+        "name": "x.example.org",
+        "admissionReviewVersions": ["v1"],
+        "clientConfig": {"url": "https://127.0.0.1:1/"},
+        "failurePolicy": "Ignore",
+        "rules": [rule],
+        "sideEffects": "None",
+    }
+    head = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": MUTATING, "metadata": {"name": "zz-sidecars"}}
+    installation.control_plane.apply({**head, "webhooks": [entry]}, user="admin", check=True)
+    try:
+        done = installation.doctor("-o", "json")
+    finally:
+        installation.control_plane.kubectl("delete", MUTATING, "zz-sidecars", user="admin", check=True)
+
+    assert [each for each in json.loads(done.stdout) if each["check"] == "other webhooks"] == [
+        {
+            "check": "other webhooks",
+            "level": "ok",
+            "where": f"{MUTATING} zz-sidecars",
+            "found": "it may change pods after the service, which is then asked again",
+            "remedy": "",
+        }
+    ]
+
+
+def test_policies_are_refused(installation: Installation) -> None:
+    """A ConfigMap with a mistake is told in the words that the service has put into its annotation."""
+    control_plane = installation.control_plane
+    labels = {"cks-admission.dev/policies": "true"}
+    metadata = {"name": "team", "namespace": NAMESPACE, "labels": labels}
+    policy = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy", "metadata": {}}
+    data = {"policy.yaml": yaml.safe_dump(policy)}
+    made = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
+    control_plane.apply(made, user="admin", check=True)
+
+    def told() -> str:
+        found = control_plane.get("configmap", "team", "-n", NAMESPACE)["metadata"].get("annotations", {})
+        if "cks-admission.dev/policies-refused" not in found:
+            raise NotYet(str(found))
+        return str(found["cks-admission.dev/policies-refused"])
+
+    try:
+        reason = control_plane.wait_for("the service to refuse the ConfigMap", told)
+        found = installation.faults()
+    finally:
+        control_plane.kubectl("delete", "configmap", "team", "-n", NAMESPACE, user="admin", check=True)
+
+    remedy = "put it right: what was in force before stays so until then"
+    assert found["policies"] == [("problem", f"ConfigMap {NAMESPACE}/team", f"refused: {reason}", remedy)]
+
+
+def test_a_configuration_was_deleted(installation: Installation) -> None:
+    """Nothing is asked any more: the configuration, the probe and the lost service are each a finding."""
+    with installation.stopped():
+        installation.control_plane.kubectl("delete", VALIDATING, "cks-admission", user="admin", check=True)
+        found = installation.faults()
+
+    gone = "it does not exist: the API server asks the service nothing"
+    assert found["registration"] == [("problem", f"{VALIDATING} cks-admission", gone, _PUT_RIGHT)]
+    host = urlsplit(installation.service.url).netloc
+    assert [(level, where) for level, where, *_ in found["certificate"]] == [("problem", host)]
+
+
+def test_an_object_selector_was_added(installation: Installation) -> None:
+    """It would let everybody opt out by a label: it is named, with who wrote it."""
+    change = {"op": "add", "path": "/webhooks/0/objectSelector", "value": {"matchLabels": {"a": "b"}}}
+    with installation.stopped():
+        installation.patch(VALIDATING, change)
+        found = installation.faults("--no-probe")
+
+    ((level, where, text, remedy),) = found["registration"]
+    assert (level, where, remedy) == ("problem", f"{VALIDATING} cks-admission", _PUT_RIGHT)
+    written = "not as the settings want it: labels.cks-admission.dev: objectSelector; last written by kubectl-patch at "
+    assert text.startswith(written)
+
+
+def test_the_bundle_is_another_ones(installation: Installation) -> None:
+    """A caBundle that does not fit what is served is told, and the probe hears of it from the API server."""
+    service = installation.service
+    pem = new_authority(datetime.now(UTC), name="somebody's CA").cert_pem
+    with _shown_instead(installation, timedelta(days=1)):
+        stored = installation.control_plane.get(VALIDATING, "cks-admission")
+        for number in range(len(stored["webhooks"])):
+            path = f"/webhooks/{number}/clientConfig/caBundle"
+            installation.patch(VALIDATING, {"op": "replace", "path": path, "value": base64.b64encode(pem).decode()})
+        found = installation.faults()
+
+    host = urlsplit(service.url).netloc
+    ((level, where, text, remedy),) = found["certificate"]
+    assert (level, where, remedy) == ("problem", host, _RENEWED)
+    assert text.startswith(
+        "CN=127.0.0.1 is signed by CN=cks-admission CA, which neither the chain nor the bundle has; "
+        f"the bundle has CN=somebody's CA; looked at by the caBundle of {VALIDATING} "
+    )
+    ((level, _, text, remedy),) = found["probe"]
+    assert (level, remedy) == ("problem", "see the findings about the address and the certificate")
+    assert "certificate signed by unknown authority" in text
+
+
+def test_the_certificate_has_expired(installation: Installation) -> None:
+    """The date is told, and what the API server makes of it."""
+    with _shown_instead(installation, timedelta(minutes=-20)):
+        found = installation.faults()
+
+    ((level, where, text, remedy),) = found["certificate"]
+    assert (level, where, remedy) == ("problem", urlsplit(installation.service.url).netloc, _RENEWED)
+    assert text.startswith("CN=127.0.0.1 expired on ")
+    assert " UTC, 20 minutes ago; looked at by the caBundle of " in text
+    ((level, _, text, _),) = found["probe"]
+    assert level == "problem"
+    assert "certificate has expired" in text
+
+
+@contextmanager
+def _shown_instead(installation: Installation, left: timedelta) -> Iterator[None]:
+    """Where the service should be, somebody shows a certificate of its CA that ends in so much time from now."""
+    directory = installation.service.directory / "certs"
+    authority = load_authority((directory / "ca.crt").read_bytes(), (directory / "ca.key").read_bytes())
+    moment = datetime.now(UTC) - timedelta(minutes=30)  # its own CA is an hour old at least, by its dates
+    leaf = authority.issue(["127.0.0.1"], moment, lifetime=left + timedelta(minutes=30))
+    pair = installation.service.directory / "shown.pem"
+    pair.write_bytes(leaf.cert_pem + leaf.key_pem)
+    with installation.stopped(), _https(urlsplit(installation.service.url).port or 0, pair):
+        yield
+
+
+@contextmanager
+def _https(port: int, pair: Path) -> Iterator[None]:
+    """A server that shows a certificate, and answers nothing."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pair)
+    with ThreadingHTTPServer(("127.0.0.1", port), BaseHTTPRequestHandler) as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield
+        finally:
+            server.shutdown()
+            thread.join()

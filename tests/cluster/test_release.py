@@ -1,0 +1,58 @@
+"""The chart on a real control plane: accepted in every mode, installed with its defaults, and found to be in order."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+from chart.matrix import MATRIX, NEEDS
+
+from cluster import crds, toolchain
+from cluster.release import CHART, NAME, NAMESPACE
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cluster.controlplane import ControlPlane
+    from cluster.release import Release
+
+
+@pytest.mark.parametrize("name", MATRIX)
+def test_every_mode_is_accepted(audited: ControlPlane, installed: Release, tmp_path: Path, name: str) -> None:
+    """The API server takes every manifest that the chart renders, in every mode, without a warning."""
+    del installed  # it has the Namespace
+    file = tmp_path / "values.yaml"
+    file.write_text(yaml.safe_dump(MATRIX[name]), encoding="utf-8")
+    helm = [str(toolchain.ensure(("helm",)) / "helm"), "template", NAME, str(CHART), "--namespace", NAMESPACE]
+    command = [*helm, "--values", str(file)]
+    done = subprocess.run(command, env={"HOME": str(tmp_path)}, capture_output=True, text=True, check=True, timeout=60)
+    if group := NEEDS.get(name):
+        crds.install(audited, *crds.other_projects(group))
+
+    how = ("--dry-run=server", "--server-side", "--force-conflicts", "--validate=strict")
+    answer = audited.apply(done.stdout, *how, user="admin")
+
+    assert (answer.returncode, answer.stderr) == (0, "")
+
+
+def test_installed_replicas_refuse(audited: ControlPlane, installed: Release) -> None:
+    """After `helm install` two replicas are ready, one of them writes, and kubectl shows the service's words."""
+    ready = installed.kubelet.ready()
+
+    assert len(ready) == 2
+    assert installed.holder() in {each.name for each in ready}
+    assert "metadata.labels: foo.coreweave.cloud/bar" in installed.refusal({"foo.coreweave.cloud/bar": "true"})
+    assert installed.refusal({"size": "small"}) == ""
+    for kind in ("mutatingwebhookconfiguration", "validatingwebhookconfiguration"):
+        (owner,) = audited.get(kind, NAME)["metadata"]["ownerReferences"]
+        assert (owner["kind"], owner["name"]) == ("ClusterRole", NAME)
+
+
+def test_doctor_finds_nothing_wrong(installed: Release) -> None:
+    """`cks-admission doctor`, run where a Pod runs, has no complaint about a fresh installation."""
+    done = installed.kubelet.execute(installed.kubelet.ready()[0], "doctor", "--config", "config/cks.yaml")
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "FAIL" not in done.stdout

@@ -1,0 +1,219 @@
+"""Writes that go on while replicas die, drain, change their leader, their CA, their policies, and are replaced.
+
+What the figures are about is printed: `pytest -s`.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import ssl
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from certs.authority import new_authority
+from certs.bundle import Bundle, merge
+from certs.certificate import issued_by
+from certs.pem import load_certificates
+from cluster.load import WRITES, Load
+from cluster.polling import NotYet, wait_for
+from cluster.release import NAME, NAMESPACE, events
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cryptography.x509 import Certificate
+
+    from certs.authority import Authority
+    from cluster.controlplane import ControlPlane
+    from cluster.load import Phase
+    from cluster.release import Release
+
+STEADY_SECONDS = 3.0
+AGE_SECONDS = 30.0
+MORE = """
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: no-red}
+spec:
+  matchConstraints:
+    resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}]
+  validations:
+  - expression: "!has(object.metadata.labels) || !('colour' in object.metadata.labels)"
+    message: No red ones.
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: no-red}
+spec: {policyName: no-red, validationActions: [Deny]}
+"""
+EXCEPTIONS = [{"key": "new.coreweave.cloud/x", "kinds": ["ConfigMap"]}]
+CHANGED = [
+    f"labels.exceptions[{key}]"
+    for key in (
+        "qos.coreweave.cloud/interruptable",
+        "qos.coreweave.com/graceful-interruptible",
+        "new.coreweave.cloud/x",
+    )
+]
+"""What the log says of a list of exceptions that takes the place of the shipped one."""
+
+
+@pytest.fixture(scope="module")
+def writing(audited: ControlPlane, installed: Release) -> Iterator[Load]:
+    """Writers that go on through all the tests of this file."""
+    installed.wait()
+    with Load(audited) as running:
+        yield running
+        print("all:", *running.phases, sep="\n  ")
+
+
+def untroubled(phase: Phase) -> None:
+    """Whether every kind of write was sent, and each had the answer that it has to have."""
+    assert (phase.failures, phase.total("unasked")) == ([], 0)
+    assert {name for name, _ in phase.counts} == {write.name for write in WRITES}
+
+
+def test_steady(writing: Load) -> None:
+    """While nothing happens every write has its answer."""
+    with writing.phase("steady") as phase:
+        writing.settle(STEADY_SECONDS)
+
+    untroubled(phase)
+
+
+def test_a_killed_replica(installed: Release, writing: Load) -> None:
+    """When a replica is lost, no write is let through that should fail, and only calls that it had open are lost.
+
+    The API server does not repeat a call whose connection broke, so these get what the failure policy says.
+    """
+    victim, other = installed.kubelet.ready()
+    with writing.phase("SIGKILL") as phase:
+        writing.settle(1.0)
+        victim.process.kill()
+        writing.settle(STEADY_SECONDS)
+        installed.wait()
+
+    assert {name for name, verdict in phase.counts if verdict == "failed"} <= {"sized"}
+    assert phase.total("failed") <= writing.writers
+    assert all("failed calling webhook" in text for text in phase.failures)
+    assert other.process.poll() is None
+
+
+def test_a_drained_replica(audited: ControlPlane, installed: Release, writing: Load) -> None:
+    """An evicted replica ends in order, another one takes its place, and no write notices."""
+    victim = installed.kubelet.ready()[0]
+    with writing.phase("eviction (SIGTERM)") as phase:
+        eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": victim.name}}
+        path = f"/api/v1/namespaces/{NAMESPACE}/pods/{victim.name}/eviction"
+        audited.kubectl("create", "--raw", path, "-f", "-", user="admin", input=json.dumps(eviction), check=True)
+        wait_for("the Pod to end", lambda: victim.process.poll() is not None, 40.0)
+        installed.wait()
+
+    untroubled(phase)
+    assert [code for name, code, _ in installed.kubelet.ended if name == victim.name][-1] == 0
+
+
+def test_another_leader(audited: ControlPlane, installed: Release, writing: Load) -> None:
+    """When the holder of the Lease goes, the other replica takes it over, and no write notices."""
+    before = installed.holder()
+    with writing.phase("another leader") as phase:
+        audited.kubectl("delete", "pod", before, "-n", NAMESPACE, "--wait=false", user="admin", check=True)
+        wait_for("another holder", lambda: installed.holder() not in ("", before), 40.0)
+        installed.wait()
+
+    untroubled(phase)
+
+
+def test_the_authority_rotates(audited: ControlPlane, installed: Release, writing: Load) -> None:
+    """A CA of which two thirds are over is replaced, all trust both, and all replicas show leaves of the new one.
+
+    It is one that was made 200 days ago, of a life of 300, so that its time comes in the middle of the test.
+    """
+    first = authority(installed)
+    ageing = aged(datetime.now(UTC), AGE_SECONDS)
+    with writing.phase("CA rotation") as phase:
+        bundle = merge((ageing.certificate, first), datetime.now(UTC))
+        contents = {"ca.crt": ageing.cert_pem, "ca.key": ageing.key_pem, "ca-bundle.crt": bundle.pem}
+        data = {key: base64.b64encode(content).decode() for key, content in contents.items()}
+        patch = ("patch", "secret", f"{NAME}-ca", "-n", NAMESPACE, "--type=merge", "-p", json.dumps({"data": data}))
+        audited.kubectl(*patch, user="admin", check=True)
+        all_show(installed, ageing.certificate)
+        wait_for("a new CA", lambda: authority(installed) != ageing.certificate, AGE_SECONDS + 30.0)
+        new = authority(installed)
+        all_show(installed, new)
+        writing.settle(STEADY_SECONDS)
+
+    untroubled(phase)
+    assert new != first
+    assert set(Bundle.from_pem(installed.secret()["ca-bundle.crt"])) == {first, ageing.certificate, new}
+    (reason,) = {
+        event["reason"].partition(" on ")[0]
+        for each in installed.kubelet.ready()
+        for event in events(each, "certificate")
+        if event["reason"].startswith("ca.crt was renewed")
+    }
+    assert reason == "ca.crt was renewed: two thirds of its life were over"
+
+
+def test_policies_and_configuration_reload(installed: Release, writing: Load) -> None:
+    """`helm upgrade` with another policy and another configuration changes what is refused, in Pods that go on."""
+    before = {each.name for each in installed.kubelet.ready()}
+    with writing.phase("reload") as phase:
+        installed.install(policies={"more.yaml": MORE}, config={"labels": {"exceptions": EXCEPTIONS}})
+
+        def loaded() -> bool:
+            found = installed.refusal({"colour": "red"}), installed.refusal({"new.coreweave.cloud/x": "1"})
+            if "No red ones." not in found[0] or found[1]:
+                raise NotYet(str(found))
+            return True
+
+        wait_for("the new policy and the new configuration", loaded, 60.0)
+        writing.settle(STEADY_SECONDS)
+        installed.install()
+        wait_for("the old ones", lambda: not installed.refusal({"colour": "red"}), 60.0)
+
+    untroubled(phase)
+    assert {each.name for each in installed.kubelet.ready()} == before
+    for each in installed.kubelet.ready():
+        assert [event["changed"] for event in events(each, "configuration loaded")] == [
+            CHANGED,
+            [CHANGED[-1], *CHANGED[:-1]],
+        ]
+        assert ["no-red"] in [event["added"] for event in events(each, "policies loaded")]
+
+
+def test_a_roll_out(installed: Release, writing: Load) -> None:
+    """When all Pods are replaced by others, no write notices."""
+    before = {each.name for each in installed.kubelet.ready()}
+    with writing.phase("roll-out") as phase:
+        installed.install(podAnnotations={"example.org/generation": "2"})
+        wait_for("the old Pods to end", lambda: not before & {each.name for each in installed.kubelet.named()}, 60.0)
+        writing.settle(STEADY_SECONDS)
+
+    untroubled(phase)
+    assert not before & {each.name for each in installed.wait()}
+
+
+def aged(now: datetime, seconds: float) -> Authority:
+    """Return a CA of which two thirds are over in so many seconds."""
+    life, skew = timedelta(days=300), timedelta(hours=1)
+    return new_authority(now + timedelta(seconds=seconds) + skew - (life + skew) * 2 / 3, lifetime=life)
+
+
+def authority(installed: Release) -> Certificate:
+    """Return the CA that the replicas share."""
+    return load_certificates(installed.secret()["ca.crt"])[0]
+
+
+def all_show(installed: Release, by: Certificate) -> None:
+    """Wait until all replicas show a certificate by a CA."""
+
+    def shown() -> bool:
+        pairs = [("127.0.0.1", each.ports[0]) for each in installed.kubelet.ready()]
+        leaves = [load_certificates(ssl.get_server_certificate(pair).encode())[0] for pair in pairs]
+        return len(leaves) == 2 and all(issued_by(leaf, by) for leaf in leaves)
+
+    wait_for("the leaves of a CA", shown, 60.0)

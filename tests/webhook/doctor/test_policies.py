@@ -1,0 +1,192 @@
+"""Policies that are not in force, and what should be registered for those that are."""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import Json
+
+from policies.ruleset import RuleSet
+from webhook.cluster.policymaps import PolicyMap
+from webhook.doctor.finding import Unread
+from webhook.doctor.policies import check
+from webhook.doctor.wanted import Found, Wanted, make
+from webhook.settings import Settings
+
+from .findings import FORBIDDEN, settings, told
+
+_TODAY = date(2026, 3, 1)
+_POLICY = """\
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: size}
+spec:
+  matchConstraints:
+    resourceRules: [{apiGroups: [apps], apiVersions: [v1], operations: [CREATE], resources: [deployments]}]
+  validations: [{expression: "object.spec.replicas <= 5"}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: size}
+spec: {policyName: size, validationActions: [Deny]}
+"""
+_BROKEN = _POLICY.replace("<= 5", "<=")
+_KINDS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes file names in messages short."""
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def files() -> str:
+    """A directory with a policy."""
+    Path("policies").mkdir()
+    Path("policies/width.yaml").write_text(_POLICY.replace("size", "width"), encoding="utf-8")
+    return "policies"
+
+
+def _map(data: str, refused: str = "") -> PolicyMap:
+    return PolicyMap("team", "1", {"policies.yaml": data}, refused)
+
+
+def _settings(**policies: Any) -> Settings:
+    return settings(cluster={"namespace": "cloud"}, policies=policies)
+
+
+async def _make(chosen: Settings, maps: Any = (), natives: Any = (), namespaces: Any = ()) -> Wanted:
+    found = Found(*(each if isinstance(each, Unread) else dict(each) for each in (namespaces, maps, natives)))
+    return await make(chosen, found, _TODAY)
+
+
+async def _told(chosen: Settings, *maps: PolicyMap) -> list[tuple[str, str, str, str]]:
+    by_name = {each.name: each for each in maps}
+    return told(check(await _make(chosen, by_name), by_name, chosen))
+
+
+async def test_policies_that_can_be_used(files: str) -> None:
+    """They are counted, from all sources."""
+    assert await _told(_settings(directories=[files]), _map(_POLICY)) == [
+        ("ok", "policies", "2 policies besides the built-in rules, and nothing is refused", "")
+    ]
+
+
+async def test_a_config_map_that_is_refused() -> None:
+    """It is told in the service's own words; where these are missing, that is told as well."""
+    mistake = await _told(_settings(), _map(_BROKEN))
+    marked = await _told(_settings(), _map(_BROKEN, "team/policies.yaml:7:31: says the service"))
+
+    assert [found[:2] for found in mistake] == [("problem", "ConfigMap cloud/team")]
+    assert mistake[0][2].startswith("refused: team/policies.yaml:7:")
+    assert mistake[0][3] == (
+        "put it right. The service has not said so in its annotation: see whether it runs, and may patch it"
+    )
+    assert marked == [
+        (
+            "problem",
+            "ConfigMap cloud/team",
+            "refused: team/policies.yaml:7:31: says the service",
+            "put it right: what was in force before stays so until then",
+        )
+    ]
+
+
+async def test_a_config_map_that_only_the_service_refuses() -> None:
+    """Its annotation counts, although the policies can be read here."""
+    assert await _told(_settings(), _map(_POLICY, "what the service says")) == [
+        (
+            "problem",
+            "ConfigMap cloud/team",
+            "the service refuses it, and nothing is wrong with it here: what the service says",
+            "another version of the service or other sources beside it may be why; see its log: policies refused",
+        )
+    ]
+
+
+async def test_files_that_are_refused() -> None:
+    """So are files, with what the service does meanwhile."""
+    ((level, where, found, remedy),) = await _told(_settings(directories=["nowhere"]))
+
+    assert (level, where, found) == (
+        "problem",
+        "nowhere",
+        "refused: nowhere: cannot be read: No such file or directory",
+    )
+    assert remedy == (
+        "put it right; cks-admission lint shows more. What the service had before stays in force until it restarts"
+    )
+
+
+async def test_what_is_doubtful() -> None:
+    """What is no error is a warning in the service's words."""
+    exception = {"rules": ["nosuch"], "reason": "x", "until": "2026-12-31"}
+    chosen = settings(exceptions=[exception])
+
+    found = told(check(await _make(chosen), {}, chosen))
+
+    assert found[0][0] == "warning"
+    assert found[0][2].startswith("exceptions: there is no rule 'nosuch'; known are labels, ")
+
+
+async def test_settings_that_cannot_be_used() -> None:
+    """Files that are not here keep all that depends on them from being known."""
+    chosen = settings(topology={"files": ["nowhere.yaml"]})
+    wanted = await _make(chosen)
+
+    reason = "the settings cannot be used here: nowhere.yaml: cannot be read: No such file or directory"
+    assert [wanted.ruleset, wanted.configurations, wanted.catalog] == [Unread(reason)] * 3
+    assert told(check(wanted, {}, chosen)) == [
+        ("problem", "the configuration", reason, "put the configuration right, or run this where its files are")
+    ]
+
+
+async def test_what_may_not_be_looked_at() -> None:
+    """ConfigMaps that cannot be read are not known."""
+    found = told(check(await _make(_settings(), FORBIDDEN), FORBIDDEN, _settings()))
+    assert found[0][:2] == ("unknown", "ConfigMaps with policies in cloud")
+
+
+def _entries(wanted: Wanted) -> list[str]:
+    assert not isinstance(wanted.configurations, Unread)
+    assert tuple(wanted.configurations) == _KINDS
+    return [entry["name"] for each in wanted.configurations.values() for entry in each["webhooks"]]
+
+
+async def test_what_is_wanted_has_the_entries_of_policies() -> None:
+    """Policies in ConfigMaps, and the cluster's own that ask for rules, have entries as the service makes them."""
+    plain = _entries(await _make(_settings()))
+    with_map = _entries(await _make(_settings(), {"team": _map(_POLICY)}))
+
+    assert set(with_map) > set(plain)
+
+
+async def test_what_is_wanted_knows_control_plane_namespaces() -> None:
+    """Match conditions name them, as the service finds them in the cluster."""
+    namespaces: Json = {"org": {"ns.coreweave.cloud/org": "control-plane"}, "team": {}}
+    wanted = await _make(_settings(), namespaces=namespaces)
+
+    assert "system:serviceaccount:org:" in str(wanted.configurations)
+    assert "system:serviceaccount:team:" not in str(wanted.configurations)
+
+
+@pytest.mark.parametrize(
+    ("sources", "reason"),
+    [
+        pytest.param({"maps": {"team": _map(_BROKEN)}}, "ConfigMap cloud/team was refused is not known", id="refused"),
+        pytest.param({"maps": FORBIDDEN}, "ConfigMaps with policies could not be looked at", id="maps"),
+        pytest.param({"natives": FORBIDDEN}, "native policies could not be looked at", id="natives"),
+        pytest.param({"namespaces": FORBIDDEN}, "Namespaces could not be looked at", id="Namespaces"),
+    ],
+)
+async def test_what_is_wanted_is_not_always_known(sources: Any, reason: str) -> None:
+    """Where a source is missing, the rules are known as far as they go, and no configuration is claimed."""
+    wanted = await _make(_settings(), **sources)
+
+    assert isinstance(wanted.configurations, Unread)
+    assert wanted.configurations.reason.endswith(reason)
+    assert isinstance(wanted.ruleset, RuleSet)

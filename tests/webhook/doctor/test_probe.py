@@ -1,0 +1,119 @@
+"""What a reserved label proves."""
+
+from __future__ import annotations
+
+from datetime import date
+
+import pytest
+
+from policies.request import UserInfo
+from webhook import rules
+from webhook.doctor.finding import Finding, Read, Unread
+from webhook.doctor.probe import check, expected, is_answered
+from webhook.doctor.seen import Probe
+
+from .findings import FORBIDDEN, settings
+
+_WHERE = "ConfigMap with a reserved label, dry run in namespace default"
+_DENIED = 'the API server refused it (403: admission webhook "labels.cks-admission.dev" denied the request: no)'
+_FAILED = 'the API server refused it (500: failed calling webhook "labels.cks-admission.dev": x509: bad)'
+_RBAC = "the API server refused it (403: configmaps is forbidden)"
+_TODAY = date(2026, 3, 1)
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "wanted", "expected"),
+    [
+        pytest.param(
+            403,
+            _DENIED,
+            True,
+            ("ok", "it was refused by the service: the API server asks it, and hears the answer", ""),
+            id="refused",
+        ),
+        pytest.param(
+            500,
+            _FAILED,
+            True,
+            (
+                "problem",
+                f"the service could not be asked: {_FAILED}",
+                "see the findings about the address and the certificate",
+            ),
+            id="not reached",
+        ),
+        pytest.param(
+            201,
+            "",
+            True,
+            (
+                "problem",
+                "it was admitted: the API server did not ask the service",
+                "see the findings about the registration; right after a change the API server needs some seconds",
+            ),
+            id="admitted",
+        ),
+        pytest.param(
+            201,
+            "",
+            False,
+            (
+                "unknown",
+                "it was admitted, as the settings want it for this requester and Namespace: that proves nothing",
+                "ask by an account that is not exempt from the guard of labels",
+            ),
+            id="rightly admitted",
+        ),
+        pytest.param(
+            201,
+            "",
+            Unread("the settings are wrong"),
+            (
+                "unknown",
+                "it was admitted, and it is not known whether rightly: the settings are wrong",
+                "see the findings about policies and rights",
+            ),
+            id="nobody knows",
+        ),
+        pytest.param(
+            403,
+            _RBAC,
+            True,
+            (
+                "unknown",
+                f"somebody else refused it first: {_RBAC}",
+                "ask by an account that may create configmaps there, or name another one by --probe-namespace",
+            ),
+            id="no right",
+        ),
+    ],
+)
+def test_what_the_answer_says(status: int, message: str, wanted: Read[bool], expected: tuple[str, str, str]) -> None:
+    """Only a refusal in the service's own name proves the way; an admission is judged by what was to be expected."""
+    level, found, remedy = expected
+    assert check(Probe("default", status, message), wanted=wanted) == Finding("probe", level, _WHERE, found, remedy)  # type: ignore[arg-type]
+
+
+def test_a_probe_without_an_answer() -> None:
+    """What could not be sent is not known."""
+    assert check(FORBIDDEN, wanted=True).level == "unknown"
+    assert [is_answered(each) for each in (None, FORBIDDEN, Probe("x", 201), Probe("x", 403, _DENIED))] == [
+        *(False, False, False, True)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("user", "namespace", "action", "refused"),
+    [
+        pytest.param(UserInfo("alice"), "default", "deny", True, id="anybody"),
+        pytest.param(UserInfo("root", groups=("system:masters",)), "default", "deny", False, id="system:masters"),
+        pytest.param(UserInfo("system:serviceaccount:org:x"), "default", "deny", False, id="control plane"),
+        pytest.param(UserInfo("alice"), "default", "warn", False, id="only warned"),
+    ],
+)
+def test_whom_the_rules_would_refuse(user: UserInfo, namespace: str, action: str, refused: bool) -> None:  # noqa: FBT001
+    """The service's own rules say what was to be expected of the requester."""
+    ruleset = rules.build(settings(labels={"action": action}))
+    labels = {"org": {"ns.coreweave.cloud/org": "control-plane"}}
+
+    assert expected(ruleset, namespace, user, labels, _TODAY) is refused

@@ -1,0 +1,142 @@
+"""Whom an outage would reach."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from builders import Json
+
+from webhook import rules
+from webhook.doctor.scope import check
+from webhook.registration import registered
+
+from .findings import FORBIDDEN, settings, told
+
+_KIND = "ValidatingWebhookConfiguration"
+_WHERE = f"{_KIND} entry labels.cks-admission.dev"
+_ALL = {
+    "apiGroups": ["*"],
+    "apiVersions": ["*"],
+    "operations": ["CREATE", "UPDATE"],
+    "resources": ["*/*"],
+    "scope": "*",
+}
+_NOT_OWN = {"matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["cloud"]}]}
+_NOT_SYSTEM = {
+    "matchExpressions": [
+        {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["cloud", "kube-system"]}
+    ]
+}
+_FINE = ("ok", "the service's entries", "1 entry fails closed, none of them in cloud or on all of kube-system", "")
+
+
+def _entry(**fields: Any) -> Json:
+    return {"name": "labels.cks-admission.dev", "failurePolicy": "Fail", "rules": [_ALL], "timeoutSeconds": 5, **fields}
+
+
+def _check(*entries: Json, others: Any = (), namespaces: Any = FORBIDDEN) -> list[tuple[str, str, str, str]]:
+    return told(check({_KIND: {"webhooks": list(entries)}}, others, namespaces, "cloud"))
+
+
+def test_what_the_service_registers_is_in_order() -> None:
+    """The entries of the default settings reach neither Namespace by an outage alone."""
+    chosen = settings()
+    own: Any = {str(each["kind"]): each for each in registered(chosen, b"", rules.build(chosen))}
+
+    ((level, _, _, _),) = told(check(own, (), FORBIDDEN, "cks-admission"))
+
+    assert level == "ok"
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        pytest.param(_entry(namespaceSelector=_NOT_SYSTEM), id="excluded"),
+        pytest.param(
+            _entry(namespaceSelector=_NOT_OWN, matchConditions=[{"name": "a", "expression": "true"}]), id="narrowed"
+        ),
+    ],
+)
+def test_what_is_kept_away_is_fine(entry: Json) -> None:
+    """A selector keeps an entry away from a Namespace; from kube-system conditions do, too."""
+    assert _check(entry) == [_FINE]
+
+
+def test_what_fails_open_reaches_nobody() -> None:
+    """An entry that is ignored in an outage may be for everything."""
+    assert _check(_entry(failurePolicy="Ignore")) == [
+        (*_FINE[:2], _FINE[2].replace("1 entry fails", "0 entries fail"), "")
+    ]
+
+
+def test_an_entry_for_the_own_namespace() -> None:
+    """While no replica answers, none could be started."""
+    assert _check(_entry(matchConditions=[{"name": "a", "expression": "true"}])) == [
+        (
+            "problem",
+            _WHERE,
+            "it fails closed and reaches cloud: while no replica answers, none can be started there",
+            "exclude that Namespace: {key: kubernetes.io/metadata.name, operator: NotIn, values: [cloud]}",
+        )
+    ]
+
+
+def test_an_entry_for_the_system() -> None:
+    """Without conditions an outage may keep the cluster from coming up."""
+    found = "it fails closed and reaches all of kube-system that its rules match: an outage may keep the cluster down"
+    remedy = "keep kube-system in safety.namespaces, or let the policies behind it exclude it"
+    assert _check(_entry(namespaceSelector=_NOT_OWN)) == [("warning", _WHERE, found, remedy)]
+
+
+def test_selectors_are_judged_by_the_labels_of_namespaces() -> None:
+    """The labels that the Namespaces have decide, where they are known."""
+    selector = {"matchLabels": {"team": "ml"}}
+    labels = {"cloud": {"team": "ml"}, "kube-system": {}}
+
+    assert [level for level, *_ in _check(_entry(namespaceSelector=selector), namespaces=labels)] == ["problem"]
+    assert _check(_entry(namespaceSelector=selector)) == [_FINE]
+
+
+def test_a_long_wait() -> None:
+    """Who writes waits for as long as the API server does."""
+    assert _check(_entry(namespaceSelector=_NOT_SYSTEM, timeoutSeconds=30)) == [
+        (
+            "warning",
+            _WHERE,
+            "the API server waits 30 s for an answer, and so does whoever writes",
+            "set registration.timeoutSeconds to 10 or less",
+        )
+    ]
+
+
+def _other(**fields: Any) -> Json:
+    entry = {"name": "x.example.org", "rules": [_ALL], "clientConfig": {"service": {"namespace": "a", "name": "b"}}}
+    return {"kind": _KIND, "metadata": {"name": "guard"}, "webhooks": [{**entry, **fields}]}
+
+
+def test_entries_of_others_that_could_stop_the_cluster() -> None:
+    """Everybody's entry that fails closed on everything is told with who is behind it."""
+    assert _check(_entry(namespaceSelector=_NOT_SYSTEM), others=[_other()])[1:] == [
+        (
+            "warning",
+            f"{_KIND} guard entry x.example.org",
+            "it fails closed on every resource in kube-system too: while Service a/b is down, nothing can be written",
+            "ask its owner for a namespaceSelector or matchConditions, or for failurePolicy Ignore",
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        pytest.param({"failurePolicy": "Ignore"}, id="fails open"),
+        pytest.param({"namespaceSelector": _NOT_SYSTEM}, id="not in kube-system"),
+        pytest.param({"matchConditions": [{"name": "a", "expression": "true"}]}, id="has conditions"),
+        pytest.param({"rules": [{**_ALL, "resources": ["pods"]}]}, id="some resources"),
+        pytest.param({"rules": [{**_ALL, "scope": "Cluster"}]}, id="no Namespace"),
+    ],
+)
+def test_entries_of_others_that_could_not(fields: Json) -> None:
+    """Whatever narrows an entry makes it its owner's business."""
+    assert _check(_entry(namespaceSelector=_NOT_SYSTEM), others=[_other(**fields)]) == [_FINE]

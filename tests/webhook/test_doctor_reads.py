@@ -1,0 +1,94 @@
+"""What `doctor` reads, and what it makes of what cannot be read."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from certs.authority import new_authority
+from webhook.cluster import look
+from webhook.cluster.errors import ApiError, ClusterError, UnreachableError
+from webhook.cluster.handshake import certificates
+from webhook.doctor.finding import Unread
+
+_NOW = datetime.now(UTC)
+
+
+@asynccontextmanager
+async def _listening(said: bytes = b"", context: ssl.SSLContext | None = None) -> AsyncIterator[int]:
+    """A port for one caller."""
+    ended = asyncio.Event()
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(said)
+        with suppress(OSError):
+            await reader.read()  # until the client has gone
+        writer.close()
+        with suppress(OSError):
+            await writer.wait_closed()
+        ended.set()
+
+    server = await asyncio.start_server(handle, "127.0.0.1", 0, ssl=context)
+    try:
+        yield server.sockets[0].getsockname()[1]
+        async with asyncio.timeout(5):
+            await ended.wait()
+    finally:
+        server.close()
+
+
+async def test_the_whole_chain_is_read(tmp_path: Path) -> None:
+    """What a server shows is taken as it is, trusted or not, leaf first."""
+    authority = new_authority(_NOW)
+    leaf = authority.issue(["svc.cloud.svc"], _NOW)
+    pair = tmp_path / "pair.pem"
+    pair.write_bytes(leaf.cert_pem + authority.cert_pem + leaf.key_pem)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pair)
+
+    async with _listening(context=context) as port:
+        shown = await certificates("127.0.0.1", port, "svc.cloud.svc", 5)
+
+    assert shown == (leaf.certificate, authority.certificate)
+
+
+async def test_who_speaks_no_tls() -> None:
+    """An answer that is none, and no answer at all, are each a reason."""
+    async with _listening(b"HTTP/1.1 400 Bad Request\r\n\r\n") as port:
+        with pytest.raises(UnreachableError, match=r"^no TLS: WRONG_VERSION_NUMBER$"):
+            await certificates("127.0.0.1", port, "localhost", 5)
+    async with _listening() as port:
+        with pytest.raises(UnreachableError, match=r"^no answer within 0 s$"):
+            await certificates("127.0.0.1", port, "localhost", 0.1)
+    with pytest.raises(UnreachableError, match=r"^the connection was refused$"):
+        await certificates("127.0.0.1", port, "localhost", 5)
+
+
+async def _raising(error: Exception) -> str:
+    raise error
+
+
+@pytest.mark.parametrize(
+    ("error", "unread"),
+    [
+        pytest.param(ApiError("forbidden", 403), Unread("forbidden", "list things"), id="a right is missing"),
+        pytest.param(ApiError("broken", 500), Unread("broken"), id="the API server fails"),
+        pytest.param(ClusterError("unreadable"), Unread("unreadable"), id="no object"),
+    ],
+)
+async def test_what_cannot_be_read_is_an_answer(error: Exception, unread: Unread) -> None:
+    """Only where a right is missing, the right is named."""
+    assert await look.tried(_raising(error), "list things") == unread
+
+
+async def test_no_read_takes_for_ever() -> None:
+    """What is not answered in time is told as that."""
+    never: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    assert await look.tried(never, "list things", 0.01) == Unread("no answer within 0 s")

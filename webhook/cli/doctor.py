@@ -1,0 +1,135 @@
+"""`cks-admission doctor`."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from msgspec import structs
+
+from webhook.cli import exits, options
+from webhook.cli.exits import InputError, ToolError
+from webhook.cli.output import write
+from webhook.doctor.finding import Finding, Level, count
+from webhook.settings import Settings, SettingsError
+
+if TYPE_CHECKING:
+    from webhook.cluster.examination import Asked
+
+_MARKS: dict[Level, tuple[str, str]] = {
+    "ok": ("ok  ", "green"),
+    "warning": ("warn", "yellow"),
+    "problem": ("FAIL", "red"),
+    "unknown": ("?   ", "cyan"),
+}
+
+
+@click.command("doctor")
+@options.config
+@click.option("--kubeconfig", default="", metavar="FILE", help="Cluster to look at, in place of the configuration's.")
+@options.setting("--in-cluster", "cluster.inCluster", is_flag=True, help="Use the Pod's service account.")
+@click.option(
+    "--as-service-account", "account", metavar="NAMESPACE/NAME", help="Whose rights count; else those of who asks."
+)
+@click.option(
+    "--probe-namespace", default="default", show_default=True, help="Where a reserved label is tried, by a dry run."
+)
+@click.option("--no-probe", is_flag=True, help="Try no reserved label.")
+@options.output
+def command(
+    config: Path | None,
+    kubeconfig: str,
+    account: str | None,
+    probe_namespace: str,
+    output: str,
+    *,
+    no_probe: bool,
+    **changes: bool | None,
+) -> None:
+    """Say what is wrong with an installation, and how to put it right. Nothing is changed.
+
+    Exits with 0 where there is no problem, with 1 where there is one, with 3 where the cluster cannot be asked.
+
+    \b
+    Examples:
+      cks-admission doctor --config cks.yaml --kubeconfig ~/.kube/config
+      cks-admission doctor --config cks.yaml --as-service-account cks-admission/cks-admission
+      kubectl exec -n cks-admission deploy/cks-admission -- cks-admission doctor --config config/cks.yaml
+    """
+    from webhook.cluster.errors import ClusterError  # noqa: PLC0415 - loads the client
+    from webhook.cluster.examination import Asked  # noqa: PLC0415 - as above
+
+    settings = options.settings(config, changes)
+    asked = Asked(_account(account), not kubeconfig and _names_cluster(settings), "" if no_probe else probe_namespace)
+    try:
+        findings = asyncio.run(_examine(settings, kubeconfig, asked))
+    except SettingsError as error:
+        raise InputError(str(error)) from None
+    except ClusterError as error:
+        raise ToolError(str(error)) from None
+    if output == "text":
+        click.echo("\n".join(_text(findings)))
+    else:
+        write([structs.asdict(finding) for finding in findings], output)
+    sys.exit(exits.REFUSED if any(finding.level == "problem" for finding in findings) else exits.OK)
+
+
+def _names_cluster(settings: Settings) -> bool:
+    return bool(settings.cluster.kubeconfig) or settings.cluster.in_cluster
+
+
+def _account(given: str | None) -> tuple[str, str] | None:
+    """Raises InputError."""
+    if given is None:
+        return None
+    namespace, _, name = given.partition("/")
+    if not namespace or not name or "/" in name:
+        raise InputError(f"--as-service-account {given}: write NAMESPACE/NAME")
+    return namespace, name
+
+
+async def _examine(settings: Settings, kubeconfig: str, asked: Asked) -> list[Finding]:
+    """What is found. Raises SettingsError and ClusterError."""
+    from webhook.cluster import examination  # noqa: PLC0415 - loads the client
+    from webhook.cluster.client import connect  # noqa: PLC0415 - as above
+    from webhook.doctor import wanted  # noqa: PLC0415 - loads the CEL engine
+    from webhook.doctor.examine import examine  # noqa: PLC0415 - as above
+    from webhook.rights import needed  # noqa: PLC0415 - as above
+
+    rights = needed(settings)
+    # A kubeconfig on the command line is whose who looks, whatever the service itself uses.
+    inside = settings.cluster.in_cluster and not kubeconfig
+    api = await connect(kubeconfig or settings.cluster.kubeconfig or None, inside, settings.cluster.service_account)
+    try:
+        seen = await examination.examine(api, settings, rights, asked)
+    finally:
+        await api.close()
+    now = datetime.now(UTC)
+    found = wanted.Found(seen.cluster.namespaces, seen.workspace.maps, seen.cluster.natives)
+    return examine(settings, seen, await wanted.make(settings, found, now.date()), now)
+
+
+def _text(findings: Sequence[Finding]) -> Iterator[str]:
+    for check, group in groupby(findings, lambda finding: finding.check):
+        yield click.style(check, bold=True)
+        for finding in group:
+            mark, colour = _MARKS[finding.level]
+            first, *more = f"{finding.where}: {finding.found}".splitlines()
+            yield f"  {click.style(mark, fg=colour)} {first}"
+            yield from (f"       {line}" for line in more)
+            if finding.remedy:
+                yield f"       -> {finding.remedy}"
+    yield _summary(findings)
+
+
+def _summary(findings: Sequence[Finding]) -> str:
+    levels = Counter(finding.level for finding in findings)
+    problems = count(levels["problem"], "problem") if levels["problem"] else "no problem"
+    return f"{problems}, {count(levels['warning'], 'warning')}, {levels['unknown']} not known"

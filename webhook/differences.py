@@ -1,0 +1,63 @@
+"""What a reload changed, by names: for the log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import zip_longest
+from typing import Any
+
+# The keys by which people tell the entries of a list apart.
+_NAMES = ("name", "key")
+
+
+def of_names(before: Mapping[str, object], after: Mapping[str, object]) -> dict[str, list[str]]:
+    """The names that were added, removed, and those of what is another value now, each sorted."""
+    return {
+        "added": sorted(after.keys() - before.keys()),
+        "removed": sorted(before.keys() - after.keys()),
+        "changed": sorted(name for name in after.keys() & before.keys() if after[name] != before[name]),
+    }
+
+
+def flattened(found: Mapping[str, Mapping[str, list[str]]]) -> dict[str, list[str]]:
+    """The differences of several sorts of things, such as `exceptions_added`, without what is empty."""
+    return {f"{sort}_{how}": names for sort, each in found.items() for how, names in each.items() if names}
+
+
+def of_keys(before: Any, after: Any, at: str = "") -> list[str]:
+    """The keys whose values differ in two trees of maps, such as `labels.action` and `topology.topologies[mine]`.
+
+    Entries of a list of maps go by their names, else by their numbers; a list of anything else is one value.
+    """
+    if before == after:
+        return []
+    pairs: Iterator[tuple[str, Any, Any]]
+    if isinstance(before, dict) and isinstance(after, dict):
+        keys = (*before, *(key for key in after if key not in before))
+        pairs = ((f"{at}.{key}" if at else key, before.get(key), after.get(key)) for key in keys)
+    elif _is_list_of_maps(before) and _is_list_of_maps(after):
+        pairs = ((f"{at}[{name}]", one, other) for name, one, other in _entries(before, after))
+    else:
+        return [at]
+    found = [key for where, one, other in pairs for key in of_keys(one, other, where)]
+    return found or [at]  # nothing but their order differs
+
+
+def _is_list_of_maps(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(each, dict) for each in value)
+
+
+def _entries(before: Sequence[Any], after: Sequence[Any]) -> Iterator[tuple[str, Any, Any]]:
+    """The entries of two lists that belong together; None for one that is not there."""
+    ours, theirs = _named(before), _named(after)
+    if len(ours) < len(before) or len(theirs) < len(after):
+        for number, (one, other) in enumerate(zip_longest(before, after)):
+            yield str(number), one, other
+    else:
+        for name in {**ours, **theirs}:
+            yield name, ours.get(name), theirs.get(name)
+
+
+def _named(entries: Sequence[Any]) -> dict[str, Any]:
+    """The entries by their names, as far as they have any."""
+    return {str(each[key]): each for each in entries for key in _NAMES if key in each}

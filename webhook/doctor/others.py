@@ -1,0 +1,89 @@
+"""Mutating webhooks of others: whether what they change is seen by the service."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import product
+from typing import Final, NamedTuple
+
+from policies.match import ResourceRule
+from policies.request import GroupVersionResource, JsonObject, Operation, mapping
+from webhook.doctor.finding import Finding, Read, Unread, listed, unseen
+from webhook.doctor.registered import entries
+
+CHECK: Final = "other webhooks"
+_MUTATING: Final = "MutatingWebhookConfiguration"
+
+
+class _Write(NamedTuple):
+    """A write that a rule may match."""
+
+    operation: Operation
+    resource: GroupVersionResource
+    sub_resource: str = ""
+
+
+def check(own: Read[JsonObject | None], others: Read[Sequence[JsonObject]], name: str) -> Iterator[Finding]:
+    """The configurations that change what the service changes, too. own: its mutating one. name: of that.
+
+    The API server calls them in the order of their names, and one again where others changed the object since, if it
+    asks for that.
+    """
+    if isinstance(others, Unread):
+        yield unseen(CHECK, "webhook configurations of others", others)
+        return
+    mutating = [each for each in others if each.get("kind") == _MUTATING]
+    found = [finding for each in mutating for finding in _other(each, entries(own), name)]
+    yield from found
+    if not found:
+        yield Finding(CHECK, "ok", f"{_MUTATING}s", "none of others changes what the service changes")
+
+
+def _other(other: JsonObject, own: Sequence[JsonObject], name: str) -> Iterator[Finding]:
+    called = str(mapping(other, "metadata").get("name"))
+    shared = [(entry, theirs) for entry in own for theirs in entries(other) if _meet(entry, theirs)]
+    if not shared:
+        return
+    where = f"{_MUTATING} {called}"
+    what = listed(list(dict.fromkeys(resource for entry, theirs in shared for resource in _both(entry, theirs))))
+    if called < name:
+        yield Finding(CHECK, "ok", where, f"it may change {what} before the service does")
+        return
+    blind = [str(entry["name"]) for entry, _ in shared if entry.get("reinvocationPolicy") != "IfNeeded"]
+    if not blind:
+        yield Finding(CHECK, "ok", where, f"it may change {what} after the service, which is then asked again")
+        return
+    found = f"it may change {what} after the service, which is not asked again by {listed(list(dict.fromkeys(blind)))}"
+    remedy = f"give it a name that sorts before {name}, or see that it leaves alone what the service writes"
+    yield Finding(CHECK, "warning", where, found, remedy)
+
+
+def _meet(own: JsonObject, theirs: JsonObject) -> bool:
+    return bool(_both(own, theirs))
+
+
+def _both(own: JsonObject, theirs: JsonObject) -> list[str]:
+    """The resources that both are asked about."""
+    rules = [_rule(each) for each in theirs.get("rules") or ()]
+    return [
+        write.resource.resource
+        for each in own.get("rules") or ()
+        for write in _writes(each)
+        if any(rule.matches(write) for rule in rules)
+    ]
+
+
+def _writes(rule: JsonObject) -> Iterator[_Write]:
+    """What a rule of the service's own is for: its mutating entries name all resources."""
+    for group, version, resource, operation in product(
+        rule["apiGroups"], rule["apiVersions"], rule["resources"], rule["operations"]
+    ):
+        # A rule for all versions meets one for any.
+        yield _Write(operation, GroupVersionResource(group, "v1" if version == "*" else version, resource))
+
+
+def _rule(rule: JsonObject) -> ResourceRule:
+    # Its versions are left out: a write of another version is converted for it.
+    return ResourceRule(
+        tuple(rule.get("operations") or ()), tuple(rule.get("apiGroups") or ()), tuple(rule.get("resources") or ())
+    )

@@ -1,0 +1,70 @@
+"""Whether a reserved label is refused: proves the whole way from the API server to the rules and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import date
+from typing import Final
+
+from policies import engine
+from policies.facts import NAME_LABEL, StaticFacts
+from policies.request import JsonObject, UserInfo
+from policies.requester import service_account
+from policies.ruleset import RuleSet
+from webhook import manifest
+from webhook.doctor.finding import Finding, Read, Unread, unseen
+from webhook.doctor.seen import Probe
+from webhook.registration import DOMAIN
+
+CHECK: Final = "probe"
+LABEL: Final = "doctor.coreweave.cloud/probe"
+
+
+def probe_object(namespace: str) -> JsonObject:
+    """A ConfigMap with a label that is reserved."""
+    metadata = {"name": "cks-admission-doctor", "namespace": namespace, "labels": {LABEL: "true"}}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+
+
+def expected(
+    ruleset: RuleSet, namespace: str, user: UserInfo, namespaces: Mapping[str, Mapping[str, str]], today: date
+) -> bool:
+    """Whether the rules would refuse the probe of a user. namespaces: labels by name."""
+    request = manifest.request(probe_object(namespace), None, user=user, namespace=namespace)
+    needed = (namespace, service_account(user.username)[0])
+    known = {name: namespaces.get(name, {NAME_LABEL: name}) for name in needed if name}
+    return not engine.validate(request, ruleset, StaticFacts(today, known)).allowed
+
+
+def is_answered(probe: Read[Probe] | None) -> bool:
+    """Whether the service refused the probe, so that the API server is known to reach it."""
+    return isinstance(probe, Probe) and f'.{DOMAIN}" denied the request' in probe.message
+
+
+def check(probe: Read[Probe], *, wanted: Read[bool]) -> Finding:
+    """What the answer to the probe says. wanted: whether it should have been refused."""
+    where = "ConfigMap with a reserved label, dry run"
+    if isinstance(probe, Unread):
+        return unseen(CHECK, where, probe)
+    where = f"{where} in namespace {probe.namespace}"
+    if probe.status < 400:
+        return _admitted(where, wanted)
+    if is_answered(probe):
+        found = "it was refused by the service: the API server asks it, and hears the answer"
+        return Finding(CHECK, "ok", where, found)
+    if f'.{DOMAIN}"' in probe.message:
+        remedy = "see the findings about the address and the certificate"
+        return Finding(CHECK, "problem", where, f"the service could not be asked: {probe.message}", remedy)
+    remedy = "ask by an account that may create configmaps there, or name another one by --probe-namespace"
+    return Finding(CHECK, "unknown", where, f"somebody else refused it first: {probe.message}", remedy)
+
+
+def _admitted(where: str, wanted: Read[bool]) -> Finding:
+    if isinstance(wanted, Unread):
+        found = f"it was admitted, and it is not known whether rightly: {wanted.reason}"
+        return Finding(CHECK, "unknown", where, found, "see the findings about policies and rights")
+    if wanted:
+        remedy = "see the findings about the registration; right after a change the API server needs some seconds"
+        return Finding(CHECK, "problem", where, "it was admitted: the API server did not ask the service", remedy)
+    found = "it was admitted, as the settings want it for this requester and Namespace: that proves nothing"
+    return Finding(CHECK, "unknown", where, found, "ask by an account that is not exempt from the guard of labels")

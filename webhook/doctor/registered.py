@@ -1,0 +1,108 @@
+"""Whether the webhook configurations are there, and as the settings want them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from policies.request import JsonObject
+from webhook import drift
+from webhook.doctor.finding import Finding, Read, Unread, count, listed, unseen
+from webhook.registration import UNREGISTER
+from webhook.settings import Registration
+
+CHECK: Final = "registration"
+
+
+def entries(configuration: Read[JsonObject | None]) -> list[JsonObject]:
+    """The entries of a configuration, none where it was not read."""
+    if isinstance(configuration, Unread) or configuration is None:
+        return []
+    return list(configuration.get("webhooks") or ())
+
+
+def check(
+    kind: str, wanted: Read[JsonObject | None], observed: Read[JsonObject | None], chosen: Registration
+) -> Iterator[Finding]:
+    """One configuration. wanted: as the settings have it, None where no rule needs one.
+
+    The caBundle is left to the check of the certificate.
+    """
+    where = f"{kind} {chosen.name}"
+    if isinstance(observed, Unread):
+        yield unseen(CHECK, where, observed)
+    elif observed is None:
+        yield from _missing(where, wanted, chosen)
+    else:
+        yield from _marked(kind, where, observed, chosen)
+        yield from _foreign(where, observed)
+        yield from _compared(where, wanted, observed, chosen)
+
+
+def _missing(where: str, wanted: Read[JsonObject | None], chosen: Registration) -> Iterator[Finding]:
+    if isinstance(wanted, Unread):
+        found = f"it does not exist, and it is not known whether it should: {wanted.reason}"
+        yield Finding(CHECK, "problem", where, found, _put_right(chosen))
+    elif wanted is not None:
+        found = "it does not exist: the API server asks the service nothing"
+        yield Finding(CHECK, "problem", where, found, _put_right(chosen))
+
+
+def _marked(kind: str, where: str, observed: JsonObject, chosen: Registration) -> Iterator[Finding]:
+    if drift.is_unregistered(observed):
+        found = f"it is marked by {UNREGISTER}: a running service writes it no more"
+        remedy = f"delete it, or take the mark away: kubectl annotate {kind.lower()} {chosen.name} {UNREGISTER}-"
+        yield Finding(CHECK, "warning", where, found, remedy)
+
+
+def _foreign(where: str, observed: JsonObject) -> Iterator[Finding]:
+    if foreign := [str(entry["name"]) for entry in drift.foreign(observed)]:
+        remedy = "let their owner use a configuration of another name; this one goes with the service"
+        yield Finding(CHECK, "warning", where, f"it has entries that are not the service's: {listed(foreign)}", remedy)
+
+
+def _compared(
+    where: str, wanted: Read[JsonObject | None], observed: JsonObject, chosen: Registration
+) -> Iterator[Finding]:
+    if isinstance(wanted, Unread):
+        remedy = "put that right first"
+        yield Finding(CHECK, "unknown", where, f"not compared with what is wanted: {wanted.reason}", remedy)
+        return
+    if wanted is None:
+        remedy = "remove it: cks-admission unregister, or kubectl delete it"
+        yield Finding(CHECK, "problem", where, "it exists, and no rule needs it", remedy)
+        return
+    likened = drift.kept(_with_bundles(wanted, observed), observed, chosen.kept)
+    differences = drift.difference(likened, observed)
+    by = drift.changed_by(observed)
+    for line in differences:
+        written = f"; last written by {by.manager} at {by.time}" if by.manager else ""
+        found = f"not as the settings want it: {line}{written}"
+        yield Finding(CHECK, "warning" if _is_expected(line, chosen) else "problem", where, found, _put_right(chosen))
+    if not differences:
+        found = f"{count(len(entries(observed)), 'entry', 'entries')}, as the settings want them"
+        yield Finding(CHECK, "ok", where, found)
+
+
+def _with_bundles(wanted: JsonObject, observed: JsonObject) -> JsonObject:
+    """What is wanted, with the caBundles that were found."""
+    found = {entry["name"]: entry["clientConfig"].get("caBundle") for entry in entries(observed)}
+    return {**wanted, "webhooks": [_with_bundle(entry, found.get(entry["name"])) for entry in entries(wanted)]}
+
+
+def _with_bundle(entry: JsonObject, bundle: Any) -> JsonObject:
+    client = {key: value for key, value in entry["clientConfig"].items() if key != "caBundle"}
+    return {**entry, "clientConfig": {**client, "caBundle": bundle} if bundle else client}
+
+
+def _is_expected(line: str, chosen: Registration) -> bool:
+    """Whether a difference is as it must be of somebody who knows neither the cluster's Namespaces nor our labels."""
+    return not chosen.apply and (line.startswith(("label ", "annotation ")) or ": matchConditions " in line)
+
+
+def _put_right(chosen: Registration) -> str:
+    if chosen.apply:
+        return "a running service puts that right at once; where not, its log says why: not registered, or undone"
+    if chosen.ca_only:
+        return "apply the chart again: the service itself writes nothing but the caBundle"
+    return "apply it again: cks-admission export webhook-configuration | kubectl apply --server-side -f -"

@@ -1,0 +1,95 @@
+"""The replicas: how many are ready, whether they are of one version, and who of them writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+from typing import Final
+
+from policies.request import JsonObject, mapping
+from webhook.doctor.finding import Finding, Read, Unread, count, listed, unseen
+from webhook.settings import Settings
+
+CHECK: Final = "replicas"
+_APP: Final = "app.kubernetes.io/name=cks-admission"
+
+# How long a Lease may be overdue: machines' clocks differ, and so may this one's.
+_LATE: Final = timedelta(seconds=30)
+
+
+def selector(service: Read[JsonObject | None]) -> str:
+    """The labels of the Pods, and in the chart of their Deployment: those that the Service selects by, if there is."""
+    found = {} if isinstance(service, Unread) or service is None else mapping(mapping(service, "spec"), "selector")
+    return ",".join(f"{key}={value}" for key, value in found.items()) or _APP
+
+
+def check(
+    deployments: Read[Sequence[JsonObject]], pods: Read[Sequence[JsonObject]], settings: Settings
+) -> Iterator[Finding]:
+    """The Deployments and Pods of the service; none at all where it runs outside of the cluster."""
+    where = f"Deployments in {settings.cluster.namespace}"
+    if isinstance(deployments, Unread):
+        yield unseen(CHECK, where, deployments)
+    else:
+        yield from (_deployment(each) for each in deployments)
+        if not deployments and not settings.registration.url:
+            remedy = f"look where it runs: cluster.namespace says {settings.cluster.namespace}"
+            yield Finding(CHECK, "warning", where, "there is none with the labels of the service", remedy)
+    if isinstance(pods, Unread):
+        yield unseen(CHECK, f"Pods in {settings.cluster.namespace}", pods)
+        return
+    running = [pod for pod in pods if mapping(pod, "status").get("phase") not in ("Succeeded", "Failed")]
+    images = sorted(
+        {str(each.get("image")) for pod in running for each in mapping(pod, "spec").get("containers") or ()}
+    )
+    if len(images) > 1:
+        remedy = "while it is rolled out that is so; where it stays: kubectl rollout status"
+        yield Finding(CHECK, "warning", f"Pods in {settings.cluster.namespace}", f"they run {listed(images)}", remedy)
+
+
+def check_lease(
+    lease: Read[JsonObject | None], pods: Read[Sequence[JsonObject]], settings: Settings, now: datetime
+) -> Iterator[Finding]:
+    """The Lease by which replicas agree who writes, where they have something to write."""
+    chosen = settings.registration
+    if not (chosen.apply or chosen.ca_only or settings.tls.secret):
+        return
+    where = f"Lease {settings.cluster.namespace}/{settings.cluster.lease}"
+    nobody = "nobody writes the registration" + (" and the CA" if settings.tls.secret else "")
+    remedy = "see whether a replica runs and may get, create and update the Lease; its log says more"
+    if isinstance(lease, Unread):
+        yield unseen(CHECK, where, lease)
+        return
+    spec = mapping(lease, "spec")
+    holder, renewed = str(spec.get("holderIdentity") or ""), spec.get("renewTime")
+    if not holder or not renewed:
+        found = "it does not exist" if lease is None else "nobody holds it"
+        yield Finding(CHECK, "problem", where, f"{found}: {nobody}", remedy)
+        return
+    ago = now - datetime.fromisoformat(str(renewed))
+    if ago > timedelta(seconds=spec.get("leaseDurationSeconds") or 0) + _LATE:
+        found = f"{holder} renewed it last {int(ago.total_seconds())} s ago: {nobody}"
+        yield Finding(CHECK, "problem", where, found, remedy)
+    elif not isinstance(pods, Unread) and pods and not any(_is_held_by(holder, pod) for pod in pods):
+        found = f"{holder} holds it, which is none of {count(len(pods), 'Pod')} of the service"
+        remedy = "end whatever else runs with this Lease, or give this service another one by cluster.lease"
+        yield Finding(CHECK, "warning", where, found, remedy)
+    else:
+        yield Finding(CHECK, "ok", where, f"{holder} holds it, and renews it")
+
+
+def _deployment(deployment: JsonObject) -> Finding:
+    where = f"Deployment {mapping(deployment, 'metadata').get('name')}"
+    wanted = mapping(deployment, "spec").get("replicas", 1)
+    ready = mapping(deployment, "status").get("readyReplicas", 0)
+    said = f"{ready} of {count(wanted, 'replica')} ready"
+    if ready >= wanted > 0:
+        return Finding(CHECK, "ok", where, said)
+    remedy = "kubectl get pods shows which; /readyz and the log of each say why"
+    return Finding(CHECK, "warning" if ready else "problem", where, said, remedy)
+
+
+def _is_held_by(holder: str, pod: JsonObject) -> bool:
+    """Whether a Pod is the holder: workers in it add something to its name."""
+    name = str(mapping(pod, "metadata").get("name"))
+    return holder == name or (holder.startswith(name) and not holder[len(name)].isalnum() and holder[len(name)] != "-")

@@ -1,0 +1,59 @@
+"""Whether the account of the service may do what it has to."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Final
+
+from webhook.doctor.finding import Finding, Level, Read, Unread, count, unseen
+from webhook.rights import Right
+
+CHECK: Final = "rights"
+
+
+def asked(needed: Sequence[Right], groups: Read[Collection[str]]) -> Sequence[Right]:
+    """The rights to ask for: those in groups that the API server does not serve are needed by nobody."""
+    if isinstance(groups, Unread):
+        return needed
+    return [right for right in needed if not right.group or right.group in groups]
+
+
+def check(answers: Mapping[Right, Read[bool]], user: str, *, own: bool) -> Iterator[Finding]:
+    """A finding for what is missing of each resource. user: whose rights. own: whether that is the service."""
+    unread = next((answer for answer in answers.values() if isinstance(answer, Unread)), None)
+    if unread is not None:
+        yield unseen(CHECK, user, unread)
+    missing = [right for right, answer in answers.items() if answer is False]
+    for about, rights in groupby(missing, _about):
+        found = list(rights)
+        level: Level = "problem" if own and any(right.vital for right in found) else "warning"
+        yield Finding(
+            CHECK, level, user, f"it may not {_what(found)}: {found[0].reason}", _remedy(about, found, own=own)
+        )
+    if unread is None and not missing:
+        hint = "" if own else "; for the service's own ask --as-service-account NAMESPACE/NAME"
+        yield Finding(CHECK, "ok", user, f"it has the {count(len(answers), 'right')} that the service needs{hint}")
+
+
+def _about(right: Right) -> tuple[str, str, str, str, str]:
+    return right.group, right.resource, right.name, right.namespace, right.reason
+
+
+def _what(rights: list[Right]) -> str:
+    """Verbs and resource: `list, watch nodes`, `get secrets ca in namespace cloud`."""
+    one = rights[0]
+    resource = f"{one.resource}.{one.group}" if one.group else one.resource
+    where = f" in namespace {one.namespace}" if one.namespace else ""
+    verbs = ", ".join(right.verb for right in rights)
+    return f"{verbs} {resource}{f' {one.name}' if one.name else ''}{where}"
+
+
+def _remedy(about: tuple[str, str, str, str, str], rights: list[Right], *, own: bool) -> str:
+    group, resource, name, namespace, _ = about
+    quoted = group or '""'
+    rule = f"apiGroups: [{quoted}], resources: [{resource}], verbs: [{', '.join(r.verb for r in rights)}]"
+    names = f", resourceNames: [{name}]" if name else ""
+    role = f"a Role in namespace {namespace}" if namespace else "a ClusterRole"
+    grant = f"grant it by {role}: {{{rule}{names}}}"
+    return grant if own else f"{grant}; or ask for the service's own account by --as-service-account NAMESPACE/NAME"

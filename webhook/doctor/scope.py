@@ -1,0 +1,112 @@
+"""Whom an outage would reach: failure policies, Namespaces and time limits of webhook entries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from policies.facts import NAME_LABEL
+from policies.match import LabelSelector, SelectorRequirement
+from policies.request import JsonObject, mapping
+from webhook.doctor.finding import Finding, Read, Unread, count
+from webhook.doctor.registered import entries
+
+CHECK: Final = "scope"
+SYSTEM: Final = "kube-system"
+# Kubernetes' own default. Mutating webhooks run one after another, and the caller waits for all of them.
+LONGEST: Final = 10
+
+Labels = Mapping[str, str]
+
+
+def check(
+    own: Mapping[str, Read[JsonObject | None]],
+    others: Read[Sequence[JsonObject]],
+    namespaces: Read[Mapping[str, Labels]],
+    own_namespace: str,
+) -> Iterator[Finding]:
+    """The entries of the service, by kind of configuration, and those of others that could stop the whole cluster."""
+    known = {} if isinstance(namespaces, Unread) else namespaces
+    labels = {name: known.get(name, {NAME_LABEL: name}) for name in (own_namespace, SYSTEM)}
+    found = [
+        each
+        for kind, configuration in own.items()
+        for entry in entries(configuration)
+        for each in _own(f"{kind} entry {entry.get('name')}", entry, labels, own_namespace)
+    ]
+    yield from found
+    closed = sum(_is_closed(entry) for configuration in own.values() for entry in entries(configuration))
+    if not found and any(entries(configuration) for configuration in own.values()):
+        failing = count(closed, "entry fails", "entries fail")
+        said = f"{failing} closed, none of them in {own_namespace} or on all of {SYSTEM}"
+        yield Finding(CHECK, "ok", "the service's entries", said)
+    # That these could not be looked at is said by the check of other webhooks.
+    for configuration in [] if isinstance(others, Unread) else others:
+        for entry in entries(configuration):
+            if (
+                _is_closed(entry)
+                and _is_about_all(entry)
+                and not _conditions(entry)
+                and _reaches(entry, labels[SYSTEM])
+            ):
+                yield _stops_all(configuration, entry)
+
+
+def selector(value: Any) -> LabelSelector:
+    """A label selector of the API. An operator that is not known matches everything: better told once too often."""
+    chosen = value if isinstance(value, dict) else {}
+    equal = (SelectorRequirement(key, "In", (text,)) for key, text in mapping(chosen, "matchLabels").items())
+    more = (
+        SelectorRequirement(each["key"], each["operator"], tuple(each.get("values") or ()))
+        for each in chosen.get("matchExpressions") or ()
+        if each.get("operator") in ("In", "NotIn", "Exists", "DoesNotExist")
+    )
+    return LabelSelector((*equal, *more))
+
+
+def _own(where: str, entry: JsonObject, labels: Mapping[str, Labels], own_namespace: str) -> Iterator[Finding]:
+    closed = _is_closed(entry)
+    if closed and _reaches(entry, labels[own_namespace]):
+        found = f"it fails closed and reaches {own_namespace}: while no replica answers, none can be started there"
+        remedy = f"exclude that Namespace: {{key: {NAME_LABEL}, operator: NotIn, values: [{own_namespace}]}}"
+        yield Finding(CHECK, "problem", where, found, remedy)
+    if closed and not _conditions(entry) and _reaches(entry, labels[SYSTEM]):
+        found = f"it fails closed and reaches all of {SYSTEM} that its rules match: an outage may keep the cluster down"
+        remedy = f"keep {SYSTEM} in safety.namespaces, or let the policies behind it exclude it"
+        yield Finding(CHECK, "warning", where, found, remedy)
+    if (seconds := entry.get("timeoutSeconds", LONGEST)) > LONGEST:
+        found = f"the API server waits {seconds} s for an answer, and so does whoever writes"
+        yield Finding(CHECK, "warning", where, found, f"set registration.timeoutSeconds to {LONGEST} or less")
+
+
+def _stops_all(configuration: JsonObject, entry: JsonObject) -> Finding:
+    name = mapping(configuration, "metadata").get("name")
+    client = mapping(entry, "clientConfig")
+    service = mapping(client, "service")
+    behind = f"Service {service.get('namespace')}/{service.get('name')}" if service else str(client.get("url"))
+    found = f"it fails closed on every resource in {SYSTEM} too: while {behind} is down, nothing can be written"
+    remedy = "ask its owner for a namespaceSelector or matchConditions, or for failurePolicy Ignore"
+    return Finding(CHECK, "warning", f"{configuration.get('kind')} {name} entry {entry.get('name')}", found, remedy)
+
+
+def _is_closed(entry: JsonObject) -> bool:
+    return bool(entry.get("failurePolicy", "Fail") == "Fail")
+
+
+def _conditions(entry: JsonObject) -> bool:
+    return bool(entry.get("matchConditions"))
+
+
+def _reaches(entry: JsonObject, labels: Labels) -> bool:
+    """Whether it is asked about objects in a Namespace with these labels."""
+    scoped = any(rule.get("scope", "*") != "Cluster" for rule in entry.get("rules") or ())
+    return scoped and selector(entry.get("namespaceSelector")).matches(labels)
+
+
+def _is_about_all(entry: JsonObject) -> bool:
+    return any(
+        "*" in (rule.get("apiGroups") or ())
+        and {"*", "*/*"} & set(rule.get("resources") or ())
+        and {"*", "CREATE", "UPDATE"} & set(rule.get("operations") or ())
+        for rule in entry.get("rules") or ()
+    )

@@ -1,0 +1,103 @@
+"""What was read of an installation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from cryptography.x509 import Certificate
+from msgspec import Struct
+
+from policies.request import JsonObject, UserInfo
+from policies.topology.machine import Machine
+from policies.topology.topology import Topology
+from webhook.doctor.finding import Read
+from webhook.rights import Right
+
+if TYPE_CHECKING:
+    from webhook.cluster.policymaps import PolicyMap
+
+
+class Target(Struct, frozen=True):
+    """An address of the service. name: the one that the API server dials, for which the certificate has to be."""
+
+    name: str
+    host: str
+    port: int
+
+    @property
+    def where(self) -> str:
+        """The address for people."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class Served(Struct, frozen=True):
+    """The certificates that an address shows, leaf first."""
+
+    target: Target
+    chain: Read[tuple[Certificate, ...]]
+
+
+class Probe(Struct, frozen=True):
+    """What the API server said to an object with a reserved label. status: the HTTP status."""
+
+    namespace: str
+    status: int
+    message: str = ""
+
+
+class Topologies(Struct, frozen=True):
+    """Topologies that are objects of the cluster. problems: a line for each that cannot be used or looked at."""
+
+    found: tuple[Topology, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+class Workspace(Struct, frozen=True):
+    """What is in the Namespace of the service. None stands for an object that is not there.
+
+    maps: ConfigMaps with policies, by name. secret: the data of the Secret with the CA.
+    """
+
+    service: Read[JsonObject | None]
+    slices: Read[Sequence[JsonObject]]
+    deployments: Read[Sequence[JsonObject]]
+    pods: Read[Sequence[JsonObject]]
+    lease: Read[JsonObject | None]
+    secret: Read[Mapping[str, bytes] | None]
+    maps: Read[Mapping[str, PolicyMap]]
+
+
+class Cluster(Struct, frozen=True):
+    """What is in the cluster.
+
+    version: as `v1.36.3`. groups: the API groups that are served, with their versions. own: by kind the webhook
+    configurations of the service. others: those of others. namespaces: labels by name. natives: the cluster's own
+    policies that ask for rules, each with its bindings.
+    """
+
+    user: Read[UserInfo]
+    version: Read[str]
+    groups: Read[Mapping[str, tuple[str, ...]]]
+    own: Mapping[str, Read[JsonObject | None]]
+    others: Read[Sequence[JsonObject]]
+    namespaces: Read[Mapping[str, Mapping[str, str]]]
+    natives: Read[Mapping[str, list[JsonObject]]]
+    machines: Read[Sequence[Machine]]
+    topologies: Read[Topologies]
+
+
+class Seen(Struct, frozen=True):
+    """All that was read.
+
+    asked_for: whose rights `rights` are, a user's name. is_service: whether that is the service's account. probe: None
+    where none was sent.
+    """
+
+    cluster: Cluster
+    workspace: Workspace
+    served: Sequence[Served]
+    asked_for: str
+    is_service: bool
+    rights: Mapping[Right, Read[bool]]
+    probe: Read[Probe] | None

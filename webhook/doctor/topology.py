@@ -1,0 +1,75 @@
+"""Nodes that lack labels of the topologies that are used here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from policies.topology.catalog import Catalog
+from policies.topology.level import HOSTNAME, Level
+from policies.topology.machine import Machine
+from policies.topology.topology import Topology
+from policies.topology.tree import domain, fitting, present, suits
+from webhook.doctor.finding import Finding, Read, Unread, count, listed, unseen
+from webhook.doctor.finding import Level as Grade
+from webhook.doctor.seen import Topologies
+from webhook.settings import Settings
+
+CHECK: Final = "topology"
+_LABELS: Final = "see why nobody labels them: the cloud's controller, Topograph; or label them yourself"
+
+
+def check(
+    settings: Settings, catalog: Read[Catalog], own: Read[Topologies], machines: Read[Sequence[Machine]]
+) -> Iterator[Finding]:
+    """The labels of Nodes. own: the topologies that are objects of the cluster."""
+    if settings.topology.action == "off" or isinstance(catalog, Unread):
+        return
+    if isinstance(own, Unread):
+        yield unseen(CHECK, "Topology objects", own)
+    else:
+        remedy = "put the object right, or grant the right"
+        yield from (Finding(CHECK, "warning", "Topology objects", each, remedy) for each in own.problems)
+    if isinstance(machines, Unread):
+        yield unseen(CHECK, "Nodes", machines)
+        return
+    if not machines:
+        yield Finding(CHECK, "ok", "Nodes", "there are none")
+        return
+    known = catalog if isinstance(own, Unread) else catalog.joined(own.found)
+    for clash in known.clashes:
+        yield Finding(CHECK, "warning", "Topology objects", str(clash), "rename or delete one of them")
+    for topology in _used(settings, known, machines):
+        yield _labelled(topology, [machine for machine in machines if suits(topology, machine)])
+
+
+def _used(settings: Settings, known: Catalog, machines: Sequence[Machine]) -> list[Topology]:
+    """Those that somebody named here, and the one that fits the Nodes best."""
+    default = settings.topology.default.topology
+    named = [each for each in known.by_name.values() if each.source != "built in" or each.name == default]
+    best = fitting(machines, list(known.by_name.values()))
+    return [*named, *(each for each in [best] if each not in named)]
+
+
+def _labelled(topology: Topology, machines: Sequence[Machine]) -> Finding:
+    where = f"topology {topology.name}"
+    levels = [level for level in present(machines, topology) if level.name != HOSTNAME]
+    gpus = [machine for machine in machines if machine.total]
+    if not levels:
+        keys = listed([level.name for level in topology.levels if level.name != HOSTNAME])
+        found = f"none of {count(len(machines), 'Node')} has a label of its levels: {keys}"
+        grade: Grade = "warning" if gpus or topology.source != "built in" else "ok"
+        return Finding(CHECK, grade, where, found, _LABELS if grade == "warning" else "")
+    lacking = {machine.node.name: missing for machine in gpus if (missing := _missing(machine, levels))}
+    if lacking:
+        named = [f"{name} ({topology.called_all(missing)})" for name, missing in lacking.items()]
+        found = f"{len(lacking)} of {count(len(gpus), 'Node')} with accelerators lack labels: {listed(named)}"
+        return Finding(CHECK, "warning", where, found, _LABELS)
+    others = sum(bool(_missing(machine, levels)) for machine in machines)
+    found = f"{count(len(gpus), 'Node')} with accelerators, none without the labels of {topology.called_all(levels)}"
+    lacking_too = f"; {others} of {count(len(machines) - len(gpus), 'other')} without" if others else ""
+    return Finding(CHECK, "ok", where, f"{found}{lacking_too}")
+
+
+def _missing(machine: Machine, levels: Sequence[Level]) -> list[Level]:
+    return [level for level in levels if domain(level, machine.node.labels) is None]

@@ -1,0 +1,83 @@
+"""The metrics of several processes as those of one: texts in Prometheus' form in, their sums in the same form out.
+
+Pure. The client library reads and writes the texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final
+
+from prometheus_client import Metric, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.registry import Collector
+from prometheus_client.samples import Sample
+
+Combine = Callable[[Iterable[float]], float]
+
+
+def _soonest(times: Iterable[float]) -> float:
+    """The earliest of the times that are known; 0 stands for one that is not."""
+    return min((time for time in times if time), default=0.0)
+
+
+# What a gauge of several workers comes to, by its name. Workers of one Pod hold the same policies and certificates, but
+# for a moment: a fault of one is a fault of the Pod, what one has is there.
+GAUGES: Final[Mapping[str, Combine]] = {
+    "cks_admission_requests_in_flight": sum,
+    "cks_admission_policies": max,
+    "cks_admission_policies_refused": max,
+    "cks_admission_certificate_expiry_timestamp_seconds": _soonest,
+    "cks_admission_authority_expiry_timestamp_seconds": _soonest,
+    "cks_admission_leader": max,
+    "cks_admission_configuration_refused": max,
+    "cks_admission_workers": sum,
+    "cks_admission_build_info": max,
+}
+_COUNTED: Final = frozenset({"counter", "histogram"})
+_CREATED: Final = "_created"  # the client library's time of a series, which its text form has as a gauge
+
+
+def total(texts: Iterable[bytes]) -> bytes:
+    """The sums of texts of the same service. Counters and histograms are added, gauges combined as GAUGES says."""
+    families: dict[str, Metric] = {}
+    values: dict[str, dict[tuple[str, tuple[tuple[str, str], ...]], list[float]]] = {}
+    for text in texts:
+        for family in _families(text):
+            families.setdefault(family.name, family)
+            found = values.setdefault(family.name, {})
+            for sample in family.samples:
+                found.setdefault((sample.name, tuple(sample.labels.items())), []).append(sample.value)
+    for name, family in families.items():
+        combine = _combine(family)
+        family.samples = [Sample(of, dict(labels), combine(each)) for (of, labels), each in values[name].items()]
+    return generate_latest(_Collected(families.values()))
+
+
+def lasting(text: bytes) -> bytes:
+    """What stays of a process that has ended: all that it counted, and nothing of how it was."""
+    return generate_latest(_Collected(family for family in _families(text) if _is_counted(family)))
+
+
+class _Collected(Collector):
+    """Families that are at hand, as the library wants them."""
+
+    def __init__(self, families: Iterable[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterable[Metric]:
+        return self._families
+
+
+def _families(text: bytes) -> Iterator[Metric]:
+    yield from text_string_to_metric_families(text.decode())
+
+
+def _is_counted(family: Metric) -> bool:
+    return family.type in _COUNTED or family.name.endswith(_CREATED)
+
+
+def _combine(family: Metric) -> Combine:
+    if family.name.endswith(_CREATED):
+        return min
+    return sum if family.type in _COUNTED else GAUGES.get(family.name, max)

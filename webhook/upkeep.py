@@ -1,0 +1,66 @@
+"""What has to be looked after while the service runs: the certificate that it shows, and that its CA is made known."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING, NoReturn
+
+import structlog
+
+from webhook.certificates import Certificates, Trusted, by_all
+from webhook.metrics import Metrics
+from webhook.registrar import Registrar
+
+if TYPE_CHECKING:
+    from webhook.cluster.replica import Replica
+
+
+class Upkeep:
+    """Renews the certificate, has its CA registered, and shows it once its CA is trusted.
+
+    replica: None for a process that shares nothing with others. seconds: between looks while nothing happens; each goes
+    by the wall clock, so that a machine that slept is late by no more than one.
+    """
+
+    def __init__(
+        self,
+        certificates: Certificates,
+        registrar: Registrar,
+        metrics: Metrics,
+        seconds: float,
+        replica: Replica | None = None,
+        trusted: Trusted = by_all,
+    ) -> None:
+        self._certificates = certificates
+        self._registrar = registrar
+        self._metrics = metrics
+        self._seconds = seconds
+        self._replica = replica
+        self._trusted = trusted
+        self._woken = asyncio.Event() if replica is None else replica.changed
+        self._told: tuple[bytes | None, bool] = (None, False)
+
+    async def run(self) -> NoReturn:
+        """Look after it until cancelled."""
+        while True:
+            self._woken.clear()
+            try:
+                await self.look()
+            except Exception:  # noqa: BLE001 - whatever it is, it must not end this, or a certificate would expire unseen
+                structlog.get_logger().exception("upkeep failed")
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._seconds):
+                    await self._woken.wait()
+
+    async def look(self) -> None:
+        """Do once what is due."""
+        self._certificates.look()
+        await self._certificates.save()
+        leads = self._replica is not None and self._replica.leadership.leading
+        self._metrics.leader.set(leads)
+        now = self._certificates.ca_bundle, leads
+        if now != self._told:
+            self._told = now
+            self._registrar.look()
+        self._certificates.install(self._trusted)

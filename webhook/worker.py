@@ -1,0 +1,41 @@
+"""One of several processes that share the port, from the inside: what it does for its supervisor."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+
+import structlog
+
+
+def mark_logs(number: int) -> None:
+    """Put the number of this worker into each line that it logs from now on."""
+
+    def mark(_logger: object, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+        event["worker"] = number
+        return event
+
+    structlog.configure(processors=[mark, *structlog.get_config()["processors"]])
+
+
+def end_with_supervisor() -> None:
+    """End this process in order when the supervisor is gone, however that ended.
+
+    The supervisor holds the other end of standard input and never writes: the kernel closes it for one that was killed.
+    """
+    loop = asyncio.get_running_loop()
+    standard_input = sys.stdin.fileno()
+
+    def look() -> None:
+        if os.read(standard_input, 1024):
+            return
+        loop.remove_reader(standard_input)
+        # Logs went to the supervisor too. Nobody reads them now, and a review must not fail because of that.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stderr.fileno())
+        os.close(nowhere)
+        signal.raise_signal(signal.SIGTERM)
+
+    loop.add_reader(standard_input, look)

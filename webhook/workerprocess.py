@@ -1,0 +1,140 @@
+"""One of several processes that share the port, from the outside: one life of a worker, as its supervisor sees it."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple, Self
+
+from aiohttp import ClientError, ClientSession, ClientTimeout, UnixConnector
+
+# How long an answer may take, in seconds: about readiness a kubelet waits for one, for metrics Prometheus for ten.
+_READY = 0.8
+_COUNT = 5.0
+_CHUNK = 64 * 1024
+
+
+class Reply(NamedTuple):
+    """What a worker said of itself."""
+
+    status: int
+    body: bytes
+
+
+class WorkerProcess:
+    """A process that was started and has perhaps ended.
+
+    answered: whether it ever has, so that its start is over.
+    was_ready: whether it ever said so.
+    metrics: those that it told last.
+    """
+
+    def __init__(self, process: Process, socket: Path, write: Callable[[bytes], object]) -> None:
+        self.answered = False
+        self.was_ready = False
+        self.metrics = b""
+        self._loop = asyncio.get_running_loop()
+        self._started = self._heard = self._loop.time()
+        self._process = process
+        self._session = ClientSession(connector=UnixConnector(str(socket), force_close=True))
+        self._end = asyncio.create_task(self._last(write))
+
+    @classmethod
+    async def start(cls, command: Sequence[str], socket: Path, write: Callable[[bytes], object]) -> Self:
+        """Start a worker that opens a Unix socket for its health; write gets what it says on stderr, in whole lines.
+
+        It has a session of its own, since Ctrl-C on a terminal is for the supervisor, which ends it in order. Its
+        standard input ends when the supervisor does.
+        """
+        process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stderr=PIPE, start_new_session=True)
+        return cls(process, socket, write)
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        """Whether it has not ended yet."""
+        return not self._end.done()
+
+    @property
+    def age(self) -> float:
+        """Seconds since its start."""
+        return self._loop.time() - self._started
+
+    @property
+    def silence(self) -> float:
+        """Seconds since it last answered, or since its start."""
+        return self._loop.time() - self._heard
+
+    @property
+    def code(self) -> int:
+        """The exit code of one that has ended; negative for the signal that killed it."""
+        assert self._process.returncode is not None  # noqa: S101 - asked for after the end
+        return self._process.returncode
+
+    def ending(self) -> str:
+        """How it ended, in words."""
+        if self.code >= 0:
+            return f"exit code {self.code}"
+        name = signal.Signals(-self.code).name
+        return f"{name}, perhaps for lack of memory" if name == "SIGKILL" else name
+
+    async def ends(self, within: float | None = None) -> bool:
+        """Wait for its end, no longer than some seconds; whether it has ended."""
+        await asyncio.wait([self._end], timeout=within)
+        return self._end.done()
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send it a signal, unless it has ended."""
+        with suppress(ProcessLookupError):
+            self._process.send_signal(number)
+
+    async def ready(self) -> Reply | None:
+        """What it says of its readiness; None where it says nothing in time."""
+        reply = await self._ask("/readyz", _READY)
+        self.was_ready = self.was_ready or (reply is not None and reply.status == 200)
+        return reply
+
+    async def count(self) -> bool:
+        """Ask for its metrics, and keep them; whether it told them in time."""
+        reply = await self._ask("/metrics", _COUNT)
+        if reply is not None:
+            self.metrics = reply.body
+        return reply is not None
+
+    async def _ask(self, path: str, within: float) -> Reply | None:
+        if self._session.closed:
+            return None
+        try:
+            async with self._session.get(f"http://worker{path}", timeout=ClientTimeout(total=within)) as response:
+                reply = Reply(response.status, await response.read())
+        except (ClientError, OSError, TimeoutError):
+            return None
+        self.answered = True
+        self._heard = self._loop.time()
+        return reply
+
+    async def _last(self, write: Callable[[bytes], object]) -> None:
+        """As long as it lives, and then as long as there is something to read that it said."""
+        assert self._process.stderr is not None  # noqa: S101 - a pipe was asked for
+        await _relay(self._process.stderr, write)
+        await self._process.wait()
+        await self._session.close()
+
+
+async def _relay(stream: asyncio.StreamReader, write: Callable[[bytes], object]) -> None:
+    """Write whole lines: those of several processes on one pipe would run into each other when they are long."""
+    rest = b""
+    while chunk := await stream.read(_CHUNK):
+        lines, newline, rest = (rest + chunk).rpartition(b"\n")
+        if newline:
+            write(lines + newline)
+    if rest:
+        write(rest + b"\n")

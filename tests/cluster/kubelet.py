@@ -97,6 +97,7 @@ class Kubelet:
         for each in self.running.values():
             each.process.kill()
             each.process.wait()
+        self._caller.__exit__(kind, error, traceback)
         if self._failure is not None:
             raise self._failure
 

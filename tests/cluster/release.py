@@ -137,13 +137,21 @@ class Release:
 
     def holder(self) -> str:
         """Return the name of the Pod that holds the Lease; empty for none."""
-        spec = self.control_plane.get("lease", NAME, "-n", NAMESPACE).get("spec", {})
+        spec = self._read("lease", NAME).get("spec", {})
         return str(spec.get("holderIdentity", "")).rpartition("_")[0]
 
     def secret(self) -> dict[str, bytes]:
         """Return what the Secret with the CA holds."""
-        data = self.control_plane.get("secret", f"{NAME}-ca", "-n", NAMESPACE).get("data", {})
+        data = self._read("secret", f"{NAME}-ca").get("data", {})
         return {key: base64.b64decode(text) for key, text in data.items()}
+
+    def _read(self, kind: str, name: str) -> dict[str, Any]:
+        """Return an object of the release's Namespace; nothing where there is none."""
+        arguments = ("get", kind, name, "-n", NAMESPACE, "--ignore-not-found", "-o", "json")
+        found: dict[str, Any] = json.loads(
+            self.control_plane.kubectl(*arguments, user="admin", check=True).stdout or "{}"
+        )
+        return found
 
     def _said(self) -> str:
         """The last lines of what Pods logged, for the case that they do not become ready."""

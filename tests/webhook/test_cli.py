@@ -29,6 +29,7 @@ _COMMANDS = [
     ("export", "configuration"),
     ("export", "native"),
     ("unregister",),
+    ("doctor",),
 ]
 
 

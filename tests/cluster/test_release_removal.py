@@ -1,0 +1,100 @@
+"""A release that is upgraded and removed, also with no replica running: nothing is left, and nothing is blocked."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cluster import load, toolchain
+from cluster.controlplane import ControlPlane
+from cluster.polling import wait_for
+from cluster.programs import CONTROL_PLANE
+from cluster.release import CHART, NAME, NAMESPACE, Release
+from cluster.rights import Right, used
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+HOOK = f"{NAME}-unregister"
+EVERYWHERE = "clusterroles,clusterrolebindings,mutatingwebhookconfigurations,validatingwebhookconfigurations"
+IN_NAMESPACE = (
+    "configmaps,deployments,endpointslices,horizontalpodautoscalers,jobs,leases,networkpolicies,poddisruptionbudgets,pods,"
+    "replicasets,rolebindings,roles,secrets,serviceaccounts,services"
+)
+
+
+@pytest.fixture
+def removable() -> Iterator[Release]:
+    """A release in a control plane of its own, installed, which the API server asks."""
+    account = f"system:serviceaccount:{NAMESPACE}:{HOOK}"
+    with ControlPlane(toolchain.ensure(CONTROL_PLANE), audited=[account]) as cluster:
+        cluster.namespace(load.NAMESPACE)
+        with Release(cluster, policies={"load.yaml": load.POLICIES}) as release:
+            release.install()
+            release.wait_until_asked()
+            yield release
+
+
+def left(release: Release) -> list[str]:
+    """Return what is in the cluster of the release: all objects of the kinds that it, or the service, ever makes."""
+    cluster = release.control_plane
+    everywhere = cluster.kubectl("get", EVERYWHERE, "-o", "name", user="admin", check=True).stdout.split()
+    inside = cluster.kubectl("get", IN_NAMESPACE, "-n", NAMESPACE, "-o", "name", user="admin", check=True).stdout
+    # Every Namespace has these two, and one that had a release keeps nothing else.
+    usual = {"configmap/kube-root-ca.crt", "serviceaccount/default"}
+    return [*(name for name in everywhere if "cks-admission" in name), *sorted({*inside.split()} - usual)]
+
+
+def test_uninstall_with_replicas(removable: Release) -> None:
+    """`helm uninstall` of a running release leaves nothing, and what was refused before can be written."""
+    refused = removable.refusal({"size": "huge"})
+
+    removable.uninstall()
+    wait_for("the Pods to end", lambda: not left(removable), 60.0)
+
+    assert "Huge ones are not wanted." in refused
+    assert removable.refusal({"size": "huge"}) == ""
+    assert removable.refusal({"foo.coreweave.cloud/bar": "true"}) == ""
+    uses, forbidden = used(removable.control_plane, NAMESPACE, HOOK)
+    resources = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
+    group = "admissionregistration.k8s.io"
+    wanted = {Right(verb, group, each, NAME) for verb in ("patch", "delete") for each in resources}
+    assert (uses, forbidden) == (wanted, [])
+
+
+def test_upgrade_and_uninstall_with_none(removable: Release, tmp_path: Path) -> None:
+    """A later version of the chart takes over, is scaled to nothing, and is uninstalled all the same."""
+    later = tmp_path / "cks-admission"
+    shutil.copytree(CHART, later)
+    chart = later / "Chart.yaml"
+    chart.write_text(chart.read_text(encoding="utf-8").replace("version: 0.1.0", "version: 0.2.0", 1), encoding="utf-8")
+    before, authority = {each.name for each in removable.kubelet.ready()}, removable.secret()
+    cluster = removable.control_plane
+
+    removable.install(chart=later, podAnnotations={"example.org/generation": "2"})
+    wait_for("the old Pods to end", lambda: not before & {each.name for each in removable.kubelet.named()}, 60.0)
+    removable.wait_until_asked()
+    upgraded = removable.secret()
+    cluster.kubectl("scale", f"deployment/{NAME}", "--replicas=0", "-n", NAMESPACE, user="admin", check=True)
+    wait_for("no replica to be left", lambda: not removable.kubelet.named(), 60.0)
+    blocked = removable.refusal({"size": "huge"})
+    removable.uninstall()
+    wait_for("nothing to be left", lambda: not left(removable), 60.0)
+
+    assert upgraded == authority
+    assert "failed calling webhook" in blocked
+    assert removable.refusal({"size": "huge"}) == ""
+    assert removable.refusal({"foo.coreweave.cloud/bar": "true"}) == ""
+    cluster.node("after")
+    cluster.kubectl("label", "node", "after", "foo.coreweave.cloud/bar=true", check=True)
+
+
+def test_uninstall_without_its_hook(removable: Release) -> None:
+    """Where the Job cannot run, Kubernetes removes the configurations with the ClusterRole that owns them."""
+    removable.helm("uninstall", NAME, "--no-hooks", "--wait")
+    wait_for("nothing to be left", lambda: not left(removable), 90.0)
+
+    assert removable.refusal({"foo.coreweave.cloud/bar": "true"}) == ""

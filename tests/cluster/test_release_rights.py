@@ -1,0 +1,172 @@
+"""The rights that the chart gives: the service needs each of them, and no other.
+
+Everything that the service ever does to a cluster is brought about here, and the API server's audit log says what it
+did. What one of these things misses is forbidden there, and what none of them uses is too much.
+"""
+
+from __future__ import annotations
+
+import json
+import ssl
+import urllib.request
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cluster import crds, load, manifests
+from cluster.polling import NotYet, wait_for
+from cluster.release import NAME, NAMESPACE, events
+from cluster.rights import Right, granted, used
+from policies.workload import BUILT_IN
+
+if TYPE_CHECKING:
+    from cluster.controlplane import ControlPlane
+    from cluster.release import Release
+
+OFF = {rule: {"action": "off"} for rule in ("labels", "tolerations", "sunk", "topology")}
+ASKS_AUTHORIZER = """
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: asks}
+spec:
+  matchConstraints:
+    resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}]
+  matchConditions: [{name: asked, expression: "object.metadata.name == 'authorized'"}]
+  validations:
+  - {expression: "authorizer.group('').resource('pods').namespace('default').check('frobnicate').allowed()"}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: asks}
+spec: {policyName: asks, validationActions: [Deny]}
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _everything_was_done(audited: ControlPlane, installed: Release) -> None:
+    """Bring about whatever the service does to a cluster."""
+    installed.install()
+    _lose_what_is_shared(audited, installed)
+    _name_topologies(audited, installed)
+    _ask_the_authorizer(audited, installed)
+    _refuse_policies(audited, installed)
+    _add_conditions(audited, installed)
+    _use_an_unheard_of_namespace(audited, installed)
+    _turn_everything_off(audited, installed)
+    installed.wait_until_asked()
+
+
+def test_no_right_is_missing(audited: ControlPlane) -> None:
+    """The API server refused nothing that the service asked of it."""
+    _, forbidden = used(audited, NAMESPACE, NAME)
+
+    assert forbidden == []
+
+
+def test_no_right_is_too_much(audited: ControlPlane) -> None:
+    """The service used every verb on every resource that the chart's roles give it."""
+    uses, _ = used(audited, NAMESPACE, NAME)
+    unused = {right for right in granted(audited, NAMESPACE, NAME) if not any(right.covers(use) for use in uses)}
+
+    assert sorted(unused) == []
+
+
+def _lose_what_is_shared(audited: ControlPlane, installed: Release) -> None:
+    """The Secret and the Lease are made anew."""
+    audited.kubectl("delete", f"secret/{NAME}-ca", f"lease/{NAME}", "-n", NAMESPACE, user="admin", check=True)
+    wait_for("the Lease and the Secret", lambda: installed.holder() and installed.secret(), 60.0)
+
+
+def _name_topologies(audited: ControlPlane, installed: Release) -> None:
+    """A Topology object is deleted, and whoever may name it is looked for: objects of all kinds with templates."""
+    others = [row for row in BUILT_IN if row.templates and row.group not in ("", "apps", "batch")]
+    kinds = [manifests.custom_resource(row.kind, row.group, "v1") for row in others]
+    crds.install(audited, crds.KAI_TOPOLOGY, crds.KUEUE_TOPOLOGY, *kinds)
+    level = {"nodeLabel": "kubernetes.io/hostname"}
+    topology = {"apiVersion": "kai.scheduler/v1alpha1", "kind": "Topology", "metadata": {"name": "gone"}}
+
+    def followed() -> bool:
+        found = [events(each, "topologies of a scheduler are followed") for each in installed.kubelet.ready()]
+        if not all(len(each) >= 2 for each in found):
+            raise NotYet(str(found))
+        return True
+
+    wait_for("both kinds of Topology to be followed", followed, 60.0)
+    audited.apply({**topology, "spec": {"levels": [level]}}, user="admin", check=True)
+    audited.kubectl("delete", "topologies.kai.scheduler", "gone", check=True)
+
+
+def _ask_the_authorizer(audited: ControlPlane, installed: Release) -> None:
+    installed.install(policies={"asks.yaml": ASKS_AUTHORIZER})
+
+    def asked() -> bool:
+        metadata = {"name": "authorized", "namespace": load.NAMESPACE}
+        manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+        audited.apply(manifest, "--dry-run=server")
+        uses, _ = used(audited, NAMESPACE, NAME)
+        return any(each.resource == "subjectaccessreviews" for each in uses)
+
+    wait_for("a check of authorization", asked, 30.0)
+
+
+def _refuse_policies(audited: ControlPlane, installed: Release) -> None:
+    """A ConfigMap with policies that are wrong is told so, in an annotation and an Event."""
+    installed.install(policies={"wrong.yaml": ASKS_AUTHORIZER.replace("allowed()", "allowed")})
+
+    def told() -> bool:
+        uses, _ = used(audited, NAMESPACE, NAME)
+        return Right("create", "", "events", namespace=NAMESPACE) in {use._replace(name="") for use in uses}
+
+    wait_for("the Event", told, 30.0)
+
+
+def _add_conditions(audited: ControlPlane, installed: Release) -> None:
+    """Somebody adds what applying leaves there, so that the configurations have to be replaced."""
+    for kind in ("mutatingwebhookconfiguration", "validatingwebhookconfiguration"):
+        name = audited.get(kind, NAME)["webhooks"][0]["name"]
+        condition = {"name": "never", "expression": "false"}
+        patch = {"webhooks": [{"name": name, "matchConditions": [condition]}]}
+        audited.kubectl("patch", kind, NAME, "-p", json.dumps(patch), user="admin", check=True)
+    installed.wait_until_asked()
+
+    def replaced() -> bool:
+        uses, _ = used(audited, NAMESPACE, NAME)
+        return sum(use.verb == "update" and "webhook" in use.resource for use in uses) == 2
+
+    wait_for("both configurations to be replaced", replaced, 30.0)
+
+
+def _use_an_unheard_of_namespace(audited: ControlPlane, installed: Release) -> None:
+    """A review comes from a Namespace that the watch has not brought yet, so that it is asked for.
+
+    It is sent here, for the API server's own comes too late by a millisecond most of the time.
+    """
+    labels = {"foo.coreweave.cloud/bar": "1"}
+    request = {
+        "uid": "0",
+        "operation": "CREATE",
+        "kind": {"group": "", "version": "v1", "kind": "ConfigMap"},
+        "resource": {"group": "", "version": "v1", "resource": "configmaps"},
+        "namespace": "unheard-of",
+        "userInfo": {"username": "alice"},
+        "object": {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x", "labels": labels}},
+    }
+    review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+    context = ssl.create_default_context(cadata=installed.secret()["ca-bundle.crt"].decode())
+    url = f"https://127.0.0.1:{installed.kubelet.ready()[0].ports[0]}/validate/labels"
+    call = urllib.request.Request(url, json.dumps(review).encode(), {"Content-Type": "application/json"})
+    with urllib.request.urlopen(call, context=context, timeout=10) as answer:  # noqa: S310 - an address of our own
+        assert not json.load(answer)["response"]["allowed"]
+    assert Right("get", "", "namespaces", "unheard-of", "unheard-of") in used(audited, NAMESPACE, NAME)[0]
+
+
+def _turn_everything_off(audited: ControlPlane, installed: Release) -> None:
+    """Configurations without an entry are removed, and made again where there are some."""
+    installed.install(config=OFF, policies={"load.yaml": "# none"})
+
+    def gone() -> bool:
+        left = audited.kubectl("get", "validatingwebhookconfiguration,mutatingwebhookconfiguration", user="admin")
+        return NAME not in left.stdout
+
+    wait_for("the configurations to be removed", gone, 60.0)
+    installed.install()

@@ -14,6 +14,8 @@ from webhook.state import State
 BACKLOG = 1024
 # How long connections may take to close once nothing is in flight any more.
 LAST_WAIT = 0.5
+# sun_path of unix(7) has 108 bytes, and 104 on other systems, with the zero at its end.
+LONGEST_SOCKET = 103
 
 
 class PortError(Exception):
@@ -41,7 +43,8 @@ async def listen_at(runner: web.BaseRunner, path: str) -> None:
         await web.UnixSite(runner, path).start()
     except OSError as error:
         await runner.cleanup()
-        raise PortError(f"cannot listen on {path}: {error.strerror or error}") from None
+        hint = "; set TMPDIR to a shorter path" if len(path) > LONGEST_SOCKET else ""
+        raise PortError(f"cannot listen on {path}: {error.strerror or error}{hint}") from None
 
 
 def address(scheme: str, runner: web.BaseRunner) -> str:

@@ -76,7 +76,7 @@ class Kubelet:
         self._control_plane = control_plane
         self._ports = tuple(ports)
         self._path = f"/api/v1/namespaces/{namespace}"
-        self._directory = control_plane.directory / f"kubelet-{namespace}-{os.urandom(3).hex()}"
+        self._directory = control_plane.directory / os.urandom(2).hex()
         self._caller = Caller(control_plane)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="kubelet")
@@ -157,7 +157,7 @@ class Kubelet:
                 self._keep(uid, each)
 
     def _start(self, uid: str, pod: Manifest) -> None:
-        root = self._directory / pod["metadata"]["name"]
+        root = self._directory / uid[:8]  # short, for the path of a Unix socket has 108 bytes at most
         root.mkdir(parents=True, exist_ok=True)
         taken = {each.ports for each in self.running.values()}
         ports = next(pair for pair in self._ports if pair not in taken)

@@ -1,0 +1,179 @@
+"""The other modes of the chart, each installed and used on a real control plane that shows a client certificate."""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import os
+import signal
+import ssl
+import subprocess
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from certs.authority import new_authority
+from cluster import load, manifests, toolchain
+from cluster.controlplane import ControlPlane
+from cluster.kubelet import COMMAND
+from cluster.polling import NotYet, wait_for
+from cluster.programs import CONTROL_PLANE
+from cluster.release import NAME, NAMESPACE, Release, events
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from certs.authority import Authority
+
+SECRET = "given-pair"
+RENDERED = {"mode": "rendered"}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[ControlPlane]:
+    """A control plane whose API server shows webhooks a certificate."""
+    with ControlPlane(toolchain.ensure(CONTROL_PLANE), presents_certificate=True) as running:
+        running.namespace(load.NAMESPACE)
+        yield running
+
+
+@contextmanager
+def released(cluster: ControlPlane, /, **values: Any) -> Iterator[Release]:
+    """Install a release that the API server comes to ask; it is gone with the block."""
+    with Release(cluster, policies={"load.yaml": load.POLICIES}, **values) as release:
+        release.install()
+        release.wait_until_asked()
+        yield release
+        release.uninstall()
+        wait_for("the Pods to end", lambda: not release.kubelet.named(), 60.0)
+
+
+def give(cluster: ControlPlane, authority: Authority) -> None:
+    """Put a pair by a CA into the operator's Secret."""
+    leaf = authority.issue(["127.0.0.1"], datetime.now(UTC))
+    contents = {"tls.crt": leaf.cert_pem, "tls.key": leaf.key_pem, "ca.crt": authority.cert_pem}
+    secret = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "type": "kubernetes.io/tls",
+        "metadata": {"name": SECRET, "namespace": NAMESPACE},
+        "data": {key: base64.b64encode(content).decode() for key, content in contents.items()},
+    }
+    if cluster.kubectl("get", "namespace", NAMESPACE, user="admin").returncode != 0:
+        cluster.kubectl("create", "-f", "-", user="admin", input=yaml.safe_dump(manifests.namespace(NAMESPACE)))
+    cluster.apply(secret, "--server-side", "--force-conflicts", user="admin", check=True)
+
+
+def test_several_workers(cluster: ControlPlane) -> None:
+    """Two workers in each Pod answer for one; when one of them dies the Pod stays, and its counts do too."""
+    with released(cluster, workers=2) as release:
+        (pod, _) = release.kubelet.ready()
+        started = events(pod, "worker started")[0]
+        before = counted(pod.ports[1])
+        os.kill(started["pid"], signal.SIGKILL)
+
+        def again() -> bool:
+            if len(events(pod, "worker started")) < 3 or not pod.status["ready"]:
+                raise NotYet(str(events(pod, "worker ended")))
+            return True
+
+        wait_for("the worker to be replaced", again, 60.0)
+        release.wait_until_asked()
+
+        assert pod.restarts == 0
+        assert counted(pod.ports[1]) >= before > 0
+
+
+def test_only_the_api_server_is_answered(cluster: ControlPlane) -> None:
+    """With the CA of its client certificate configured, the API server is answered, and nobody without one."""
+    ca = cluster.ca_file.read_text(encoding="utf-8")
+    with released(cluster, clientCa={"bundle": ca}) as release:
+        (pod, _) = release.kubelet.ready()
+        context = ssl.create_default_context(cadata=release.secret()["ca-bundle.crt"].decode())
+        connection = http.client.HTTPSConnection(f"127.0.0.1:{pod.ports[0]}", timeout=10, context=context)
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            answered(connection)
+        connection.close()
+
+        assert "are not allowed" in release.refusal({"foo.coreweave.cloud/bar": "true"})
+
+
+def test_a_given_secret_is_followed(cluster: ControlPlane) -> None:
+    """A pair in the operator's Secret is served, and another by another CA that takes its place, in the same Pods."""
+    give(cluster, new_authority(datetime.now(UTC), name="first"))
+    with released(cluster, certificates={"mode": "secret", "secretName": SECRET}) as release:
+        before = {each.name for each in release.kubelet.ready()}
+        second = new_authority(datetime.now(UTC), name="second")
+        give(cluster, second)
+
+        def followed() -> bool:
+            entry = cluster.get("validatingwebhookconfiguration", NAME)["webhooks"][0]
+            served = [len(events(each, "certificate served")) for each in release.kubelet.ready()]
+            if base64.b64decode(entry["clientConfig"]["caBundle"]) != second.cert_pem or min(served) < 2:
+                raise NotYet(f"{served}, {entry['clientConfig']}")
+            return True
+
+        wait_for("the second pair, and its CA in the webhook configurations", followed, 60.0)
+        release.wait_until_asked()
+
+        assert {each.name for each in release.kubelet.ready()} == before
+
+
+def test_rendered_registration(cluster: ControlPlane) -> None:
+    """Webhook configurations that the chart rendered get the caBundle from the service, and nothing else of it."""
+    with Release(cluster) as release:
+        release.values["registration"] = RENDERED
+        release.install()
+        wait_for("a refusal", lambda: "are not allowed" in release.refusal({"foo.coreweave.cloud/bar": "1"}), 60.0)
+        answer = cluster.kubectl("get", "validatingwebhookconfiguration", NAME, "--show-managed-fields", "-o", "json")
+        fields = {each["manager"]: each["fieldsV1"] for each in json.loads(answer.stdout)["metadata"]["managedFields"]}
+        release.install()
+
+        assert "are not allowed" in release.refusal({"foo.coreweave.cloud/bar": "1"})
+        release.uninstall()
+
+    owned = {key for entry in fields["cks-admission"]["f:webhooks"].values() for key in entry}
+    assert owned == {".", "f:clientConfig", "f:name"}
+    assert release.refusal({"foo.coreweave.cloud/bar": "1"}) == ""
+
+
+def test_without_access_to_the_cluster(cluster: ControlPlane, tmp_path: Path) -> None:
+    """Without a token and without a right, policies come from mounted files, and change with them."""
+    authority = new_authority(datetime.now(UTC), name="given")
+    give(cluster, authority)
+    file = tmp_path / "load.yaml"
+    file.write_text(load.POLICIES, encoding="utf-8")
+    command = [str(COMMAND), "export", "webhook-configuration", "--policies", str(file)]
+    exported = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+    values = {
+        "cluster": {"access": False},
+        "certificates": {"mode": "secret", "secretName": SECRET, "caBundle": authority.cert_pem.decode()},
+        "registration": {**RENDERED, "configurations": exported},
+    }
+    with released(cluster, **values) as release:
+        (pod, _) = release.kubelet.ready()
+        changed = load.POLICIES.replace("Huge ones are not wanted.", "Too huge.")
+        release.install(policies={"load.yaml": changed})
+        wait_for("the other words", lambda: "Too huge." in release.refusal({"size": "huge"}), 60.0)
+
+        assert not (pod.root / "etc/cks-admission/serviceaccount").exists()
+
+
+def answered(connection: http.client.HTTPConnection) -> int:
+    """Send a call, and return the status that it is answered with."""
+    connection.request("POST", "/validate", "{}")
+    return connection.getresponse().status
+
+
+def counted(port: int) -> float:
+    """Return how many reviews a Pod has answered, by its metrics."""
+    connection = http.client.HTTPConnection(f"127.0.0.1:{port}", timeout=10)
+    connection.request("GET", "/metrics")
+    lines = connection.getresponse().read().decode().splitlines()
+    connection.close()
+    return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith("cks_admission_requests_total{"))

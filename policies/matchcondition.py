@@ -17,7 +17,7 @@ from policies.labels import KEPT_KINDS, POD, LabelException
 from policies.request import MIRROR_ANNOTATION
 from policies.requester import COMPONENTS, NODE_GROUP, NODE_PREFIX, SERVICE_ACCOUNT_PREFIX, Exemptions
 from policies.rule import MatchCondition
-from policies.safety import SYSTEM_ACCOUNTS, WRITTEN_BY_ANYBODY
+from policies.safety import API_SERVER, SYSTEM_ACCOUNTS, WRITTEN_BY_ANYBODY
 from policies.tolerations import CPU_TAINT
 from policies.topology.annotation import MENTIONED
 from policies.workload import Workload
@@ -100,7 +100,11 @@ def cluster_is_not_coming_up() -> MatchCondition:
     ]
     by_anybody = texts(f"{group}/{resource}" for group, resource in WRITTEN_BY_ANYBODY)
     of_the_cluster = some(writers, " ||\n    ")
-    clauses = [f"{RESOURCE} in {by_anybody}", f"{RESOURCE} == '/nodes' && {of_the_cluster}"]
+    clauses = [
+        f"{username} == {text(API_SERVER)}",
+        f"{RESOURCE} in {by_anybody}",
+        f"{RESOURCE} == '/nodes' && {of_the_cluster}",
+    ]
     return MatchCondition("cluster-is-not-coming-up", "!" + some(clauses, " ||\n  "))
 
 

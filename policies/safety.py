@@ -16,6 +16,7 @@ from policies.requester import COMPONENTS, NODE_GROUP, NODE_PREFIX, SERVICE_ACCO
 
 NODES = ("", "nodes")
 NAMESPACES = ("", "namespaces")
+API_SERVER = "system:apiserver"
 SYSTEM_ACCOUNTS = f"{SERVICE_ACCOUNT_PREFIX}kube-system:"
 
 # Group and resource, with all subresources: what leaders, heartbeats and kubelets that join are made of, and what
@@ -31,12 +32,31 @@ WRITTEN_BY_ANYBODY = (
     ("authorization.k8s.io", "subjectaccessreviews"),
 )
 BOOTSTRAP = frozenset({*WRITTEN_BY_ANYBODY, NODES})
+# What an API server makes by itself when it starts, and without which it is not ready: its roles, its priorities, its
+# own Service, and the Namespaces and APIs that there always are.
+WRITTEN_BY_API_SERVER = (
+    ("", "endpoints"),
+    ("", "namespaces"),
+    ("", "services"),
+    ("apiregistration.k8s.io", "apiservices"),
+    ("discovery.k8s.io", "endpointslices"),
+    ("flowcontrol.apiserver.k8s.io", "flowschemas"),
+    ("flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations"),
+    ("networking.k8s.io", "ipaddresses"),
+    ("networking.k8s.io", "servicecidrs"),
+    ("rbac.authorization.k8s.io", "clusterrolebindings"),
+    ("rbac.authorization.k8s.io", "clusterroles"),
+    ("rbac.authorization.k8s.io", "rolebindings"),
+    ("rbac.authorization.k8s.io", "roles"),
+    ("scheduling.k8s.io", "priorityclasses"),
+)
 
 
 class Safety(Struct, frozen=True):
     """namespaces: whose objects are spared, and they themselves. bootstrap: whether BOOTSTRAP is, too.
 
-    Of Nodes only what the cluster itself writes is spared, and their status whoever writes it.
+    Of Nodes only what the cluster itself writes is spared, and their status whoever writes it. With it goes all that
+    API servers write by themselves.
     """
 
     namespaces: frozenset[str] = frozenset()
@@ -45,6 +65,8 @@ class Safety(Struct, frozen=True):
     def spares(self, request: AdmissionRequest) -> bool:
         """Whether a request is left alone."""
         if request.namespace in self.namespaces:
+            return True
+        if self.bootstrap and request.user_info.username == API_SERVER:
             return True
         target = request.resource.group, request.resource.resource
         if target in BOOTSTRAP:
@@ -58,7 +80,7 @@ def concerns_bootstrap(rules: Iterable[ResourceRule]) -> bool:
         ("*" in rule.groups or group in rule.groups)
         and any(pattern.partition("/")[0] in ("*", resource) for pattern in rule.resources)
         for rule in rules
-        for group, resource in BOOTSTRAP
+        for group, resource in (*BOOTSTRAP, *WRITTEN_BY_API_SERVER)
     )
 
 

@@ -25,6 +25,7 @@ def _object(kind: str, version: str = "v1", name: str = "one", **metadata: str) 
 _NODE = _object("Node")
 _LEASE = _object("Lease", "coordination.k8s.io/v1", namespace="team")
 _CSR = _object("CertificateSigningRequest", "certificates.k8s.io/v1")
+_ROLE = _object("ClusterRole", "rbac.authorization.k8s.io/v1")
 _OTHER_LEASE = _object("Lease", "example.org/v1", namespace="team")
 
 
@@ -56,6 +57,9 @@ _BOOTSTRAP = [
     pytest.param(request(_object("LocalSubjectAccessReview", "authorization.k8s.io/v1")), True, id="access-review"),
     pytest.param(request(pod(), sub_resource="status"), False, id="status-of-a-pod"),
     pytest.param(request(_object("Namespace", name="team")), False, id="namespace"),
+    pytest.param(request(_ROLE, namespace=""), False, id="role-by-alice"),
+    pytest.param(request(_ROLE, namespace="", user="system:apiserver"), True, id="role-by-the-api-server"),
+    pytest.param(request(_object("Service"), user="system:apiserver"), True, id="service-by-the-api-server"),
 ]
 
 

@@ -29,10 +29,10 @@ check: venv ## format, lint, types, import borders
 	$(BIN)/lint-imports
 
 unit: venv ## the fast tests, no cluster
-	$(BIN)/pytest tests --ignore=tests/cluster
+	$(BIN)/pytest tests --ignore=tests/cluster --ignore=tests/chart
 
-cluster-test: venv ## the proofs through kubectl on a real kube-apiserver (built once into the user's cache)
-	$(BIN)/pytest tests/cluster
+cluster-test: venv ## the chart, and the proofs through kubectl on a real kube-apiserver (programs built once into the user's cache)
+	$(BIN)/pytest tests/chart tests/cluster
 
 cluster: venv ## a real control plane with the service registered, left running to play with; Ctrl-C ends it
 	PYTHONPATH=tests $(BIN)/python -m cluster.demo

@@ -284,7 +284,7 @@ class Registrar:
     def _suspend(self) -> None:
         """Write nothing, for the configurations are to go for good."""
         self._written.clear()
-        reason = f"{UNREGISTER} was set on a webhook configuration; nothing is written before the next start"
+        reason = f"{UNREGISTER} was set on a webhook configuration; nothing is written until the next start, or until they are there without it"
         self._problems.raised(SUSPENDED, reason, "warning")
 
     def _failed(self, error: ClusterError) -> None:

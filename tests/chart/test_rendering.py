@@ -23,8 +23,9 @@ _RIGHTS = {
     "ClusterRole/cks-admission", "ClusterRoleBinding/cks-admission", "Role/cks-admission", "RoleBinding/cks-admission",
     "ServiceAccount/cks-admission",
 }  # fmt: skip
+_LEASE, _SECRET = {"Lease/cks-admission"}, {"Secret/cks-admission-ca"}
 _HOOK = {f"{kind}/cks-admission-unregister" for kind in ("ClusterRole", "ClusterRoleBinding", "Job", "ServiceAccount")}
-_MANAGED = _CORE | _RIGHTS | _HOOK
+_MANAGED = _CORE | _RIGHTS | _HOOK | _LEASE
 _NO_LEASE = {"Role/cks-admission", "RoleBinding/cks-admission"}
 _WEBHOOKS = {"MutatingWebhookConfiguration/cks-admission", "ValidatingWebhookConfiguration/cks-admission"}
 _FILES = {f"ConfigMap/cks-admission-{part}" for part in ("policies", "exceptions", "topologies")}
@@ -34,37 +35,37 @@ _AUTHORITY = {
 }  # fmt: skip
 
 OBJECTS = {
-    "default": _MANAGED,
-    "policies": _MANAGED | _FILES,
-    "policies-as-files": _MANAGED | _FILES,
-    "rules-off": _MANAGED,
-    "deletion-unwatched": _MANAGED,
-    "more-workloads": _MANAGED,
+    "default": _MANAGED | _SECRET,
+    "policies": _MANAGED | _SECRET | _FILES,
+    "policies-as-files": _MANAGED | _SECRET | _FILES,
+    "rules-off": _MANAGED | _SECRET,
+    "deletion-unwatched": _MANAGED | _SECRET,
+    "more-workloads": _MANAGED | _SECRET,
     "cert-manager": _MANAGED | _ISSUED | _AUTHORITY,
     "cert-manager-issuer": _MANAGED | _ISSUED,
     "secret": _MANAGED,
     "secret-bundle": _MANAGED | {"ConfigMap/cks-admission-client-ca"},
-    "client-ca": _MANAGED,
-    "rendered": _CORE | _RIGHTS | _WEBHOOKS,
+    "client-ca": _MANAGED | _SECRET,
+    "rendered": _CORE | _RIGHTS | _WEBHOOKS | _LEASE | _SECRET,
     "rendered-cert-manager": (_CORE | _RIGHTS | _WEBHOOKS | _ISSUED | _AUTHORITY) - _NO_LEASE,
     "rendered-secret": (_CORE | _RIGHTS | _WEBHOOKS) - _NO_LEASE,
-    "rendered-export": _CORE | _RIGHTS | _WEBHOOKS,
-    "rendered-secret-ca": _CORE | _RIGHTS | _WEBHOOKS,
+    "rendered-export": _CORE | _RIGHTS | _WEBHOOKS | _LEASE | _SECRET,
+    "rendered-secret-ca": _CORE | _RIGHTS | _WEBHOOKS | _LEASE,
     "rendered-without-access": _CORE | _WEBHOOKS,
     "rendered-system-roots": _CORE | _WEBHOOKS,
-    "none": _CORE | _RIGHTS,
+    "none": _CORE | _RIGHTS | _LEASE | _SECRET,
     "none-without-access": _CORE | _FILES,
-    "url": _MANAGED,
-    "scaled": _MANAGED | {"HorizontalPodAutoscaler/cks-admission"},
-    "one": (_CORE | _RIGHTS) - {"PodDisruptionBudget/cks-admission"},
-    "placed": _MANAGED,
+    "url": _MANAGED | _SECRET,
+    "scaled": _MANAGED | _SECRET | {"HorizontalPodAutoscaler/cks-admission"},
+    "one": (_CORE | _RIGHTS | _LEASE | _SECRET) - {"PodDisruptionBudget/cks-admission"},
+    "placed": _MANAGED | _SECRET,
     "named": {f"{kind}/guard" for kind in ("ConfigMap", "Deployment", "PodDisruptionBudget", "Service")}
-    | {"Job/guard-unregister"},
-    "network-policy": _MANAGED | {"NetworkPolicy/cks-admission"},
-    "network-policy-peers": _MANAGED | {"NetworkPolicy/cks-admission"},
+    | {"Job/guard-unregister", "Lease/guard", "Secret/guard-ca"},
+    "network-policy": _MANAGED | _SECRET | {"NetworkPolicy/cks-admission"},
+    "network-policy-peers": _MANAGED | _SECRET | {"NetworkPolicy/cks-admission"},
     "network-policy-without-access": _CORE | {"NetworkPolicy/cks-admission"},
-    "dashboard": _MANAGED | {"ConfigMap/cks-admission-dashboard"},
-    "pod-monitor": _MANAGED | {"PodMonitor/cks-admission", "PrometheusRule/cks-admission"},
+    "dashboard": _MANAGED | _SECRET | {"ConfigMap/cks-admission-dashboard"},
+    "pod-monitor": _MANAGED | _SECRET | {"PodMonitor/cks-admission", "PrometheusRule/cks-admission"},
     "service-monitor": _CORE | {"PrometheusRule/cks-admission", "ServiceMonitor/cks-admission"},
 }
 _LINTED = ("default", "cert-manager", "secret", "rendered", "none-without-access", "network-policy", "pod-monitor")

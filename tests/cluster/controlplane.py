@@ -117,6 +117,13 @@ class ControlPlane:
 
         return wait_for(description, watched, timeout)
 
+    def restart_api_server(self) -> None:
+        """End the API server, start it again, and wait until it is ready. Raises ComponentError."""
+        before = self.component("kube-apiserver")
+        before.terminate()
+        before.end(_STOP_SECONDS)
+        self._await_answer(self._launch("kube-apiserver", list(before.command)), f"{self.server}/readyz")
+
     def logs(self, component: str) -> str:
         """Return all that a component has logged. Raises KeyError for a name that is none."""
         return self.component(component).log.read_text(encoding="utf-8", errors="replace")

@@ -25,20 +25,6 @@ if TYPE_CHECKING:
 MUTATING, VALIDATING = "mutatingwebhookconfiguration", "validatingwebhookconfiguration"
 NAME = "cks-admission"
 # What it takes to watch and repair, besides what every service here may do.
-RIGHTS: Manifest = {
-    "apiVersion": "rbac.authorization.k8s.io/v1",
-    "kind": "ClusterRole",
-    "metadata": {"name": "cks-admission-repair"},
-    "rules": [
-        {
-            "apiGroups": ["admissionregistration.k8s.io"],
-            "resources": ["mutatingwebhookconfigurations", "validatingwebhookconfigurations"],
-            "resourceNames": [NAME],
-            "verbs": ["list", "watch", "update"],
-        },
-        {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterroles"], "verbs": ["get"]},
-    ],
-}
 
 
 @contextmanager
@@ -51,8 +37,6 @@ def running(control_plane: ControlPlane, **registration: Any) -> Iterator[Servic
     settings["registration"] |= registration
     settings["tls"]["checkSeconds"] = 1
     service.config.write_text(yaml.safe_dump(settings), encoding="utf-8")
-    control_plane.apply(RIGHTS, user="admin", check=True)
-    control_plane.service_account(NAMESPACE, "cks-admission", role="cks-admission-repair")
     try:
         service.start()
         yield service

@@ -220,6 +220,28 @@ def test_the_control_plane_goes_on(served: Service) -> None:
     assert {each["type"]: each["status"] for each in conditions}["Ready"] == "True"
 
 
+def test_a_cold_start(served: Service, directory: Path) -> None:
+    """An API server that starts while no replica runs gets ready: it may make what it needs and misses."""
+    cluster, role = served.control_plane, "system:basic-user"
+    refused = cluster.kubectl("delete", "clusterrole", role, user="admin")
+    (directory / "never.yaml").write_text("# nothing for a while", encoding="utf-8")
+
+    def deleted() -> bool:
+        return cluster.kubectl("delete", "clusterrole", role, user="admin").returncode == 0
+
+    cluster.wait_for("the policy to be gone", deleted)
+    (directory / "never.yaml").write_text(NEVER, encoding="utf-8")
+    _await_refusal(served, workloads.config_map(TEAM, "canary"))
+    with _Killed(served):
+        cluster.restart_api_server()
+        remade = cluster.get("clusterrole", role)["metadata"]["name"]
+        blocked = cluster.apply(workloads.config_map(TEAM, "blocked"))
+
+    assert DENIED in refused.stderr
+    assert remade == role
+    assert UNREACHABLE in blocked.stderr
+
+
 def test_opting_in(served: Service) -> None:
     """Where an operator wants it, all of that is judged and refused, but for what is the service's own."""
     cluster = served.control_plane

@@ -111,8 +111,8 @@ directories: [{{ if .Values.policies }}policies{{ if .Values.exceptions }}, {{ e
 {{/* What a running process does not take over: a change of it replaces the Pods. */}}
 {{- define "cks-admission.needsRestart" -}}
 {{- $all := include "cks-admission.configuration" . | fromYaml -}}
-{{- $kept := pick $all "listen" "health" "tls" "cluster" -}}
-{{- $_ := set $kept "format" (dig "log" "format" "auto" $all) -}}
+{{- $kept := pick $all "listen" "health" "tls" "cluster" "log" -}}
+{{- $_ := set $kept "registration" (omit $all.registration "timeoutSeconds") -}}
 {{- $_ := set $kept "policies" (pick $all.policies "directories" "configMaps" "native") -}}
 {{- toJson $kept -}}
 {{- end -}}

@@ -284,8 +284,8 @@ class Registrar:
     def _suspend(self) -> None:
         """Write nothing, for the configurations are to go for good."""
         self._written.clear()
-        reason = f"{UNREGISTER} was set on a webhook configuration; nothing is written until the next start, or until they are there without it"
-        self._problems.raised(SUSPENDED, reason, "warning")
+        suspended = "nothing is written until the next start, or until they are there without it"
+        self._problems.raised(SUSPENDED, f"{UNREGISTER} was set on a webhook configuration; {suspended}", "warning")
 
     def _failed(self, error: ClusterError) -> None:
         if isinstance(error, ApiError) and error.status == 409:

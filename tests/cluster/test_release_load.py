@@ -16,6 +16,7 @@ import pytest
 from certs.authority import new_authority
 from certs.bundle import Bundle, merge
 from certs.certificate import issued_by
+from certs.errors import PemError
 from certs.pem import load_certificates
 from cluster.load import WRITES, Load
 from cluster.polling import NotYet, wait_for
@@ -158,6 +159,21 @@ def test_the_authority_rotates(audited: ControlPlane, installed: Release, writin
     assert reason == "ca.crt was renewed: two thirds of its life were over"
 
 
+@pytest.mark.parametrize("fault", ["deleted", "truncated", "foreign"])
+def test_the_secret_is_spoilt(audited: ControlPlane, installed: Release, writing: Load, fault: str) -> None:
+    """A Secret that is gone, torn, or somebody else's gets a new CA, the lost one is trusted on, and no write notices."""
+    before = authority(installed)
+    with writing.phase(f"Secret {fault}") as phase:
+        spoil(audited, fault)
+        wait_for("a new CA", lambda: authority(installed) not in (None, before), 60.0)
+        all_show(installed, authority(installed))
+        writing.settle(STEADY_SECONDS)
+
+    untroubled(phase)
+    bundle = Bundle.from_pem(installed.secret()["ca-bundle.crt"])
+    assert {before, authority(installed)} <= set(bundle)
+
+
 def test_policies_and_configuration_reload(installed: Release, writing: Load) -> None:
     """`helm upgrade` with another policy and another configuration changes what is refused, in Pods that go on."""
     before = {each.name for each in installed.kubelet.ready()}
@@ -203,9 +219,24 @@ def aged(now: datetime, seconds: float) -> Authority:
     return new_authority(now + timedelta(seconds=seconds) + skew - (life + skew) * 2 / 3, lifetime=life)
 
 
-def authority(installed: Release) -> Certificate:
-    """Return the CA that the replicas share."""
-    return load_certificates(installed.secret()["ca.crt"])[0]
+def authority(installed: Release) -> Certificate | None:
+    """Return the CA that the replicas share; None while there is none that can be read."""
+    try:
+        return load_certificates(installed.secret()["ca.crt"])[0]
+    except (KeyError, PemError):
+        return None
+
+
+def spoil(audited: ControlPlane, fault: str) -> None:
+    """Do something to the Secret that nobody should do."""
+    where = (f"secret/{NAME}-ca", "-n", NAMESPACE)
+    if fault == "deleted":
+        audited.kubectl("delete", *where, user="admin", check=True)
+        return
+    other = new_authority(datetime.now(UTC), name="somebody else's")
+    contents = {"ca.crt": other.cert_pem, "ca.key": other.key_pem} if fault == "foreign" else {"ca.crt": b"-----BEGIN"}
+    data = {key: base64.b64encode(content).decode() for key, content in contents.items()}
+    audited.kubectl("patch", *where, "--type=merge", "-p", json.dumps({"data": data}), user="admin", check=True)
 
 
 def all_show(installed: Release, by: Certificate) -> None:

@@ -8,10 +8,12 @@ from builders import Json, pod
 
 from policies.facts import StaticFacts
 from policies.match import ResourceRule
-from policies.rule import Hook, Rule
+from policies.rule import POLICY_GROUPS, Hook, Rule
 from policies.ruleset import RuleSet
 from webhook.review import is_about, presumed_target, target
-from webhook.state import FEW, Served, State
+from webhook.rules import build
+from webhook.settings import Settings
+from webhook.state import FEW, GROUPS, Served, State
 
 from .reviews import TODAY, body, review, rule, served
 from .servers import Serve, default_rules
@@ -50,27 +52,12 @@ def _routes(found: Served) -> dict[str, tuple[str, str | None]]:
 
 
 def test_what_is_served_knows_its_paths() -> None:
-    """The paths below /mutate and /validate are the groups of the rules' hooks by phase, and those for policies."""
-    facts = StaticFacts(TODAY)
+    """Below /mutate and /validate are the groups of all rules that there may be, also of those that are off."""
+    groups = {"mutate": GROUPS["mutate"], "validate": GROUPS["validate"]}
+    everything = {f"/{phase}": (phase, None) for phase in groups}
+    everything |= {f"/{phase}/{group}": (phase, group) for phase, named in groups.items() for group in named}
 
-    everything = {
-        "/mutate": ("mutate", None),
-        "/mutate/policies": ("mutate", "policies"),
-        "/validate": ("validate", None),
-        "/validate/policies": ("validate", "policies"),
-        "/validate/policies-ignore": ("validate", "policies-ignore"),
-    }
-    assert _routes(Served(default_rules(), lambda: facts)) == {
-        **everything,
-        "/mutate/pods": ("mutate", "pods"),
-        "/mutate/daemonsets": ("mutate", "daemonsets"),
-        "/mutate/topology": ("mutate", "topology"),
-        "/validate/labels": ("validate", "labels"),
-        "/validate/pods": ("validate", "pods"),
-        "/validate/daemonsets": ("validate", "daemonsets"),
-        "/validate/topology": ("validate", "topology"),
-        "/validate/topologies": ("validate", "topologies"),
-    }
+    assert _routes(Served(default_rules(), lambda: StaticFacts(TODAY))) == everything
     assert _routes(served(rule(phases=("mutate",)))) == {**everything, "/mutate/things": ("mutate", "things")}
     assert _routes(served()) == everything
 
@@ -173,3 +160,11 @@ def test_the_head_of_a_review_tells_what_it_is_about() -> None:
     assert found is not None
     assert is_about(found, presumed)
     assert presumed_target(json.dumps(json.loads(_WHOLE), indent=1).encode()) is None
+
+
+def test_every_group_is_known_beforehand() -> None:
+    """No configuration has a group that another replica, which has not read it yet, would not answer."""
+    everything = build(Settings.model_validate({"sunk": {"daemonSets": "inject"}}))
+
+    for phase, known in GROUPS.items():
+        assert known - set(POLICY_GROUPS.values()) == everything.groups(phase)

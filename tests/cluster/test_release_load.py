@@ -161,7 +161,7 @@ def test_the_authority_rotates(audited: ControlPlane, installed: Release, writin
 
 @pytest.mark.parametrize("fault", ["deleted", "truncated", "foreign"])
 def test_the_secret_is_spoilt(audited: ControlPlane, installed: Release, writing: Load, fault: str) -> None:
-    """A Secret that is gone, torn or somebody else's gets a new CA, the lost one is trusted on, and no write notices."""
+    """A Secret that is gone, torn or another's gets a new CA, the lost one is trusted on, and no write notices."""
     before = authority(installed)
     with writing.phase(f"Secret {fault}") as phase:
         spoil(audited, fault)

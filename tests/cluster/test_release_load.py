@@ -165,7 +165,7 @@ def test_the_secret_is_spoilt(audited: ControlPlane, installed: Release, writing
     before = authority(installed)
     with writing.phase(f"Secret {fault}") as phase:
         spoil(audited, fault)
-        wait_for("a new CA", lambda: authority(installed) not in (None, before), 60.0)
+        wait_for("a new CA", lambda: authority(installed) != before, 60.0)
         all_show(installed, authority(installed))
         writing.settle(STEADY_SECONDS)
 
@@ -219,12 +219,12 @@ def aged(now: datetime, seconds: float) -> Authority:
     return new_authority(now + timedelta(seconds=seconds) + skew - (life + skew) * 2 / 3, lifetime=life)
 
 
-def authority(installed: Release) -> Certificate | None:
-    """Return the CA that the replicas share; None while there is none that can be read."""
+def authority(installed: Release) -> Certificate:
+    """Return the CA that the replicas share. Raises NotYet while there is none that can be read."""
     try:
         return load_certificates(installed.secret()["ca.crt"])[0]
-    except (KeyError, PemError):
-        return None
+    except (KeyError, PemError) as error:
+        raise NotYet(str(error)) from None
 
 
 def spoil(audited: ControlPlane, fault: str) -> None:

@@ -53,9 +53,8 @@ def _routes(found: Served) -> dict[str, tuple[str, str | None]]:
 
 def test_what_is_served_knows_its_paths() -> None:
     """Below /mutate and /validate are the groups of all rules that there may be, also of those that are off."""
-    groups = {"mutate": GROUPS["mutate"], "validate": GROUPS["validate"]}
-    everything = {f"/{phase}": (phase, None) for phase in groups}
-    everything |= {f"/{phase}/{group}": (phase, group) for phase, named in groups.items() for group in named}
+    everything: dict[str, tuple[str, str | None]] = {f"/{phase}": (phase, None) for phase in GROUPS}
+    everything |= {f"/{phase}/{group}": (phase, group) for phase, named in GROUPS.items() for group in named}
 
     assert _routes(Served(default_rules(), lambda: StaticFacts(TODAY))) == everything
     assert _routes(served(rule(phases=("mutate",)))) == {**everything, "/mutate/things": ("mutate", "things")}

@@ -101,9 +101,10 @@ class Configuration:
     def _newest(self) -> tuple[Settings, Catalog] | None:
         """What the files hold now; None where it was seen before. Raises SettingsError. Runs in a thread."""
         written = self._written()
-        if (written, topologyfiles.version(self._files)) == self._seen:
+        seen = written, topologyfiles.version(self._files)
+        if seen == self._seen:
             return None
-        self._seen = written, ""
+        self._seen = seen  # also where it cannot be read: it is refused once
         settings = self._read()
         self._files = settings.topology.files
         self._seen = written, topologyfiles.version(self._files)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, Protocol
+from typing import TYPE_CHECKING, NamedTuple, NoReturn, Protocol
 
 import structlog
 
@@ -48,6 +48,13 @@ class Bundled(Protocol):
         ...
 
 
+class _Made(NamedTuple):
+    """Rules, and all that they were made of."""
+
+    source: tuple[Settings, Sequence[str], PolicyRules, Catalog]
+    ruleset: RuleSet
+
+
 class Registrar:
     """Writes the webhook configurations: when the CA bundle or the rules change, and when they are not as written.
 
@@ -64,17 +71,18 @@ class Registrar:
         policies: Callable[[], PolicyRules | None],
         catalog: Catalog,
         *,
-        webhooks: Webhooks | None = None,
-        leading: Callable[[], bool] = lambda: True,
-        metrics: Metrics | None = None,
+        webhooks: Webhooks | None,
+        leading: Callable[[], bool],
+        metrics: Metrics,
         clock: Clock | None = None,
     ) -> None:
         self._settings, self._catalog = settings, catalog
         self._certificates, self._facts, self._policies = certificates, facts, policies
         self._webhooks, self._leading = webhooks, leading
-        self._metrics, self._clock = metrics or Metrics(), clock or Clock()
+        self._metrics, self._clock = metrics, clock or Clock()
         self._asked = asyncio.Event() if webhooks is None else webhooks.changed
         self._writing = asyncio.Lock()
+        self._made: _Made | None = None
         self._written: dict[str, Target] = {}
         self._owner: Owner | None = None
         self._ca_file: bytes | None = None
@@ -85,7 +93,7 @@ class Registrar:
 
     def use(self, settings: Settings, catalog: Catalog) -> None:
         """Take another configuration from the next write on."""
-        self._settings, self._catalog, self._owner = settings, catalog, None
+        self._settings, self._catalog = settings, catalog
 
     def look(self) -> None:
         """Have `run` write at once: something that the configurations are made of has changed, or who leads."""
@@ -146,7 +154,7 @@ class Registrar:
         policies, bundle = self._policies(), self._bundle()
         if policies is None or bundle is None:
             return False
-        ruleset = rules.build(self._settings, facts.control_plane_namespaces(), policies, self._catalog)
+        ruleset = await self._rules(policies, facts.control_plane_namespaces())
         targets = self._targets(ruleset, bundle)
         if not self._leading():
             return self._follow(targets)
@@ -154,8 +162,14 @@ class Registrar:
             if (self._owner is None or self._pending(targets)) and not await self._find_owner(facts):
                 return True
             targets = self._targets(ruleset, bundle)
-        await self._reconcile(facts, {kind: targets[kind] for kind in self._pending(targets)})
-        return True
+        return await self._reconcile(facts, {kind: targets[kind] for kind in self._pending(targets)})
+
+    async def _rules(self, policies: PolicyRules, namespaces: Sequence[str]) -> RuleSet:
+        """The rules to register; a thousand policies take tenths of a second, which no review should wait for."""
+        source = self._settings, namespaces, policies, self._catalog
+        if self._made is None or self._made.source != source:
+            self._made = _Made(source, await asyncio.to_thread(rules.build, *source))
+        return self._made.ruleset
 
     def _targets(self, ruleset: RuleSet, bundle: bytes) -> dict[str, Target]:
         """What each configuration should be like, by kind."""
@@ -183,12 +197,15 @@ class Registrar:
         known = self._webhooks.known if self._webhooks else {}
         return not any(target.step(known.get(kind)).differences for kind, target in targets.items())
 
-    async def _reconcile(self, facts: ClusterFacts, targets: Mapping[str, Target]) -> None:
+    async def _reconcile(self, facts: ClusterFacts, targets: Mapping[str, Target]) -> bool:
         """Look at the configurations themselves, since what is followed lags behind, and write what is not so."""
         observed = {kind: await cluster.read(facts.api, kind, self._name) for kind in targets}
+        known = self._webhooks.known if self._webhooks else {}
+        if any(found is None and kind in known for kind, found in observed.items()):
+            return False  # deleted just now: whether for good, the watch shows first
         if any(found is not None and is_unregistered(found) for found in observed.values()):
             self._suspend()
-            return
+            return True
         self._problems.solved(SUSPENDED)
         news = [kind for kind, target in targets.items() if await self._settle(facts, kind, target, observed[kind])]
         if news:
@@ -199,6 +216,7 @@ class Registrar:
             self._problems.raised(ABSENT, f"there is no {names} to write the caBundle into; apply it", "warning")
         else:
             self._problems.solved(ABSENT)
+        return True
 
     async def _settle(self, facts: ClusterFacts, kind: str, target: Target, observed: JsonObject | None) -> bool:
         """Write one configuration if need be; whether that was for a change here."""

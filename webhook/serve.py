@@ -6,7 +6,7 @@ import asyncio
 import gc
 import signal
 from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -17,7 +17,7 @@ from aiohttp import web
 from policies.facts import Facts, StaticFacts
 from webhook import ports, rules
 from webhook.app import Service
-from webhook.certificates import Certificates, Trusted, by_all
+from webhook.certificates import Certificates
 from webhook.configuration import Configuration, Loaded
 from webhook.metrics import Metrics
 from webhook.registrar import Registrar
@@ -25,7 +25,7 @@ from webhook.rulekeeper import RuleKeeper
 from webhook.settings import Settings, SettingsError
 from webhook.state import Served, State
 from webhook.stopping import stop_signal
-from webhook.trust import Told
+from webhook.trust import trusted
 from webhook.upkeep import Upkeep
 from webhook.version import VERSION
 
@@ -34,9 +34,6 @@ if TYPE_CHECKING:
     from webhook.cluster.followed import Followed
     from webhook.cluster.replica import Replica
     from webhook.policykeeper import PolicyKeeper
-
-# How long a start waits for the CA that another replica may be making just now.
-FIRST_CERTIFICATE = 10.0
 
 
 async def serve(read: Callable[[], Settings], path: Path | None = None, health_socket: str = "") -> None:
@@ -63,9 +60,14 @@ async def serve(read: Callable[[], Settings], path: Path | None = None, health_s
         facts = cluster.facts if cluster else None
         registrar = _registrar(configuration.current, certificates, facts, keeper, measures, replica)
         upkeep = Upkeep(
-            certificates, registrar, measures, settings.tls.check_seconds, replica, _trusted(settings, replica)
+            certificates,
+            registrar,
+            measures,
+            settings.tls.check_seconds,
+            replica,
+            trusted(settings.registration, replica.webhooks if replica else None),
         )
-        await _first_certificate(certificates, upkeep, replica)
+        await upkeep.start()
         state = _state(_served(keeper, facts), configuration, certificates, registrar, cluster, replica, keeper)
         service = Service(state, measures, settings.listen.max_in_flight)
         # Last of all, for an open port promises that the rules are in place.
@@ -148,25 +150,6 @@ def _certificates(settings: Settings, measures: Metrics, replica: Replica | None
 
     shared = SharedAuthority(replica.authority, replica.leadership, settings.tls.names)
     return Certificates(settings.tls, measures, shared)
-
-
-def _trusted(settings: Settings, replica: Replica | None) -> Trusted:
-    """Who says whether the API server knows a CA: the webhook configurations where they are written here."""
-    return by_all if replica is None or not _registers(settings) else Told(replica.webhooks)
-
-
-async def _first_certificate(certificates: Certificates, upkeep: Upkeep, replica: Replica | None) -> None:
-    """Serve the pair that there is, or is soon. Raises CertificateError."""
-    certificates.start()
-    if replica is None or replica.authority is None:
-        return
-    with suppress(TimeoutError):
-        async with asyncio.timeout(FIRST_CERTIFICATE):
-            while certificates.unready():
-                replica.changed.clear()
-                await upkeep.look()
-                if certificates.unready():
-                    await replica.changed.wait()
 
 
 def _registrar(

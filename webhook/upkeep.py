@@ -15,6 +15,9 @@ from webhook.registrar import Registrar
 if TYPE_CHECKING:
     from webhook.cluster.replica import Replica
 
+# How long a start waits for the CA that another replica may be making just now.
+FIRST_CERTIFICATE = 10.0
+
 
 class Upkeep:
     """Renews the certificate, has its CA registered, and shows it once its CA is trusted.
@@ -41,6 +44,21 @@ class Upkeep:
         self._woken = asyncio.Event() if replica is None else replica.changed
         self._told: tuple[bytes | None, bool] = (None, False)
 
+    async def start(self) -> None:
+        """Serve the pair that there is, or is soon. Raises CertificateError."""
+        if self._replica is None or self._replica.authority is None:
+            self._certificates.start()
+            return
+        # The CA may be known by now, and one that the API server has not been told of.
+        self._certificates.start(self._trusted)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FIRST_CERTIFICATE):
+                while self._certificates.unready():
+                    self._woken.clear()
+                    await self.look()
+                    if self._certificates.unready():
+                        await self._woken.wait()
+
     async def run(self) -> NoReturn:
         """Look after it until cancelled."""
         while True:
@@ -56,11 +74,17 @@ class Upkeep:
     async def look(self) -> None:
         """Do once what is due."""
         self._certificates.look()
-        await self._certificates.save()
+        try:
+            await self._certificates.save()
+        finally:  # a leaf that was renewed is shown, whatever went wrong with the CA
+            self._tell()
+            self._certificates.install(self._trusted)
+
+    def _tell(self) -> None:
+        """Tell the registrar of another CA or leader."""
         leads = self._replica is not None and self._replica.leadership.leading
         self._metrics.leader.set(leads)
         now = self._certificates.ca_bundle, leads
         if now != self._told:
             self._told = now
             self._registrar.look()
-        self._certificates.install(self._trusted)

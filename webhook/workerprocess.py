@@ -105,9 +105,10 @@ class WorkerProcess:
     async def count(self) -> bool:
         """Ask for its metrics, and keep them; whether it told them in time."""
         reply = await self._ask("/metrics", _COUNT)
-        if reply is not None:
-            self.metrics = reply.body
-        return reply is not None
+        if reply is None or reply.status != 200:
+            return False
+        self.metrics = reply.body
+        return True
 
     async def _ask(self, path: str, within: float) -> Reply | None:
         if self._session.closed:

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from cluster.controlplane import ControlPlane
 
 
+DOCTOR = "cks-admission-doctor"
+"""The user agent of the command that people run in a Pod: what it may not look at, it says."""
+
+
 class Right(NamedTuple):
     """One verb on one resource. name: of the one object, empty for all; namespace: empty for all."""
 
@@ -48,7 +52,7 @@ def used(control_plane: ControlPlane, namespace: str, account: str) -> tuple[set
     for line in control_plane.audit_log.read_text(encoding="utf-8").splitlines():
         event = json.loads(line)
         target = event.get("objectRef", {})
-        if event["user"]["username"] != user or not target:
+        if event["user"]["username"] != user or not target or event.get("userAgent") == DOCTOR:
             continue
         if event["responseStatus"]["code"] == HTTPStatus.FORBIDDEN:
             forbidden.append(f"{event['verb']} {event['requestURI']}: {event['responseStatus'].get('message', '')}")

@@ -108,6 +108,9 @@ class Service:
     def start(self) -> None:
         """Start it and wait until it is ready and registered. Raises GaveUpError with the end of its log."""
         before = len(self.events("registered"))
+        # One that was killed holds the Lease still, and nobody wants to wait for its end here.
+        lease = ("delete", "lease", "cks-admission", "-n", NAMESPACE, "--ignore-not-found")
+        self.control_plane.kubectl(*lease, user="admin", check=True)
         with self.log.open("ab") as log:
             self._process = subprocess.Popen([COMMAND, "serve", "--config", self.config], stderr=log)
 

@@ -97,7 +97,7 @@ def test_a_killed_replica(installed: Release, writing: Load) -> None:
         writing.settle(STEADY_SECONDS)
         installed.wait()
 
-    assert {name for name, verdict in phase.counts if verdict == "failed"} <= {"sized"}
+    assert {name for name, verdict in phase.counts if verdict == "failed"} <= {"plain", "sized"}
     assert phase.total("failed") <= writing.writers
     assert all("failed calling webhook" in text for text in phase.failures)
     assert other.process.poll() is None

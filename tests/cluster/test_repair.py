@@ -53,6 +53,71 @@ def unregister(service: Service) -> str:
     return done.stdout
 
 
+# First those that run a service of their own: another one beside it would hold the Lease.
+
+
+def test_unregistered_stays_away_until_a_restart(control_plane: ControlPlane) -> None:
+    """A running service does not put back what was unregistered; its next start does."""
+    with running(control_plane) as service:
+        printed = unregister(service)
+        again = control_plane.kubectl("wait", "--for=create", f"{VALIDATING}/{NAME}", "--timeout=4s")
+        suspended = [event["level"] for event in service.events("registration is suspended")]
+        service.kill()
+        service.start()
+
+        assert (len(printed.splitlines()), again.returncode, suspended) == (2, 1, ["warning"])
+        assert entries(control_plane)
+        assert unregister(service)
+    assert unregister(service) == "nothing to remove\n"
+
+
+def test_they_go_with_the_role_that_owns_them(control_plane: ControlPlane) -> None:
+    """Kubernetes removes them after their ClusterRole, and a service that still runs does not put them back."""
+    role = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": "release"},
+        "rules": [],
+    }
+    control_plane.apply(role, user="admin", check=True)
+    with running(control_plane, owner="release") as service:
+        owners = control_plane.get(VALIDATING, NAME)["metadata"]["ownerReferences"]
+        control_plane.kubectl("delete", "clusterrole", "release", user="admin", check=True)
+        for kind in (MUTATING, VALIDATING):
+            control_plane.kubectl("wait", "--for=delete", f"{kind}/{NAME}", "--timeout=30s", check=True)
+        again = control_plane.kubectl("wait", "--for=create", f"{VALIDATING}/{NAME}", "--timeout=4s")
+
+        assert [(owner["kind"], owner["name"], owner["blockOwnerDeletion"]) for owner in owners] == [
+            ("ClusterRole", "release", False)
+        ]
+        assert again.returncode == 1
+        assert service.events("owner of the registration not found")
+
+
+def test_only_the_bundle_is_written(control_plane: ControlPlane) -> None:
+    """With caOnly the service's entries get its CA, whoever applies them; what is missing is not made."""
+    with running(control_plane) as service:
+        printed = list(yaml.safe_load_all(exported(service)))[1]
+        bundle = printed["webhooks"][0]["clientConfig"]["caBundle"]
+        settings = yaml.safe_load(service.config.read_text(encoding="utf-8"))["registration"]
+        unregister(service)
+        for entry in printed["webhooks"]:
+            del entry["clientConfig"]["caBundle"]
+        printed["webhooks"].append({**printed["webhooks"][0], "name": "theirs.example.org", "failurePolicy": "Ignore"})
+        control_plane.apply(printed, "--server-side", "--field-manager=helm", check=True)
+
+        with service.configured(registration={**settings, "apply": False, "caOnly": True}):
+            control_plane.wait_for("the CA to be written", lambda: _bundles(control_plane) == {bundle, None})
+            control_plane.apply(printed, "--server-side", "--field-manager=helm", check=True)
+            stored = entries(control_plane)
+            _patch({"path": "/webhooks/0/clientConfig/caBundle", "value": _FOREIGN_CA})(control_plane)
+            settled(control_plane, service, stored, 0)
+
+            assert stored["theirs.example.org"]["clientConfig"].get("caBundle") is None
+            assert {entry["name"] for entry in printed["webhooks"]} == set(stored)
+            assert entries(control_plane, MUTATING) == {}
+
+
 @pytest.fixture(scope="module")
 def guarded(control_plane: ControlPlane) -> Iterator[Service]:
     """Run a service whose registration the tests spoil."""
@@ -196,68 +261,6 @@ def test_what_a_cloud_adds_is_no_fight(control_plane: ControlPlane, guarded: Ser
     assert requirements[-3:] == added
     assert (metadata["labels"]["theirs"], metadata["annotations"]["theirs"]) == ("x", "y")
     assert metadata["generation"] == before["metadata"]["generation"] + 2
-
-
-def test_unregistered_stays_away_until_a_restart(control_plane: ControlPlane) -> None:
-    """A running service does not put back what was unregistered; its next start does."""
-    with running(control_plane) as service:
-        printed = unregister(service)
-        again = control_plane.kubectl("wait", "--for=create", f"{VALIDATING}/{NAME}", "--timeout=4s")
-        suspended = [event["level"] for event in service.events("registration is suspended")]
-        service.kill()
-        service.start()
-
-        assert (len(printed.splitlines()), again.returncode, suspended) == (2, 1, ["warning"])
-        assert entries(control_plane)
-        assert unregister(service)
-    assert unregister(service) == "nothing to remove\n"
-
-
-def test_they_go_with_the_role_that_owns_them(control_plane: ControlPlane) -> None:
-    """Kubernetes removes them after their ClusterRole, and a service that still runs does not put them back."""
-    role = {
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "ClusterRole",
-        "metadata": {"name": "release"},
-        "rules": [],
-    }
-    control_plane.apply(role, user="admin", check=True)
-    with running(control_plane, owner="release") as service:
-        owners = control_plane.get(VALIDATING, NAME)["metadata"]["ownerReferences"]
-        control_plane.kubectl("delete", "clusterrole", "release", user="admin", check=True)
-        for kind in (MUTATING, VALIDATING):
-            control_plane.kubectl("wait", "--for=delete", f"{kind}/{NAME}", "--timeout=30s", check=True)
-        again = control_plane.kubectl("wait", "--for=create", f"{VALIDATING}/{NAME}", "--timeout=4s")
-
-        assert [(owner["kind"], owner["name"], owner["blockOwnerDeletion"]) for owner in owners] == [
-            ("ClusterRole", "release", False)
-        ]
-        assert again.returncode == 1
-        assert service.events("owner of the registration not found")
-
-
-def test_only_the_bundle_is_written(control_plane: ControlPlane) -> None:
-    """With caOnly the service's entries get its CA, whoever applies them; what is missing is not made."""
-    with running(control_plane) as service:
-        printed = list(yaml.safe_load_all(exported(service)))[1]
-        bundle = printed["webhooks"][0]["clientConfig"]["caBundle"]
-        settings = yaml.safe_load(service.config.read_text(encoding="utf-8"))["registration"]
-        unregister(service)
-        for entry in printed["webhooks"]:
-            del entry["clientConfig"]["caBundle"]
-        printed["webhooks"].append({**printed["webhooks"][0], "name": "theirs.example.org", "failurePolicy": "Ignore"})
-        control_plane.apply(printed, "--server-side", "--field-manager=helm", check=True)
-
-        with service.configured(registration={**settings, "apply": False, "caOnly": True}):
-            control_plane.wait_for("the CA to be written", lambda: _bundles(control_plane) == {bundle, None})
-            control_plane.apply(printed, "--server-side", "--field-manager=helm", check=True)
-            stored = entries(control_plane)
-            _patch({"path": "/webhooks/0/clientConfig/caBundle", "value": _FOREIGN_CA})(control_plane)
-            settled(control_plane, service, stored, 0)
-
-            assert stored["theirs.example.org"]["clientConfig"].get("caBundle") is None
-            assert {entry["name"] for entry in printed["webhooks"]} == set(stored)
-            assert entries(control_plane, MUTATING) == {}
 
 
 def _bundles(control_plane: ControlPlane) -> set[str | None]:

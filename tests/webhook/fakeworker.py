@@ -1,8 +1,8 @@
 """Plays a worker, as a process of its own: it opens a Unix socket and answers what its plan says, or ends at once.
 
-The plan is JSON: `exit`, a code to end with before the socket is open; `says`, a text for stderr; `readyz`, status and
-text; `metrics`, a text; `stays`, whether it ignores SIGTERM. It runs without the service's packages, so that it starts
-in no time.
+The plan is JSON: `exit`, a code to end with before the socket is open; `says`, a text for stderr; `readyz` and
+`metrics`, status and text; `stays`, whether it ignores SIGTERM. It runs without the service's packages, so that it
+starts in no time.
 """
 
 import json
@@ -25,7 +25,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Answer as planned."""
         assert isinstance(self.server, _Server)
         plan = self.server.plan
-        answers = {"/readyz": plan.get("readyz", [200, "ok\n"]), "/metrics": [200, plan.get("metrics", "")]}
+        answers = {"/readyz": plan.get("readyz", [200, "ok\n"]), "/metrics": plan.get("metrics", [200, ""])}
         status, text = answers[self.path]
         body = text.encode()
         self.send_response(status)

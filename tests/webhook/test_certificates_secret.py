@@ -9,6 +9,8 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import yaml
@@ -21,6 +23,7 @@ from webhook.certificates import Certificates
 from webhook.cluster.client import connect
 from webhook.metrics import Metrics
 from webhook.settings import SettingsError, Tls
+from webhook.upkeep import Upkeep
 
 from .cluster.fakeapi import status
 from .cluster.guardedapi import GuardedApi
@@ -393,10 +396,18 @@ async def test_a_replica_that_starts_amid_a_rotation(world: World) -> None:
         await first.certificates.save()
         fresh = World(world.server, world.api, world.now)
         async with fresh.replica("b") as second:
-            second.certificates.start(lambda authority: authority in world.bundle)
+            changed = asyncio.Event()
+            sharing: Any = SimpleNamespace(authority=second.secret, leadership=second, changed=changed)
+            registrar: Any = SimpleNamespace(look=changed.clear)
+            upkeep = Upkeep(
+                second.certificates, registrar, Metrics(), 60.0, sharing, lambda authority: authority in world.bundle
+            )
+            starting = asyncio.create_task(upkeep.start())
+            await until(lambda: second.shown)
             amid = second.certificates.unready()
             first.register()
-            second.certificates.install(lambda authority: authority in world.bundle)
+            changed.set()
+            await starting
             after = second.certificates.unready()
 
     assert amid == ["clients have not been told yet of the CA of the served certificate"]

@@ -156,6 +156,7 @@ async def test_what_is_refused(tmp_path: Path, text: str, reason: str) -> None:
     is_other, events = await files.look()
     files.file.write_text(placed(text) + "\n", encoding="utf-8")
     again = await files.look()
+    assert await files.look() == (False, [])
 
     told = str(events[0].pop("reason"))
     assert (is_other, events) == (False, [{"event": "configuration refused", "log_level": "error"}])

@@ -37,6 +37,8 @@ class _Certificates:
 
     def __init__(self, failures: int) -> None:
         self.failures = failures
+        self.unsaved = 0
+        self.installed = 0
         self.recovered = asyncio.Event()
 
     def look(self) -> None:
@@ -47,10 +49,14 @@ class _Certificates:
         self.recovered.set()
 
     async def save(self) -> None:
-        """Nothing to store."""
+        """Fail as well."""
+        if self.unsaved:
+            self.unsaved -= 1
+            raise OSError("no answer that anybody could read")
 
-    def install(self, trusted: object) -> None:
-        """Nothing to install."""
+    def install(self, _trusted: object) -> None:
+        """Count."""
+        self.installed += 1
 
 
 async def test_no_failure_ends_the_upkeep() -> None:
@@ -65,6 +71,16 @@ async def test_no_failure_ends_the_upkeep() -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
     assert certificates.recovered.is_set()
+
+
+async def test_a_ca_that_cannot_be_stored_keeps_no_leaf_back() -> None:
+    """A renewed leaf is shown even where storing fails as nobody foresaw, or it would expire."""
+    certificates: Any = _Certificates(0)
+    certificates.unsaved = 1
+    with pytest.raises(OSError, match="no answer"):
+        await Upkeep(certificates, certificates, Metrics(), 0.001).look()
+
+    assert certificates.installed == 1
 
 
 @pytest.mark.parametrize(

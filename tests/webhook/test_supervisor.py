@@ -28,6 +28,11 @@ _QUICK = Pace(start=0.01, look=0.05, hung=0.5)
 _COUNTED = "# HELP reviews_total Reviews.\n# TYPE reviews_total counter\nreviews_total {}\n"
 
 
+def _counting(*reviews: int) -> list[Json]:
+    """Plans of processes that have counted so many."""
+    return [{"metrics": [200, _COUNTED.format(count)]} for count in reviews]
+
+
 class _Crew:
     """A supervisor at work. plans: what the processes of each worker do, one after the other, the last one for ever."""
 
@@ -261,9 +266,24 @@ async def test_readiness_is_that_of_all(tmp_path: Path, aiohttp_client: AiohttpC
     assert draining == (503, "not ready\n- draining: the service is shutting down\n")
 
 
+async def test_metrics_that_are_none(tmp_path: Path, aiohttp_client: AiohttpClient) -> None:
+    """A worker that answers with an error counts as one that tells nothing, while it lives and when it has ended."""
+    async with _crew(tmp_path, [{"metrics": [500, "500: it failed"]}, *_counting(2)]) as crew:
+        client = await aiohttp_client(crew.roster.health_app())
+        await crew.ready(1)
+        failing = await client.get("/metrics")
+        first = crew.workers[1]
+        first.signal(signal.SIGKILL)
+        await crew.restarted(first)
+        text = await (await client.get("/metrics")).text()
+
+    assert failing.status == 200
+    assert "reviews_total 2.0" in text
+
+
 async def test_sums_never_go_back(tmp_path: Path, aiohttp_client: AiohttpClient) -> None:
     """What a worker counted stays when it has ended or does not answer; the new one's counts come to it."""
-    async with _crew(tmp_path, [{"metrics": _COUNTED.format(5)}, {"metrics": _COUNTED.format(2)}], [{}]) as crew:
+    async with _crew(tmp_path, _counting(5, 2), [{}]) as crew:
         client = await aiohttp_client(crew.roster.health_app())
 
         async def counted() -> dict[str, float]:

@@ -107,6 +107,7 @@ async def _examine(settings: Settings, kubeconfig: str, asked: Asked) -> list[Fi
     # A kubeconfig on the command line is whose who looks, whatever the service itself uses.
     inside = settings.cluster.in_cluster and not kubeconfig
     api = await connect(kubeconfig or settings.cluster.kubeconfig or None, inside, settings.cluster.service_account)
+    api.user_agent = "cks-admission-doctor"  # in the audit log: that it may not look at something is no fault
     try:
         seen = await examination.examine(api, settings, rights, asked)
     finally:

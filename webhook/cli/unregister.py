@@ -19,7 +19,7 @@ from webhook.settings import Settings
 @options.setting("--kubeconfig", "cluster.kubeconfig", help="Cluster to remove them from.")
 @options.setting("--in-cluster", "cluster.inCluster", is_flag=True, help="Use the Pod's service account.")
 def command(config: Path | None, **changes: Any) -> None:
-    """Remove the webhook configurations from a cluster for good, whether or not the service runs.
+    """Remove the webhook configurations from a cluster, whether or not the service runs.
 
     A running service does not put them back before its next start.
 

@@ -10,6 +10,7 @@ import msgspec
 
 from webhook.cluster.call import Call, fetch
 from webhook.cluster.errors import ApiError, ClusterError
+from webhook.drift import MANAGER
 from webhook.registration import UNREGISTER
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ PLURALS = {
     "ValidatingWebhookConfiguration": "validatingwebhookconfigurations",
 }
 _CLUSTER_ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
-_MANAGER = (("fieldManager", "cks-admission"),)
+_MANAGER = (("fieldManager", MANAGER),)
 _SECONDS = 15.0
 
 Json = dict[str, Any]

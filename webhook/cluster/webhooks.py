@@ -8,6 +8,8 @@ import binascii
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from cryptography.x509 import Certificate
+
 from certs.bundle import Bundle
 from certs.errors import PemError
 from policies.request import JsonObject
@@ -75,18 +77,16 @@ class Webhooks:
             for reason in each.unsynced()
         ]
 
-    def trusts(self, ca_pem: bytes) -> bool:
-        """Whether the API server was told of these CAs: every entry of the service has them in its caBundle.
+    def trusts(self, authority: Certificate) -> bool:
+        """Whether the API server was told of a CA: every entry of the service has it in its caBundle.
 
-        Where nothing is registered nobody calls, so yes; where it is not known yet, no. Raises PemError for text that
-        is none.
+        Where nothing is registered nobody calls, so yes; where it is not known yet, no.
         """
         if self.unsynced():
             return False
-        wanted = Bundle.from_pem(ca_pem)
         entries = [entry for each in self.known.values() for entry in each.get("webhooks") or () if is_own(entry)]
         bundles = {entry["clientConfig"].get("caBundle", "") for entry in entries}
-        return all(certificate in bundle for bundle in map(_bundle, bundles) for certificate in wanted)
+        return all(authority in bundle for bundle in map(_bundle, bundles))
 
     def _notice(self) -> None:
         self.changed.set()

@@ -56,6 +56,8 @@ def check(probe: Read[Probe], *, wanted: Read[bool]) -> Finding:
         remedy = "see the findings about the address and the certificate"
         return Finding(CHECK, "problem", where, f"the service could not be asked: {probe.message}", remedy)
     remedy = "ask by an account that may create configmaps there, or name another one by --probe-namespace"
+    if "configmaps is forbidden" in probe.message:
+        return Finding(CHECK, "unknown", where, "the account that asks may not create configmaps", remedy)
     return Finding(CHECK, "unknown", where, f"somebody else refused it first: {probe.message}", remedy)
 
 

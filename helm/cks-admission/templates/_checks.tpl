@@ -54,6 +54,14 @@
 {{- if eq 0 (int (dig . "port" 1 $.Values.config)) -}}
 {{- fail (printf "config.%s.port is 0, any free port: a Pod needs one that is known, such as 9443" .) -}}
 {{- end -}}
+{{- $host := dig . "host" "" $.Values.config -}}
+{{- if regexMatch "^(127[.].*|localhost|::1)$" $host -}}
+{{- fail (printf "config.%s.host is %s, which nobody reaches from outside of the Pod: leave it out, or set it to 0.0.0.0 or ::" . $host) -}}
+{{- end -}}
+{{- end -}}
+{{- $port := int (dig "listen" "port" 9443 .Values.config) -}}
+{{- if eq $port (int (dig "health" "port" 8081 .Values.config)) -}}
+{{- fail (printf "config.listen.port and config.health.port are both %d: set one of them to another port" $port) -}}
 {{- end -}}
 {{- end -}}
 

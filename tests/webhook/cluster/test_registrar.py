@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import copy
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -569,6 +569,23 @@ async def test_a_cluster_role_owns_them(server: WebhookApi, api: Connection, tim
     ]
 
 
+async def test_an_owner_that_is_gone_stays_so(server: WebhookApi, api: Connection, times: Times, known: Known) -> None:
+    """A configuration file that changes while the release is removed brings nothing back."""
+    async with followed(api, times) as webhooks:
+        chosen = settings(owner="cks")
+        writer = registrar(api, known, webhooks, times, chosen)
+        server.put(ROLES, {"metadata": {"name": "cks"}})
+        assert await writer.write()
+        await seen(server, webhooks)
+        server.delete(ROLES, "cks")
+        server.delete(VALIDATING, NAME)
+        await until(lambda: _VALIDATING not in webhooks.known)
+        writer.use(settings(owner="cks", timeoutSeconds=7), _CATALOG)
+        assert await writer.write()
+
+    assert server.get(VALIDATING, NAME) is None
+
+
 async def test_the_ca_file_is_read_each_time(
     server: WebhookApi, api: Connection, times: Times, known: Known, tmp_path: Path
 ) -> None:
@@ -590,6 +607,52 @@ async def test_the_ca_file_is_read_each_time(
     assert problems[:3] == [[f"registration.caFile: {file}: No such file or directory"], [], []]
     assert problems[3][0].startswith(f"registration.caFile: {file}: ")
     assert problems[3][0].endswith("; what was in it before stays in force")
+
+
+async def test_a_deletion_that_the_watch_has_not_shown(
+    server: WebhookApi, api: Connection, times: Times, known: Known
+) -> None:
+    """Whoever has something to write just then waits for the watch, which tells whether they are gone for good."""
+    async with followed(api, times) as webhooks:
+        writer = registrar(api, known, webhooks, times)
+        await writer.write()
+        await seen(server, webhooks)
+        await webhooks.stop()
+        await unregister(api, dict.fromkeys(PATHS, NAME))
+        known.ca_bundle = _SECOND
+        late = await writer.write()
+        left = [server.get(path, NAME) for path in PATHS.values()]
+        await webhooks.start()
+        await until(lambda: not webhooks.known)
+        afterwards = await writer.write()
+
+    assert (late, left, afterwards) == (False, [None, None], True)
+
+
+class _Counted(tuple[Rule, ...]):
+    """Rules that count how often something was made of them."""
+
+    __slots__ = ()
+    times = 0
+
+    def __iter__(self) -> Iterator[Rule]:
+        """Count this one."""
+        type(self).times += 1
+        return super().__iter__()
+
+
+async def test_rules_are_made_once(api: Connection, times: Times, known: Known) -> None:
+    """A look every few seconds makes nothing of a thousand policies while all is as it was."""
+    known.policies = PolicyRules(_Counted(_POLICIES.rules), (), ("p",))
+    async with followed(api, times) as webhooks:
+        writer = registrar(api, known, webhooks, times)
+        made = []
+        for timeout in (5, 5, 7):
+            writer.use(settings(timeoutSeconds=timeout), _CATALOG)
+            await writer.write()
+            made.append(_Counted.times)
+
+    assert made == [1, 1, 2]
 
 
 async def test_without_a_watch_they_are_read(server: WebhookApi, api: Connection, times: Times, known: Known) -> None:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 import pytest
 
 from certs.authority import new_authority
+from certs.bundle import Bundle
 from webhook.cluster.client import Connection
 from webhook.cluster.webhooks import Webhooks
 
@@ -17,7 +18,8 @@ from .times import Times, until
 from .webhookapi import NAME, PATHS, WebhookApi
 
 _MUTATING, _VALIDATING = PATHS
-_OLD, _NEW = (new_authority(datetime(2026, 3, 1, tzinfo=UTC)).cert_pem for _ in range(2))
+_CERTIFICATES = [new_authority(datetime(2026, 3, 1, tzinfo=UTC)).certificate for _ in range(2)]
+_OLD, _NEW = (Bundle((each,)).pem for each in _CERTIFICATES)
 _GONE = {"cks-admission.dev/unregister": "true"}
 
 
@@ -83,7 +85,7 @@ async def test_what_may_not_be_followed_is_said(server: WebhookApi, api: Connect
     await webhooks.start()
     await until(lambda: any("403" in reason for reason in webhooks.unsynced()) and len(webhooks.unsynced()) == 1)
     (reason,) = webhooks.unsynced()
-    trusted = webhooks.trusts(_OLD)
+    trusted = webhooks.trusts(_CERTIFICATES[0])
     await webhooks.stop()
 
     assert reason.startswith("mutatingwebhookconfigurations: first list not done: the API server refused GET")
@@ -121,7 +123,7 @@ async def test_a_ca_is_trusted_once_every_entry_has_it(
             content["webhooks"].append({"name": "theirs.example.org", "clientConfig": {}})
             await shown(webhooks, server, kind, content)
 
-    assert webhooks.trusts(_NEW) is trusted
+    assert webhooks.trusts(_CERTIFICATES[1]) is trusted
 
 
 async def test_their_end_is_remembered(server: WebhookApi, webhooks: Webhooks) -> None:

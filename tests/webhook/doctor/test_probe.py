@@ -18,6 +18,7 @@ _WHERE = "ConfigMap with a reserved label, dry run in namespace default"
 _DENIED = 'the API server refused it (403: admission webhook "labels.cks-admission.dev" denied the request: no)'
 _FAILED = 'the API server refused it (500: failed calling webhook "labels.cks-admission.dev": x509: bad)'
 _RBAC = "the API server refused it (403: configmaps is forbidden)"
+_OTHERS = 'the API server refused it (403: admission webhook "guard.example.org" denied the request: no)'
 _TODAY = date(2026, 3, 1)
 
 
@@ -81,10 +82,21 @@ _TODAY = date(2026, 3, 1)
             True,
             (
                 "unknown",
-                f"somebody else refused it first: {_RBAC}",
+                "the account that asks may not create configmaps",
                 "ask by an account that may create configmaps there, or name another one by --probe-namespace",
             ),
             id="no right",
+        ),
+        pytest.param(
+            403,
+            _OTHERS,
+            True,
+            (
+                "unknown",
+                f"somebody else refused it first: {_OTHERS}",
+                "ask by an account that may create configmaps there, or name another one by --probe-namespace",
+            ),
+            id="another webhook",
         ),
     ],
 )

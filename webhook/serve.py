@@ -20,7 +20,6 @@ from webhook.app import Service
 from webhook.certificates import Certificates
 from webhook.configuration import Configuration, Loaded
 from webhook.metrics import Metrics
-from webhook.registrar import Registrar
 from webhook.rulekeeper import RuleKeeper
 from webhook.settings import Settings, SettingsError
 from webhook.state import Served, State
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from webhook.cluster.followed import Followed
     from webhook.cluster.replica import Replica
     from webhook.policykeeper import PolicyKeeper
+    from webhook.registrar import Registrar
 
 
 async def serve(read: Callable[[], Settings], path: Path | None = None, health_socket: str = "") -> None:
@@ -87,14 +87,15 @@ async def serve(read: Callable[[], Settings], path: Path | None = None, health_s
 
         async def swap() -> None:
             state.served = _served(keeper, facts)
-            registrar.use(*configuration.current)
-            registrar.look()
+            if registrar is not None:
+                registrar.use(*configuration.current)
+                registrar.look()
 
         _run(stack, "upkeep", upkeep.run())
         _run(stack, "configuration", configuration.run(keeper.reconfigure, swap))
         if not isinstance(keeper, RuleKeeper):
             _run(stack, "policies", keeper.run(swap))
-        if _registers(settings):
+        if registrar is not None:
             _run(taking_part, "registration", registrar.run(settings.tls.check_seconds))
         log.info(
             "serving", version=VERSION, admission=ports.address("https", admission),
@@ -159,15 +160,21 @@ def _registrar(
     keeper: RuleKeeper | PolicyKeeper,
     measures: Metrics,
     replica: Replica | None,
-) -> Registrar:
+) -> Registrar | None:
+    """Who writes the webhook configurations; None where that is none of the service's business."""
+    if replica is None or not _registers(loaded.settings):
+        return None
+    from webhook.registrar import Registrar  # noqa: PLC0415 - for clusters only
+
+    leadership = replica.leadership
     return Registrar(
         loaded.settings,
         certificates,
         facts,
         lambda: keeper.rules if keeper.complete else None,
         loaded.catalog,
-        webhooks=replica.webhooks if replica else None,
-        leading=lambda: replica is not None and replica.leadership.leading,
+        webhooks=replica.webhooks,
+        leading=lambda: leadership.leading,
         metrics=measures,
     )
 
@@ -176,7 +183,7 @@ def _state(
     served: Served,
     configuration: Configuration,
     certificates: Certificates,
-    registrar: Registrar,
+    registrar: Registrar | None,
     cluster: Followed | None,
     replica: Replica | None,
     keeper: RuleKeeper | PolicyKeeper,
@@ -191,6 +198,7 @@ def _state(
         state.add_note("parameters of policies", cluster.facts.parameters.problems)
     if replica is not None:
         state.add_gate("replicas", replica.unsynced)
+    if registrar is not None:
         state.add_note("registration", registrar.problems)
     if not isinstance(keeper, RuleKeeper):
         state.add_gate("policies", lambda: () if keeper.complete else ["those of the cluster are not loaded yet"])

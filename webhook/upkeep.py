@@ -10,10 +10,10 @@ import structlog
 
 from webhook.certificates import Certificates, Trusted, by_all
 from webhook.metrics import Metrics
-from webhook.registrar import Registrar
 
 if TYPE_CHECKING:
     from webhook.cluster.replica import Replica
+    from webhook.registrar import Registrar
 
 # How long a start waits for the CA that another replica may be making just now.
 FIRST_CERTIFICATE = 10.0
@@ -22,14 +22,15 @@ FIRST_CERTIFICATE = 10.0
 class Upkeep:
     """Renews the certificate, has its CA registered, and shows it once its CA is trusted.
 
-    replica: None for a process that shares nothing with others. seconds: between looks while nothing happens; each goes
-    by the wall clock, so that a machine that slept is late by no more than one.
+    registrar: None where nothing is registered. replica: None for a process that shares nothing with others. seconds:
+    between looks while nothing happens; each goes by the wall clock, so that a machine that slept is late by no more
+    than one.
     """
 
     def __init__(
         self,
         certificates: Certificates,
-        registrar: Registrar,
+        registrar: Registrar | None,
         metrics: Metrics,
         seconds: float,
         replica: Replica | None = None,
@@ -85,6 +86,6 @@ class Upkeep:
         leads = self._replica is not None and self._replica.leadership.leading
         self._metrics.leader.set(leads)
         now = self._certificates.ca_bundle, leads
-        if now != self._told:
+        if self._registrar is not None and now != self._told:
             self._told = now
             self._registrar.look()

@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 import urllib.request
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
@@ -202,7 +203,8 @@ class Kubelet:
             each.began = time.monotonic()
             each.process = self._process(each.root, each.pod, each.ports)
         if time.monotonic() - each.refreshed > _REFRESH_SECONDS:
-            self._write(each.root, each.pod)
+            with suppress(podfiles.MissingVolumeError):  # what it has stays
+                self._write(each.root, each.pod)
             each.refreshed = time.monotonic()
         self._report(each, {"phase": "Running", "ready": self._is_ready(each), "restarts": each.restarts})
 
@@ -275,6 +277,8 @@ class Kubelet:
         if key not in self._tokens:
             body = {"spec": {"expirationSeconds": seconds}}
             answer = self._caller.send("POST", f"{self._path}/serviceaccounts/{account}/token", body)
+            if answer.code != HTTPStatus.CREATED:
+                raise podfiles.MissingVolumeError(f"no token for {account}: {answer.body}")
             self._tokens[key] = str(answer.body["status"]["token"])
         return self._tokens[key]
 

@@ -71,17 +71,7 @@ async def serve(read: Callable[[], Settings], path: Path | None = None, health_s
         state = _state(_served(keeper, facts), configuration, certificates, registrar, cluster, replica, keeper)
         service = Service(state, measures, settings.listen.max_in_flight)
         # Last of all, for an open port promises that the rules are in place.
-        health = web.AppRunner(service.health_app(), access_log=None, shutdown_timeout=ports.LAST_WAIT)
-        if health_socket:
-            await ports.listen_at(health, health_socket)
-        else:
-            await ports.listen(health, settings.health.host, settings.health.port)
-        stack.push_async_callback(health.cleanup)
-        admission = web.ServerRunner(service.admission_server(), shutdown_timeout=ports.LAST_WAIT)
-        await ports.listen(
-            admission, settings.listen.host, settings.listen.port, certificates, shared=bool(health_socket)
-        )
-        stack.push_async_callback(admission.cleanup)
+        health, admission = await _open(stack, service, settings, certificates, health_socket)
         # What start-up made lives as long as the process: the collector need not look at it again and again.
         gc.freeze()
 
@@ -104,6 +94,22 @@ async def serve(read: Callable[[], Settings], path: Path | None = None, health_s
         await _drain(state, stopping, settings.listen.drain_seconds, taking_part.aclose)
         await ports.finish(admission, state, settings.listen.grace_seconds)
     log.info("stopped")
+
+
+async def _open(
+    stack: AsyncExitStack, service: Service, settings: Settings, certificates: Certificates, health_socket: str
+) -> tuple[web.BaseRunner, web.ServerRunner]:
+    """Open the ports for probes and for reviews, until the stack is left. Raises PortError."""
+    health = web.AppRunner(service.health_app(), access_log=None, shutdown_timeout=ports.LAST_WAIT)
+    if health_socket:
+        await ports.listen_at(health, health_socket)
+    else:
+        await ports.listen(health, settings.health.host, settings.health.port)
+    stack.push_async_callback(health.cleanup)
+    admission = web.ServerRunner(service.admission_server(), shutdown_timeout=ports.LAST_WAIT)
+    await ports.listen(admission, settings.listen.host, settings.listen.port, certificates, shared=bool(health_socket))
+    stack.push_async_callback(admission.cleanup)
+    return health, admission
 
 
 def _check(settings: Settings) -> None:

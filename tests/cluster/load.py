@@ -137,7 +137,7 @@ class Load:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[Phase]:
-        """Count the writes begun in this block by themselves, and print the figures."""
+        """Count the writes begun in this block by themselves."""
         phase = Phase(name)
         with self._lock:
             self._phase = phase
@@ -149,7 +149,6 @@ class Load:
             with self._lock:
                 self._phase = Phase("between")
             phase.seconds = time.monotonic() - began
-            print(phase, *phase.failures[:5], sep="\n  ")
 
     def settle(self, seconds: float) -> None:
         """Let them write for a while."""

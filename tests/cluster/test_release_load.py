@@ -1,7 +1,4 @@
-"""Writes that go on while replicas die, drain, change their leader, their CA, their policies, and are replaced.
-
-What the figures are about is printed: `pytest -s`.
-"""
+"""Writes that go on while replicas die, drain, change their leader, their CA, their policies, and are replaced."""
 
 from __future__ import annotations
 
@@ -63,12 +60,13 @@ CHANGED = [
 
 
 @pytest.fixture(scope="module")
-def writing(audited: ControlPlane, installed: Release) -> Iterator[Load]:
-    """Writers that go on through all the tests of this file."""
+def writing(pytestconfig: pytest.Config, audited: ControlPlane, installed: Release) -> Iterator[Load]:
+    """Writers that go on through all the tests of this file; the figures are printed in the end."""
     installed.wait()
     with Load(audited) as running:
         yield running
-        print("all:", *running.phases, sep="\n  ")
+    with pytestconfig.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
+        print("", "writes while something happens to the service:", *running.phases, sep="\n  ")
 
 
 def untroubled(phase: Phase) -> None:

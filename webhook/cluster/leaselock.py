@@ -183,7 +183,7 @@ class LeaseLock:
             self._log.info("leading", reason=reason)
 
     def _failed(self, what: Literal["reading", "writing"], error: ClusterError) -> None:
-        reason = f"{error}{self._right(error)}"
+        reason = f"{error}{self._remedy(error)}"
         if reason != self._problems.get(what):  # it is tried again every few seconds
             self._log.warning(f"{what} the lease failed", reason=reason)
         self._problems[what] = reason
@@ -194,9 +194,12 @@ class LeaseLock:
         if self._problems.pop(what, ""):
             self._log.info(f"{what} the lease works again")
 
-    def _right(self, error: ClusterError) -> str:
-        """What to grant, where a right is missing."""
-        if not isinstance(error, ApiError) or error.status != 403:
+    def _remedy(self, error: ClusterError) -> str:
+        """What to do where a right is missing, or the Namespace is."""
+        status = error.status if isinstance(error, ApiError) else 0
+        if status == 404:
+            return f"; make the Namespace {self.namespace}, or name another one as cluster.namespace"
+        if status != 403:
             return ""
         return (
             f"; a Role in namespace {self.namespace} must allow the service's account to create leases,"

@@ -219,20 +219,29 @@ async def test_no_answer_at_all(server: GuardedApi, api: Connection) -> None:
     ]
 
 
-async def test_a_right_that_is_missing_is_named(server: GuardedApi, api: Connection) -> None:
-    """Without the right to it, the log says which rights the account needs, once."""
+@pytest.mark.parametrize(
+    ("code", "remedy"),
+    [
+        pytest.param(
+            403,
+            "a Role in namespace cks must allow the service's account to create leases, and to get and update writer "
+            "among them",
+            id="right",
+        ),
+        pytest.param(404, "make the Namespace cks, or name another one as cluster.namespace", id="namespace"),
+    ],
+)
+async def test_what_is_missing_is_named(server: GuardedApi, api: Connection, code: int, remedy: str) -> None:
+    """Without the right to it, or a place for it, the log says what to do, once."""
     first = _candidate(api, "pod-a")
-    server.fail(LEASES, 403, status(403, "forbidden"), times=2)
+    server.fail(LEASES, code, status(code, "no"), times=2)
 
     with capture_logs() as logged:
         async with _running(first):
             await until(lambda: first.leading)
 
-    refused = f"the API server refused POST {LEASES} at {server.url} (403: forbidden)"
-    rights = "create leases, and to get and update writer among them"
-    remedy = f"a Role in namespace cks must allow the service's account to {rights}"
     assert [(entry["event"], entry.get("reason", "")) for entry in logged] == [
-        ("writing the lease failed", f"{refused}; {remedy}"),
+        ("writing the lease failed", f"the API server refused POST {LEASES} at {server.url} ({code}: no); {remedy}"),
         ("writing the lease works again", ""),
         ("leading", "there was no lease"),
     ]

@@ -187,7 +187,7 @@ def test_what_the_service_itself_may_see(installation: Installation) -> None:
     assert (done.stderr, done.returncode) == ("", 0)
     assert "  warn " not in done.stdout
     probe, others = unknown
-    assert 'cannot create resource "configmaps"' in probe
+    assert "the account that asks may not create configmaps" in probe
     assert others == (
         "  ?    webhook configurations of others: not looked at: the account that asks may not "
         "list mutatingwebhookconfigurations and validatingwebhookconfigurations"

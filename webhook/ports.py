@@ -14,6 +14,9 @@ from webhook.state import State
 BACKLOG = 1024
 # How long connections may take to close once nothing is in flight any more.
 LAST_WAIT = 0.5
+# How long it may take from a connection that was accepted to the review that comes by it: a TLS handshake takes
+# milliseconds, and tenths of a second on a busy host.
+HANDSHAKE_SECONDS = 0.5
 # sun_path of unix(7) has 108 bytes, and 104 on other systems, with the zero at its end.
 LONGEST_SOCKET = 103
 
@@ -57,13 +60,15 @@ def address(scheme: str, runner: web.BaseRunner) -> str:
 
 
 async def finish(admission: web.ServerRunner, state: State, seconds: float) -> None:
-    """Close the port, and wait for the reviews in flight.
+    """Close the port, and wait for the reviews in flight, and for those whose connections were just being made.
 
-    Not left to aiohttp's own clean-up: that drops what still arrives of a body.
+    Not left to aiohttp's own clean-up: that drops what still arrives of a handshake or of a body.
     """
     for site in list(admission.sites):
         await site.stop()
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
-            while state.in_flight:  # noqa: ASYNC110 - once in the process's life
+            quiet = 0.0
+            while quiet < HANDSHAKE_SECONDS:
                 await asyncio.sleep(0.01)
+                quiet = 0.0 if state.in_flight else quiet + 0.01

@@ -117,6 +117,8 @@ def test_a_drained_replica(audited: ControlPlane, installed: Release, writing: L
 
 def test_another_leader(audited: ControlPlane, installed: Release, writing: Load) -> None:
     """When the holder of the Lease goes, the other replica takes it over, and no write notices."""
+    names = {each.name for each in installed.kubelet.ready()}
+    wait_for("a holder that is there", lambda: installed.holder() in names, 40.0)
     before = installed.holder()
     with writing.phase("another leader") as phase:
         audited.kubectl("delete", "pod", before, "-n", NAMESPACE, "--wait=false", user="admin", check=True)

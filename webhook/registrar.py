@@ -58,20 +58,19 @@ class _Made(NamedTuple):
 class Registrar:
     """Writes the webhook configurations: when the CA bundle or the rules change, and when they are not as written.
 
-    Every process has one; only the one that is `leading` writes. policies: None while it is not known which there are:
-    another replica may know, and its entries must not go. webhooks: None where the configurations are not followed;
-    then they are read at each write.
+    Each process that registers has one; only the one that is `leading` writes. policies: None while it is not known
+    which there are: another replica may know, and its entries must not go.
     """
 
     def __init__(
         self,
         settings: Settings,
         certificates: Bundled,
-        facts: ClusterFacts | None,
+        facts: ClusterFacts,
         policies: Callable[[], PolicyRules | None],
         catalog: Catalog,
         *,
-        webhooks: Webhooks | None,
+        webhooks: Webhooks,
         leading: Callable[[], bool],
         metrics: Metrics,
         clock: Clock | None = None,
@@ -80,7 +79,7 @@ class Registrar:
         self._certificates, self._facts, self._policies = certificates, facts, policies
         self._webhooks, self._leading = webhooks, leading
         self._metrics, self._clock = metrics, clock or Clock()
-        self._asked = asyncio.Event() if webhooks is None else webhooks.changed
+        self._asked = webhooks.changed
         self._writing = asyncio.Lock()
         self._made: _Made | None = None
         self._written: dict[str, Target] = {}
@@ -124,16 +123,13 @@ class Registrar:
                     await self._asked.wait()
 
     async def write(self) -> bool:
-        """Write what is not as it should be; whether the API server knows all now, or is not to know.
+        """Write what is not as it should be; whether the API server knows all now, or nothing is to be written.
 
         A failure is logged, once for each reason, and tried again at the next call.
         """
-        chosen = self._settings.registration
-        if self._facts is None or not (chosen.apply or chosen.ca_only):
-            return True
         async with self._writing:
             try:
-                done = await self._write(self._facts)
+                done = await self._write()
             except ClusterError as error:
                 self._failed(error)
                 return False
@@ -147,22 +143,22 @@ class Registrar:
     def _name(self) -> str:
         return self._settings.registration.name
 
-    async def _write(self, facts: ClusterFacts) -> bool:
-        if self._webhooks is not None and self._webhooks.unregistered:
+    async def _write(self) -> bool:
+        if self._webhooks.unregistered:
             self._suspend()
             return True
         policies, bundle = self._policies(), self._bundle()
         if policies is None or bundle is None:
             return False
-        ruleset = await self._rules(policies, facts.control_plane_namespaces())
+        ruleset = await self._rules(policies, self._facts.control_plane_namespaces())
         targets = self._targets(ruleset, bundle)
         if not self._leading():
             return self._follow(targets)
         if self._settings.registration.apply and self._settings.registration.owner:
-            if (self._owner is None or self._pending(targets)) and not await self._find_owner(facts):
+            if (self._owner is None or self._pending(targets)) and not await self._find_owner():
                 return True
             targets = self._targets(ruleset, bundle)
-        return await self._reconcile(facts, {kind: targets[kind] for kind in self._pending(targets)})
+        return await self._reconcile({kind: targets[kind] for kind in self._pending(targets)})
 
     async def _rules(self, policies: PolicyRules, namespaces: Sequence[str]) -> RuleSet:
         """The rules to register; a thousand policies take tenths of a second, which no review should wait for."""
@@ -181,7 +177,7 @@ class Registrar:
 
     def _pending(self, targets: Mapping[str, Target]) -> list[str]:
         """The kinds of which something has to be written, or may have to."""
-        if self._webhooks is None or self._webhooks.unsynced():
+        if self._webhooks.unsynced():
             return list(targets)
         known = self._webhooks.known
         return [
@@ -194,20 +190,20 @@ class Registrar:
         """Leave it to whoever leads, and say whether that is done."""
         self._written.clear()
         self._problems.solved(FAILED, SUSPENDED, UNDONE, NO_OWNER, ABSENT)
-        known = self._webhooks.known if self._webhooks else {}
+        known = self._webhooks.known
         return not any(target.step(known.get(kind)).differences for kind, target in targets.items())
 
-    async def _reconcile(self, facts: ClusterFacts, targets: Mapping[str, Target]) -> bool:
+    async def _reconcile(self, targets: Mapping[str, Target]) -> bool:
         """Look at the configurations themselves, since what is followed lags behind, and write what is not so."""
-        observed = {kind: await cluster.read(facts.api, kind, self._name) for kind in targets}
-        known = self._webhooks.known if self._webhooks else {}
+        observed = {kind: await cluster.read(self._facts.api, kind, self._name) for kind in targets}
+        known = self._webhooks.known
         if any(found is None and kind in known for kind, found in observed.items()):
             return False  # deleted just now: whether for good, the watch shows first
         if any(found is not None and is_unregistered(found) for found in observed.values()):
             self._suspend()
             return True
         self._problems.solved(SUSPENDED)
-        news = [kind for kind, target in targets.items() if await self._settle(facts, kind, target, observed[kind])]
+        news = [kind for kind, target in targets.items() if await self._settle(kind, target, observed[kind])]
         if news:
             self._log.info("registered", configurations=[f"{kind}/{self._name}" for kind in news])
         absent = [kind for kind, target in targets.items() if isinstance(target, BundleOnly) and observed[kind] is None]
@@ -218,7 +214,7 @@ class Registrar:
             self._problems.solved(ABSENT)
         return True
 
-    async def _settle(self, facts: ClusterFacts, kind: str, target: Target, observed: JsonObject | None) -> bool:
+    async def _settle(self, kind: str, target: Target, observed: JsonObject | None) -> bool:
         """Write one configuration if need be; whether that was for a change here."""
         step, is_new = target.step(observed), self._written.get(kind) != target
         if is_new:
@@ -227,44 +223,42 @@ class Registrar:
             if observed is not None or not isinstance(target, BundleOnly):
                 self._written[kind] = target
             return False
-        left = await self._store(facts, kind, target, observed)
+        left = await self._store(kind, target, observed)
         self._written[kind] = target
         self._metrics.registrations.labels("written" if is_new else "repaired").inc()
         if not is_new:
             self._say_repaired(kind, observed, step.differences, left)
         return is_new
 
-    async def _store(
-        self, facts: ClusterFacts, kind: str, target: Target, observed: JsonObject | None
-    ) -> Sequence[str]:
+    async def _store(self, kind: str, target: Target, observed: JsonObject | None) -> Sequence[str]:
         """Make a configuration what it should be; what is different nevertheless."""
         wanted = target.step(observed).wanted
         if wanted is None:
             # Where every rule of a phase is off, an old configuration would go on asking for nothing.
-            await cluster.remove(facts.api, {kind: self._name})
+            await cluster.remove(self._facts.api, {kind: self._name})
             return []
         try:
-            answer = await cluster.apply(facts.api, wanted)
+            answer = await cluster.apply(self._facts.api, wanted)
         except ApiError as error:
             # What belongs to others can make it invalid, as a url beside the service.
             restored = target.restored(observed) if error.status == 422 and observed is not None else None
             if restored is None:
                 raise
-            answer = await cluster.replace(facts.api, restored)
+            answer = await cluster.replace(self._facts.api, restored)
         # Applying takes away nothing that others added to lists and maps, such as a condition that is never true.
         if target.step(answer).differences and (restored := target.restored(answer)) is not None:
-            answer = await cluster.replace(facts.api, restored)
+            answer = await cluster.replace(self._facts.api, restored)
         self._say_foreign(kind, answer)
         return target.step(answer).differences
 
-    async def _find_owner(self, facts: ClusterFacts) -> bool:
+    async def _find_owner(self) -> bool:
         """Look the owner up; whether the configurations may be written.
 
         They may not once it is gone: it takes them with it, and whoever put them back would leave them for ever.
         """
         name = self._settings.registration.owner
         try:
-            uid = await cluster.owner_uid(facts.api, name)
+            uid = await cluster.owner_uid(self._facts.api, name)
         except ClusterError as error:
             self._problems.raised(NO_OWNER, f"registration.owner: {error}", "warning")
             return True

@@ -168,7 +168,7 @@ def _registrar(
     replica: Replica | None,
 ) -> Registrar | None:
     """Who writes the webhook configurations; None where that is none of the service's business."""
-    if replica is None or not _registers(loaded.settings):
+    if replica is None or facts is None or not _registers(loaded.settings):
         return None
     from webhook.registrar import Registrar  # noqa: PLC0415 - for clusters only
 

@@ -95,7 +95,7 @@ async def followed(api: Connection, times: Times) -> AsyncIterator[Webhooks]:
 
 
 def registrar(
-    api: Connection, known: Known, webhooks: Webhooks | None, times: Times, chosen: Settings | None = None
+    api: Connection, known: Known, webhooks: Webhooks, times: Times, chosen: Settings | None = None
 ) -> Registrar:
     """A registrar of what is known."""
     facts: Any = SimpleNamespace(api=api, control_plane_namespaces=tuple)
@@ -156,7 +156,7 @@ async def test_nothing_is_written_before_all_is_known(
     """A replica that does not know which policies or CAs there are leaves the entries of the others alone."""
     setattr(known, unknown, None)
 
-    assert not await registrar(api, known, None, times).write()
+    assert not await registrar(api, known, Webhooks(api, NAME, times.clock), times).write()
     assert server.seen == []
 
 
@@ -657,7 +657,7 @@ async def test_rules_are_made_once(api: Connection, times: Times, known: Known) 
 
 async def test_without_a_watch_they_are_read(server: WebhookApi, api: Connection, times: Times, known: Known) -> None:
     """Where nothing is followed, or not yet, each write looks for itself, and repairs all the same."""
-    writer = registrar(api, known, None, times)
+    writer = registrar(api, known, Webhooks(api, NAME, times.clock), times)
     await writer.write()
     changed = server.configuration(_VALIDATING)
     _ignore(changed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -14,11 +14,10 @@ import structlog
 
 from policies.topology.catalog import Catalog
 from webhook import differences, manifest, rules, topologyfiles
+from webhook.filewatch import LOOK_SECONDS, changes
 from webhook.metrics import Metrics
 from webhook.settings import Settings, SettingsError
 
-# Changes are told by the kernel, but not on every file system, nor where a directory was replaced whole.
-LOOK_SECONDS = 10.0
 # What is read when the process starts: ports, watches and clients are made of it.
 _AT_START = ("listen", "health", "tls", "cluster", "policies", "log")
 
@@ -127,7 +126,7 @@ class Configuration:
                 yield
                 await asyncio.sleep(LOOK_SECONDS)
                 continue
-            watch = _watch(places)
+            watch = changes(places, recursive=False)
             told = asyncio.ensure_future(anext(watch))
             await asyncio.sleep(0)  # with its first step the watch begins: what changes from here on is told
             try:
@@ -167,15 +166,6 @@ class Configuration:
         waiting, self._waiting = self._waiting, _changed(self.current.settings, wanted)
         if self._waiting and self._waiting != waiting:
             self._log.warning("restart needed", keys=self._waiting)
-
-
-async def _watch(places: Iterable[Path]) -> AsyncIterator[None]:
-    """Yields at a change in one of the directories, and after a few seconds without one."""
-    from watchfiles import awatch  # noqa: PLC0415 - nothing to watch, nothing to load
-
-    milliseconds = int(LOOK_SECONDS * 1000)
-    async for _ in awatch(*places, recursive=False, rust_timeout=milliseconds, yield_on_timeout=True, debounce=400):
-        yield
 
 
 def _in_force(start: Settings, wanted: Settings) -> Settings:

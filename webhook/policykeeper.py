@@ -19,10 +19,11 @@ from policies.ruleset import RuleSet
 from policies.topology.catalog import Catalog
 from webhook import differences, policyset, rules
 from webhook.configuration import Loaded
+from webhook.filewatch import LOOK_SECONDS
 from webhook.metrics import Metrics
 from webhook.policyset import Content, PolicySet
 from webhook.policysources.natives import Native, Natives
-from webhook.policysources.source import LOOK_SECONDS, Source
+from webhook.policysources.source import Source
 from webhook.rules import ClusterPolicies, PolicyRules
 from webhook.settings import Settings, SettingsError
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from policies.admissionpolicy.documents import Part
 from webhook import manifest, policyfiles, yamlfile
+from webhook.filewatch import LOOK_SECONDS
 from webhook.policyset import Content
-from webhook.policysources.source import LOOK_SECONDS
 
 if TYPE_CHECKING:
     from webhook.cluster.policymaps import PolicyMap, PolicyMaps

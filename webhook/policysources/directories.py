@@ -9,9 +9,8 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 from policies.admissionpolicy.documents import Part
-from webhook import policyfiles, yamlfile
+from webhook import filewatch, policyfiles, yamlfile
 from webhook.policyset import Content
-from webhook.policysources.source import LOOK_SECONDS
 
 
 class Directories:
@@ -54,16 +53,13 @@ class Directories:
 
     async def changes(self) -> AsyncIterator[None]:
         """A change in a file, or a few seconds without one."""
-        from watchfiles import awatch  # noqa: PLC0415 - nothing to watch, nothing to load
-
-        milliseconds = int(LOOK_SECONDS * 1000)
         while True:
             existing = [path for path in self._paths if os.path.exists(path)]  # noqa: ASYNC240, PTH110 - a few, seldom
             if not existing:
-                await asyncio.sleep(LOOK_SECONDS)
+                await asyncio.sleep(filewatch.LOOK_SECONDS)
                 yield
                 continue
-            async for _ in awatch(*existing, rust_timeout=milliseconds, yield_on_timeout=True, debounce=400):
+            async for _ in filewatch.changes(existing):
                 yield
 
     async def report(self, refused: Mapping[str, str]) -> None:

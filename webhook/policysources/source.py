@@ -7,9 +7,6 @@ from typing import Protocol
 
 from webhook.policyset import Content
 
-# Changes are told by the kernel, but not on every file system, nor where a directory was replaced whole.
-LOOK_SECONDS = 10.0
-
 
 class Source(Protocol):
     """One place, or many of a kind."""

@@ -223,16 +223,17 @@ class Registrar:
             if observed is not None or not isinstance(target, BundleOnly):
                 self._written[kind] = target
             return False
-        left = await self._store(kind, target, observed)
+        left = await self._store(kind, target, step.wanted, observed)
         self._written[kind] = target
         self._metrics.registrations.labels("written" if is_new else "repaired").inc()
         if not is_new:
             self._say_repaired(kind, observed, step.differences, left)
         return is_new
 
-    async def _store(self, kind: str, target: Target, observed: JsonObject | None) -> Sequence[str]:
+    async def _store(
+        self, kind: str, target: Target, wanted: JsonObject | None, observed: JsonObject | None
+    ) -> Sequence[str]:
         """Make a configuration what it should be; what is different nevertheless."""
-        wanted = target.step(observed).wanted
         if wanted is None:
             # Where every rule of a phase is off, an old configuration would go on asking for nothing.
             await cluster.remove(self._facts.api, {kind: self._name})

@@ -15,8 +15,8 @@ from policies.rule import Phase
 from webhook.version import VERSION
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
-# From a tenth of what one review costs here to the API server's default time-out of a webhook.
-BUCKETS = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+# From a tenth of what one review costs here to the longest time-out that a webhook may have.
+BUCKETS = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 
 
 class Metrics:

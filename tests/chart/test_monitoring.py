@@ -11,8 +11,8 @@ import pytest
 import yaml
 from prometheus_client import Counter, Gauge, Histogram
 
-from chart.rendering import CHART, Rendered
-from webhook.metrics import Metrics
+from chart.rendering import CHART, Rendered, render
+from webhook.metrics import BUCKETS, Metrics
 
 Entry = Callable[[str], Rendered]
 
@@ -79,6 +79,20 @@ def test_an_alert_says_what_to_do(entry: Entry) -> None:
         assert alert["annotations"].keys() == {"summary", "description", "runbook"}
         assert alert.keys() - {"for"} == {"alert", "expr", "labels", "annotations"}
         assert re.findall(r"RELEASE_NAMESPACE|WEBHOOKS_NAME|\w+_SECONDS\b", json.dumps(alert)) == []
+
+
+@pytest.mark.parametrize("timeout", [1, 20, 30])
+def test_slow_answers_can_be_measured(timeout: int) -> None:
+    """The alert about slow answers asks for half the time-out, which lies within the buckets, whatever it is."""
+    values = {
+        "config": {"registration": {"timeoutSeconds": timeout}},
+        "monitoring": {"prometheusRule": {"enabled": True}},
+    }
+    (slow,) = [alert["expr"] for alert in _alerts(render(values)) if alert["alert"] == "CksAdmissionSlow"]
+    threshold = float(slow.rpartition(">")[2])
+
+    # What lies beyond the last bucket counts as the last bucket.
+    assert (threshold, threshold < BUCKETS[-1]) == (timeout / 2, True)
 
 
 @pytest.mark.parametrize(

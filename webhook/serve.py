@@ -172,7 +172,6 @@ def _registrar(
         return None
     from webhook.registrar import Registrar  # noqa: PLC0415 - for clusters only
 
-    leadership = replica.leadership
     return Registrar(
         loaded.settings,
         certificates,
@@ -180,7 +179,7 @@ def _registrar(
         lambda: keeper.rules if keeper.complete else None,
         loaded.catalog,
         webhooks=replica.webhooks,
-        leading=lambda: leadership.leading,
+        leading=lambda: replica.writing,
         metrics=measures,
     )
 

@@ -83,9 +83,9 @@ class Upkeep:
 
     def _tell(self) -> None:
         """Tell the registrar of another CA or leader."""
-        leads = self._replica is not None and self._replica.leadership.leading
-        self._metrics.leader.set(leads)
-        now = self._certificates.ca_bundle, leads
+        replica = self._replica
+        self._metrics.leader.set(replica is not None and replica.leadership.leading)
+        now = self._certificates.ca_bundle, replica is not None and replica.writing
         if self._registrar is not None and now != self._told:
             self._told = now
             self._registrar.look()

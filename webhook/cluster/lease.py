@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import structlog
@@ -44,7 +45,7 @@ class Leadership:
     """Whether this process holds the Lease, which it tries to get while `run` does.
 
     identity: unique among all processes that want the Lease, workers of one Pod too. changed: set when `leading` or
-    `holder` is another one.
+    `holder` is another one. began: called before `leading` becomes true, for what the writer has to know anew.
     """
 
     def __init__(
@@ -57,13 +58,14 @@ class Leadership:
         *,
         durations: Durations | None = None,
         changed: asyncio.Event | None = None,
+        began: Callable[[], None] = lambda: None,
     ) -> None:
         self.changed = changed or asyncio.Event()
         self.identity = identity
         self._clock = clock or Clock()
         self._durations = durations or Durations()
         patience = self._durations.renew
-        self._lock = LeaseLock(api, namespace, name, identity, self._clock, patience, self.changed, self._jumped)
+        self._lock = LeaseLock(api, namespace, name, identity, self._clock, patience, self.changed, self._jumped, began)
         self._election: Any = None
         self._running: asyncio.Task[Any] | None = None
         self._log = structlog.get_logger()

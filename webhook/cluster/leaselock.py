@@ -39,7 +39,7 @@ class LeaseLock:
     holder: whose it was at the last look; empty where it was nobody's, or there was no look yet. leading: whether it is
     this process's. patience: seconds after which a holder that cannot renew the Lease no longer counts on it, by a
     clock that does not jump. changed: set when holder or leading is another one. jumped: called before the library
-    looks at the wall clock, with the seconds by which that has jumped.
+    looks at the wall clock, with the seconds by which that has jumped. began: called before `leading` becomes true.
     """
 
     def __init__(
@@ -52,6 +52,7 @@ class LeaseLock:
         patience: float,
         changed: asyncio.Event,
         jumped: Callable[[float], None],
+        began: Callable[[], None],
     ) -> None:
         self.name, self.namespace, self.identity = name, namespace, identity
         self.holder = ""
@@ -60,6 +61,7 @@ class LeaseLock:
         self._clock = clock
         self._changed = changed
         self._jumped = jumped
+        self._began = began
         self._patience = patience
         self._problems: dict[Literal["reading", "writing"], str] = {}
         self._collection = f"/apis/coordination.k8s.io/v1/namespaces/{quote(namespace, safe='')}/leases"
@@ -178,6 +180,7 @@ class LeaseLock:
         self._renewed = since
         self.holder = self.identity
         if not self.leading:
+            self._began()
             self.leading = True
             self._changed.set()
             self._log.info("leading", reason=reason)

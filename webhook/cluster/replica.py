@@ -31,6 +31,15 @@ class Replica(NamedTuple):
     authority: AuthoritySecret | None
     changed: asyncio.Event
 
+    @property
+    def writing(self) -> bool:
+        """Whether this process is the one to write webhook configurations, and knows what is in the Secret by now.
+
+        One that has just become the holder may not have heard of the CA that the holder before it made. The old one in
+        every caBundle would have the others refused, which show the new one already.
+        """
+        return self.leadership.leading and (self.authority is None or self.authority.current)
+
     def unsynced(self) -> list[str]:
         """What has not arrived yet, a reason each."""
         return [*self.webhooks.unsynced(), *(self.authority.unsynced() if self.authority else ())]
@@ -41,9 +50,10 @@ async def joined(api: ApiClient, settings: Settings) -> AsyncIterator[Replica]:
     """Take part over a connection, which stays the caller's; in the end give up what this process holds."""
     changed = asyncio.Event()
     namespace = settings.cluster.namespace
-    leadership = Leadership(api, namespace, settings.cluster.lease, _identity(), changed=changed)
-    webhooks = Webhooks(api, settings.registration.name, noticed=changed.set)
     authority = AuthoritySecret(api, namespace, settings.tls.secret, changed=changed) if settings.tls.secret else None
+    began = authority.reread if authority is not None else (lambda: None)
+    leadership = Leadership(api, namespace, settings.cluster.lease, _identity(), changed=changed, began=began)
+    webhooks = Webhooks(api, settings.registration.name, noticed=changed.set)
     taking_part = asyncio.create_task(leadership.run(), name="lease")
     try:
         await webhooks.start()

@@ -6,7 +6,7 @@ import asyncio
 import base64
 import binascii
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import quote
 
 import msgspec
@@ -50,9 +50,10 @@ class AuthoritySecret:
         self._api = api
         self._namespace, self._name = namespace, name
         self._path = f"/api/v1/namespaces/{quote(namespace, safe='')}/secrets"
-        self._known = Cache[WholeObject, str, _Known](name_of, _known, self.changed.set)
-        resource = Resource(self.title, whole, query=(("fieldSelector", f"metadata.name={name}"),))
-        self._reflector = Reflector(api, resource, self._path, self._known, clock or Clock())
+        self._known = Cache[WholeObject, str, _Known](name_of, _known, self._noticed)
+        self._clock = clock or Clock()
+        self._listed = False
+        self._reflector = self._anew()
         self._task: asyncio.Task[Any] | None = None
 
     @property
@@ -66,9 +67,20 @@ class AuthoritySecret:
         known = self._known.by_key.get(self._name)
         return known.stored if known else {}
 
+    @property
+    def current(self) -> bool:
+        """Whether a list has arrived since `reread`; since the start where there was none."""
+        return self._reflector.synced.is_set()
+
     async def start(self) -> None:
         """Begin to follow; `unsynced` says whether the first list has arrived."""
-        self._task = asyncio.create_task(self._reflector.run(), name=self.title)
+        self._follow()
+
+    def reread(self) -> None:
+        """List it anew, and follow it from there: the connection of the watch may be dead, and nobody has noticed."""
+        if self._task is not None:
+            self._reflector = self._anew()
+            self._follow()
 
     async def stop(self) -> None:
         """End what is under way."""
@@ -76,6 +88,8 @@ class AuthoritySecret:
 
     def unsynced(self) -> list[str]:
         """Why it is not known yet what the Secret holds, and what to do where a right is missing."""
+        if self._listed:
+            return []
         right = self._right(f"list and watch the secret {self._name}")
         return [reason + (right if self._reflector.status == 403 else "") for reason in self._reflector.unsynced()]
 
@@ -94,6 +108,17 @@ class AuthoritySecret:
         # Not left to the watch: until it comes, another decision would be made about what was there before. The watch
         # cannot bring anything older any more, since nothing happened between what was known and this.
         self._known.changed("MODIFIED", whole(msgspec.Raw(body)))
+
+    def _anew(self) -> Reflector[WholeObject]:
+        resource = Resource(self.title, whole, query=(("fieldSelector", f"metadata.name={self._name}"),))
+        return Reflector(self._api, resource, self._path, self._known, self._clock)
+
+    def _follow(self) -> None:
+        self._task = asyncio.create_task(_after(self._task, self._reflector), name=self.title)
+
+    def _noticed(self) -> None:
+        self._listed = True
+        self.changed.set()
 
     def _creation(self, contents: Mapping[str, bytes]) -> Call:
         body = {
@@ -129,6 +154,12 @@ class AuthoritySecret:
 
     def _right(self, verbs: str) -> str:
         return f"; a Role in namespace {self._namespace} must allow the service's account to {verbs}"
+
+
+async def _after(earlier: asyncio.Task[Any] | None, reflector: Reflector[WholeObject]) -> NoReturn:
+    """Follow once what followed before has ended, which might bring something older."""
+    await cancelled([earlier] if earlier else [])
+    await reflector.run()
 
 
 def _known(found: WholeObject) -> _Known:

@@ -129,6 +129,10 @@ class FakeApi:
         for watch in self._watches.pop(path, []):
             watch.put_nowait(_END)
 
+    def deafen(self, path: str) -> None:
+        """Tell the open watches nothing more, as over a connection that died without anybody having noticed."""
+        self._watches.pop(path, None)
+
     def cut(self, path: str) -> None:
         """Break the connections of the open watches."""
         for watch in self._watches.pop(path, []):

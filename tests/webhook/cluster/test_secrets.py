@@ -111,6 +111,23 @@ async def test_what_others_have_written_is_kept(server: GuardedApi, secret: Auth
     assert secret.stored == {"ca.crt": b"new", "notes": b"N"}
 
 
+async def test_it_is_read_anew(server: GuardedApi, secret: AuthoritySecret) -> None:
+    """What a dead watch has not told is known once it is read anew, and then followed over another watch."""
+    server.put(SECRETS, _secret("ca", b"first"))
+    await until(lambda: secret.stored == {"ca.crt": b"first"})
+    server.deafen(SECRETS)
+    server.put(SECRETS, _secret("ca", b"second"))
+
+    assert (secret.current, secret.stored) == (True, {"ca.crt": b"first"})
+    secret.reread()
+    assert (secret.current, secret.unsynced(), secret.stored) == (False, [], {"ca.crt": b"first"})
+    await until(lambda: secret.current)
+    assert secret.stored == {"ca.crt": b"second"}
+    await server.watched(SECRETS)
+    server.put(SECRETS, _secret("ca", b"third"))
+    await until(lambda: secret.stored == {"ca.crt": b"third"})
+
+
 async def test_writes_follow_each_other(server: GuardedApi, secret: AuthoritySecret) -> None:
     """After a write the next one is in its version, whether or not the watch has told of it yet."""
     for content in (b"1", b"2", b"3"):

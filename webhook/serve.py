@@ -76,6 +76,8 @@ async def serve(read: Callable[[], Settings], path: Path | None = None, health_s
         gc.freeze()
 
         async def swap() -> None:
+            if facts is not None:
+                facts.workloads = tuple(rules.topology_options(configuration.current.settings).workloads)
             state.served = _served(keeper, facts)
             if registrar is not None:
                 registrar.use(*configuration.current)

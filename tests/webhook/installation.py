@@ -68,7 +68,7 @@ async def installed(**sections: Any) -> AsyncIterator[Installation]:
             **sections,
         }
         _write("cks.yaml", written)
-        _write("kube.config", _kubeconfig(api.url))
+        _write("kube.config", kubeconfig(api.url))
         groups = ("admissionregistration.k8s.io", "apps", "batch", "coordination.k8s.io", "resource.k8s.io")
         api.groups["/version"] = {"gitVersion": "v1.36.3"}
         listed = [{"name": group, "versions": [{"version": "v1"}]} for group in (*groups, "authorization.k8s.io")]
@@ -111,7 +111,8 @@ def _context(leaf: Leaf) -> ssl.SSLContext:
     return context
 
 
-def _kubeconfig(url: str) -> Json:
+def kubeconfig(url: str) -> Json:
+    """What leads to a small API server."""
     return {
         "current-context": "fake",
         "contexts": [{"name": "fake", "context": {"cluster": "fake", "user": "me"}}],

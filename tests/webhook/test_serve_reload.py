@@ -5,6 +5,11 @@ from pathlib import Path
 import yaml
 from builders import pod
 
+from policies.topology.annotation import TOPOLOGY
+from policies.topology.document import KAI
+
+from .cluster.fakeapi import NAMESPACES, NODES, FakeApi, named
+from .installation import kubeconfig
 from .processes import Service
 from .reviews import RESERVED, answer_of, body
 from .wire import connected
@@ -46,3 +51,38 @@ async def test_a_configuration_that_changes(tmp_path: Path) -> None:
     assert (ready.status, ready.text) == (200, note)
     assert b"\ncks_admission_configuration_refused 1.0\n" in measured
     assert waiting["keys"] == ["listen.host", "listen.port", "listen.drainSeconds"]
+
+
+async def test_a_kind_of_workloads_that_is_added(tmp_path: Path) -> None:
+    """Once the configuration knows a kind, whoever deletes a Topology is told of the objects of it that name that."""
+    file, train = tmp_path / "cks.yaml", named("t", namespace="team")
+    train["metadata"]["annotations"] = {TOPOLOGY: "racks"}
+    topology = named("racks", spec={"levels": [{"nodeLabel": "example.org/rack"}]})
+    deleted = {"apiVersion": f"{KAI}/v1alpha1", "kind": "Topology", **topology}
+    resource = {"group": KAI, "version": "v1alpha1", "resource": "topologies"}
+    kind = {"group": "example.org", "kind": "Train", "templates": ["spec.template"]}
+    async with FakeApi() as api:
+        api.put(NAMESPACES, named("team", {}))
+        api.put(NODES, named("n1", {}))
+        api.install(KAI, {"v1alpha1": {"topologies": "Topology"}}, namespaced=False)
+        api.put(f"/apis/{KAI}/v1alpha1/topologies", topology)
+        api.install("example.org", {"v1": {"trains": "Train"}})
+        api.put("/apis/example.org/v1/trains", train)
+        (tmp_path / "kubeconfig").write_text(yaml.safe_dump(kubeconfig(api.url)), encoding="utf-8")
+
+        async def warnings() -> list[str]:
+            async with connected(await service.port(), service.context()) as wire:
+                review = body(None, deleted, operation="DELETE", namespace="", resource=resource)
+                reply = await wire.call(review)
+                answer = answer_of(reply.body)
+                return list(answer.get("warnings", ()))
+
+        cluster, policies = {"kubeconfig": str(tmp_path / "kubeconfig")}, {"native": False, "configMaps": False}
+        async with Service(tmp_path, cluster=cluster, policies=policies) as service:
+            found = [await warnings()]
+            settings = yaml.safe_load(file.read_text(encoding="utf-8"))
+            file.write_text(yaml.safe_dump({**settings, "workloads": [kind]}), encoding="utf-8")
+            await service.event("configuration loaded")
+            found.append(await warnings())
+
+    assert found == [[], ['topology "racks" is named by Train team/t']]

@@ -45,7 +45,8 @@ class ClusterFacts:
     """The look-ups that rules may make (policies.facts.Facts), answered for a cluster.
 
     api: the connection, which stays the caller's to close. watch_nodes: whether a rule needs Nodes, for they are many.
-    watch_topologies: whether a rule needs those of the cluster. workloads: the kinds that may name one.
+    watch_topologies: whether a rule needs those of the cluster. workloads: the kinds that may name one, to be replaced
+    when they are others.
     parameters: those of admission policies, as far as it is told to follow them.
     """
 
@@ -59,7 +60,7 @@ class ClusterFacts:
         clock: Clock | None = None,
     ) -> None:
         self.api = api
-        self._workloads = tuple(workloads)
+        self.workloads = tuple(workloads)
         self._clock = clock or Clock()
         self._namespaces = Cache[NamespaceObject, str, KnownNamespace](name_of, namespace_of)
         self._nodes = Cache[NodeObject, str, Node](name_of, node_of)
@@ -116,7 +117,7 @@ class ClusterFacts:
 
     async def read_references(self, topology: str, seconds: float) -> References:
         """Look for the workloads that name a topology; where some could not be looked at in time, it is said."""
-        return await references.search(self.api, self._workloads, topology, seconds)
+        return await references.search(self.api, self.workloads, topology, seconds)
 
     def control_plane_namespaces(self) -> tuple[str, ...]:
         """The names of the control-plane Namespaces, sorted."""

@@ -108,8 +108,8 @@ class Kubelet:
         return sorted(found, key=lambda each: str(each.pod["metadata"]["creationTimestamp"]))
 
     def ready(self) -> list[Running]:
-        """Return those that are ready."""
-        return [each for each in self.named() if each.status.get("ready")]
+        """Return those that are ready and are not just ending."""
+        return [each for each in self.named() if each.status.get("ready") and not each.ending]
 
     def environment(self, pod: Manifest, root: Path) -> dict[str, str]:
         """Return the environment of a Pod's container, its temporary files below `root`."""

@@ -244,7 +244,10 @@ def all_show(installed: Release, by: Certificate) -> None:
 
     def shown() -> bool:
         pairs = [("127.0.0.1", each.ports[0]) for each in installed.kubelet.ready()]
-        leaves = [load_certificates(ssl.get_server_certificate(pair).encode())[0] for pair in pairs]
+        try:
+            leaves = [load_certificates(ssl.get_server_certificate(pair).encode())[0] for pair in pairs]
+        except OSError as error:  # one that has just been told to end
+            raise NotYet(str(error)) from error
         return len(leaves) == 2 and all(issued_by(leaf, by) for leaf in leaves)
 
     wait_for("the leaves of a CA", shown, 60.0)

@@ -16,7 +16,7 @@ from cluster.golang import ToolchainError
 from cluster.kubectl import KubectlError
 from cluster.process import ComponentError
 
-from benchmarks import footprint, policies, reload, report, servers, speed, topology
+from benchmarks import footprint, policies, reload, report, servers, speed, topology, workers
 from benchmarks.cel import compare as cel
 from benchmarks.load import LoadError
 from benchmarks.process import ProcessError
@@ -24,12 +24,28 @@ from benchmarks.report import Figure
 from benchmarks.speed import NoCoresError
 
 RESULT = Path(__file__).parent / "results" / "latest.json"
-PARTS = ("speed", "policies", "topology", "memory", "start", "cluster", "cel")
+PARTS = ("speed", "policies", "topology", "workers", "memory", "start", "cluster", "cel")
 START_RUNS = 9
 FAILURES = (
     ComponentError, KubectlError, LoadError, NoCoresError, OSError, ProcessError, subprocess.CalledProcessError,
     ToolchainError,
 )  # fmt: skip
+
+
+class Results:
+    """What was measured, for people and as JSON."""
+
+    def __init__(self) -> None:
+        self.comparisons: list[speed.Comparison] = []
+        self.figures: list[Figure] = []
+        self.tables: list[str] = []
+        self.details: dict[str, Any] = {}
+
+    def add(self, name: str, part: Any, found: Any) -> None:
+        """Add what a part found. part: its module, which knows how to show that."""
+        self.tables += ["", *part.table(found)]
+        self.figures += part.figures(found)
+        self.details[name] = part.as_json(found)
 
 
 def main() -> None:
@@ -38,51 +54,50 @@ def main() -> None:
     if not sys.platform.startswith("linux"):
         sys.exit("The benchmarks pin processes to cores and read /proc: they need Linux.")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))  # so that the servers are ended too
-    comparisons: list[speed.Comparison] = []
-    figures: list[Figure] = []
+    results = Results()
     failures: list[str] = []
-    tables: list[str] = []
-    details: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(prefix="cks-admission-bench-") as name:
         directory = Path(name)
         servers.issue_certificate(directory)
         for part in options.parts:
             _say(part)
             try:
-                if part == "speed":
-                    comparisons = speed.compare(directory, options.rounds, options.seconds, _say)
-                    figures += report.speed_figures(comparisons)
-                elif part == "policies":
-                    compared = policies.compare(directory, options.rounds, options.seconds, _say)
-                    tables += ["", *policies.table(compared)]
-                    figures += policies.figures(compared)
-                    details["policies"] = policies.as_json(compared)
-                    reloaded = reload.measure(directory, _say)
-                    tables += ["", *reload.table(reloaded)]
-                    figures += reload.figures(reloaded)
-                    details["reload"] = reload.as_json(reloaded)
-                elif part == "topology":
-                    translated = topology.measure(directory, options.rounds, options.seconds, _say)
-                    tables += ["", *topology.table(translated)]
-                    figures += topology.figures(translated)
-                    details["topology"] = topology.as_json(translated)
-                elif part == "cel":
-                    found = cel.compare(directory, _say)
-                    tables += ["", *cel.table(found)]
-                    figures += cel.figures(found)
-                else:
-                    figures += _footprint(part, directory)
+                _measure(part, directory, options, results)
             except FAILURES as error:
                 failures.append(f"{part}: {error}")
+    comparisons, figures = results.comparisons, results.figures
     print("\n".join(f"{key}: {value}" for key, value in report.machine().items()))
     if comparisons:
         print(f"\nSpeed: medians of {options.rounds} rounds of {options.seconds:g} s")
         print("\n".join([*report.speed_table(comparisons), report.bottleneck(comparisons)]))
-    print("\n".join(tables))
+    print("\n".join(results.tables))
     print("\n" + "\n".join(figure.line for figure in figures))
-    RESULT.write_text(json.dumps(report.as_json(comparisons, figures, details), indent=1) + "\n", encoding="utf-8")
+    RESULT.write_text(
+        json.dumps(report.as_json(comparisons, figures, results.details), indent=1) + "\n", encoding="utf-8"
+    )
     if failures:
         sys.exit("Not measured:\n" + "\n".join(failures))
+
+
+def _measure(part: str, directory: Path, options: argparse.Namespace, results: Results) -> None:
+    """Measure one part. Raises one of FAILURES."""
+    rounds = (options.rounds, options.seconds, _say)
+    if part == "speed":
+        results.comparisons = speed.compare(directory, *rounds)
+        results.figures += report.speed_figures(results.comparisons)
+    elif part == "policies":
+        results.add("policies", policies, policies.compare(directory, *rounds))
+        results.add("reload", reload, reload.measure(directory, _say))
+    elif part == "topology":
+        results.add("topology", topology, topology.measure(directory, *rounds))
+    elif part == "workers":
+        results.add("workers", workers, workers.compare(directory, *rounds))
+    elif part == "cel":
+        found = cel.compare(directory, _say)
+        results.tables += ["", *cel.table(found)]
+        results.figures += cel.figures(found)
+    else:
+        results.figures += _footprint(part, directory)
 
 
 def _footprint(part: str, directory: Path) -> Iterator[Figure]:

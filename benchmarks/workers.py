@@ -1,0 +1,75 @@
+"""One worker against two, both free to use every core: what a second one brings where a review costs time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from benchmarks import policysets, servers
+from benchmarks.bodies import REAL, body
+from benchmarks.load import Sample, drive
+from benchmarks.process import Family
+from benchmarks.report import Figure
+from benchmarks.speed import cores, middle
+
+PATH = "/validate"
+ONE, TWO = 1, 2
+TARGET = 1.5  # of 2, since the load needs a part of the second core
+
+Found = Mapping[int, Sequence[Sample]]
+"""The samples by the number of workers, one of each round."""
+
+
+def compare(directory: Path, rounds: int, seconds: float, say: Callable[[str], None]) -> Found:
+    """Run the rounds, each with connections of its own, since the kernel deals them out.
+
+    directory: where the certificate is. Raises LoadError, ProcessError or NoCoresError.
+    """
+    cores()
+    sent = body(PATH, REAL)
+    paths = (policysets.PACKS, policysets.twenty(directory / "workers"))
+    policies = [option for path in paths for option in ("--policies", str(path))]
+    samples: dict[int, list[Sample]] = {ONE: [], TWO: []}
+    with ExitStack() as stack:
+        running = {
+            number: stack.enter_context(servers.service(directory, *policies, "--workers", str(number)))
+            for number in samples
+        }
+        for turn in range(rounds):
+            say(f"round {turn + 1} of {rounds}")
+            for number in sorted(samples, reverse=turn % 2 == 1):
+                listening = running[number]
+                clock = Family(listening.server.child.pid)
+                samples[number].append(drive(listening.port, PATH, sent, clock, seconds))
+    return samples
+
+
+def ratio(found: Found, field: str = "rate") -> float:
+    """Two workers to one, the median of the rounds' ratios."""
+    return median(two.figure(field) / one.figure(field) for one, two in zip(found[ONE], found[TWO], strict=True))
+
+
+def figures(found: Found) -> Iterator[Figure]:
+    """The ratio with its target."""
+    each = [two.rate / one.rate for one, two in zip(found[ONE], found[TWO], strict=True)]
+    note = f"({min(each):.2f} to {max(each):.2f})"
+    yield Figure(f"rate of {PATH} real, 2 workers to 1", ratio(found), TARGET, at_least=True, note=note)
+
+
+def table(found: Found) -> Iterator[str]:
+    """The medians behind the ratio."""
+    yield f"{'workers':<30}{'requests/s':>12}{'p50 ms':>9}{'p99 ms':>9}{'CPU us':>9}{'cores':>9}{'load':>7}"
+    for number, samples in found.items():
+        fields = ("rate", "p50", "p99", "cpu", "server_busy", "load_busy")
+        rate, p50, p99, cpu, busy, load = (middle(list(samples), field) for field in fields)
+        yield (
+            f"  {number:<28}{rate:>12.0f}{p50 * 1e3:>9.2f}{p99 * 1e3:>9.2f}{cpu * 1e6:>9.0f}{busy:>9.2f}{load:>7.0%}"
+        )
+
+
+def as_json(found: Found) -> dict[str, Any]:
+    """Everything, each round included."""
+    return {str(number): [sample._asdict() for sample in samples] for number, samples in found.items()}

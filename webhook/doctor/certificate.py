@@ -199,12 +199,17 @@ def _shown(
         found = f"its certificate is valid until {end}, for {span(left)} only"
         yield Finding(CHECK, "warning", where, found, _leaf_remedy(settings))
         return
-    by = (
-        "trusted by every caBundle"
-        if any(trust.bundle for trust in chosen)
-        else "and the API server's own roots decide"
-    )
-    yield Finding(CHECK, "ok", where, f"its certificate is for {name}, {by}, and valid until {end}, for {span(left)}")
+    found = f"its certificate is for {name}, {_vouched(chosen)}, and valid until {end}, for {span(left)}"
+    yield Finding(CHECK, "ok", where, found)
+
+
+def _vouched(chosen: Sequence[Trust]) -> str:
+    """Who vouches for a certificate with which nothing is wrong."""
+    if not chosen:
+        return "while no caBundle is known"
+    if any(trust.bundle for trust in chosen):
+        return "trusted by every caBundle"
+    return "and the API server's own roots decide"
 
 
 def _leaf_remedy(settings: Settings) -> str:

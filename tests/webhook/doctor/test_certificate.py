@@ -224,6 +224,14 @@ def test_certificates_of_somebody_else_need_no_bundle() -> None:
     assert found.startswith(f"its certificate is for {_NAME}, and the API server's own roots decide, and valid until")
 
 
+def test_without_configurations_nothing_is_said_of_trust() -> None:
+    """Where no caBundle could be looked at, names and dates are judged, and nobody is said to trust them."""
+    ((level, _, found, _),) = told(check([_served(_OTHER)], [], _settings(), _NOW, proven=True))
+
+    assert level == "ok"
+    assert found.startswith(f"its certificate is for {_NAME}, while no caBundle is known, and valid until")
+
+
 def _stored(authority: Authority, **more: bytes) -> dict[str, bytes]:
     return {"ca.crt": authority.cert_pem, "ca.key": authority.key_pem, **more}
 

@@ -65,12 +65,14 @@ class Managed(Struct, frozen=True):
             return Step(None, [] if observed is None else ["no rule needs it"])
         if observed is None:
             return Step(self.wanted, ["it does not exist"])
-        wanted = kept(self.wanted, observed, self.kept)
+        wanted = kept(injected(self.wanted, observed), observed, self.kept)
         return Step(_same_object(wanted, observed), difference(wanted, observed))
 
     def restored(self, observed: JsonObject) -> JsonObject | None:
         """The object that was found, with the service's entries just as they are wanted."""
-        return None if self.wanted is None else restored(kept(self.wanted, observed, self.kept), observed)
+        if self.wanted is None:
+            return None
+        return restored(kept(injected(self.wanted, observed), observed, self.kept), observed)
 
 
 class BundleOnly(Struct, frozen=True):
@@ -105,6 +107,24 @@ def kept(wanted: JsonObject, observed: JsonObject, allowed: Iterable[KeptRequire
     return {**wanted, "webhooks": webhooks}
 
 
+def injected(wanted: JsonObject, observed: JsonObject) -> JsonObject:
+    """What is wanted, with the caBundles that are cert-manager's to write, where they are, as cert-manager wrote them.
+
+    A new entry begins with that of another one: cert-manager's injector comes after the API server, which would
+    meanwhile refuse all writes that the entry is about.
+    """
+    if INJECT_CA_FROM not in (wanted["metadata"].get("annotations") or {}):
+        return wanted
+    found = {entry["name"]: entry["clientConfig"].get("caBundle") for entry in _entries(observed) if is_own(entry)}
+    other = next(filter(None, found.values()), None)
+    return {**wanted, "webhooks": [with_bundle(each, found.get(each["name"]) or other) for each in _entries(wanted)]}
+
+
+def with_bundle(entry: JsonObject, bundle: str | None) -> JsonObject:
+    """An entry with another caBundle (base64); as it is where there is none."""
+    return {**entry, "clientConfig": {**entry["clientConfig"], "caBundle": bundle}} if bundle else entry
+
+
 def difference(wanted: JsonObject, observed: JsonObject) -> list[str]:
     """What of the wanted is not so, for people, a line each; what others added to their own ends is no difference."""
     metadata = observed["metadata"]
@@ -120,11 +140,11 @@ def difference(wanted: JsonObject, observed: JsonObject) -> list[str]:
         for owner in wanted["metadata"].get("ownerReferences", ())
         if owner["uid"] not in owners
     ]
-    there, injected = {entry["name"]: entry for entry in _entries(observed)}, _is_injected(wanted)
+    there = {entry["name"]: entry for entry in _entries(observed)}
     for entry in _entries(wanted):
         name = entry["name"]
         other = there.pop(name, None)
-        found += [f"{name}: missing"] if other is None else _entry_difference(entry, other, injected=injected)
+        found += [f"{name}: missing"] if other is None else _entry_difference(entry, other)
     return [*found, *(f"{entry['name']}: not wanted" for entry in there.values() if is_own(entry))]
 
 
@@ -133,13 +153,8 @@ def restored(wanted: JsonObject, observed: JsonObject) -> JsonObject:
 
     Fields of an entry that this release does not know stay: the API server may have given them a default.
     """
-    there, injected = {entry["name"]: entry for entry in _entries(observed)}, _is_injected(wanted)
-    own = []
-    for entry in _entries(wanted):
-        other = there.get(entry["name"], {})
-        bundle = other.get("clientConfig", {}).get("caBundle") if injected else None
-        client = {**entry["clientConfig"], **({"caBundle": bundle} if bundle else {})}
-        own.append({**other, **entry, "clientConfig": client})
+    there = {entry["name"]: entry for entry in _entries(observed)}
+    own = [{**there.get(entry["name"], {}), **entry} for entry in _entries(wanted)]
     metadata = dict(observed["metadata"])
     for place in ("labels", "annotations"):
         if added := wanted["metadata"].get(place):
@@ -196,25 +211,23 @@ def _may_stay(requirement: JsonObject, allowed: Iterable[KeptRequirement]) -> bo
     )
 
 
-def _entry_difference(wanted: JsonObject, observed: JsonObject, *, injected: bool) -> list[str]:
+def _entry_difference(wanted: JsonObject, observed: JsonObject) -> list[str]:
     """The fields of an entry that differ, out of those that the service writes: later ones are not known here."""
     found = []
     for field, value in wanted.items():
-        here, there = (_comparable(field, each, injected=injected) for each in (value, observed.get(field)))
+        here, there = (_comparable(field, each) for each in (value, observed.get(field)))
         if here != there:
             found.append(f"{wanted['name']}: {_said(field, here, there)}")
     return found
 
 
-def _comparable(field: str, value: Any, *, injected: bool) -> Any:
+def _comparable(field: str, value: Any) -> Any:
     """A value of a field such that equal ones mean the same: in most lists the order means nothing."""
     if field in _SELECTORS:
         selector = value or {}
         return selector.get("matchLabels") or {}, {_normal(each) for each in _requirements(selector)}
     if field == "matchConditions":
         return {each["name"]: each["expression"] for each in value or ()}
-    if field == "clientConfig" and injected:
-        return {key: each for key, each in (value or {}).items() if key != "caBundle"}
     return value
 
 
@@ -231,11 +244,6 @@ def _said(field: str, wanted: Any, observed: Any) -> str:
 def _same_object(wanted: JsonObject, observed: JsonObject) -> JsonObject:
     """What is wanted of this very object: should it be deleted meanwhile, applying it must not make it again."""
     return {**wanted, "metadata": {**wanted["metadata"], "uid": observed["metadata"]["uid"]}}
-
-
-def _is_injected(wanted: JsonObject) -> bool:
-    """Whether the caBundle is somebody else's."""
-    return INJECT_CA_FROM in (wanted["metadata"].get("annotations") or {})
 
 
 def _head(wanted: JsonObject) -> JsonObject:

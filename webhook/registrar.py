@@ -278,10 +278,8 @@ class Registrar:
     def _bundle(self) -> bytes | None:
         """The CAs to tell the API server of; None while they are not known. Files are read anew: others renew them."""
         chosen = self._settings.registration
-        if chosen.inject_ca_from:
-            return b""
         if not chosen.ca_file:
-            return self._certificates.ca_bundle
+            return b"" if chosen.inject_ca_from else self._certificates.ca_bundle
         try:
             found = Path(chosen.ca_file).read_bytes()
             Bundle.from_pem(found)

@@ -77,10 +77,9 @@ def is_own(entry: JsonObject) -> bool:
 def registered(settings: Settings, ca_bundle: bytes, ruleset: RuleSet, owner: Owner | None = None) -> list[JsonObject]:
     """The webhook configurations for the settings. ca_bundle: PEM by which the API server knows the service."""
     chosen = settings.registration
-    bundle = b"" if chosen.inject_ca_from else ca_bundle
     return configurations(
         ruleset,
-        Client(bundle, chosen.url, settings.cluster.namespace, chosen.service, chosen.service_port),
+        Client(ca_bundle, chosen.url, settings.cluster.namespace, chosen.service, chosen.service_port),
         name=chosen.name,
         own_namespace=settings.cluster.namespace,
         timeout_seconds=chosen.timeout_seconds,

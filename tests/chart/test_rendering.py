@@ -231,12 +231,12 @@ def test_the_ca_is_found_in_each_mode(entry: Entry, tmp_path: Path) -> None:
 
     assert found == {
         "default": ("cks-admission-ca", "", "", "", False),
-        "cert-manager": ("", "tls/tls.crt", "", "cks-admission/cks-admission", False),
+        "cert-manager": ("", "tls/tls.crt", "tls/ca.crt", "cks-admission/cks-admission", False),
         "cert-manager-issuer": ("", "tls/tls.crt", "tls/ca.crt", "", False),
         "secret": ("", "tls/tls.crt", "tls/ca.crt", "", False),
         "secret-bundle": ("", "tls/tls.crt", "config/ca-bundle.crt", "", False),
         "rendered": ("cks-admission-ca", "", "", "", True),
-        "rendered-cert-manager": ("", "tls/tls.crt", "", "cks-admission/cks-admission", False),
+        "rendered-cert-manager": ("", "tls/tls.crt", "tls/ca.crt", "cks-admission/cks-admission", False),
         "rendered-secret": ("", "tls/tls.crt", "config/ca-bundle.crt", "", False),
         "rendered-secret-ca": ("", "tls/tls.crt", "tls/ca.crt", "", True),
         "rendered-system-roots": ("", "tls/tls.crt", "", "", False),

@@ -100,10 +100,14 @@ def remove(control_plane: ControlPlane, *definitions: Manifest) -> None:
 def other_projects(group: str) -> list[Manifest]:
     """Return the kinds of cert-manager or of the Prometheus operator, of which nothing is said."""
     kinds = {
-        "cert-manager.io": ("Certificate", "Issuer"),
+        "cert-manager.io": ("Certificate", "CertificateRequest", "Issuer"),
         "monitoring.coreos.com": ("PodMonitor", "ServiceMonitor", "PrometheusRule"),
     }
-    return [manifests.custom_resource(kind, group, "v1") for kind in kinds[group]]
+    of_clusters = {"cert-manager.io": ("ClusterIssuer",)}
+    return [
+        *(manifests.custom_resource(kind, group, "v1") for kind in kinds[group]),
+        *(manifests.custom_resource(kind, group, "v1", scope="Cluster") for kind in of_clusters.get(group, ())),
+    ]
 
 
 @contextmanager

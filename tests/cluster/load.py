@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from cluster.apicalls import Answer, Caller
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from types import TracebackType
 
     from cluster.controlplane import ControlPlane
@@ -103,9 +103,10 @@ class Phase:
 class Load:
     """Some writers, each with objects of its own, from the beginning of the block to its end."""
 
-    def __init__(self, control_plane: ControlPlane, writers: int = 4) -> None:
+    def __init__(self, control_plane: ControlPlane, writes: Sequence[Write] = WRITES, writers: int = 4) -> None:
         """Prepare them; the Namespace has to be there."""
         self.writers = writers
+        self._writes = tuple(writes)
         self.phases: list[Phase] = []
         self._phase = Phase("before")
         self._lock = threading.Lock()
@@ -160,7 +161,7 @@ class Load:
             for count in itertools.count():
                 if self._stopping.wait(_PAUSE_SECONDS):
                     return
-                self._one(WRITES[count % len(WRITES)], caller, f"load-{number}", count)
+                self._one(self._writes[count % len(self._writes)], caller, f"load-{number}", count)
         except BaseException as error:  # noqa: BLE001 - raised again where the block ends
             self._broken.append(error)
 

@@ -78,8 +78,8 @@ def namespace(name: str, labels: Mapping[str, str] | None = None) -> Manifest:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": dict(labels or {})}}
 
 
-def custom_resource(kind: str, group: str, version: str) -> Manifest:
-    """Return the CustomResourceDefinition of a namespaced kind of which nothing is said."""
+def custom_resource(kind: str, group: str, version: str, *, scope: str = "Namespaced") -> Manifest:
+    """Return the CustomResourceDefinition of a kind of which nothing is said, but that its status is written apart."""
     schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
     singular = kind.lower()
     return {
@@ -91,8 +91,10 @@ def custom_resource(kind: str, group: str, version: str) -> Manifest:
         },
         "spec": {
             "group": group,
-            "scope": "Namespaced",
+            "scope": scope,
             "names": {"kind": kind, "plural": f"{singular}s", "singular": singular},
-            "versions": [{"name": version, "served": True, "storage": True, "schema": schema}],
+            "versions": [
+                {"name": version, "served": True, "storage": True, "schema": schema, "subresources": {"status": {}}}
+            ],
         },
     }

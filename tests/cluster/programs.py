@@ -69,6 +69,7 @@ def _all() -> dict[str, Program]:
         "etcd": Program("etcd", "go.etcd.io/etcd/server/v3", (), 1),
         "kwok": Program("kwok", "sigs.k8s.io/kwok/cmd/kwok", kwok, 2),
         "helm": Program("helm", "helm.sh/helm/v3/cmd/helm", _helm_stamps(), 1),
+        "cert-manager": Program("certmanager", "cks-admission.dev/tools/certmanager", (), 4),
     }
 
 

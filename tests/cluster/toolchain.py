@@ -73,13 +73,13 @@ def cache_directory(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 def fingerprint() -> str:
-    """Return the name of the folder for the binaries that the committed module files describe on this machine."""
+    """Return the name of the folder for the binaries that the committed modules describe on this machine."""
     digest = hashlib.sha256(f"{platform.system()}/{platform.machine()}".encode())
     for name, program in PROGRAMS.items():
         digest.update(f"\n{name} {program.package} {_ldflags(program)}".encode())
     for module in sorted({program.module for program in PROGRAMS.values()}):
-        for file in ("go.mod", "go.sum"):
-            digest.update(f"\n{module}/{file}\n".encode() + (SOURCES / module / file).read_bytes())
+        for file in sorted((SOURCES / module).iterdir()):
+            digest.update(f"\n{module}/{file.name}\n".encode() + file.read_bytes())
     return digest.hexdigest()[:16]
 
 

@@ -22,11 +22,15 @@ _GKE = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["k
 _THEIRS: Json = {"name": "theirs.example.org", "clientConfig": {"url": "https://example.org"}}
 
 
+_CLIENT = {"url": "https://127.0.0.1/validate/labels"}
+_INJECTED = {"cert-manager.io/inject-ca-from": "cks/serving"}
+
+
 def _wanted(**more: Any) -> Json:
     """What the service applies, in short."""
     entry = {
         "name": "labels.cks-admission.dev",
-        "clientConfig": {"url": "https://127.0.0.1/validate/labels", "caBundle": "AAAA"},
+        "clientConfig": {**_CLIENT, "caBundle": "AAAA"},
         "failurePolicy": "Fail",
         "matchConditions": [{"name": "one", "expression": "1 == 1"}, {"name": "two", "expression": "2 == 2"}],
         "namespaceSelector": {"matchExpressions": [_OWN]},
@@ -48,6 +52,11 @@ def _observed(*added: Json, **changes: Any) -> Json:
     found["metadata"] |= {"uid": "u-1", "resourceVersion": "7", "labels": {"app": "cks", "theirs": "x"}}
     found["webhooks"] = [{**found["webhooks"][0], **changes}, *added]
     return found
+
+
+def _injected(observed: Json) -> Json:
+    observed["metadata"]["annotations"] = _INJECTED
+    return observed
 
 
 def _selector(*requirements: Json, **more: Any) -> Json:
@@ -189,18 +198,33 @@ def test_what_is_restored_is_exactly_what_is_wanted() -> None:
 
 def test_an_injected_bundle_is_somebody_elses() -> None:
     """Where cert-manager writes the CA it is neither a difference nor lost; the rest of the clientConfig counts."""
-    wanted = _wanted(annotations={"cert-manager.io/inject-ca-from": "cks/serving"})
-    del wanted["webhooks"][0]["clientConfig"]["caBundle"]
-    observed, elsewhere = _observed(), _observed(clientConfig={"url": "https://evil", "caBundle": "BBBB"})
-    for each in (observed, elsewhere):
-        each["metadata"]["annotations"] = wanted["metadata"]["annotations"]
+    wanted = _wanted(annotations=_INJECTED)
+    observed = _injected(_observed(clientConfig={**_CLIENT, "caBundle": "BBBB"}))
+    elsewhere = _injected(_observed(clientConfig={"url": "https://evil", "caBundle": "BBBB"}))
+    own = {**_CLIENT, "caBundle": "BBBB"}
 
-    assert difference(wanted, observed) == []
-    assert difference(wanted, elsewhere) == ["labels.cks-admission.dev: clientConfig url"]
-    assert restored(wanted, elsewhere)["webhooks"][0]["clientConfig"] == {
-        "url": "https://127.0.0.1/validate/labels",
-        "caBundle": "BBBB",
-    }
+    same, moved = Managed(wanted).step(observed), Managed(wanted).step(elsewhere)
+    put_right = Managed(wanted).restored(elsewhere)
+    assert (same.differences, moved.differences) == ([], ["labels.cks-admission.dev: clientConfig url"])
+    assert [each["webhooks"][0]["clientConfig"] for each in (same.wanted, moved.wanted, put_right) if each] == [own] * 3
+
+
+@pytest.mark.parametrize("first", ["AAAA", ""])
+def test_a_new_entry_begins_with_the_ca_of_another(first: str) -> None:
+    """What cert-manager has not come to yet has the CA of others; where there are none, the one to begin with."""
+    wanted = _wanted(annotations=_INJECTED)
+    entry = {**wanted["webhooks"][0], "clientConfig": {**_CLIENT, **({"caBundle": first} if first else {})}}
+    wanted["webhooks"] = [entry, {**entry, "name": "pods.cks-admission.dev"}]
+    alone = _injected({**_observed(), "webhooks": [_THEIRS]})
+    bare = _injected(_observed(clientConfig=_CLIENT))
+    injected = _injected(_observed(clientConfig={**_CLIENT, "caBundle": "BBBB"}))
+
+    found = {}
+    for name, observed in (("alone", alone), ("bare", bare), ("injected", injected)):
+        applied = Managed(wanted).step(observed).wanted
+        assert applied is not None
+        found[name] = [each["clientConfig"].get("caBundle", "") for each in applied["webhooks"]]
+    assert found == {"alone": [first] * 2, "bare": [first] * 2, "injected": ["BBBB"] * 2}
 
 
 @pytest.mark.parametrize(

@@ -276,10 +276,10 @@ def test_cluster_scoped_entries_select_everything() -> None:
 
 
 def test_an_owner_and_an_injected_ca_are_said_in_the_metadata() -> None:
-    """The ClusterRole whose end is theirs, and the Certificate whose CA is written by somebody else: none is here."""
+    """The ClusterRole whose end is theirs, and the Certificate whose CA is written by somebody else."""
     settings = Settings.model_validate({"registration": {"injectCaFrom": "cloud/serving"}})
 
-    found = registered(settings, _BUNDLE, default_rules(), Owner("cks", "u-1"))
+    found = registered(settings, b"", default_rules(), Owner("cks", "u-1"))
 
     owner = {
         "apiVersion": "rbac.authorization.k8s.io/v1",

@@ -54,7 +54,8 @@ def webhook_configuration(config: Path | None, output: str, **changes: Any) -> N
     try:
         ruleset = options.ruleset(settings, datetime.now(UTC).date())[1]
         bundle = Path(given).read_bytes() if given else own.read_bytes() if own.exists() else b""
-        found = registered(settings, bundle, ruleset)
+        # Whoever applies this again and again would take back what cert-manager wrote.
+        found = registered(settings, b"" if settings.registration.inject_ca_from else bundle, ruleset)
     except (SettingsError, OSError) as error:
         raise InputError(str(error)) from None
     if output == "json":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 from policies.request import JsonObject
 from webhook import drift
@@ -87,12 +87,7 @@ def _compared(
 def _with_bundles(wanted: JsonObject, observed: JsonObject) -> JsonObject:
     """What is wanted, with the caBundles that were found."""
     found = {entry["name"]: entry["clientConfig"].get("caBundle") for entry in entries(observed)}
-    return {**wanted, "webhooks": [_with_bundle(entry, found.get(entry["name"])) for entry in entries(wanted)]}
-
-
-def _with_bundle(entry: JsonObject, bundle: Any) -> JsonObject:
-    client = {key: value for key, value in entry["clientConfig"].items() if key != "caBundle"}
-    return {**entry, "clientConfig": {**client, "caBundle": bundle} if bundle else client}
+    return {**wanted, "webhooks": [drift.with_bundle(entry, found.get(entry["name"])) for entry in entries(wanted)]}
 
 
 def _is_expected(line: str, chosen: Registration) -> bool:

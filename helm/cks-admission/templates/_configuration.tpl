@@ -51,10 +51,9 @@ owner: {{ $name }}
 {{- end }}
 {{- with include "cks-admission.injectCaFrom" . }}
 injectCaFrom: {{ . }}
-{{- else }}
+{{- end }}
 {{- with include "cks-admission.caFile" . }}
 caFile: {{ . }}
-{{- end }}
 {{- end }}
 {{- end -}}
 

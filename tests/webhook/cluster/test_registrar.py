@@ -527,6 +527,24 @@ async def test_a_bundle_that_is_injected_is_left_alone(
     assert server.writes()[2:] == [("PATCH", _VALIDATING), ("PUT", _VALIDATING)]
 
 
+async def test_a_bundle_that_is_injected_has_a_beginning(
+    server: WebhookApi, api: Connection, times: Times, known: Known, tmp_path: Path
+) -> None:
+    """With a caFile entries begin with the CA in it, for until cert-manager comes all writes would be refused."""
+    assert known.ca_bundle is not None
+    file = tmp_path / "ca.crt"
+    file.write_bytes(known.ca_bundle)
+    async with followed(api, times) as webhooks:
+        writer = registrar(api, known, webhooks, times, settings(injectCaFrom="cks/serving", caFile=str(file)))
+        await writer.write()
+
+    encoded = base64.b64encode(known.ca_bundle).decode()
+    found = [
+        entry["clientConfig"] for kind in (_MUTATING, _VALIDATING) for entry in server.configuration(kind)["webhooks"]
+    ]
+    assert {client["caBundle"] for client in found} == {encoded}
+
+
 async def test_a_cluster_role_owns_them(server: WebhookApi, api: Connection, times: Times, known: Known) -> None:
     """They go with the release: the reference follows the role's uid, and once it is gone they are not put back."""
     async with followed(api, times) as webhooks:

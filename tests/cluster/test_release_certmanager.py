@@ -1,0 +1,150 @@
+"""The chart with the real cert-manager: it issues the certificate, and its injector writes the caBundle."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cluster import crds, load, toolchain
+from cluster.controlplane import ControlPlane
+from cluster.load import Load
+from cluster.polling import NotYet, wait_for
+from cluster.process import Component
+from cluster.programs import CONTROL_PLANE
+from cluster.release import NAME, NAMESPACE, Release, events
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cluster.manifests import Manifest
+
+KINDS = ("mutatingwebhookconfiguration", "validatingwebhookconfiguration")
+# An entry of its own, which there is not without it.
+MUTATING = """
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicy
+metadata: {name: team}
+spec:
+  failurePolicy: Fail
+  reinvocationPolicy: Never
+  matchConstraints:
+    resourceRules:
+    - {apiGroups: [""], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [configmaps]}
+  mutations:
+  - patchType: ApplyConfiguration
+    applyConfiguration:
+      expression: 'Object{metadata: Object.metadata{annotations: {"team": "x"}}}'
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicyBinding
+metadata: {name: team}
+spec: {policyName: team}
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[ControlPlane]:
+    """A control plane with cert-manager."""
+    program = toolchain.ensure(("cert-manager",)) / "cert-manager"
+    with ControlPlane(toolchain.ensure(CONTROL_PLANE)) as running:
+        running.namespace(load.NAMESPACE)
+        crds.install(running, *crds.other_projects("cert-manager.io"))
+        command = [str(program), str(running.kubeconfig("admin"))]
+        environment = {"PATH": os.environ["PATH"], "NO_PROXY": "127.0.0.1"}
+        component = Component("cert-manager", command, running.directory / "logs" / "cert-manager.log", environment)
+        try:
+            yield running
+            component.check()
+        finally:
+            component.terminate()
+            component.end(10.0)
+
+
+@pytest.fixture(scope="module")
+def writing(cluster: ControlPlane) -> Load:
+    """Writers of what nothing forbids."""
+    return Load(cluster, [write for write in load.WRITES if not write.refusal])
+
+
+@pytest.fixture(scope="module")
+def installed(pytestconfig: pytest.Config, cluster: ControlPlane, writing: Load) -> Iterator[Release]:
+    """The release, installed while others write, who go on to the end; the figures are printed."""
+    values = {"certificates": {"mode": "certManager"}, "policies": {"load.yaml": load.POLICIES}}
+    with Release(cluster, **values) as release, writing:
+        with writing.phase("installation"):
+            release.install()
+            release.wait_until_asked()
+        yield release
+    with pytestconfig.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
+        print("", "writes beside cert-manager:", *writing.phases, sep="\n  ")
+
+
+def configurations(cluster: ControlPlane) -> list[Manifest]:
+    """Return both webhook configurations."""
+    return [cluster.get(kind, NAME) for kind in KINDS]
+
+
+def entries(cluster: ControlPlane) -> set[tuple[str, str]]:
+    """Return the entries of both, each as its kind and its name."""
+    return {(each["kind"], entry["name"]) for each in configurations(cluster) for entry in each["webhooks"]}
+
+
+def test_an_installation_blocks_nobody(writing: Load, installed: Release) -> None:
+    """From the first entry on the API server trusts what the Pods show: no write fails that should pass."""
+    del installed
+    (phase,) = [each for each in writing.phases if each.name == "installation"]
+
+    assert phase.failures == []
+
+
+def test_a_new_entry_blocks_nobody(writing: Load, installed: Release, cluster: ControlPlane) -> None:
+    """An entry that comes later is trusted from its first moment on, too, whatever time the injector takes."""
+    before = entries(cluster)
+    with writing.phase("another entry") as phase:
+        installed.install(policies={"team.yaml": MUTATING})
+
+        def changed() -> bool:
+            made = cluster.get("configmap", "load-0-plain", "-n", load.NAMESPACE)
+            if made["metadata"].get("annotations", {}).get("team") != "x":
+                raise NotYet(str(made["metadata"]))
+            return True
+
+        wait_for("the new policy", changed, 60.0)
+        writing.settle(3.0)
+
+    assert phase.failures == []
+    assert entries(cluster) - before == {("MutatingWebhookConfiguration", "policies.cks-admission.dev")}
+
+
+def test_service_and_injector_leave_each_other_alone(writing: Load, installed: Release, cluster: ControlPlane) -> None:
+    """Once all is written nobody writes again, and every entry has the CA of cert-manager's Secret."""
+    before = configurations(cluster)
+    writing.settle(15.0)
+    after = configurations(cluster)
+
+    versions = [[each["metadata"]["resourceVersion"] for each in found] for found in (before, after)]
+    assert versions[0] == versions[1]
+    secret = cluster.get("secret", f"{NAME}-tls", "-n", NAMESPACE)["data"]["ca.crt"]
+    bundles = {entry["clientConfig"]["caBundle"] for each in after for entry in each["webhooks"]}
+    assert bundles == {secret}
+    assert [events(each, "registration repaired") for each in installed.kubelet.ready()] == [[], []]
+
+
+def test_a_renewal_blocks_nobody(writing: Load, installed: Release, cluster: ControlPlane) -> None:
+    """A certificate that cert-manager issues anew is served by the same Pods, and no write notices."""
+    before = {each.name: len(events(each, "certificate served")) for each in installed.kubelet.ready()}
+    with writing.phase("renewal") as phase:
+        cluster.kubectl("delete", "secret", f"{NAME}-tls", "-n", NAMESPACE, user="admin", check=True)
+
+        def served() -> bool:
+            now = {each.name: len(events(each, "certificate served")) for each in installed.kubelet.ready()}
+            if now != {name: count + 1 for name, count in before.items()}:
+                raise NotYet(str(now))
+            return True
+
+        wait_for("the new certificate", served, 90.0)
+        writing.settle(3.0)
+
+    assert phase.failures == []

@@ -38,6 +38,9 @@ UNREADABLE = "CA bundle not read"
 NO_OWNER = "owner of the registration not found"
 ABSENT = "no configuration for the CA bundle"
 
+# How soon a configuration is made that waited for calls to reach this process.
+_REACHED_LOOK_SECONDS = 1.0
+
 
 class Bundled(Protocol):
     """Whoever knows by which CAs the service is to be trusted."""
@@ -59,7 +62,8 @@ class Registrar:
     """Writes the webhook configurations: when the CA bundle or the rules change, and when they are not as written.
 
     Each process that registers has one; only the one that is `leading` writes. policies: None while it is not known
-    which there are: another replica may know, and its entries must not go.
+    which there are: another replica may know, and its entries must not go. reached: whether calls reach this process;
+    until then no configuration is made that there is not, for what it is about would be refused.
     """
 
     def __init__(
@@ -72,12 +76,13 @@ class Registrar:
         *,
         webhooks: Webhooks,
         leading: Callable[[], bool],
+        reached: Callable[[], bool],
         metrics: Metrics,
         clock: Clock | None = None,
     ) -> None:
         self._settings, self._catalog = settings, catalog
         self._certificates, self._facts, self._policies = certificates, facts, policies
-        self._webhooks, self._leading = webhooks, leading
+        self._webhooks, self._leading, self._reached = webhooks, leading, reached
         self._metrics, self._clock = metrics, clock or Clock()
         self._asked = webhooks.changed
         self._writing = asyncio.Lock()
@@ -119,7 +124,7 @@ class Registrar:
             else:
                 backoff.reset()
             with suppress(TimeoutError):
-                async with asyncio.timeout(seconds):
+                async with asyncio.timeout(seconds if self._reached() else min(seconds, _REACHED_LOOK_SECONDS)):
                     await self._asked.wait()
 
     async def write(self) -> bool:
@@ -203,6 +208,10 @@ class Registrar:
             self._suspend()
             return True
         self._problems.solved(SUSPENDED)
+        later = (
+            set() if self._reached() else {kind for kind, target in targets.items() if _makes(target, observed[kind])}
+        )
+        targets = {kind: target for kind, target in targets.items() if kind not in later}
         news = [kind for kind, target in targets.items() if await self._settle(kind, target, observed[kind])]
         if news:
             self._log.info("registered", configurations=[f"{kind}/{self._name}" for kind in news])
@@ -212,7 +221,7 @@ class Registrar:
             self._problems.raised(ABSENT, f"there is no {names} to write the caBundle into; apply it", "warning")
         else:
             self._problems.solved(ABSENT)
-        return True
+        return not later
 
     async def _settle(self, kind: str, target: Target, observed: JsonObject | None) -> bool:
         """Write one configuration if need be; whether that was for a change here."""
@@ -332,3 +341,8 @@ class Registrar:
         if new := [name for name in names if (kind, name) not in self._strangers]:
             self._strangers.update((kind, name) for name in new)
             self._log.warning("entries of others are left alone", configuration=f"{kind}/{self._name}", entries=new)
+
+
+def _makes(target: Target, observed: JsonObject | None) -> bool:
+    """Whether a configuration is to be made that there is not."""
+    return observed is None and target.step(None).wanted is not None

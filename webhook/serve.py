@@ -20,6 +20,7 @@ from webhook.app import Service
 from webhook.certificates import Certificates
 from webhook.configuration import Configuration, Loaded
 from webhook.metrics import Metrics
+from webhook.reached import Reached
 from webhook.rulekeeper import RuleKeeper
 from webhook.settings import Settings, SettingsError
 from webhook.state import Served, State
@@ -58,7 +59,8 @@ async def serve(read: Callable[[], Settings], path: Path | None = None, health_s
         certificates = _certificates(settings, measures, replica)
         keeper = await _keeper(configuration.current, measures, cluster)
         facts = cluster.facts if cluster else None
-        registrar = _registrar(configuration.current, certificates, facts, keeper, measures, replica)
+        reached = Reached(lambda: state.unready())  # noqa: PLW0108 - the state comes below
+        registrar = _registrar(configuration.current, certificates, facts, keeper, measures, replica, reached)
         upkeep = Upkeep(
             certificates,
             registrar,
@@ -168,6 +170,7 @@ def _registrar(
     keeper: RuleKeeper | PolicyKeeper,
     measures: Metrics,
     replica: Replica | None,
+    reached: Reached,
 ) -> Registrar | None:
     """Who writes the webhook configurations; None where that is none of the service's business."""
     if replica is None or facts is None or not _registers(loaded.settings):
@@ -182,6 +185,7 @@ def _registrar(
         loaded.catalog,
         webhooks=replica.webhooks,
         leading=lambda: replica.writing,
+        reached=reached,
         metrics=measures,
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,7 +11,8 @@ import yaml
 from chart.matrix import MATRIX, NEEDS
 
 from cluster import crds, toolchain
-from cluster.release import CHART, NAME
+from cluster.release import CHART, NAME, events
+from webhook.reached import REACHED_SECONDS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,6 +49,15 @@ def test_installed_replicas_refuse(audited: ControlPlane, installed: Release) ->
     for kind in ("mutatingwebhookconfiguration", "validatingwebhookconfiguration"):
         (owner,) = audited.get(kind, NAME)["metadata"]["ownerReferences"]
         assert (owner["kind"], owner["name"]) == ("ClusterRole", NAME)
+
+
+def test_pods_are_there_before_the_api_server_asks(installed: Release) -> None:
+    """The first entries come when the replica that writes them has served for long enough to be known to a Service."""
+    (writer,) = [each for each in installed.kubelet.ready() if events(each, "registered")]
+    moments = [events(writer, name)[0]["timestamp"] for name in ("serving", "registered")]
+    serving, registered = map(datetime.fromisoformat, moments)
+
+    assert (registered - serving).total_seconds() >= REACHED_SECONDS
 
 
 def test_doctor_finds_nothing_wrong(installed: Release) -> None:

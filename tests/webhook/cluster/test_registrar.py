@@ -55,6 +55,7 @@ class Known:
     policies: PolicyRules | None = NO_POLICIES
     ca_bundle: bytes | None = _FIRST
     leads: bool = True
+    reached: bool = True
     metrics: Metrics = field(default_factory=Metrics)
 
     def counted(self) -> dict[str, float]:
@@ -107,6 +108,7 @@ def registrar(
         _CATALOG,
         webhooks=webhooks,
         leading=lambda: known.leads,
+        reached=lambda: known.reached,
         metrics=known.metrics,
         clock=times.clock,
     )
@@ -602,6 +604,42 @@ async def test_an_owner_that_is_gone_stays_so(server: WebhookApi, api: Connectio
         assert await writer.write()
 
     assert server.get(VALIDATING, NAME) is None
+
+
+async def test_nothing_is_made_before_calls_arrive(
+    server: WebhookApi, api: Connection, times: Times, known: Known
+) -> None:
+    """The first configurations wait until somebody is there to answer; what there is already is written at once."""
+    async with followed(api, times) as webhooks:
+        writer = registrar(api, known, webhooks, times)
+        known.reached = False
+        early = await writer.write(), server.writes()
+        known.reached = True
+        made = await writer.write(), server.writes()
+        await seen(server, webhooks)
+        known.reached = False
+        changed = server.configuration(_VALIDATING)
+        _never(changed)
+        server.put(VALIDATING, changed)
+        server.delete(MUTATING, NAME)
+        await until(lambda: _MUTATING not in webhooks.known)
+        await seen(server, webhooks)
+        repaired = await writer.write(), server.writes()[2:]
+
+    assert early == (False, [])
+    assert made == (True, [("PATCH", _MUTATING), ("PATCH", _VALIDATING)])
+    assert repaired == (False, [("PATCH", _VALIDATING), ("PUT", _VALIDATING)])
+
+
+async def test_what_waits_is_made_soon(server: WebhookApi, api: Connection, times: Times, known: Known) -> None:
+    """Once calls arrive nobody has to wait for the next look that is due anyway."""
+    known.reached = False
+    async with followed(api, times) as webhooks:
+        running = asyncio.create_task(registrar(api, known, webhooks, times).run(3600))
+        await until(lambda: server.seen and server.seen[-1].method == "GET")
+        known.reached = True
+        await until(lambda: len(server.writes()) == 2)
+        running.cancel()
 
 
 async def test_the_ca_file_is_read_each_time(

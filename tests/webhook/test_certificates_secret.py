@@ -21,6 +21,7 @@ from certs.stored import BUNDLE, CA_CERT, CA_KEY
 from certs.wording import moment
 from webhook.certificates import Certificates
 from webhook.cluster.client import connect
+from webhook.cluster.replica import Replica as Sharing
 from webhook.metrics import Metrics
 from webhook.settings import SettingsError, Tls
 from webhook.upkeep import Upkeep
@@ -397,7 +398,9 @@ async def test_a_replica_that_starts_amid_a_rotation(world: World) -> None:
         fresh = World(world.server, world.api, world.now)
         async with fresh.replica("b") as second:
             changed = asyncio.Event()
-            sharing: Any = SimpleNamespace(authority=second.secret, leadership=second, changed=changed)
+            leadership: Any = second
+            webhooks: Any = None
+            sharing = Sharing(leadership, webhooks, second.secret, changed)
             registrar: Any = SimpleNamespace(look=changed.clear)
             upkeep = Upkeep(
                 second.certificates, registrar, Metrics(), 60.0, sharing, lambda authority: authority in world.bundle

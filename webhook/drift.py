@@ -108,12 +108,12 @@ def kept(wanted: JsonObject, observed: JsonObject, allowed: Iterable[KeptRequire
 
 
 def injected(wanted: JsonObject, observed: JsonObject) -> JsonObject:
-    """What is wanted, with the caBundles that are cert-manager's to write, where they are, as cert-manager wrote them.
+    """What is wanted, with the caBundles that are cert-manager's to write, where they are, as they were found.
 
     A new entry begins with that of another one: cert-manager's injector comes after the API server, which would
-    meanwhile refuse all writes that the entry is about.
+    meanwhile refuse what fails closed. What was there before cert-manager was told to come is somebody else's.
     """
-    if INJECT_CA_FROM not in (wanted["metadata"].get("annotations") or {}):
+    if not all(INJECT_CA_FROM in (each["metadata"].get("annotations") or {}) for each in (wanted, observed)):
         return wanted
     found = {entry["name"]: entry["clientConfig"].get("caBundle") for entry in _entries(observed) if is_own(entry)}
     other = next(filter(None, found.values()), None)

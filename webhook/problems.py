@@ -14,12 +14,18 @@ class Problems:
         self._reasons: dict[str, str] = {}
         self._log = structlog.get_logger()
 
+    def __contains__(self, event: str) -> bool:
+        """Whether something is wrong of which this event tells."""
+        return event in self._reasons
+
     @property
     def reasons(self) -> list[str]:
         """What is wrong, a line each."""
         return list(self._reasons.values())
 
-    def raised(self, event: str, reason: str, level: Literal["warning", "error"] = "error", **more: Any) -> None:
+    def raised(
+        self, event: str, reason: str, level: Literal["info", "warning", "error"] = "error", **more: Any
+    ) -> None:
         """Something is wrong. `more` goes into the log only."""
         if self._reasons.get(event) != reason:
             getattr(self._log, level)(event, reason=reason, **more)

@@ -13,6 +13,8 @@ REACHED_SECONDS = 10.0
 class Reached:
     """Says whether the process has been ready for a while at some time. It has to be asked again and again.
 
+    Of several workers each asks for itself, though the Pod is ready only when all are, a few seconds after the first.
+
     unready: why the process takes no calls now, empty where it does.
     """
 

@@ -22,6 +22,7 @@ from webhook.cluster.errors import ApiError, ClusterError
 from webhook.drift import BundleOnly, Managed, Target, changed_by, foreign, is_unregistered
 from webhook.metrics import Metrics
 from webhook.problems import Problems
+from webhook.reached import REACHED_SECONDS
 from webhook.registration import KINDS, UNREGISTER, Owner, registered
 from webhook.repairs import Repairs
 from webhook.rules import PolicyRules
@@ -37,8 +38,9 @@ UNDONE = "registration is undone"
 UNREADABLE = "CA bundle not read"
 NO_OWNER = "owner of the registration not found"
 ABSENT = "no configuration for the CA bundle"
+WAITING = "registration waits"
 
-# How soon a configuration is made that waited for calls to reach this process.
+# How often is looked whether calls reach this process, where a configuration waits for that.
 _REACHED_LOOK_SECONDS = 1.0
 
 
@@ -63,7 +65,7 @@ class Registrar:
 
     Each process that registers has one; only the one that is `leading` writes. policies: None while it is not known
     which there are: another replica may know, and its entries must not go. reached: whether calls reach this process;
-    until then no configuration is made that there is not, for what it is about would be refused.
+    until then no first configuration is made, for what fails closed would be refused.
     """
 
     def __init__(
@@ -114,6 +116,7 @@ class Registrar:
         """
         backoff = Backoff(self._clock)
         while True:
+            self._reached()  # it counts from when it is asked first
             self._asked.clear()
             try:
                 await self.write()
@@ -124,8 +127,8 @@ class Registrar:
             else:
                 backoff.reset()
             with suppress(TimeoutError):
-                async with asyncio.timeout(seconds if self._reached() else min(seconds, _REACHED_LOOK_SECONDS)):
-                    await self._asked.wait()
+                async with asyncio.timeout(seconds):
+                    await self._reason_to_write()
 
     async def write(self) -> bool:
         """Write what is not as it should be; whether the API server knows all now, or nothing is to be written.
@@ -152,12 +155,15 @@ class Registrar:
         if self._webhooks.unregistered:
             self._suspend()
             return True
-        policies, bundle = self._policies(), self._bundle()
-        if policies is None or bundle is None:
+        if (policies := self._policies()) is None:
             return False
         ruleset = await self._rules(policies, self._facts.control_plane_namespaces())
+        # At one moment: whoever has begun to lead knows the CA that counts.
+        leading, bundle = self._leading(), self._bundle()
+        if bundle is None:
+            return False
         targets = self._targets(ruleset, bundle)
-        if not self._leading():
+        if not leading:
             return self._follow(targets)
         if self._settings.registration.apply and self._settings.registration.owner:
             if (self._owner is None or self._pending(targets)) and not await self._find_owner():
@@ -194,7 +200,7 @@ class Registrar:
     def _follow(self, targets: Mapping[str, Target]) -> bool:
         """Leave it to whoever leads, and say whether that is done."""
         self._written.clear()
-        self._problems.solved(FAILED, SUSPENDED, UNDONE, NO_OWNER, ABSENT)
+        self._problems.solved(FAILED, SUSPENDED, UNDONE, NO_OWNER, ABSENT, WAITING)
         known = self._webhooks.known
         return not any(target.step(known.get(kind)).differences for kind, target in targets.items())
 
@@ -208,9 +214,7 @@ class Registrar:
             self._suspend()
             return True
         self._problems.solved(SUSPENDED)
-        later = (
-            set() if self._reached() else {kind for kind, target in targets.items() if _makes(target, observed[kind])}
-        )
+        later = self._later(targets, observed)
         targets = {kind: target for kind, target in targets.items() if kind not in later}
         news = [kind for kind, target in targets.items() if await self._settle(kind, target, observed[kind])]
         if news:
@@ -222,6 +226,27 @@ class Registrar:
         else:
             self._problems.solved(ABSENT)
         return not later
+
+    def _later(self, targets: Mapping[str, Target], observed: Mapping[str, JsonObject | None]) -> list[str]:
+        """The kinds of which nothing is made yet: it would be the first, and calls do not reach this process."""
+        new = [kind for kind, found in observed.items() if found is None and kind not in self._webhooks.seen]
+        waiting = [kind for kind in new if targets[kind].step(None).wanted is not None and not self._reached()]
+        if waiting:
+            names = " and ".join(f"{kind} {self._name}" for kind in waiting)
+            reason = f"{names}: to be made once this process has been ready for {REACHED_SECONDS:.0f} s"
+            self._problems.raised(WAITING, reason, "info")
+        else:
+            self._problems.solved(WAITING)
+        return waiting
+
+    async def _reason_to_write(self) -> None:
+        """Wait until somebody asks, or calls reach this process where something waits for that."""
+        if WAITING not in self._problems or self._reached():
+            await self._asked.wait()
+        while not self._reached() and not self._asked.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_REACHED_LOOK_SECONDS):
+                    await self._asked.wait()
 
     async def _settle(self, kind: str, target: Target, observed: JsonObject | None) -> bool:
         """Write one configuration if need be; whether that was for a change here."""
@@ -296,7 +321,8 @@ class Registrar:
             problem = (isinstance(error, OSError) and error.strerror) or error
             still = "" if self._ca_file is None else "; what was in it before stays in force"
             self._problems.raised(UNREADABLE, f"registration.caFile: {chosen.ca_file}: {problem}{still}")
-            return self._ca_file
+            # An issuer that shows no CA leaves no such file, and cert-manager may come with what it has.
+            return b"" if self._ca_file is None and chosen.inject_ca_from else self._ca_file
         self._problems.solved(UNREADABLE)
         self._ca_file = found
         return found
@@ -341,8 +367,3 @@ class Registrar:
         if new := [name for name in names if (kind, name) not in self._strangers]:
             self._strangers.update((kind, name) for name in new)
             self._log.warning("entries of others are left alone", configuration=f"{kind}/{self._name}", entries=new)
-
-
-def _makes(target: Target, observed: JsonObject | None) -> bool:
-    """Whether a configuration is to be made that there is not."""
-    return observed is None and target.step(None).wanted is not None

@@ -60,7 +60,8 @@ async def serve(read: Callable[[], Settings], path: Path | None = None, health_s
         keeper = await _keeper(configuration.current, measures, cluster)
         facts = cluster.facts if cluster else None
         reached = Reached(lambda: state.unready())  # noqa: PLW0108 - the state comes below
-        registrar = _registrar(configuration.current, certificates, facts, keeper, measures, replica, reached)
+        leading: Callable[[], bool] = lambda: upkeep.writing  # noqa: E731 - likewise
+        registrar = _registrar(configuration.current, certificates, facts, keeper, measures, replica, leading, reached)
         upkeep = Upkeep(
             certificates,
             registrar,
@@ -170,6 +171,7 @@ def _registrar(
     keeper: RuleKeeper | PolicyKeeper,
     measures: Metrics,
     replica: Replica | None,
+    leading: Callable[[], bool],
     reached: Reached,
 ) -> Registrar | None:
     """Who writes the webhook configurations; None where that is none of the service's business."""
@@ -184,7 +186,7 @@ def _registrar(
         lambda: keeper.rules if keeper.complete else None,
         loaded.catalog,
         webhooks=replica.webhooks,
-        leading=lambda: replica.writing,
+        leading=leading,
         reached=reached,
         metrics=measures,
     )
@@ -209,6 +211,7 @@ def _state(
         state.add_note("parameters of policies", cluster.facts.parameters.problems)
     if replica is not None:
         state.add_gate("replicas", replica.unsynced)
+        state.add_note("replicas", replica.problems)
     if registrar is not None:
         state.add_note("registration", registrar.problems)
     if not isinstance(keeper, RuleKeeper):

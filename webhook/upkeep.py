@@ -44,6 +44,12 @@ class Upkeep:
         self._trusted = trusted
         self._woken = asyncio.Event() if replica is None else replica.changed
         self._told: tuple[bytes | None, bool] = (None, False)
+        self._looked = False
+
+    @property
+    def writing(self) -> bool:
+        """Whether this process is the one to write webhook configurations, and has looked at the CA since it is."""
+        return self._looked and self._replica is not None and self._replica.writing
 
     async def start(self) -> None:
         """Serve the pair that there is, or is soon. Raises CertificateError."""
@@ -74,7 +80,9 @@ class Upkeep:
 
     async def look(self) -> None:
         """Do once what is due."""
+        writing = self._replica is not None and self._replica.writing
         self._certificates.look()
+        self._looked = writing
         try:
             await self._certificates.save()
         finally:  # a leaf that was renewed is shown, whatever went wrong with the CA
@@ -83,9 +91,8 @@ class Upkeep:
 
     def _tell(self) -> None:
         """Tell the registrar of another CA or leader."""
-        replica = self._replica
-        self._metrics.leader.set(replica is not None and replica.leadership.leading)
-        now = self._certificates.ca_bundle, replica is not None and replica.writing
+        self._metrics.leader.set(self._replica is not None and self._replica.leadership.leading)
+        now = self._certificates.ca_bundle, self.writing
         if self._registrar is not None and now != self._told:
             self._told = now
             self._registrar.look()

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 MUTATING, VALIDATING = "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"
 ACCOUNT = f"system:serviceaccount:{NAMESPACE}:cks-admission"
-_PUT_RIGHT = "a running service puts that right at once; where not, its log says why: not registered, or undone"
+_PUT_RIGHT = "a service that is ready for 10 s puts that right; where not, its log says why: not registered, or undone"
 _RENEWED = "the service renews it; where it does not, its log says why: certificate not renewed, not registered"
 
 Found = tuple[str, str, str, str]

@@ -83,7 +83,7 @@ def installed(pytestconfig: pytest.Config, cluster: ControlPlane, writing: Load)
 
 def configurations(cluster: ControlPlane) -> list[Manifest]:
     """Return both webhook configurations."""
-    return [cluster.get(kind, NAME) for kind in KINDS]
+    return [cluster.get(kind, NAME, "--show-managed-fields") for kind in KINDS]
 
 
 def entries(cluster: ControlPlane) -> set[tuple[str, str]]:
@@ -127,6 +127,8 @@ def test_service_and_injector_leave_each_other_alone(writing: Load, installed: R
     versions = [[each["metadata"]["resourceVersion"] for each in found] for found in (before, after)]
     assert versions[0] == versions[1]
     secret = cluster.get("secret", f"{NAME}-tls", "-n", NAMESPACE)["data"]["ca.crt"]
+    managers = [{entry["manager"] for entry in each["metadata"]["managedFields"]} for each in after]
+    assert managers == [{"cks-admission", "cert-manager-cainjector"}] * 2
     bundles = {entry["clientConfig"]["caBundle"] for each in after for entry in each["webhooks"]}
     assert bundles == {secret}
     assert [events(each, "registration repaired") for each in installed.kubelet.ready()] == [[], []]

@@ -144,7 +144,7 @@ def _forbid(api: Installation) -> None:
     api.fail(NODES, 403, status(403, "nodes is forbidden"))
 
 
-_APPLIED = "a running service puts that right at once; where not, its log says why: not registered, or undone"
+_APPLIED = "a service that is ready for 10 s puts that right; where not, its log says why: not registered, or undone"
 _CASES: dict[str, tuple[Callable[[Installation], None], tuple[str, ...]]] = {
     "a configuration was deleted": (
         _delete,

@@ -40,6 +40,12 @@ class Replica(NamedTuple):
         """
         return self.leadership.leading and (self.authority is None or self.authority.current)
 
+    def problems(self) -> list[str]:
+        """Why nothing is written although this process holds the Lease."""
+        if self.authority is None or not self.leadership.leading or self.authority.current:
+            return []
+        return [f"{self.authority.title} is read anew before anything is written: {self.authority.problem()}"]
+
     def unsynced(self) -> list[str]:
         """What has not arrived yet, a reason each."""
         return [*self.webhooks.unsynced(), *(self.authority.unsynced() if self.authority else ())]

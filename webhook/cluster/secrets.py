@@ -93,6 +93,10 @@ class AuthoritySecret:
         right = self._right(f"list and watch the secret {self._name}")
         return [reason + (right if self._reflector.status == 403 else "") for reason in self._reflector.unsynced()]
 
+    def problem(self) -> str:
+        """Why it may be another one than is known, after `reread`; empty where it is the same."""
+        return "" if self.current else self._reflector.problem or "waiting for the API server"
+
     async def write(self, contents: Mapping[str, bytes]) -> None:
         """Put these contents in place of what the Secret has under the same keys; make it where it is not known.
 
@@ -106,7 +110,8 @@ class AuthoritySecret:
         except ApiError as error:
             raise self._worded(error) from error
         # Not left to the watch: until it comes, another decision would be made about what was there before. The watch
-        # cannot bring anything older any more, since nothing happened between what was known and this.
+        # cannot bring anything older any more, since nothing happened between what was known and this. A list that is
+        # under way can, for a moment: what is decided then is refused as of an older version.
         self._known.changed("MODIFIED", whole(msgspec.Raw(body)))
 
     def _anew(self) -> Reflector[WholeObject]:

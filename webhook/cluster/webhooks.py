@@ -54,6 +54,11 @@ class Webhooks:
         return {kind: seen.configuration for kind, seen in self._seen.items() if seen.configuration is not None}
 
     @property
+    def seen(self) -> frozenset[str]:
+        """The kinds of which there has been one since this process follows them."""
+        return frozenset(kind for kind, seen in self._seen.items() if seen.ever)
+
+    @property
     def unregistered(self) -> bool:
         """Whether they were announced to go for good.
 
@@ -104,7 +109,7 @@ class _Seen:
 
     def __init__(self, kind: str, notice: Callable[[], None]) -> None:
         self.configuration: JsonObject | None = None
-        self.unregistered = False
+        self.unregistered = self.ever = False
         self._kind = kind
         self._notice = notice
 
@@ -125,7 +130,7 @@ class _Seen:
     def _take(self, item: WholeObject) -> None:
         # What it is, the items of a list do not say.
         self.configuration = {**item.content, "apiVersion": API_VERSION, "kind": self._kind}
-        self.unregistered = is_unregistered(self.configuration)
+        self.unregistered, self.ever = is_unregistered(self.configuration), True
 
 
 def _bundle(encoded: str) -> Bundle:

@@ -97,7 +97,9 @@ def _is_expected(line: str, chosen: Registration) -> bool:
 
 def _put_right(chosen: Registration) -> str:
     if chosen.apply:
-        return "a running service puts that right at once; where not, its log says why: not registered, or undone"
+        return (
+            "a service that is ready for 10 s puts that right; where not, its log says why: not registered, or undone"
+        )
     if chosen.ca_only:
         return "apply the chart again: the service itself writes nothing but the caBundle"
     return "apply it again: cks-admission export webhook-configuration | kubectl apply --server-side -f -"

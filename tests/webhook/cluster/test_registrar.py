@@ -547,6 +547,18 @@ async def test_a_bundle_that_is_injected_has_a_beginning(
     assert {client["caBundle"] for client in found} == {encoded}
 
 
+async def test_an_injected_bundle_needs_no_beginning(
+    server: WebhookApi, api: Connection, times: Times, known: Known
+) -> None:
+    """An issuer that shows no CA leaves no file: it is told, and everything but the CA is written."""
+    async with followed(api, times) as webhooks:
+        writer = registrar(api, known, webhooks, times, settings(injectCaFrom="cks/serving", caFile="missing.crt"))
+        written = await writer.write()
+
+    assert (written, server.writes()) == (True, [("PATCH", _MUTATING), ("PATCH", _VALIDATING)])
+    assert writer.problems() == ["registration.caFile: missing.crt: No such file or directory"]
+
+
 async def test_a_cluster_role_owns_them(server: WebhookApi, api: Connection, times: Times, known: Known) -> None:
     """They go with the release: the reference follows the role's uid, and once it is gone they are not put back."""
     async with followed(api, times) as webhooks:
@@ -609,7 +621,7 @@ async def test_an_owner_that_is_gone_stays_so(server: WebhookApi, api: Connectio
 async def test_nothing_is_made_before_calls_arrive(
     server: WebhookApi, api: Connection, times: Times, known: Known
 ) -> None:
-    """The first configurations wait until somebody is there to answer; what there is already is written at once."""
+    """The first configurations wait until somebody is there to answer; one that was there is put back at once."""
     async with followed(api, times) as webhooks:
         writer = registrar(api, known, webhooks, times)
         known.reached = False
@@ -618,28 +630,32 @@ async def test_nothing_is_made_before_calls_arrive(
         made = await writer.write(), server.writes()
         await seen(server, webhooks)
         known.reached = False
-        changed = server.configuration(_VALIDATING)
-        _never(changed)
-        server.put(VALIDATING, changed)
         server.delete(MUTATING, NAME)
         await until(lambda: _MUTATING not in webhooks.known)
-        await seen(server, webhooks)
-        repaired = await writer.write(), server.writes()[2:]
+        put_back = await writer.write(), server.writes()[2:]
 
     assert early == (False, [])
     assert made == (True, [("PATCH", _MUTATING), ("PATCH", _VALIDATING)])
-    assert repaired == (False, [("PATCH", _VALIDATING), ("PUT", _VALIDATING)])
+    assert put_back == (True, [("PATCH", _MUTATING)])
 
 
 async def test_what_waits_is_made_soon(server: WebhookApi, api: Connection, times: Times, known: Known) -> None:
-    """Once calls arrive nobody has to wait for the next look that is due anyway."""
+    """Once calls arrive nobody has to wait for the next look that is due anyway; until then nobody is asked."""
     known.reached = False
     async with followed(api, times) as webhooks:
-        running = asyncio.create_task(registrar(api, known, webhooks, times).run(3600))
-        await until(lambda: server.seen and server.seen[-1].method == "GET")
+        writer = registrar(api, known, webhooks, times)
+        running = asyncio.create_task(writer.run(3600))
+        await until(writer.problems)
+        during, asked = writer.problems(), len(server.seen)
+        await asyncio.sleep(1.5)
+        assert len(server.seen) == asked
         known.reached = True
         await until(lambda: len(server.writes()) == 2)
+        after = writer.problems()
         running.cancel()
+
+    kinds = f"{_MUTATING} {NAME} and {_VALIDATING} {NAME}"
+    assert (during, after) == ([f"{kinds}: to be made once this process has been ready for 10 s"], [])
 
 
 async def test_the_ca_file_is_read_each_time(

@@ -58,10 +58,14 @@ async def test_who_leads_knows_the_ca_before_it_writes(server: GuardedApi, api: 
         server.fail(SECRETS, 503, status(503))
         server.put(LEASES, named("cks-admission", spec={"holderIdentity": ""}))
         await until(lambda: note(replica) or replica.leadership.leading)
+        meanwhile = replica.writing, replica.unsynced(), replica.problems()
         await until(lambda: note(replica))
-        assert replica.unsynced() == []
+        after = replica.problems()
 
     assert written == [(True, b"new")]
+    writing, unsynced, (waiting,) = meanwhile
+    assert (writing, unsynced, after) == (False, [], [])
+    assert waiting.startswith("Secret cks/ca is read anew before anything is written: ")
 
 
 async def test_without_a_ca_of_its_own(server: GuardedApi, api: Connection) -> None:

@@ -18,7 +18,7 @@ from .findings import FORBIDDEN, settings, told
 
 _KIND = "ValidatingWebhookConfiguration"
 _WHERE = f"{_KIND} cks-admission"
-_APPLIED = "a running service puts that right at once; where not, its log says why: not registered, or undone"
+_APPLIED = "a service that is ready for 10 s puts that right; where not, its log says why: not registered, or undone"
 _BY_HAND = "apply it again: cks-admission export webhook-configuration | kubectl apply --server-side -f -"
 _BY_CHART = "apply the chart again: the service itself writes nothing but the caBundle"
 _NOT_SO = "not as the settings want it: "

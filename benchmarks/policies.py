@@ -53,7 +53,7 @@ def compare(directory: Path, rounds: int, seconds: float, say: Callable[[str], N
         stack.enter_context(pinned(load_core))
         running = {ECHO: stack.enter_context(servers.echo(directory, cores={server_core}))}
         for name, paths in sets(directory):
-            options = [option for path in paths for option in ("--policies", str(path))]
+            options = policysets.options(paths)
             running[name] = stack.enter_context(servers.service(directory, *options, cores={server_core}))
         asked = {name: _asked(listening, sent) for name, listening in running.items() if name != ECHO}
         for number in range(rounds):

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import cycle, islice
 from pathlib import Path
 from typing import Any, Final
@@ -43,6 +43,11 @@ def thousand(directory: Path) -> Path:
     """The twenty, and as many for other requests as make MANY."""
     own = [_on_pods(policy) for policy in policies()]
     return _written(directory, [*own, *_elsewhere(MANY - len(own))])
+
+
+def options(paths: Iterable[Path]) -> list[str]:
+    """The command line's options for policies in some directories."""
+    return [option for path in paths for option in ("--policies", str(path))]
 
 
 def change(path: Path, number: int) -> None:

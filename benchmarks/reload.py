@@ -115,7 +115,7 @@ def measure(directory: Path, say: Callable[[str], None]) -> Found:
     """Change all files, then one. directory: where the certificate is. Raises LoadError, ProcessError, NoCoresError."""
     server_core, load_core = cores()
     policies = policysets.thousand(directory / "reloaded")
-    options = ("--policies", str(policies))
+    options = policysets.options([policies])
     with pinned(load_core), servers.service(directory, *options, cores={server_core}) as listening:
         say(f"reloads of {policysets.MANY} policies at {RATE} reviews a second")
         gc.collect()

@@ -28,10 +28,9 @@ def compare(directory: Path, rounds: int, seconds: float, say: Callable[[str], N
 
     directory: where the certificate is. Raises LoadError, ProcessError or NoCoresError.
     """
-    cores()
+    cores()  # or a second worker could bring nothing
     sent = body(PATH, REAL)
-    paths = (policysets.PACKS, policysets.twenty(directory / "workers"))
-    policies = [option for path in paths for option in ("--policies", str(path))]
+    policies = policysets.options((policysets.PACKS, policysets.twenty(directory / "workers")))
     samples: dict[int, list[Sample]] = {ONE: [], TWO: []}
     with ExitStack() as stack:
         running = {

@@ -115,14 +115,14 @@ def injected(wanted: JsonObject, observed: JsonObject) -> JsonObject:
     """
     if not all(INJECT_CA_FROM in (each["metadata"].get("annotations") or {}) for each in (wanted, observed)):
         return wanted
-    found = {entry["name"]: entry["clientConfig"].get("caBundle") for entry in _entries(observed) if is_own(entry)}
-    other = next(filter(None, found.values()), None)
-    return {**wanted, "webhooks": [with_bundle(each, found.get(each["name"]) or other) for each in _entries(wanted)]}
+    bundles = (entry["clientConfig"].get("caBundle") for entry in _entries(observed) if is_own(entry))
+    return with_bundles(wanted, observed, next(filter(None, bundles), None))
 
 
-def with_bundle(entry: JsonObject, bundle: str | None) -> JsonObject:
-    """An entry with another caBundle (base64); as it is where there is none."""
-    return {**entry, "clientConfig": {**entry["clientConfig"], "caBundle": bundle}} if bundle else entry
+def with_bundles(wanted: JsonObject, observed: JsonObject, other: str | None = None) -> JsonObject:
+    """What is wanted, with the caBundles that were found. other: one (base64) for entries for which none was."""
+    found = {entry["name"]: entry["clientConfig"].get("caBundle") for entry in _entries(observed)}
+    return {**wanted, "webhooks": [_with_bundle(each, found.get(each["name"]) or other) for each in _entries(wanted)]}
 
 
 def difference(wanted: JsonObject, observed: JsonObject) -> list[str]:
@@ -185,6 +185,10 @@ def changed_by(observed: JsonObject) -> Writer:
     others = (Writer(entry.get("manager", ""), entry.get("time", "")) for entry in entries)
     later = [writer for writer in others if writer.manager not in ("", MANAGER) and writer.time >= own]
     return max(later, key=lambda writer: writer.time, default=Writer("", ""))
+
+
+def _with_bundle(entry: JsonObject, bundle: str | None) -> JsonObject:
+    return {**entry, "clientConfig": {**entry["clientConfig"], "caBundle": bundle}} if bundle else entry
 
 
 def _with_kept(entry: JsonObject, other: JsonObject, allowed: Sequence[KeptRequirement]) -> JsonObject:

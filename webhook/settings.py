@@ -157,8 +157,7 @@ class Registration(_Model):
     service_port: Port = Field(443, description="Port of the Service.")
     ca_file: str = Field("", description="CA bundle of tls.certFile, PEM; the service's own CA needs no mention.")
     inject_ca_from: str = Field(
-        "",
-        description="Certificate of cert-manager, as namespace/name, whose CA cert-manager writes into caBundle.",
+        "", description="Certificate of cert-manager, as namespace/name, whose CA cert-manager writes into caBundle."
     )
     owner: str = Field(
         "", description="ClusterRole that owns the configurations: Kubernetes deletes them when it is deleted."

@@ -78,7 +78,8 @@ def fingerprint() -> str:
     for name, program in PROGRAMS.items():
         digest.update(f"\n{name} {program.package} {_ldflags(program)}".encode())
     for module in sorted({program.module for program in PROGRAMS.values()}):
-        for file in sorted((SOURCES / module).iterdir()):
+        sources = [file for file in (SOURCES / module).iterdir() if file.suffix in (".go", ".mod", ".sum")]
+        for file in sorted(sources):
             digest.update(f"\n{module}/{file.name}\n".encode() + file.read_bytes())
     return digest.hexdigest()[:16]
 

@@ -42,9 +42,10 @@ class Replica(NamedTuple):
 
     def problems(self) -> list[str]:
         """Why nothing is written although this process holds the Lease."""
-        if self.authority is None or not self.leadership.leading or self.authority.current:
+        if self.authority is None or not self.leadership.leading:
             return []
-        return [f"{self.authority.title} is read anew before anything is written: {self.authority.problem()}"]
+        before = f"{self.authority.title} is read anew before anything is written"
+        return [f"{before}: {reason}" for reason in self.authority.stale()]
 
     def unsynced(self) -> list[str]:
         """What has not arrived yet, a reason each."""

@@ -88,14 +88,12 @@ class AuthoritySecret:
 
     def unsynced(self) -> list[str]:
         """Why it is not known yet what the Secret holds, and what to do where a right is missing."""
-        if self._listed:
-            return []
+        return [] if self._listed else self.stale()
+
+    def stale(self) -> list[str]:
+        """Why it may be another one than is known, since no list has arrived since `reread`; as `unsynced`."""
         right = self._right(f"list and watch the secret {self._name}")
         return [reason + (right if self._reflector.status == 403 else "") for reason in self._reflector.unsynced()]
-
-    def problem(self) -> str:
-        """Why it may be another one than is known, after `reread`; empty where it is the same."""
-        return "" if self.current else self._reflector.problem or "waiting for the API server"
 
     async def write(self, contents: Mapping[str, bytes]) -> None:
         """Put these contents in place of what the Secret has under the same keys; make it where it is not known.

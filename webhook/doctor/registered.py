@@ -72,7 +72,7 @@ def _compared(
         remedy = "remove it: cks-admission unregister, or kubectl delete it"
         yield Finding(CHECK, "problem", where, "it exists, and no rule needs it", remedy)
         return
-    likened = drift.kept(_with_bundles(wanted, observed), observed, chosen.kept)
+    likened = drift.kept(drift.with_bundles(wanted, observed), observed, chosen.kept)
     differences = drift.difference(likened, observed)
     by = drift.changed_by(observed)
     for line in differences:
@@ -82,12 +82,6 @@ def _compared(
     if not differences:
         found = f"{count(len(entries(observed)), 'entry', 'entries')}, as the settings want them"
         yield Finding(CHECK, "ok", where, found)
-
-
-def _with_bundles(wanted: JsonObject, observed: JsonObject) -> JsonObject:
-    """What is wanted, with the caBundles that were found."""
-    found = {entry["name"]: entry["clientConfig"].get("caBundle") for entry in entries(observed)}
-    return {**wanted, "webhooks": [drift.with_bundle(entry, found.get(entry["name"])) for entry in entries(wanted)]}
 
 
 def _is_expected(line: str, chosen: Registration) -> bool:

@@ -2,29 +2,60 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import socket
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
+from aiohttp import TCPConnector
 from kubernetes.aio import config as kubernetes_config
 from kubernetes.aio.client import ApiClient, Configuration
 from kubernetes.aio.config.incluster_config import SERVICE_TOKEN_FILENAME, InClusterConfigLoader
 
 from webhook.cluster.errors import ApiError, ClusterError, UnreachableError
 
+if TYPE_CHECKING:
+    from aiohttp.connector import AddrInfoType
+
 __all__ = ["ApiError", "ClusterError", "Connection", "UnreachableError", "connect"]
 
 _DEFAULT = "~/.kube/config"
 _MOUNTED = Path(SERVICE_TOKEN_FILENAME).parent
+_FAREWELL_SECONDS = 1.0
 
 
 class Connection(ApiClient):
-    """The client's connection, with what is used of it outside of this package declared."""
+    """The client's connection, with what is used of it outside of this package declared. Made where a loop runs."""
+
+    def __init__(self, settings: Any) -> None:
+        super().__init__(settings)
+        self._sockets: WeakSet[socket.socket] = WeakSet()
+        transport: Any = self.rest_client
+        self._connector = TCPConnector(limit=transport.maxsize, ssl=transport.ssl_context, socket_factory=self._socket)
+        settings.client_session_kwargs = {"connector": self._connector}
 
     async def close(self) -> None:
-        """Close the connections to the API server."""
+        """Close the connections to the API server, and wait for that.
+
+        aiohttp waits for the idle ones alone. One whose answer was not read to its end still says farewell in TLS,
+        and would be left open by a loop that ends now.
+        """
         closing: Any = super().close
         await closing()
+        await self._connector.close()
+        with suppress(TimeoutError):  # an API server that answers nothing is not waited for
+            async with asyncio.timeout(_FAREWELL_SECONDS):
+                while any(each.fileno() >= 0 for each in self._sockets):  # noqa: ASYNC110 - a socket tells nobody
+                    await asyncio.sleep(0.001)
+
+    def _socket(self, address: AddrInfoType) -> socket.socket:
+        family, kind, protocol, *_ = address
+        made = socket.socket(family, kind, protocol)
+        self._sockets.add(made)
+        return made
 
 
 async def connect(

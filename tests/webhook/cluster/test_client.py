@@ -1,9 +1,15 @@
 from __future__ import annotations
 
+import asyncio
 import base64
+import gc
 import inspect
 import json
+import ssl
 import sys
+import time
+import warnings
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -12,7 +18,7 @@ import pytest
 import yaml
 
 from certs.authority import new_authority
-from webhook.cluster.call import Call, fetch
+from webhook.cluster.call import Call, fetch, opened
 from webhook.cluster.client import connect
 from webhook.cluster.errors import ClusterError
 
@@ -223,3 +229,44 @@ async def test_a_plugin_is_asked_again(server: FakeApi, kubeconfig: Path, tmp_pa
     await api.close()
 
     assert [seen.headers["Authorization"] for seen in server.seen] == ["Bearer token-2"]
+
+
+async def test_closed_means_closed(kubeconfig: Path, tmp_path: Path) -> None:
+    """A watch that is cancelled leaves no socket open once close() returns, though the API server is slow to notice."""
+    now = datetime.now(UTC)
+    authority = new_authority(now)
+    leaf = authority.issue(["127.0.0.1"], now)
+    pair = tmp_path / "pair.pem"
+    pair.write_bytes(leaf.cert_pem + leaf.key_pem)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pair)
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\nfirst\n")
+        await writer.drain()
+        time.sleep(0.1)  # noqa: ASYNC251 - the client ends meanwhile, in its own thread, and gets no answer to that
+        with suppress(OSError):
+            await reader.read()
+        writer.close()
+
+    async def watch() -> None:
+        connection = await connect(str(kubeconfig), in_cluster=False)
+        async with opened(connection, Call("GET", NAMESPACES)) as response:
+            assert await response.content.readline() == b"first\n"
+        await connection.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0, ssl=context)
+    cluster = {
+        "server": f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}",
+        "certificate-authority-data": base64.b64encode(authority.cert_pem).decode(),
+    }
+    write(kubeconfig, config(clusters=[{"name": "c", "cluster": cluster}]))
+
+    with warnings.catch_warnings(record=True) as left_open:
+        warnings.simplefilter("always")
+        async with server:
+            await asyncio.to_thread(asyncio.run, watch())
+        gc.collect()
+
+    assert [str(each.message) for each in left_open] == []

@@ -233,9 +233,9 @@ async def test_the_time_is_up(server: FakeApi, api: Connection, slow: str, found
     loop = asyncio.get_running_loop()
     began = loop.time()
 
-    assert await search(api, KINDS, "fabric", 1.0) == found
+    assert await search(api, KINDS, "fabric", 5.0) == found
 
-    assert SHARE <= loop.time() - began < 1.0
+    assert 5.0 * SHARE <= loop.time() - began < 5.0
     assert [task for task in asyncio.all_tasks() if "_Search" in repr(task)] == []
 
 

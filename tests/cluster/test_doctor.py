@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import ssl
 import subprocess
 import threading
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ import pytest
 import yaml
 
 from certs.authority import load_authority, new_authority
+from certs.serving import ServingContext
 from cluster import manifests, toolchain
 from cluster.controlplane import ControlPlane
 from cluster.polling import NotYet
@@ -28,8 +28,8 @@ from webhook.rights import Right, needed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
+    from certs.leaf import Leaf
     from cluster.manifests import Manifest
 
 MUTATING, VALIDATING = "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"
@@ -351,19 +351,17 @@ def _shown_instead(installation: Installation, left: timedelta) -> Iterator[None
     authority = load_authority((directory / "ca.crt").read_bytes(), (directory / "ca.key").read_bytes())
     moment = datetime.now(UTC) - timedelta(minutes=30)  # its own CA is an hour old at least, by its dates
     leaf = authority.issue(["127.0.0.1"], moment, lifetime=left + timedelta(minutes=30))
-    pair = installation.service.directory / "shown.pem"
-    pair.write_bytes(leaf.cert_pem + leaf.key_pem)
-    with installation.stopped(), _https(urlsplit(installation.service.url).port or 0, pair):
+    with installation.stopped(), _https(urlsplit(installation.service.url).port or 0, leaf):
         yield
 
 
 @contextmanager
-def _https(port: int, pair: Path) -> Iterator[None]:
+def _https(port: int, leaf: Leaf) -> Iterator[None]:
     """A server that shows a certificate, and answers nothing."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(pair)
+    serving = ServingContext()
+    serving.swap(leaf.cert_pem, leaf.key_pem)
     with ThreadingHTTPServer(("127.0.0.1", port), BaseHTTPRequestHandler) as server:
-        server.socket = context.wrap_socket(server.socket, server_side=True)
+        server.socket = serving.context.wrap_socket(server.socket, server_side=True)
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:

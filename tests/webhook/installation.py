@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -18,6 +17,7 @@ from builders import Json
 
 from certs.authority import new_authority
 from certs.leaf import Leaf
+from certs.serving import ServingContext
 from webhook import rules
 from webhook.registration import registered
 from webhook.settings import Settings
@@ -96,19 +96,14 @@ async def _tls(leaf: Leaf) -> AsyncIterator[int]:
     async def silent(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.close()
 
-    server = await asyncio.start_server(silent, "127.0.0.1", 0, ssl=_context(leaf))
+    serving = ServingContext()
+    serving.swap(leaf.cert_pem, leaf.key_pem)
+    server = await asyncio.start_server(silent, "127.0.0.1", 0, ssl=serving.context)
     try:
         yield server.sockets[0].getsockname()[1]
     finally:
         server.close()
         await server.wait_closed()
-
-
-def _context(leaf: Leaf) -> ssl.SSLContext:
-    Path("leaf.pem").write_bytes(leaf.cert_pem + leaf.key_pem)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain("leaf.pem")
-    return context
 
 
 def kubeconfig(url: str) -> Json:

@@ -7,11 +7,11 @@ import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 
 from certs.authority import new_authority
+from certs.serving import ServingContext
 from webhook.cluster import look
 from webhook.cluster.errors import ApiError, ClusterError, UnreachableError
 from webhook.cluster.handshake import certificates
@@ -43,16 +43,14 @@ async def _listening(said: bytes = b"", context: ssl.SSLContext | None = None) -
         server.close()
 
 
-async def test_the_whole_chain_is_read(tmp_path: Path) -> None:
+async def test_the_whole_chain_is_read() -> None:
     """What a server shows is taken as it is, trusted or not, leaf first."""
     authority = new_authority(_NOW)
     leaf = authority.issue(["svc.cloud.svc"], _NOW)
-    pair = tmp_path / "pair.pem"
-    pair.write_bytes(leaf.cert_pem + authority.cert_pem + leaf.key_pem)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(pair)
+    serving = ServingContext()
+    serving.swap(leaf.cert_pem + authority.cert_pem, leaf.key_pem)
 
-    async with _listening(context=context) as port:
+    async with _listening(context=serving.context) as port:
         shown = await certificates("127.0.0.1", port, "svc.cloud.svc", 5)
 
     assert shown == (leaf.certificate, authority.certificate)

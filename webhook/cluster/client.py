@@ -40,8 +40,8 @@ class Connection(ApiClient):
     async def close(self) -> None:
         """Close the connections to the API server, and wait for that.
 
-        aiohttp waits for the idle ones alone. One whose answer was not read to its end still says farewell in TLS,
-        and would be left open by a loop that ends now.
+        aiohttp waits for those in its pool and in use. It has forgotten one whose answer was not read to its end, which
+        still says farewell in TLS, and would be left open by a loop that ends now.
         """
         closing: Any = super().close
         await closing()

@@ -5,7 +5,6 @@ import base64
 import gc
 import inspect
 import json
-import ssl
 import sys
 import time
 import warnings
@@ -18,6 +17,7 @@ import pytest
 import yaml
 
 from certs.authority import new_authority
+from certs.serving import ServingContext
 from webhook.cluster.call import Call, fetch, opened
 from webhook.cluster.client import connect
 from webhook.cluster.errors import ClusterError
@@ -231,15 +231,13 @@ async def test_a_plugin_is_asked_again(server: FakeApi, kubeconfig: Path, tmp_pa
     assert [seen.headers["Authorization"] for seen in server.seen] == ["Bearer token-2"]
 
 
-async def test_closed_means_closed(kubeconfig: Path, tmp_path: Path) -> None:
-    """A watch that is cancelled leaves no socket open once close() returns, though the API server is slow to notice."""
+async def test_closed_means_closed(kubeconfig: Path) -> None:
+    """A watch that is given up leaves no socket open once close() returns, though the API server is slow to notice."""
     now = datetime.now(UTC)
     authority = new_authority(now)
     leaf = authority.issue(["127.0.0.1"], now)
-    pair = tmp_path / "pair.pem"
-    pair.write_bytes(leaf.cert_pem + leaf.key_pem)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(pair)
+    serving = ServingContext()
+    serving.swap(leaf.cert_pem, leaf.key_pem)
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
@@ -256,7 +254,7 @@ async def test_closed_means_closed(kubeconfig: Path, tmp_path: Path) -> None:
             assert await response.content.readline() == b"first\n"
         await connection.close()
 
-    server = await asyncio.start_server(answer, "127.0.0.1", 0, ssl=context)
+    server = await asyncio.start_server(answer, "127.0.0.1", 0, ssl=serving.context)
     cluster = {
         "server": f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}",
         "certificate-authority-data": base64.b64encode(authority.cert_pem).decode(),

@@ -206,6 +206,7 @@ class Supervisor:
         if worker.silence >= self._pace.hung and worker.running:
             self._log.error("worker hangs", worker=number, pid=worker.pid, seconds=round(worker.silence, 1))
             worker.signal(signal.SIGKILL)
+            await worker.ends()  # it may take a while to die, and there is nothing more to look at
 
     async def _end(self, received: signal.Signals, within: float) -> None:
         """Pass the signal on; kill what is left after some seconds."""

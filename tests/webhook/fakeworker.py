@@ -1,13 +1,14 @@
 """Plays a worker, as a process of its own: it opens a Unix socket and answers what its plan says, or ends at once.
 
 The plan is JSON: `exit`, a code to end with before the socket is open; `says`, a text for stderr; `readyz` and
-`metrics`, status and text; `stays`, whether it ignores SIGTERM. It runs without the service's packages, so that it
-starts in no time.
+`metrics`, status and text; `stays`, whether it ignores SIGTERM; `leaves`, for how many seconds a process of its own
+outlives it. It runs without the service's packages, so that it starts in no time.
 """
 
 import json
 import signal
 import socketserver
+import subprocess
 import sys
 from http.server import BaseHTTPRequestHandler
 from typing import Any
@@ -45,6 +46,8 @@ def _run(socket: str, plan: dict[str, Any]) -> None:
     sys.stderr.write(plan.get("says", ""))
     if "exit" in plan:
         sys.exit(plan["exit"])
+    if "leaves" in plan:
+        subprocess.Popen(["sleep", str(plan["leaves"])])
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # the end at once, with the signal as its reason
     if plan.get("stays"):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -24,7 +24,7 @@ from webhook.workerprocess import WorkerProcess
 from .wire import PATIENCE, until
 
 _FAKE = Path(__file__).with_name("fakeworker.py")
-_QUICK = Pace(start=0.01, look=0.05, hung=0.5)
+_QUICK = Pace(start=0.01, look=0.05)  # and as patient as ever with one that is silent
 _COUNTED = "# HELP reviews_total Reviews.\n# TYPE reviews_total counter\nreviews_total {}\n"
 
 
@@ -36,14 +36,14 @@ def _counting(*reviews: int) -> list[Json]:
 class _Crew:
     """A supervisor at work. plans: what the processes of each worker do, one after the other, the last one for ever."""
 
-    def __init__(self, directory: Path, plans: Sequence[Sequence[Json]], within: float = PATIENCE) -> None:
+    def __init__(self, directory: Path, plans: Sequence[Sequence[Json]], within: float, pace: Pace) -> None:
         self._plans = [iter(plan[:-1]) for plan in plans]
         self._last = [plan[-1] for plan in plans]
         self.pauses: list[float] = []
         self.written: list[bytes] = []
         self.roster = Roster(len(plans))
         self._supervisor = Supervisor(
-            self.roster, self._command, directory, write=self.written.append, pace=_QUICK, clock=self._clock()
+            self.roster, self._command, directory, write=self.written.append, pace=pace, clock=self._clock()
         )
         self._stopping: asyncio.Future[signal.Signals] = asyncio.get_running_loop().create_future()
         self.running = asyncio.create_task(self._supervisor.run(self._stopping, within))
@@ -82,8 +82,10 @@ class _Crew:
 
 
 @asynccontextmanager
-async def _crew(directory: Path, *plans: Sequence[Json], within: float = PATIENCE) -> AsyncIterator[_Crew]:
-    crew = _Crew(directory, plans, within)
+async def _crew(
+    directory: Path, *plans: Sequence[Json], within: float = PATIENCE, pace: Pace = _QUICK
+) -> AsyncIterator[_Crew]:
+    crew = _Crew(directory, plans, within, pace)
     try:
         yield crew
     finally:
@@ -182,14 +184,18 @@ async def test_a_program_that_is_not_there_is_told(tmp_path: Path) -> None:
 
 
 async def test_a_worker_that_hangs_is_replaced(tmp_path: Path, log: list[Any]) -> None:
-    """One that is there and answers nothing would keep its share of the calls for ever: it is killed."""
-    async with _crew(tmp_path, [{}]) as crew:
+    """One that is there and answers nothing would keep its share of the calls for ever: it is killed, and told once.
+
+    It takes its time to be gone: what it started holds its standard error for two seconds more.
+    """
+    async with _crew(tmp_path, [{"leaves": 4}, {}], pace=Pace(start=0.01, look=0.05, hung=2.0)) as crew:
         await crew.ready(1)
         hanging = crew.workers[1]
         hanging.signal(signal.SIGSTOP)
         await crew.restarted(hanging)
 
-    assert [line["event"] for line in log if line["log_level"] == "error"] == ["worker hangs", "worker ended"]
+    told = [(line["event"], line["log_level"]) for line in log if line.get("pid") == hanging.pid]
+    assert told == [("worker started", "info"), ("worker hangs", "error"), ("worker ended", "error")]
 
 
 async def test_the_end_is_passed_on(tmp_path: Path) -> None:

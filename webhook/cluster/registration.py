@@ -23,7 +23,9 @@ PLURALS = {
 }
 _CLUSTER_ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
 _MANAGER = (("fieldManager", MANAGER),)
-_SECONDS = 15.0
+# The API server itself gives a write up after 34 s. It compiles all conditions of a configuration, and where that takes
+# it long, a write that is given up sooner would be begun anew for ever.
+_SECONDS = 35.0
 
 Json = dict[str, Any]
 

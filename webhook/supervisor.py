@@ -145,6 +145,7 @@ class Supervisor:
             received = signal.SIGTERM
             self._log.critical("giving up", reason=str(keeping.exception()))
         keeping.cancel()
+        await asyncio.wait([keeping])  # or a worker that is being started just now would be overlooked
         await self._end(received, within)
         with suppress(asyncio.CancelledError):
             await keeping

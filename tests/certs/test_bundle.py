@@ -5,7 +5,7 @@ from functools import cache
 
 import pytest
 from cryptography import x509
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from certs.authority import Authority, new_authority
@@ -44,7 +44,6 @@ def test_one_that_is_not_valid_yet_stays() -> None:
     assert merge([future], _START).certificates == (future,)
 
 
-@settings(deadline=None)
 @given(_SETS, _WHEN)
 def test_merging_again_changes_nothing(certificates: tuple[x509.Certificate, ...], when: datetime) -> None:
     """Merging is idempotent."""
@@ -53,7 +52,6 @@ def test_merging_again_changes_nothing(certificates: tuple[x509.Certificate, ...
     assert merge(once, when) == once
 
 
-@settings(deadline=None)
 @given(_SETS, _WHEN)
 def test_all_that_live_are_there_once(certificates: tuple[x509.Certificate, ...], when: datetime) -> None:
     """Every unexpired CA is in the bundle exactly once, and no other."""
@@ -63,7 +61,6 @@ def test_all_that_live_are_there_once(certificates: tuple[x509.Certificate, ...]
     assert len(set(merged)) == len(merged)
 
 
-@settings(deadline=None)
 @given(_SETS.flatmap(lambda some: st.tuples(st.just(some), st.permutations(some))), _WHEN)
 def test_the_order_given_does_not_matter(
     orders: tuple[tuple[x509.Certificate, ...], list[x509.Certificate]], when: datetime
@@ -72,7 +69,6 @@ def test_the_order_given_does_not_matter(
     assert merge(orders[0], when).pem == merge(orders[1], when).pem
 
 
-@settings(deadline=None)
 @given(_SETS, _WHEN)
 def test_a_bundle_comes_back_from_pem(certificates: tuple[x509.Certificate, ...], when: datetime) -> None:
     """What is written is read again, order and all; nothing at all cannot be read."""

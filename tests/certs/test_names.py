@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from cryptography import x509
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from certs.authority import Authority
@@ -117,7 +117,6 @@ def test_a_certificate_without_alternative_names_has_no_names(
     assert names_of(forge("cn.example", names=[])[0]) == ()
 
 
-@settings(deadline=None)
 @given(st.lists(st.from_regex(r"[a-z0-9]([a-z0-9-]{0,10}[a-z0-9])?(\.[a-z]{1,10}){1,3}", fullmatch=True), min_size=1))
 def test_a_name_covers_itself(names: list[str]) -> None:
     """Whatever names go in are covered by what comes out."""
@@ -126,7 +125,6 @@ def test_a_name_covers_itself(names: list[str]) -> None:
     assert all(covers(present, name) for name in names)
 
 
-@settings(deadline=None)
 @given(st.text(max_size=40))
 def test_any_text_is_a_name_or_an_error(text: str) -> None:
     """No text gets past the check into a certificate that then cannot be encoded, and no other error escapes."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from certs.authority import Authority
@@ -108,7 +108,6 @@ def test_every_cut_of_a_file_is_damage(authority: Authority) -> None:
     assert verdicts == {True}
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=200), st.binary(max_size=200))
 def test_any_bytes_are_pem_or_an_error(before: bytes, after: bytes) -> None:
     """No input makes anything but a PemError."""

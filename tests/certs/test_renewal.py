@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import rsa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from certs.authority import LEAF_LIFETIME, Authority, new_authority
@@ -122,7 +122,6 @@ def test_a_weak_authority_is_renewed(forge: Forge, now: datetime, weak_key: rsa.
     )
 
 
-@settings(deadline=None)
 @given(
     life=st.timedeltas(timedelta(seconds=3), timedelta(days=4000)),
     when=st.timedeltas(timedelta(-9999), timedelta(9999)),

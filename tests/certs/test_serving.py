@@ -24,6 +24,8 @@ from certs.leaf import Leaf, load_pair
 from certs.memfile import in_memory, on_disk
 from certs.serving import ServingContext
 
+from .echoing import echoing
+
 Forge = Callable[..., tuple[x509.Certificate, Any]]
 Pem = Callable[..., bytes]
 _LINUX = pytest.mark.skipif(sys.platform != "linux", reason="files that live in memory are Linux's")
@@ -93,21 +95,13 @@ class Server:
 @pytest.fixture
 async def server() -> AsyncIterator[Server]:
     """A server that sends each line back, with no pair yet."""
-
-    async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while line := await reader.readline():
-            writer.write(line)
-        writer.close()
-
     serving = ServingContext()
-    listening = await asyncio.start_server(echo, "127.0.0.1", 0, ssl=serving.context)
     opened: list[asyncio.StreamWriter] = []
-    yield Server(serving, listening.sockets[0].getsockname()[1], opened)
-    for writer in opened:
-        writer.close()
-        await writer.wait_closed()
-    listening.close()
-    await listening.wait_closed()
+    async with echoing(serving) as port:
+        yield Server(serving, port, opened)
+        for writer in opened:
+            writer.close()
+            await writer.wait_closed()
 
 
 async def test_a_client_that_trusts_the_bundle_connects(server: Server, real_authority: Authority) -> None:
@@ -347,7 +341,8 @@ def test_keys_are_gone_once_they_are_loaded(
 
     assert set(modes) <= {0}
     assert list(tmp_path.iterdir()) == []
-    assert not descriptors or set(Path("/proc/self/fd").iterdir()) == descriptors
+    # Fewer where garbage of earlier tests was collected meanwhile.
+    assert not descriptors or set(Path("/proc/self/fd").iterdir()) <= descriptors
 
 
 @_LINUX

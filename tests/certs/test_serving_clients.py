@@ -22,6 +22,8 @@ from certs.keys import new_key
 from certs.leaf import Leaf
 from certs.serving import ServingContext
 
+from .echoing import echoing
+
 Forge = Callable[..., tuple[x509.Certificate, Any]]
 # Clients of the ssl module know no other time than that of the host.
 _TODAY = datetime.now(UTC)
@@ -104,19 +106,11 @@ class Server:
 @pytest.fixture
 async def server() -> AsyncIterator[Server]:
     """A server that sends each line back, with a pair."""
-
-    async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while line := await reader.readline():
-            writer.write(line)
-        writer.close()
-
     serving = ServingContext()
-    listening = await asyncio.start_server(echo, "127.0.0.1", 0, ssl=serving.context)
-    running = Server(serving, new_authority(_TODAY), listening.sockets[0].getsockname()[1])
-    running.show()
-    yield running
-    listening.close()
-    await listening.wait_closed()
+    async with echoing(serving) as port:
+        running = Server(serving, new_authority(_TODAY), port)
+        running.show()
+        yield running
 
 
 @pytest.mark.parametrize("version", _VERSIONS)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 # Bounded in number, not in time: a slow machine is no reason to fail.
-bounded = settings(max_examples=200, deadline=None)
+bounded = settings(max_examples=200)
 
 scalars = st.one_of(
     st.none(),

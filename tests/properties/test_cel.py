@@ -17,7 +17,7 @@ from policies.cel.program import Evaluation, Program
 from policies.cel.values import ABSENT, INT_MAX, INT_MIN, UINT_MAX, Duration, Optional, Timestamp, Uint
 from properties.shapes import fields, some_of
 
-_many = settings(max_examples=300, deadline=None)
+_many = settings(max_examples=300)
 _EDGES = [0, 1, -1, 2**53, 2**53 + 1, INT_MIN, INT_MAX]
 _numbers = st.one_of(
     st.sampled_from(_EDGES),
@@ -130,14 +130,14 @@ def _disagreements(programs: list[Program], given_: dict[str, Any]) -> list[tupl
     return [(text, usual, exact) for text, usual, exact in pairs if _outcome(usual) != _outcome(exact)]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(_objects, _objects)
 def test_both_evaluators_agree(obj: Any, old: Any) -> None:
     """On any object each expression has the same value or error, and the same cost, however it is evaluated."""
     assert _disagreements(_PROGRAMS, names(obj, oldObject=old)) == []
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(_objects, st.integers(0, 60))
 def test_both_evaluators_agree_on_the_limit(obj: Any, limit: int) -> None:
     """Under a small limit the end comes at the same cost, or there is the same value."""
@@ -146,7 +146,7 @@ def test_both_evaluators_agree_on_the_limit(obj: Any, limit: int) -> None:
         assert (program.source.text, _outcome(usual)) == (program.source.text, _outcome(exact))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(_objects)
 def test_evaluation_changes_nothing(obj: Any) -> None:
     """After all expressions the object is what it was, key for key and in the same order."""

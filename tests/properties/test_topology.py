@@ -19,7 +19,7 @@ from properties.nodes import PREFERRED, TOPOLOGIES, Node, Wanted, is_in, is_plac
 from properties.placed import Placed, affinities_about, any_affinities, dead_affinities, placements, valid_affinities
 
 _RULE = TopologyPlacement(Catalog(BUILT_IN), Options(WORKLOADS))
-_many = settings(max_examples=250, deadline=None)
+_many = settings(max_examples=250)
 
 _Situation = tuple[Placed, list[Node]]
 
@@ -46,7 +46,7 @@ def _affinity(obj: Json) -> Any:
     return obj["spec"].get("affinity")
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=600)
 @given(_situations, st.data())
 def test_where_a_translated_pod_may_land(situation: _Situation, data: st.DataObject) -> None:
     """A Pod may land on a Node just where it could before and the Node is where the placement wants it."""

@@ -19,7 +19,7 @@ from policies.topology.rule import TopologyPlacement
 from properties.placed import any_affinities, placements
 from properties.shapes import fields, odd, pod_specs
 
-_many = settings(max_examples=400, deadline=None)
+_many = settings(max_examples=400)
 _CATALOG = Catalog(BUILT_IN)
 _RULES = st.sampled_from(
     [

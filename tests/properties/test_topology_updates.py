@@ -27,7 +27,7 @@ from properties.updates import client_side_apply, replace, server_side_apply
 _RULE = TopologyPlacement(Catalog(BUILT_IN), Options(WORKLOADS))
 _RECORD = "cks-admission.dev/topology"
 _GPU = {"nvidia.com/gpu": 8}
-_bounded = settings(max_examples=150, deadline=None)
+_bounded = settings(max_examples=150)
 
 
 class _Wish(NamedTuple):

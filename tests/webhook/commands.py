@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 from click.testing import CliRunner, Result
+from patience import PATIENCE
 
 from webhook.cli.main import main
 
@@ -21,7 +22,7 @@ def run(*arguments: str, stdin: str | bytes | None = None) -> Result:
 
 def start(*arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
     """A run of the real command, to its end."""
-    return subprocess.run([COMMAND, *arguments], input=stdin, capture_output=True, timeout=60, check=False)
+    return subprocess.run([COMMAND, *arguments], input=stdin, capture_output=True, timeout=PATIENCE, check=False)
 
 
 def last_line(text: str) -> str:

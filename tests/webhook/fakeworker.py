@@ -1,8 +1,9 @@
 """Plays a worker, as a process of its own: it opens a Unix socket and answers what its plan says, or ends at once.
 
 The plan is JSON: `exit`, a code to end with before the socket is open; `says`, a text for stderr; `readyz` and
-`metrics`, status and text; `stays`, whether it ignores SIGTERM; `leaves`, for how many seconds a process of its own
-outlives it. It runs without the service's packages, so that it starts in no time.
+`metrics`, status and text; `stays`, whether it ignores SIGTERM; `waits`, the path of a file for which it waits before
+it opens the socket; `leaves`, the path of one until which a process of its own outlives it, for a minute at most. It
+runs without the service's packages, so that it starts in no time.
 """
 
 import json
@@ -10,7 +11,9 @@ import signal
 import socketserver
 import subprocess
 import sys
+import time
 from http.server import BaseHTTPRequestHandler
+from pathlib import Path
 from typing import Any
 
 
@@ -47,7 +50,10 @@ def _run(socket: str, plan: dict[str, Any]) -> None:
     if "exit" in plan:
         sys.exit(plan["exit"])
     if "leaves" in plan:
-        subprocess.Popen(["sleep", str(plan["leaves"])])
+        waiting = 'n=0; until [ -e "$0" ] || [ $((n += 1)) -gt 600 ]; do sleep 0.1; done'
+        subprocess.Popen(["sh", "-c", waiting, plan["leaves"]])
+    while "waits" in plan and not Path(plan["waits"]).exists():
+        time.sleep(0.01)
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # the end at once, with the signal as its reason
     if plan.get("stays"):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)

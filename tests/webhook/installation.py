@@ -11,14 +11,17 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 from aiohttp import web
 from builders import Json
+from patience import PATIENCE
 
 from certs.authority import new_authority
 from certs.leaf import Leaf
 from certs.serving import ServingContext
 from webhook import rules
+from webhook.cluster import examination
 from webhook.registration import registered
 from webhook.settings import Settings
 
@@ -100,7 +103,9 @@ async def _tls(leaf: Leaf) -> AsyncIterator[int]:
     serving.swap(leaf.cert_pem, leaf.key_pem)
     server = await asyncio.start_server(silent, "127.0.0.1", 0, ssl=serving.context)
     try:
-        yield server.sockets[0].getsockname()[1]
+        with pytest.MonkeyPatch.context() as patience:
+            patience.setattr(examination, "_CONNECT_SECONDS", PATIENCE)  # nothing here is slow but the machine
+            yield server.sockets[0].getsockname()[1]
     finally:
         server.close()
         await server.wait_closed()

@@ -7,25 +7,36 @@ import signal
 import socket
 import ssl
 from asyncio.subprocess import PIPE, Process
-from contextlib import AsyncExitStack
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 import yaml
 from builders import Json
+from patience import PATIENCE, until
 
 from .commands import COMMAND
-from .wire import PATIENCE, Reply, connected, head, until
+from .wire import Reply, connected, head
 
 _HOST = "127.0.0.1"
 
 
-def free_port() -> int:
-    """A port that nobody listens on just now."""
-    with socket.socket() as found:
-        found.bind((_HOST, 0))
-        return int(found.getsockname()[1])
+@contextmanager
+def free_port() -> Iterator[int]:
+    """A port that nobody listens on. Within the block no other process is given it, and the service can open it."""
+    with socket.socket() as held:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind((_HOST, 0))
+        yield int(held.getsockname()[1])
+
+
+def replace(file: Path, content: str | bytes) -> None:
+    """Give a file another content in one step: whoever follows it may look at any moment, and must see no half."""
+    new = file.with_suffix(".new")
+    new.write_bytes(content.encode() if isinstance(content, str) else content)
+    new.replace(file)
 
 
 class Service:
@@ -65,6 +76,8 @@ class Service:
         if self.process.returncode is None:
             self.process.kill()
         await self.process.wait()
+        assert self.process.stdout is not None
+        await self.process.stdout.read()  # workers hold it too, and may end after their supervisor
         await self._stack.aclose()
 
     async def _read(self) -> None:
@@ -128,3 +141,5 @@ async def until_closed(port: int) -> None:
                     await asyncio.sleep(0.01)
             except ConnectionRefusedError:
                 return
+            except ConnectionResetError:
+                continue  # it was closed while this connection was being made

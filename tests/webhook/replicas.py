@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from patience import until
 from structlog.testing import capture_logs
 
 from certs.bundle import Bundle
@@ -23,7 +24,6 @@ from webhook.settings import Tls
 from webhook.sharedauthority import SharedAuthority
 
 from .cluster.guardedapi import GuardedApi
-from .cluster.times import until
 
 SECRETS = "/api/v1/namespaces/cks/secrets"
 NAMES = ("cks-admission.cks.svc", "localhost")

@@ -1,9 +1,11 @@
 """A service in this process, behind real ports."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Protocol
 
+import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient
 
@@ -58,6 +60,16 @@ def _lower(headers: Any) -> dict[str, str]:
 def default_rules(**settings: Any) -> RuleSet:
     """The rules that the settings ask for, the default ones without any."""
     return rules.build(Settings.model_validate(settings))
+
+
+@contextmanager
+def time_at_rest() -> Iterator[None]:
+    """A block in which the clock of the event loop stands still: deadlines are as far off as when they were set."""
+    loop = asyncio.get_running_loop()
+    now = loop.time()
+    with pytest.MonkeyPatch.context() as clock:
+        clock.setattr(loop, "time", lambda: now)
+        yield
 
 
 class Serve(Protocol):

@@ -242,7 +242,7 @@ _SPEC = (
 _PLACES = [*_FIELDS, *(f"spec.{field}" for field in _SPEC), *(f"spec.template.spec.{field}" for field in _SPEC[:-1])]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     changes=st.dictionaries(st.sampled_from(_PLACES), _JUNK, max_size=4),
     old=st.dictionaries(st.sampled_from(_PLACES), _JUNK, max_size=2) | st.none(),

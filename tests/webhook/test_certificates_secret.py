@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
+from patience import until
 
 from certs.authority import new_authority
 from certs.bundle import Bundle
@@ -28,7 +29,6 @@ from webhook.upkeep import Upkeep
 
 from .cluster.fakeapi import status
 from .cluster.guardedapi import GuardedApi
-from .cluster.times import until
 from .replicas import SECRETS, World, logging
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)

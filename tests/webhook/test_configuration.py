@@ -9,14 +9,13 @@ from typing import Any, Self
 import pytest
 import yaml
 from builders import Json
+from patience import until
 from structlog.testing import capture_logs
 
 from webhook.configuration import Configuration, Loaded
 from webhook.metrics import Metrics
 from webhook.rulekeeper import RuleKeeper
 from webhook.settings import Settings, SettingsError, override, read
-
-from .wire import until
 
 _HALLS = '{"name": "halls", "levels": ["example.org/hall", "kubernetes.io/hostname"]}'
 
@@ -320,9 +319,9 @@ async def test_a_mounted_config_map(tmp_path: Path) -> None:
     running = asyncio.create_task(configuration.run(prepare, swap))
     (tmp_path / "..next").symlink_to("..2026_1")
     (tmp_path / "..next").rename(tmp_path / "..data")
-    async with asyncio.timeout(15):
-        await swapped.wait()
+    await until(swapped.is_set)
     running.cancel()
+    await asyncio.wait([running])
 
     assert configuration.current.settings.labels.action == "deny"
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import socket
 import ssl
+import threading
+import warnings
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 
 import pytest
+from patience import PATIENCE
 
 from certs.authority import new_authority
 from certs.serving import ServingContext
@@ -37,7 +42,7 @@ async def _listening(said: bytes = b"", context: ssl.SSLContext | None = None) -
     server = await asyncio.start_server(handle, "127.0.0.1", 0, ssl=context)
     try:
         yield server.sockets[0].getsockname()[1]
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             await ended.wait()
     finally:
         server.close()
@@ -51,7 +56,7 @@ async def test_the_whole_chain_is_read() -> None:
     serving.swap(leaf.cert_pem + authority.cert_pem, leaf.key_pem)
 
     async with _listening(context=serving.context) as port:
-        shown = await certificates("127.0.0.1", port, "svc.cloud.svc", 5)
+        shown = await certificates("127.0.0.1", port, "svc.cloud.svc", PATIENCE)
 
     assert shown == (leaf.certificate, authority.certificate)
 
@@ -60,12 +65,37 @@ async def test_who_speaks_no_tls() -> None:
     """An answer that is none, and no answer at all, are each a reason."""
     async with _listening(b"HTTP/1.1 400 Bad Request\r\n\r\n") as port:
         with pytest.raises(UnreachableError, match=r"^no TLS: WRONG_VERSION_NUMBER$"):
-            await certificates("127.0.0.1", port, "localhost", 5)
+            await certificates("127.0.0.1", port, "localhost", PATIENCE)
     async with _listening() as port:
         with pytest.raises(UnreachableError, match=r"^no answer within 0 s$"):
             await certificates("127.0.0.1", port, "localhost", 0.1)
     with pytest.raises(UnreachableError, match=r"^the connection was refused$"):
-        await certificates("127.0.0.1", port, "localhost", 5)
+        await certificates("127.0.0.1", port, "localhost", PATIENCE)
+
+
+def test_a_server_that_says_no_farewell() -> None:
+    """It is not waited for, and its connection is closed all the same."""
+    leaf = new_authority(_NOW).issue(["localhost"], _NOW)
+    serving = ServingContext()
+    serving.swap(leaf.cert_pem, leaf.key_pem)
+    ended = threading.Event()
+
+    def serve(listening: socket.socket) -> None:
+        with serving.context.wrap_socket(listening.accept()[0], server_side=True):
+            ended.wait(PATIENCE)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening, warnings.catch_warnings(record=True) as left_open:
+        warnings.simplefilter("always")
+        server = threading.Thread(target=serve, args=[listening])
+        server.start()
+        try:
+            asyncio.run(certificates("127.0.0.1", listening.getsockname()[1], "localhost", PATIENCE))
+        finally:
+            ended.set()
+            server.join()
+        gc.collect()
+
+    assert [str(each.message) for each in left_open] == []
 
 
 async def _raising(error: Exception) -> str:

@@ -237,7 +237,7 @@ _VALUES = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(labels=_VALUES, spec=_VALUES, name=st.text(max_size=20))
 def test_what_is_sent_is_what_rules_see(labels: Any, spec: Any, name: str) -> None:
     """Whatever the fields that rules read hold, decoding changes nothing about them."""

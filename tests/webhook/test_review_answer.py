@@ -195,7 +195,7 @@ _ANSWERS = st.builds(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(uid=st.text(min_size=1, max_size=40), answer=_ANSWERS)
 def test_every_answer_keeps_the_response_contract(uid: str, answer: Answer) -> None:
     """The uid comes back, patch and patchType come both or not at all and never empty, a refusal has its status."""

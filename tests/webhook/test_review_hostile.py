@@ -320,14 +320,14 @@ def _paths(value: Any, at: tuple[str | int, ...] = ()) -> list[tuple[str | int, 
 _REVIEW: Json = review(pod({"nvidia.com/gpu": 1}, labels={"app": "a"}), pod())
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(st.binary(max_size=200) | st.text(alphabet='{}[]",:\\ue+-.0123456789nultrfas ', max_size=40).map(str.encode))
 def test_any_bytes_lead_to_a_review_error_at_worst(sent: bytes) -> None:
     """Whatever bytes come in, decoding raises its own error and no other."""
     _decode(sent)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(path=st.sampled_from(_paths(_REVIEW)), value=_ANY_JSON)
 def test_any_value_in_any_place_leads_to_a_review_error_at_worst(path: tuple[str | int, ...], value: Any) -> None:
     """A good review with one value replaced by any other is read or refused."""
@@ -342,7 +342,7 @@ def test_any_value_in_any_place_leads_to_a_review_error_at_worst(path: tuple[str
     _decode(json.dumps(mutated).encode())
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(start=st.integers(0, len(_GOOD)), length=st.integers(0, 40), instead=st.binary(max_size=6))
 def test_any_damage_leads_to_a_review_error_at_worst(start: int, length: int, instead: bytes) -> None:
     """A good review with some bytes cut out and others put in is read or refused."""

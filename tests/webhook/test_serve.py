@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from builders import pod
+from patience import PATIENCE, until
 
 from webhook.app import KEEP_ALIVE
 from webhook.metrics import Metrics
@@ -19,7 +20,7 @@ from webhook.version import VERSION
 from .commands import run, start
 from .processes import Service, free_port
 from .reviews import REFUSAL, answer_of, body, refused_body
-from .wire import PATIENCE, connected, head, until
+from .wire import connected, head
 
 _NO_PEM = "it has no PEM block (no line like -----BEGIN CERTIFICATE-----)"
 _FOREIGN = "it was not made here, so it is not overwritten; use an empty directory, or move the file away"
@@ -97,14 +98,10 @@ def test_an_address_is_shown_as_a_url(listening: tuple[Any, ...], shown: str) ->
 
 async def test_the_service_comes_up_ready(tmp_path: Path) -> None:
     """Once it says that it is serving, it is ready, and it says where and with which rules."""
-    loop = asyncio.get_running_loop()
-    started = loop.time()
     async with Service(tmp_path) as service:
         event = await service.event("serving")
-        passed = loop.time() - started
         ready, alive, metrics = [await service.ask(path) for path in ("/readyz", "/livez", "/metrics")]
 
-    assert passed < PATIENCE / 2
     assert (event["version"], event["rules"]) == (
         VERSION,
         ["labels", "topology", "topology-deletion", "tolerations", "sunk"],
@@ -117,23 +114,23 @@ async def test_the_service_comes_up_ready(tmp_path: Path) -> None:
 
 async def test_the_port_opens_when_the_rules_are_in_place(tmp_path: Path) -> None:
     """Whoever gets through first, trying from before the start, has a reserved label refused."""
-    port = free_port()
     run("certs", "issue", "--directory", str(tmp_path / "certs"))
-    service = Service(tmp_path, listen={"host": "127.0.0.1", "port": port})
-    context = service.context()
+    with free_port() as port:
+        service = Service(tmp_path, listen={"host": "127.0.0.1", "port": port})
+        context = service.context()
 
-    async def first() -> str:
-        while True:
-            try:
-                async with connected(port, context) as wire:
-                    return str(answer_of((await wire.call(refused_body())).body)["status"]["message"])
-            except ConnectionRefusedError:
-                await asyncio.sleep(0.001)
+        async def first() -> str:
+            while True:
+                try:
+                    async with connected(port, context) as wire:
+                        return str(answer_of((await wire.call(refused_body())).body)["status"]["message"])
+                except ConnectionRefusedError:
+                    await asyncio.sleep(0.001)
 
-    trying = asyncio.create_task(first())
-    async with service:
-        async with asyncio.timeout(PATIENCE):
-            message = await trying
+        trying = asyncio.create_task(first())
+        async with service:
+            async with asyncio.timeout(PATIENCE):
+                message = await trying
 
     assert message == REFUSAL
 

@@ -9,7 +9,7 @@ from builders import pod
 from certs.authority import Authority, new_authority
 from certs.leaf import Leaf
 
-from .processes import Service
+from .processes import Service, replace
 from .reviews import body
 from .wire import connected
 
@@ -38,8 +38,8 @@ class _Files:
 
     def write(self, cert: Leaf, key: Leaf) -> None:
         """Put the halves of two pairs there."""
-        self.key.write_bytes(key.key_pem)
-        self.cert.write_bytes(cert.cert_pem)
+        replace(self.key, key.key_pem)
+        replace(self.cert, cert.cert_pem)
 
 
 async def _shown(service: Service) -> str:

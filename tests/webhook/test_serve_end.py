@@ -6,10 +6,11 @@ import signal
 from pathlib import Path
 
 from builders import pod
+from patience import until
 
 from .processes import Service, until_closed
 from .reviews import answer_of, body, refused_body
-from .wire import JSON, Reply, connected, head, until
+from .wire import JSON, Reply, connected, head
 
 _CONNECTIONS = 8
 
@@ -48,7 +49,7 @@ class _Load:
 
 async def test_sigterm_under_load_loses_nothing(tmp_path: Path) -> None:
     """From SIGTERM on readiness says no while the port is still open; every review that was sent has its own answer."""
-    async with Service(tmp_path, listen={"host": "127.0.0.1", "port": 0, "drainSeconds": 1.0}) as service:
+    async with Service(tmp_path, listen={"host": "127.0.0.1", "port": 0, "drainSeconds": 5.0}) as service:
         port = await service.port()
         load = _Load(service, port)
         running = asyncio.create_task(load.run())
@@ -102,7 +103,7 @@ async def test_a_caller_that_never_finishes_is_not_waited_for_for_ever(tmp_path:
             await wire.send(head("/validate?timeout=30s", 5000, JSON) + b"{")
             await _in_flight(service)
             service.signal(signal.SIGTERM)
-            code = await service.ended(10)
+            code = await service.ended(15)  # the caller would be given twice that
 
     assert code == 0
     assert service.events[-1]["event"] == "stopped"
@@ -120,7 +121,7 @@ async def test_sigint_does_not_wait(tmp_path: Path) -> None:
     async with Service(tmp_path, listen={"host": "127.0.0.1", "port": 0, "drainSeconds": 300}) as service:
         await service.event("serving")
         service.signal(signal.SIGINT)
-        code = await service.ended(10)
+        code = await service.ended()
 
     assert code == 0
 
@@ -132,19 +133,19 @@ async def test_a_second_signal_ends_the_wait(tmp_path: Path) -> None:
         service.signal(signal.SIGTERM)
         await service.event("stopping")
         service.signal(signal.SIGTERM)
-        code = await service.ended(10)
+        code = await service.ended()
 
     assert code == -signal.SIGTERM
 
 
 async def test_idle_connections_do_not_hold_up_the_end(tmp_path: Path) -> None:
     """Connections that are kept open without a call on them are closed when the port is."""
-    async with Service(tmp_path) as service:
+    async with Service(tmp_path, listen={"host": "127.0.0.1", "port": 0, "graceSeconds": 300}) as service:
         port = await service.port()
         async with connected(port, service.context()) as wire:
             assert (await wire.call(body(pod()))).status == 200
             service.signal(signal.SIGTERM)
             assert await wire.ended()
-            code = await service.ended(10)
+            code = await service.ended()
 
     assert code == 0

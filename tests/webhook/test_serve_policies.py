@@ -1,14 +1,16 @@
 """Policies that the real process serves, and that change while it does."""
 
+from itertools import chain
 from pathlib import Path
 
 import pytest
 from builders import Json, pod
+from patience import until
 
-from .commands import run
-from .processes import Service
+from .commands import start
+from .processes import Service, replace
 from .reviews import answer_of, body
-from .wire import connected, until
+from .wire import connected
 
 _POLICY = """\
 apiVersion: admissionregistration.k8s.io/v1
@@ -35,7 +37,7 @@ _WHY = (
 
 
 def _write(file: Path, expression: str, name: str = "names") -> None:
-    file.write_text(_POLICY.replace("NAME", name).replace("EXPRESSION", expression), encoding="utf-8")
+    replace(file, _POLICY.replace("NAME", name).replace("EXPRESSION", expression))
 
 
 async def _refusal(service: Service, path: str = "/validate") -> str:
@@ -73,14 +75,14 @@ async def test_a_directory_of_policies(tmp_path: Path) -> None:
 
         _write(policies / "names.yaml", "true")
         _write(policies / "more.yaml", _ENDS_IN_X, name="more")
-        await until(lambda: service.events[-1].get("policies") == 2)
-        changes = service.events[-1]
-        assert (changes["added"], changes["changed"]) == (["more"], ["names"])
+        await until(lambda: any(event.get("policies") == 2 for event in service.events))
+        _, *later = (event for event in service.events if event["event"] == "policies loaded")  # one or one for each
+        assert [[*chain(*(event[what] for event in later))] for what in ("added", "changed")] == [["more"], ["names"]]
         assert (await _refusal(service)).startswith("ValidatingAdmissionPolicy 'more' with binding 'more' denied")
         assert (await service.ask("/readyz")).body == b"ok\n"
 
         (policies / "more.yaml").unlink()
-        await until(lambda: service.events[-1].get("removed") == ["more"])
+        await until(lambda: any(event.get("removed") == ["more"] for event in service.events))
         assert await _refusal(service) == ""
 
 
@@ -122,9 +124,9 @@ def test_a_start_with_policies_that_are_refused(tmp_path: Path, expression: str,
     file = tmp_path / "names.yaml"
     _write(file, expression, name)
 
-    result = run("serve", "--port", "0", "--health-port", "0", "--certs-dir", str(tmp_path), "--policies", str(file))
+    done = start("serve", "--port", "0", "--health-port", "0", "--certs-dir", str(tmp_path), "--policies", str(file))
 
-    assert (result.exit_code, result.stderr.splitlines()[-len(why.splitlines()) :]) == (
+    assert (done.returncode, done.stderr.decode().splitlines()[-len(why.splitlines()) :]) == (
         2,
         f"Error: {why.format(file=file)}".splitlines(),
     )
@@ -138,9 +140,9 @@ async def test_topologies_that_are_spoilt_meanwhile(tmp_path: Path) -> None:
     async with Service(tmp_path, "--policies", str(policies), topology={"files": [str(topologies)]}) as service:
         assert await _refusal(service) == ""
 
-        topologies.write_text("{", encoding="utf-8")
+        replace(topologies, "{")
         _write(policies, _ENDS_IN_X)
-        await until(lambda: service.events[-1].get("changed") == ["names"])
+        await until(lambda: any(event.get("changed") == ["names"] for event in service.events))
 
         denied = "ValidatingAdmissionPolicy 'names' with binding 'names' denied request: The name ends in x."
         assert (await _refusal(service)).splitlines()[0] == denied

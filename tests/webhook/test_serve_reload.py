@@ -10,7 +10,7 @@ from policies.topology.document import KAI
 
 from .cluster.fakeapi import NAMESPACES, NODES, FakeApi, named
 from .installation import kubeconfig
-from .processes import Service
+from .processes import Service, replace
 from .reviews import RESERVED, answer_of, body
 from .wire import connected
 
@@ -28,17 +28,17 @@ async def test_a_configuration_that_changes(tmp_path: Path) -> None:
         settings = yaml.safe_load(file.read_text(encoding="utf-8"))
         found = [await _allowed(service)]
 
-        file.write_text(yaml.safe_dump({**settings, "labels": {"action": "audit"}}), encoding="utf-8")
+        replace(file, yaml.safe_dump({**settings, "labels": {"action": "audit"}}))
         loaded = await service.event("configuration loaded")
         found.append(await _allowed(service))
 
-        file.write_text("labels: {action: nay}", encoding="utf-8")
+        replace(file, "labels: {action: nay}")
         refused = await service.event("configuration refused")
         found.append(await _allowed(service))
         ready = await service.ask("/readyz")
         measured = (await service.ask("/metrics")).body
 
-        file.write_text(yaml.safe_dump({**settings, "listen": {"port": 1}}), encoding="utf-8")
+        replace(file, yaml.safe_dump({**settings, "listen": {"port": 1}}))
         await service.event("configuration loaded", 2)
         waiting = await service.event("restart needed")
         found.append(await _allowed(service))
@@ -81,7 +81,7 @@ async def test_a_kind_of_workloads_that_is_added(tmp_path: Path) -> None:
         async with Service(tmp_path, cluster=cluster, policies=policies) as service:
             found = [await warnings()]
             settings = yaml.safe_load(file.read_text(encoding="utf-8"))
-            file.write_text(yaml.safe_dump({**settings, "workloads": [kind]}), encoding="utf-8")
+            replace(file, yaml.safe_dump({**settings, "workloads": [kind]}))
             await service.event("configuration loaded")
             found.append(await warnings())
 

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 from builders import Json, pod
+from patience import PATIENCE, until
 from prometheus_client.parser import text_string_to_metric_families
 
-from .processes import Service, free_port, until_closed
+from .processes import Service, until_closed
 from .reviews import answer_of, body, refused_body
-from .wire import JSON, PATIENCE, Reply, connected, head, until
+from .wire import JSON, Reply, connected, head
 
 _HOST = "127.0.0.1"
 
@@ -43,6 +44,14 @@ class _Workers(Service):
                 assert self.process.returncode is None, (self.events, self.noise)
                 await asyncio.sleep(0.02)
 
+    async def reasons(self) -> Reply:
+        """What readiness says once each worker has answered in time, so that the reasons are its own."""
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                reply = await self.ask("/readyz")
+                if ": it " not in reply.text:
+                    return reply
+
     async def answered(self) -> float:
         """The reviews that have been answered, by all workers."""
         families = text_string_to_metric_families((await self.ask("/metrics")).text)
@@ -70,17 +79,21 @@ class _Workers(Service):
 
 async def test_workers_share_a_port_and_are_one_service(tmp_path: Path) -> None:
     """Both answer on one port; a killed one is replaced, meanwhile the other answers, and no count goes back."""
+    file, away = tmp_path / "cks.yaml", tmp_path / "away.yaml"
     async with _Workers(tmp_path) as service:
         port = await service.port()
         await service.review(port, (f"before {number}" for number in range(40)))
         before = await service.answered()
         serving = set(service.of_workers("review"))
 
+        # Without its configuration no other one gets ready, however long what follows takes.
+        file.rename(away)
         os.kill((await service.event("worker started"))["pid"], signal.SIGKILL)
         ended = await service.event("worker ended")
         unready = await service.ask("/readyz")
         await service.review(port, (f"meanwhile {number}" for number in range(10)))
         meanwhile = await service.answered()
+        away.rename(file)
         await service.event("worker started", 3)
         await service.ready()
         await service.review(port, (f"after {number}" for number in range(40)))
@@ -95,20 +108,20 @@ async def test_workers_share_a_port_and_are_one_service(tmp_path: Path) -> None:
     assert unready.text.startswith("not ready\n- worker 1: ")
     assert (before, meanwhile, after) == (40, 50, 90)
     assert code == 0
-    assert service.noise == []
+    assert set(service.noise) <= {f"Error: {file}: cannot be read: [Errno 2] No such file or directory: '{file}'"}
 
 
 async def test_sigterm_drains_all_workers(tmp_path: Path) -> None:
     """Readiness says no, reviews under way are answered after the port has closed, and all end with code 0."""
     sent = refused_body(uid="slow")
-    async with _Workers(tmp_path, listen={"drainSeconds": 1.0}) as service:
+    async with _Workers(tmp_path, listen={"drainSeconds": 5.0}) as service:
         port = await service.port()
         async with connected(port, service.context()) as wire:
             await wire.send(head("/validate?timeout=30s", len(sent), JSON) + sent[:100])
             while "\ncks_admission_requests_in_flight 1.0\n" not in (await service.ask("/metrics")).text:
                 pass
             service.signal(signal.SIGTERM)
-            await service.event("stopping")
+            await until(lambda: set(service.of_workers("stopping")) == {None, 1, 2})
             ready = await service.ask("/readyz")
             async with connected(port, service.context()) as late:
                 reply = await late.call(body(pod(), uid="late"))
@@ -122,8 +135,7 @@ async def test_sigterm_drains_all_workers(tmp_path: Path) -> None:
     assert (answer_of(reply.body)["uid"], reply.closes) == ("late", True)
     assert (answer_of(slow.body)["uid"], slow.closes) == ("slow", True)
     assert code == 0
-    assert service.of_workers("stopping")[0] is None
-    assert set(service.of_workers("stopping")) == {None, 1, 2}
+    assert service.of_workers("stopping") in ([None, 1, 2], [None, 2, 1])
     assert service.of_workers("stopped") in ([1, 2, None], [2, 1, None])
 
 
@@ -134,7 +146,7 @@ async def test_a_second_signal_ends_all_at_once(tmp_path: Path) -> None:
         service.signal(signal.SIGTERM)
         await until(lambda: set(service.of_workers("stopping")) == {None, 1, 2})
         service.signal(signal.SIGTERM)
-        code = await service.ended(10)
+        code = await service.ended()
         await service.all_gone()
         await until_closed(port)
 
@@ -166,13 +178,11 @@ async def test_what_is_wrong_is_said_once_and_tried_once(tmp_path: Path) -> None
 @pytest.mark.parametrize("section", ["listen", "health"])
 async def test_a_port_in_use_is_told(section: str, tmp_path: Path) -> None:
     """Before any worker is started it is known whether the ports can be had."""
-    port = free_port()
-    async with (
-        await asyncio.start_server(lambda _reader, _writer: None, _HOST, port),
-        _Workers(tmp_path, **{section: {"host": _HOST, "port": port}}) as service,
-    ):
-        code = await service.ended()
-        await service.all_gone()
+    async with await asyncio.start_server(lambda _reader, _writer: None, _HOST, 0) as other:
+        port = other.sockets[0].getsockname()[1]
+        async with _Workers(tmp_path, **{section: {"host": _HOST, "port": port}}) as service:
+            code = await service.ended()
+            await service.all_gone()
 
     assert code == 3
     assert service.noise[-1].startswith(f"Error: cannot listen on {_HOST}:{port}: ")
@@ -185,7 +195,7 @@ async def test_readiness_names_the_worker_that_is_not_ready(tmp_path: Path) -> N
     files = {"certFile": str(tmp_path / "tls.crt"), "keyFile": str(tmp_path / "tls.key")}
     async with _Workers(tmp_path, tls=files) as service:
         await until(lambda: sorted(number or 0 for number in service.of_workers("serving")) == [1, 2])
-        ready = await service.ask("/readyz")
+        ready = await service.reasons()
         alive = await service.ask("/livez")
 
     first, *lines = ready.text.splitlines()

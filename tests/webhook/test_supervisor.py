@@ -3,15 +3,17 @@
 import asyncio
 import json
 import os
+import re
 import signal
 import sys
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from builders import Json
+from patience import PATIENCE, until
 from prometheus_client.parser import text_string_to_metric_families
 from pytest_aiohttp import AiohttpClient
 from structlog.testing import capture_logs
@@ -20,8 +22,6 @@ from webhook.cluster.clock import Clock
 from webhook.roster import Roster
 from webhook.supervisor import Pace, StartError, Supervisor, SupervisorError
 from webhook.workerprocess import WorkerProcess
-
-from .wire import PATIENCE, until
 
 _FAKE = Path(__file__).with_name("fakeworker.py")
 _QUICK = Pace(start=0.01, look=0.05)  # and as patient as ever with one that is silent
@@ -34,12 +34,16 @@ def _counting(*reviews: int) -> list[Json]:
 
 
 class _Crew:
-    """A supervisor at work. plans: what the processes of each worker do, one after the other, the last one for ever."""
+    """A supervisor at work. plans: what the processes of each worker do, one after the other, the last one for ever.
+
+    starting: called with the number of each worker that is being started.
+    """
 
     def __init__(self, directory: Path, plans: Sequence[Sequence[Json]], within: float, pace: Pace) -> None:
         self._plans = [iter(plan[:-1]) for plan in plans]
         self._last = [plan[-1] for plan in plans]
         self.pauses: list[float] = []
+        self.starting: Callable[[int], object] = lambda _number: None
         self.written: list[bytes] = []
         self.roster = Roster(len(plans))
         self._supervisor = Supervisor(
@@ -49,6 +53,7 @@ class _Crew:
         self.running = asyncio.create_task(self._supervisor.run(self._stopping, within))
 
     def _command(self, number: int, socket: Path) -> list[str]:
+        self.starting(number)
         plan = next(self._plans[number - 1], self._last[number - 1])
         return [sys.executable, "-I", "-S", str(_FAKE), str(socket), json.dumps(plan)]
 
@@ -73,10 +78,14 @@ class _Crew:
         await until(lambda: self.workers.get(number) not in (None, worker))
         await self.ready(number)
 
-    async def ended(self, received: signal.Signals = signal.SIGTERM) -> None:
-        """Stop it, and wait for its end."""
+    def stop(self, received: signal.Signals = signal.SIGTERM) -> None:
+        """Have a signal arrive."""
         if not self._stopping.done():
             self._stopping.set_result(received)
+
+    async def ended(self, received: signal.Signals = signal.SIGTERM) -> None:
+        """Stop it, and wait for its end."""
+        self.stop(received)
         async with asyncio.timeout(PATIENCE):
             await self.running
 
@@ -186,12 +195,16 @@ async def test_a_program_that_is_not_there_is_told(tmp_path: Path) -> None:
 async def test_a_worker_that_hangs_is_replaced(tmp_path: Path, log: list[Any]) -> None:
     """One that is there and answers nothing would keep its share of the calls for ever: it is killed, and told once.
 
-    It takes its time to be gone: what it started holds its standard error for two seconds more.
+    It takes its time to be gone: what it started holds its standard error for many looks more.
     """
-    async with _crew(tmp_path, [{"leaves": 4}, {}], pace=Pace(start=0.01, look=0.05, hung=2.0)) as crew:
+    gone = tmp_path / "gone"
+    async with _crew(tmp_path, [{"leaves": str(gone)}, {}], pace=Pace(start=0.01, look=0.05, hung=2.0)) as crew:
         await crew.ready(1)
         hanging = crew.workers[1]
         hanging.signal(signal.SIGSTOP)
+        await until(lambda: any(line["event"] == "worker hangs" for line in log))
+        await asyncio.sleep(0.5)
+        gone.touch()
         await crew.restarted(hanging)
 
     told = [(line["event"], line["log_level"]) for line in log if line.get("pid") == hanging.pid]
@@ -209,6 +222,27 @@ async def test_the_end_is_passed_on(tmp_path: Path) -> None:
     assert crew.pauses == []
 
 
+@pytest.mark.parametrize("steps", range(8))
+async def test_a_signal_amid_a_start_leaves_nobody_behind(steps: int, tmp_path: Path, log: list[Any]) -> None:
+    """At whichever step of a start the signal comes, all that were started have ended when the supervisor does."""
+    loop = asyncio.get_running_loop()
+
+    def stop(left: int) -> None:
+        if left:
+            loop.call_soon(stop, left - 1)
+        else:
+            crew.stop()
+
+    async with _crew(tmp_path, [{}], [{}]) as crew:
+        crew.starting = lambda number: stop(steps) if number == 2 else None
+        async with asyncio.timeout(PATIENCE):
+            await crew.running
+
+    for pid in (line["pid"] for line in log if line["event"] == "worker started"):
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
 async def test_a_worker_that_does_not_end_is_killed(tmp_path: Path, log: list[Any]) -> None:
     """After the time that draining may take nobody is waited for."""
     async with _crew(tmp_path, [{"stays": True}], [{}], within=0.2) as crew:
@@ -217,7 +251,9 @@ async def test_a_worker_that_does_not_end_is_killed(tmp_path: Path, log: list[An
         await crew.ended()
 
     assert {number: worker.code for number, worker in workers.items()} == {1: -signal.SIGKILL, 2: -signal.SIGTERM}
-    assert log[-1] == {
+    # The other one may be told of as well, where its end was not noticed in time.
+    killed = {line["worker"]: line for line in log if line["event"] == "worker killed"}
+    assert killed[1] == {
         "event": "worker killed",
         "worker": 1,
         "pid": workers[1].pid,
@@ -241,22 +277,33 @@ async def test_readiness_is_that_of_all(tmp_path: Path, aiohttp_client: AiohttpC
     """One that is not ready makes all unready, with its reasons; notes are passed on from all; the end comes first."""
     notes = {"readyz": [200, "ok\n- policies: one is not used\n"]}
     unready = {"readyz": [503, "not ready\n- certificate: there is none\n- cluster: nodes are not listed yet\n"]}
-    async with _crew(tmp_path, [notes, unready], [{}]) as crew:
+    begin = tmp_path / "begin"
+    async with _crew(tmp_path, [{**notes, "waits": str(begin)}, unready], [{}]) as crew:
         client = await aiohttp_client(crew.roster.health_app())
 
         async def ready() -> tuple[int, str]:
             response = await client.get("/readyz")
             return response.status, await response.text()
 
+        async def answered(*silent: int) -> tuple[int, str]:
+            """What it says once all workers but these have answered in time, which is short."""
+            async with asyncio.timeout(PATIENCE):
+                while True:
+                    status, text = await ready()
+                    late = re.findall(r"worker (\d+): it does not answer", text)
+                    if {*map(int, late)} <= {*silent}:
+                        return status, text
+
         waiting = await ready()
+        begin.touch()
         await crew.ready(1, 2)
-        both = await ready()
+        both = await answered()
         first = crew.workers[1]
         os.kill(first.pid, signal.SIGKILL)
         await until(lambda: crew.workers.get(1) not in (None, first) and crew.workers[1].answered)
-        one = await ready()
+        one = await answered()
         crew.workers[2].signal(signal.SIGSTOP)
-        silent = await ready()
+        silent = await answered(2)
         alive = (await client.get("/livez")).status
         crew.workers[2].signal(signal.SIGKILL)
         await crew.ended()

@@ -173,7 +173,7 @@ except FileError:
 def test_a_bomb_is_a_mistake_in_the_file(bomb: str) -> None:
     """A small file that unfolds to a huge one, or nests without end, ends in an error soon and not in a crash."""
     command = [sys.executable, "-c", _PROGRAM]
-    done = subprocess.run(command, input=_BOMBS[bomb], text=True, capture_output=True, timeout=10, check=False)
+    done = subprocess.run(command, input=_BOMBS[bomb], text=True, capture_output=True, timeout=60, check=False)
 
     assert (done.stdout, done.returncode) == ("refused\n", 0), done.stderr[-300:]
 
@@ -187,14 +187,14 @@ _JSON = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(value=_JSON.filter(lambda value: value is not None), indent=st.sampled_from([None, 2, "\t"]), raw=st.booleans())
 def test_all_json_is_read(value: Any, indent: int | str | None, *, raw: bool) -> None:
     """What any JSON writer writes, people's objects in JSON files among it, is read as what it means."""
     assert _values(json.dumps(value, indent=indent, ensure_ascii=not raw)) == [value]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.text(alphabet="ab:-?[]{},&*!|>'\"#%@ \n\t1.e", max_size=30) | st.text(max_size=30))
 def test_any_text_leads_to_a_file_error_at_worst(text: str) -> None:
     """Whatever a file holds, reading it raises nothing but its own error."""

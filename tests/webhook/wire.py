@@ -2,13 +2,13 @@
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from hashlib import sha256
 from typing import NamedTuple
 
-# Far above what any answer here takes: a test that comes near it has found a hung connection.
-PATIENCE = 60.0
+from patience import PATIENCE
+
 JSON = b"Content-Type: application/json\r\n"
 
 
@@ -85,10 +85,3 @@ async def connected(port: int, context: ssl.SSLContext | None = None) -> AsyncIt
         yield Wire(reader, writer)
     finally:
         writer.transport.abort()
-
-
-async def until(condition: Callable[[], object]) -> None:
-    """Let everything else go on until something has come about; fails where it never does."""
-    async with asyncio.timeout(PATIENCE):
-        while not condition():  # noqa: ASYNC110 - the code under test has no event to wait for
-            await asyncio.sleep(0.001)

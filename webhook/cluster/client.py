@@ -24,7 +24,8 @@ __all__ = ["ApiError", "ClusterError", "Connection", "UnreachableError", "connec
 
 _DEFAULT = "~/.kube/config"
 _MOUNTED = Path(SERVICE_TOKEN_FILENAME).parent
-_FAREWELL_SECONDS = 1.0
+# Far above what this process needs to close its own sockets; the API server has no part in that.
+_CLOSING_SECONDS = 10.0
 
 
 class Connection(ApiClient):
@@ -41,13 +42,16 @@ class Connection(ApiClient):
         """Close the connections to the API server, and wait for that.
 
         aiohttp waits for those in its pool and in use. It has forgotten one whose answer was not read to its end, which
-        still says farewell in TLS, and would be left open by a loop that ends now.
+        still waits for the API server's farewell in TLS, and would be left open by a loop that ends now.
         """
         closing: Any = super().close
         await closing()
         await self._connector.close()
-        with suppress(TimeoutError):  # an API server that answers nothing is not waited for
-            async with asyncio.timeout(_FAREWELL_SECONDS):
+        for each in self._sockets:
+            with suppress(OSError):  # most are closed by now
+                each.shutdown(socket.SHUT_RDWR)  # so that no farewell is waited for
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_CLOSING_SECONDS):
                 while any(each.fileno() >= 0 for each in self._sockets):  # noqa: ASYNC110 - a socket tells nobody
                     await asyncio.sleep(0.001)
 

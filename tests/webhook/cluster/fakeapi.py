@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
 from aiohttp import web
+from patience import PATIENCE
 
 from policies.mergepatch import merge_patch
 
@@ -176,7 +177,7 @@ class FakeApi:
 
     async def watched(self, path: str) -> None:
         """Wait until a watch is open."""
-        async with asyncio.timeout(5), self._watched:
+        async with asyncio.timeout(PATIENCE), self._watched:
             await self._watched.wait_for(lambda: self._watches[path])
 
     def lists(self, path: str) -> list[dict[str, str]]:

@@ -6,6 +6,7 @@ import asyncio
 import json
 
 import pytest
+from patience import PATIENCE
 
 from policies.cel.library.authorizer import Answer, Check, User
 from webhook.cluster.access import PATH, review
@@ -13,19 +14,14 @@ from webhook.cluster.client import Connection
 
 from .fakeapi import FakeApi, status
 
-SECONDS = 5.0
 CHECK = Check(user=User("alice", groups=("dev",)), verb="get", resource="pods", namespace="team")
-
-
-def _deadline(seconds: float = SECONDS) -> float:
-    return asyncio.get_running_loop().time() + seconds
 
 
 async def test_a_check_is_asked_as_a_review(server: FakeApi, api: Connection) -> None:
     """The API server gets the check as a SubjectAccessReview, and its status is the answer."""
     server.groups[PATH] = {"status": {"allowed": True, "reason": "RBAC: allowed"}}
 
-    assert await review(api, CHECK, SECONDS) == Answer(allowed=True, reason="RBAC: allowed")
+    assert await review(api, CHECK, PATIENCE) == Answer(allowed=True, reason="RBAC: allowed")
     (seen,) = server.seen
     assert (seen.method, json.loads(seen.body)) == (
         "POST",
@@ -58,7 +54,7 @@ async def test_a_check_that_cannot_be_asked_is_errored(
     else:
         server.groups[PATH] = answer
 
-    found = await review(api, CHECK, SECONDS)
+    found = await review(api, CHECK, PATIENCE)
 
     assert not found.allowed
     assert (found.error or "").startswith(error.format(path=PATH, host=server.url))

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from patience import PATIENCE
 
 from webhook.cluster.call import Call, fetch, refused
 from webhook.cluster.client import Connection
@@ -54,7 +55,7 @@ async def test_silence_ends(server: FakeApi, api: Connection) -> None:
     server.put(NAMESPACES, named("one"))
 
     with pytest.raises(UnreachableError, match=r"did not answer GET .* in time"):
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             await fetch(api, Call("GET", NAMESPACES, (("watch", "true"), ("resourceVersion", "101")), silence=0.01))
 
 

@@ -6,7 +6,7 @@ import gc
 import inspect
 import json
 import sys
-import time
+import threading
 import warnings
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import yaml
+from patience import PATIENCE
 
 from certs.authority import new_authority
 from certs.serving import ServingContext
@@ -232,27 +233,38 @@ async def test_a_plugin_is_asked_again(server: FakeApi, kubeconfig: Path, tmp_pa
 
 
 async def test_closed_means_closed(kubeconfig: Path) -> None:
-    """A watch that is given up leaves no socket open once close() returns, though the API server is slow to notice."""
+    """A watch that is given up leaves no socket open once close() returns, though the API server notices nothing."""
     now = datetime.now(UTC)
     authority = new_authority(now)
     leaf = authority.issue(["127.0.0.1"], now)
     serving = ServingContext()
     serving.swap(leaf.cert_pem, leaf.key_pem)
+    ended, noticed = threading.Event(), asyncio.Event()
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\nfirst\n")
         await writer.drain()
-        time.sleep(0.1)  # noqa: ASYNC251 - the client ends meanwhile, in its own thread, and gets no answer to that
+        ended.wait(PATIENCE)  # with the whole loop: the client ends in its own thread, and gets no answer to that
         with suppress(OSError):
             await reader.read()
         writer.close()
+        with suppress(OSError):
+            await writer.wait_closed()
+        noticed.set()
 
     async def watch() -> None:
         connection = await connect(str(kubeconfig), in_cluster=False)
         async with opened(connection, Call("GET", NAMESPACES)) as response:
             assert await response.content.readline() == b"first\n"
         await connection.close()
+        assert [each for each in connection._sockets if each.fileno() >= 0] == []
+
+    def client() -> None:
+        try:
+            asyncio.run(watch())
+        finally:
+            ended.set()
 
     server = await asyncio.start_server(answer, "127.0.0.1", 0, ssl=serving.context)
     cluster = {
@@ -264,7 +276,8 @@ async def test_closed_means_closed(kubeconfig: Path) -> None:
     with warnings.catch_warnings(record=True) as left_open:
         warnings.simplefilter("always")
         async with server:
-            await asyncio.to_thread(asyncio.run, watch())
+            await asyncio.to_thread(client)
+            await noticed.wait()
         gc.collect()
 
     assert [str(each.message) for each in left_open] == []

@@ -6,12 +6,13 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from patience import until
 
 from webhook.cluster.client import Connection
 from webhook.cluster.devices import Devices
 
 from .fakeapi import RESOURCE_GROUP, FakeApi, Json, named, status
-from .times import Times, until
+from .times import Times
 
 KINDS = ("resourceclaims", "resourceclaimtemplates", "deviceclasses")
 

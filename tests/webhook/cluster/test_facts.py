@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from datetime import date, datetime, timedelta, timezone
 
 import pytest
+from patience import PATIENCE, until
 
 from policies.facts import Facts, FactUnavailable, Node, References, Taint, UnknownFact, UnknownReferences
 from policies.topology.level import level
@@ -15,7 +16,7 @@ from webhook.cluster.facts import ClusterFacts
 from webhook.state import Resolver
 
 from .fakeapi import NAMESPACES, NODES, RESOURCE_GROUP, FakeApi, named, status
-from .times import Times, until
+from .times import Times
 
 CONTROL_PLANE = {"ns.coreweave.cloud/org": "control-plane"}
 
@@ -95,8 +96,8 @@ async def test_a_miss_is_read(server: FakeApi, api: Connection, times: Times) ->
         facts.namespace_labels("team")
     with pytest.raises(UnknownFact):
         facts.namespace("team")
-    await facts.read_namespace("team", 5)
-    await facts.read_namespace("none", 5)
+    await facts.read_namespace("team", PATIENCE)
+    await facts.read_namespace("none", PATIENCE)
 
     assert facts.namespace_labels("team") == {"a": "b"}
     assert facts.namespace("team")["metadata"]["labels"] == {"a": "b"}
@@ -112,7 +113,7 @@ async def test_the_watch_knows_better_than_a_read(server: FakeApi, api: Connecti
 
     async with following(api, times) as facts:
         await server.watched(NAMESPACES)
-        await facts.read_namespace("team", 5)
+        await facts.read_namespace("team", PATIENCE)
         server.put(NAMESPACES, named("team", {"a": "b"}))
         await until(lambda: facts.namespace_labels("team") == {"a": "b"})
 
@@ -225,8 +226,8 @@ async def test_references_are_looked_for(server: FakeApi, api: Connection) -> No
     for _ in range(2):
         with pytest.raises(UnknownReferences) as caught:
             facts.references("racks")
-        assert await facts.read_references(caught.value.topology, 30) == References(("Job team/train",))
-    assert await everywhere.read_references("racks", 30) == References(("CronJob team/train", "Job team/train"))
+        assert await facts.read_references(caught.value.topology, PATIENCE) == References(("Job team/train",))
+    assert await everywhere.read_references("racks", PATIENCE) == References(("CronJob team/train", "Job team/train"))
 
 
 async def test_reasons_until_everything_is_there(server: FakeApi, api: Connection, times: Times) -> None:
@@ -271,7 +272,7 @@ async def test_stopping_leaves_nothing(server: FakeApi, api: Connection, times: 
     names = {"namespaces", "devices", "read namespace slow", *devices, *topologies}
     async with following(api, times, watch_topologies=True) as facts:
         server.held = asyncio.Event()
-        reading = asyncio.create_task(facts.read_namespace("slow", 5))
+        reading = asyncio.create_task(facts.read_namespace("slow", PATIENCE))
         await until(lambda: {task.get_name() for task in asyncio.all_tasks()} >= names)
 
     assert {task.get_name() for task in asyncio.all_tasks()}.isdisjoint(names)

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import pytest
+from patience import PATIENCE, until
 
 from policies.facts import FactUnavailable
 from webhook.cluster.client import Connection
@@ -14,9 +15,7 @@ from webhook.cluster.namespaces import KEPT_SECONDS, NamespaceReads
 from webhook.cluster.objects import KnownNamespace
 
 from .fakeapi import NAMESPACES, FakeApi, named, status
-from .times import Times, until
-
-SECONDS = 5.0
+from .times import Times
 
 
 @pytest.fixture
@@ -48,7 +47,7 @@ async def test_reads_a_namespace(server: FakeApi, reads: NamespaceReads) -> None
     server.put(NAMESPACES, named("team", {"a": "b"}, spec={"finalizers": ["kubernetes"]}))
 
     assert reads.get("team") is None
-    await reads.read("team", SECONDS)
+    await reads.read("team", PATIENCE)
 
     content = {
         "metadata": {"name": "team", "resourceVersion": str(server.version), "labels": {"a": "b"}},
@@ -60,7 +59,7 @@ async def test_reads_a_namespace(server: FakeApi, reads: NamespaceReads) -> None
 
 async def test_one_that_does_not_exist(server: FakeApi, reads: NamespaceReads, times: Times) -> None:
     """A Namespace that does not exist has name and name label for some seconds, and is seen when it is made later."""
-    await reads.read("team", SECONDS)
+    await reads.read("team", PATIENCE)
     assert reads.get("team") == known("team", {"kubernetes.io/metadata.name": "team"})
 
     server.put(NAMESPACES, named("team", {"a": "b"}))
@@ -69,14 +68,14 @@ async def test_one_that_does_not_exist(server: FakeApi, reads: NamespaceReads, t
     times.pass_by(0.1)
     assert reads.get("team") is None
 
-    await reads.read("team", SECONDS)
+    await reads.read("team", PATIENCE)
     assert labels(reads, "team") == {"a": "b"}
 
 
 async def test_labels_expire_too(server: FakeApi, reads: NamespaceReads, times: Times) -> None:
     """Labels that were read are not taken for granted longer than that they are missing."""
     server.put(NAMESPACES, named("team", {"ns.coreweave.cloud/org": "control-plane"}))
-    await reads.read("team", SECONDS)
+    await reads.read("team", PATIENCE)
     times.pass_by(KEPT_SECONDS)
 
     assert reads.get("team") is None
@@ -85,7 +84,7 @@ async def test_labels_expire_too(server: FakeApi, reads: NamespaceReads, times: 
 async def test_old_answers_are_forgotten(reads: NamespaceReads, times: Times) -> None:
     """Asking for many Namespaces does not fill the memory: what has expired goes with the next read."""
     for number in range(10):
-        await reads.read(f"none-{number}", SECONDS)
+        await reads.read(f"none-{number}", PATIENCE)
         times.pass_by(1)
 
     assert list(reads._answers) == [f"none-{number}" for number in range(5, 10)]
@@ -95,7 +94,7 @@ async def test_reads_at_the_same_time_are_one(server: FakeApi, reads: NamespaceR
     """However many requests wait for a Namespace, the API server is asked once."""
     server.put(NAMESPACES, named("team", {"a": "b"}))
 
-    await asyncio.gather(*(reads.read("team", SECONDS) for _ in range(20)))
+    await asyncio.gather(*(reads.read("team", PATIENCE) for _ in range(20)))
 
     assert len(server.seen) == 1
 
@@ -104,7 +103,7 @@ async def test_one_deadline_is_not_another_s(server: FakeApi, reads: NamespaceRe
     """A caller whose time is up, or who is gone, does not take the answer from the others."""
     server.put(NAMESPACES, named("team", {"a": "b"}))
     server.held = asyncio.Event()
-    gone, patient = (asyncio.create_task(reads.read("team", SECONDS)) for _ in range(2))
+    gone, patient = (asyncio.create_task(reads.read("team", PATIENCE)) for _ in range(2))
     await until(lambda: server.seen)
 
     gone.cancel()
@@ -123,7 +122,7 @@ async def test_one_deadline_is_not_another_s(server: FakeApi, reads: NamespaceRe
 )
 async def test_names_that_are_none(server: FakeApi, reads: NamespaceReads, name: str) -> None:
     """What cannot be a Namespace's name does not exist, and the API server is not asked for another path."""
-    await reads.read(name, SECONDS)
+    await reads.read(name, PATIENCE)
 
     assert (labels(reads, name), server.seen) == ({"kubernetes.io/metadata.name": name}, [])
 
@@ -145,11 +144,11 @@ async def test_a_failure_is_a_fact_unavailable(
     server.fail(path, code, body)
 
     with pytest.raises(FactUnavailable) as caught:
-        await reads.read("team", SECONDS)
+        await reads.read("team", PATIENCE)
 
     assert str(caught.value).startswith("namespace team could not be read: the ")
     assert reason.format(path=path, where=f"{path} at {server.url}") in str(caught.value)
-    await reads.read("team", SECONDS)
+    await reads.read("team", PATIENCE)
     assert labels(reads, "team") == {"a": "b"}
 
 
@@ -158,7 +157,7 @@ async def test_nobody_answers(server: FakeApi, reads: NamespaceReads) -> None:
     await server.__aexit__()
 
     with pytest.raises(FactUnavailable, match="namespace team could not be read: the API server did not answer"):
-        await reads.read("team", SECONDS)
+        await reads.read("team", PATIENCE)
 
 
 async def test_a_failure_that_nobody_waits_for(server: FakeApi, reads: NamespaceReads) -> None:
@@ -179,7 +178,7 @@ async def test_stopping_ends_reads(server: FakeApi, reads: NamespaceReads) -> No
     """Reads that are under way when the service stops fail in words; their callers are not cancelled."""
     server.put(NAMESPACES, named("team"))
     server.held = asyncio.Event()
-    waiting = asyncio.create_task(reads.read("team", SECONDS))
+    waiting = asyncio.create_task(reads.read("team", PATIENCE))
     await until(lambda: server.seen)
 
     await reads.stop()

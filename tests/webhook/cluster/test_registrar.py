@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from patience import until
 from structlog.testing import capture_logs
 
 from certs.authority import new_authority
@@ -30,7 +31,7 @@ from webhook.rules import NO_POLICIES, PolicyRules
 from webhook.settings import Settings
 
 from .fakeapi import MUTATING, VALIDATING, Json, status
-from .times import Times, until
+from .times import Times
 from .webhookapi import NAME, PATHS, ROLES, WebhookApi
 
 _HOOK = Hook("validate", "policies", (ResourceRule(("CREATE",), ("",), ("pods",)),), "Fail")
@@ -412,14 +413,18 @@ async def test_one_that_ends_while_it_is_written_is_not_made_again(
         _ignore(changed)
         server.put(VALIDATING, changed)
         await seen(server, webhooks)
-        server.held = asyncio.Event()
+        looking, storing = asyncio.Event(), asyncio.Event()
+        asked, server.held = len(server.seen), looking
         writing = asyncio.create_task(writer.write())
-        await until(lambda: server.seen[-1].method == "GET")
+        await until(lambda: len(server.seen) > asked)
+        server.held = storing
+        looking.set()
+        await until(lambda: len(server.writes()) == 3)
         server.delete(VALIDATING, NAME)
-        server.held.set()
+        storing.set()
         written = await writing
 
-    assert written is True
+    assert (written, server.get(VALIDATING, NAME)) == (False, None)
     assert server.writes()[2:] == [("PATCH", _VALIDATING)]
 
 

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 
 import pytest
+from patience import until
 
 from webhook.cluster.client import Connection
 from webhook.cluster.replica import Replica, joined
@@ -14,7 +15,6 @@ from webhook.settings import Cluster, Settings, Tls
 
 from .fakeapi import MUTATING, VALIDATING, named, status
 from .guardedapi import GuardedApi
-from .times import until
 
 SECRETS = "/api/v1/namespaces/cks/secrets"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/cks/leases"

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from patience import until
 
 from webhook.cluster.client import Connection
 from webhook.cluster.errors import ApiError
@@ -15,7 +16,7 @@ from webhook.cluster.secrets import AuthoritySecret
 
 from .fakeapi import status
 from .guardedapi import GuardedApi
-from .times import Times, until
+from .times import Times
 
 SECRETS = "/api/v1/namespaces/cks/secrets"
 OURS = {"app.kubernetes.io/name": "cks-admission", "app.kubernetes.io/managed-by": "cks-admission"}

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from patience import until
 from structlog.testing import capture_logs
 
 from policies.topology.document import KAI, KUEUE
@@ -18,7 +19,7 @@ from webhook.cluster.devices import cancelled
 from webhook.cluster.topologies import LOOK_AGAIN_SECONDS, VERSIONS, Topologies
 
 from .fakeapi import FakeApi, Json, named, status
-from .times import Times, until
+from .times import Times
 
 KAI_PATH = "/apis/kai.scheduler/v1alpha1/topologies"
 KUEUE_PATH = "/apis/kueue.x-k8s.io/v1beta1/topologies"

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 
 import pytest
+from patience import until
 
 from certs.authority import new_authority
 from certs.bundle import Bundle
@@ -14,7 +15,7 @@ from webhook.cluster.client import Connection
 from webhook.cluster.webhooks import Webhooks
 
 from .fakeapi import MUTATING, VALIDATING, Json, status
-from .times import Times, until
+from .times import Times
 from .webhookapi import NAME, PATHS, WebhookApi
 
 _MUTATING, _VALIDATING = PATHS

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 from webhook.cluster.clock import Clock
@@ -46,10 +45,3 @@ class Times:
         if seconds > A_MINUTE or self.patience < 0:
             await self._morning.wait()
         await asyncio.sleep(0)
-
-
-async def until(probe: Callable[[], object]) -> None:
-    """Wait until something holds; fails after seconds that are never needed."""
-    async with asyncio.timeout(5):
-        while not probe():  # noqa: ASYNC110 - what is waited for knows nothing of the test
-            await asyncio.sleep(0.001)

@@ -49,6 +49,8 @@ class WebhookApi(FakeApi):
         path, _, name = request.path.rpartition("/")
         if path not in PATHS.values() or request.method not in ("PATCH", "PUT"):
             return await super()._single(request, body)
+        if self.held is not None:
+            await self.held.wait()
         found, given = self.get(path, name), json.loads(body)
         if request.content_type == "application/merge-patch+json":
             return await super()._single(request, body) if found else _refused(404, f'"{name}" not found')

@@ -273,7 +273,7 @@ _ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=40)
 _LITERALS = _ANY_TEXT.filter(lambda text: not any("\ud800" <= character <= "\udfff" for character in text))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(_LITERALS)
 def test_any_text(text: str) -> None:
     """Whatever a literal says comes out unchanged, and the code stays harmless."""
@@ -283,7 +283,7 @@ def test_any_text(text: str) -> None:
     assert _evaluated(f"object.a == {literal} && object.m[{literal}] == 1", {"a": text, "m": {text: 1}}) is True
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.text(st.sampled_from("abc'\"\\{}[]().,:?!=+-*/%&|<> \n\r\t`#_019uU\u2028"), max_size=30))
 def test_any_expression(text: str) -> None:
     """Of a text that is an expression by chance the code is harmless as well; else it is refused."""

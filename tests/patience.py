@@ -1,0 +1,14 @@
+"""How long tests wait for what comes about by itself."""
+
+import asyncio
+from collections.abc import Callable
+
+# Far above what anything here takes, in seconds: a test that comes near it waits for what never comes.
+PATIENCE = 60.0
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Let everything else go on until something has come about; fails where it never does."""
+    async with asyncio.timeout(PATIENCE):
+        while not condition():  # noqa: ASYNC110 - what is waited for knows nothing of the test
+            await asyncio.sleep(0.001)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from cluster.controlplane import ControlPlane
 
-_SECONDS = 30
+_SECONDS = 90  # the API server itself gives up a request after 60 s at most
 _WARNING = re.compile(r'299 - "((?:[^"\\]|\\.)*)"')
 MERGE_PATCH = "application/merge-patch+json"
 

@@ -12,7 +12,7 @@ import yaml
 
 from cluster import components, kubectl, manifests
 from cluster.authority import Authority
-from cluster.polling import GaveUpError, NotYet, answers, wait_for
+from cluster.polling import PATIENCE, GaveUpError, NotYet, answers, wait_for
 from cluster.process import Component
 from cluster.workspace import free_ports, workspace
 
@@ -26,9 +26,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_READY_SECONDS = 90.0  # 3 s on an idle machine; the rest is for one that is busy
 _STOP_SECONDS = 5.0
-_NODE_SECONDS = 60.0
 _PASSED_ON = ("PATH", "TMPDIR", "LD_LIBRARY_PATH")  # the last for the Python that launches a component
 
 
@@ -105,7 +103,7 @@ class ControlPlane:
         found: Manifest = json.loads(self.kubectl("get", *arguments, "-o", "json", user=user, check=True).stdout)
         return found
 
-    def wait_for(self, description: str, probe: Callable[[], T], timeout: float = 30.0) -> T:
+    def wait_for(self, description: str, probe: Callable[[], T], timeout: float = PATIENCE) -> T:
         """Wait until `probe` returns something true and return that; see polling.wait_for.
 
         Raises ComponentError if meanwhile a component ended: then the wait was in vain.
@@ -190,7 +188,7 @@ class ControlPlane:
                 raise NotYet(f"conditions {conditions}, taints {sorted(keys)}")
             return True
 
-        self._await(self.component("kwok"), f"Node {name} to be ready", ready, _NODE_SECONDS)
+        self._await(self.component("kwok"), f"Node {name} to be ready", ready)
 
     def _prepare(self) -> components.Layout:
         """Directories, certificates and ports: all that the components need before they are started."""
@@ -237,15 +235,15 @@ class ControlPlane:
         self._components[name] = component
         return component
 
-    def _await(self, component: Component, description: str, probe: Callable[[], bool], timeout: float) -> None:
+    def _await(self, component: Component, description: str, probe: Callable[[], bool]) -> None:
         """Wait for something that one component has to do, and quote it if it does not."""
         try:
-            self.wait_for(description, probe, timeout)
+            self.wait_for(description, probe)
         except GaveUpError as error:
             raise component.error(f"does not do its part: {error}") from error
 
     def _await_answer(self, component: Component, url: str) -> None:
-        self._await(component, url, lambda: answers(url, self.ca_file), _READY_SECONDS)
+        self._await(component, url, lambda: answers(url, self.ca_file))
 
     def _await_service_account(self, namespace: str) -> None:
         def made() -> bool:
@@ -256,7 +254,7 @@ class ControlPlane:
             return True
 
         manager = self.component("kube-controller-manager")
-        self._await(manager, f"the default service account of {namespace}", made, _READY_SECONDS)
+        self._await(manager, f"the default service account of {namespace}", made)
 
     def _check(self) -> None:
         for component in self._components.values():

@@ -79,8 +79,6 @@ KUEUE_TOPOLOGY = _definition("Topology", "topologies", "kueue.x-k8s.io", ["v1bet
 def install(control_plane: ControlPlane, *definitions: Manifest) -> None:
     """Install definitions (by admin), and wait until objects of their kinds can be written."""
     control_plane.apply(list(definitions), user="admin", check=True)
-    names = [f"crd/{each['metadata']['name']}" for each in definitions]
-    control_plane.kubectl("wait", "--for=condition=Established", *names, user="admin", check=True)
 
     def served() -> bool:
         answer = control_plane.kubectl("get", ",".join(each["metadata"]["name"] for each in definitions), user="admin")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-_SECONDS = 60
+_SECONDS = 180  # more than it waits for anything itself
 
 
 @dataclass(frozen=True)

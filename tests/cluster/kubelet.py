@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Self
 from cluster import podfiles
 from cluster.apicalls import Caller
 from cluster.components import OWN_PODS
+from cluster.polling import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -82,6 +83,7 @@ class Kubelet:
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="kubelet")
         self._tokens: dict[tuple[str, str], str] = {}
+        self._looks = 0
         self._failure: BaseException | None = None
 
     def __enter__(self) -> Self:
@@ -108,7 +110,18 @@ class Kubelet:
         return sorted(found, key=lambda each: str(each.pod["metadata"]["creationTimestamp"]))
 
     def ready(self) -> list[Running]:
-        """Return those that are ready and are not just ending."""
+        """Return those that are ready and are not just ending, by a look that begins now.
+
+        Of those that were seen before, one may have been deleted since.
+        """
+        before = self._looks
+
+        def looked() -> bool:
+            if self._failure is not None:
+                raise self._failure
+            return self._looks >= before + 2  # the first may have been under way
+
+        wait_for("the kubelet to look", looked)
         return [each for each in self.named() if each.status.get("ready") and not each.ending]
 
     def environment(self, pod: Manifest, root: Path) -> dict[str, str]:
@@ -143,8 +156,10 @@ class Kubelet:
             self._failure = error
 
     def _look(self) -> None:
-        found = self._get(f"pods?labelSelector={OWN_PODS}")["items"]
-        pods = {pod["metadata"]["uid"]: pod for pod in found if pod["spec"].get("nodeName")}
+        answer = self._caller.send("GET", f"{self._path}/pods?labelSelector={OWN_PODS}")
+        if answer.code != HTTPStatus.OK:
+            return  # an API server that is busy is asked again
+        pods = {pod["metadata"]["uid"]: pod for pod in answer.body["items"] if pod["spec"].get("nodeName")}
         for uid, pod in pods.items():
             if uid not in self.running and "deletionTimestamp" not in pod["metadata"] and _is_waiting(pod):
                 self._start(uid, pod)
@@ -156,12 +171,15 @@ class Kubelet:
                 self._terminate(uid, each, pods[uid])
             else:
                 self._keep(uid, each)
+        self._looks += 1
 
     def _start(self, uid: str, pod: Manifest) -> None:
         root = self._directory / uid[:8]  # short, for the path of a Unix socket has 108 bytes at most
         root.mkdir(parents=True, exist_ok=True)
         taken = {each.ports for each in self.running.values()}
-        ports = next(pair for pair in self._ports if pair not in taken)
+        ports = next((pair for pair in self._ports if pair not in taken), None)
+        if ports is None:
+            return  # until one that is ending has gone
         try:
             self._write(root, pod)
         except podfiles.MissingVolumeError:
@@ -217,6 +235,8 @@ class Kubelet:
             url = f"http://127.0.0.1:{each.ports[1]}{probe['httpGet']['path']}"
             with urllib.request.urlopen(url, timeout=probe.get("timeoutSeconds", 1)) as answer:
                 return bool(answer.status == HTTPStatus.OK)
+        except TimeoutError:
+            return bool(each.status.get("ready"))  # as a kubelet, which waits for more than one late answer
         except OSError:
             return False
 
@@ -239,7 +259,6 @@ class Kubelet:
     def _report(self, each: Running, status: dict[str, Any]) -> None:
         if status == each.status:
             return
-        each.status = status
         (container,) = each.pod["spec"]["containers"]
         ready = "True" if status["ready"] else "False"
         terminated = status["phase"] in ("Succeeded", "Failed")
@@ -264,7 +283,9 @@ class Kubelet:
             }
         }
         path = f"{self._path}/pods/{each.name}/status"
-        self._caller.send("PATCH", path, body, content_type="application/strategic-merge-patch+json")
+        answer = self._caller.send("PATCH", path, body, content_type="application/strategic-merge-patch+json")
+        if answer.code == HTTPStatus.OK:  # or it is reported again
+            each.status = status
 
     def _get(self, what: str) -> Manifest:
         answer = self._caller.send("GET", f"{self._path}/{what}")

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from cluster.apicalls import Answer, Caller
+from cluster.polling import NotYet, wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from types import TracebackType
 
     from cluster.controlplane import ControlPlane
@@ -86,6 +87,7 @@ class Phase:
     name: str
     counts: Counter[tuple[str, Verdict]] = field(default_factory=Counter)
     failures: list[str] = field(default_factory=list)
+    unanswered: int = 0
     seconds: float = 0.0
 
     def total(self, verdict: Verdict) -> int:
@@ -107,6 +109,7 @@ class Load:
         """Prepare them; the Namespace has to be there."""
         self.writers = writers
         self._writes = tuple(writes)
+        self._kinds = {write.name for write in writes}
         self.phases: list[Phase] = []
         self._phase = Phase("before")
         self._lock = threading.Lock()
@@ -138,7 +141,7 @@ class Load:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[Phase]:
-        """Count the writes begun in this block by themselves."""
+        """Count the writes begun in this block by themselves: of each kind one at least, and all have been answered."""
         phase = Phase(name)
         with self._lock:
             self._phase = phase
@@ -146,15 +149,28 @@ class Load:
         began = time.monotonic()
         try:
             yield phase
+            self._await(f"writes of all kinds during {name}", lambda: {kind for kind, _ in phase.counts} == self._kinds)
         finally:
             with self._lock:
                 self._phase = Phase("between")
             phase.seconds = time.monotonic() - began
+        self._await(f"the last answers of {name}", lambda: not phase.unanswered)
 
     def settle(self, seconds: float) -> None:
         """Let them write for a while."""
         if self._stopping.wait(seconds) or self._broken:
             raise self._broken[0]
+
+    def _await(self, description: str, reached: Callable[[], bool]) -> None:
+        def looked() -> bool:
+            if self._broken:
+                raise self._broken[0]
+            with self._lock:
+                if not reached():
+                    raise NotYet(str(self.phases[-1]))
+            return True
+
+        wait_for(description, looked)
 
     def _write(self, number: int, caller: Caller) -> None:
         try:
@@ -176,9 +192,11 @@ class Load:
         path = f"/api/v1/namespaces/{NAMESPACE}/configmaps/{name}?fieldManager={owner}&force=true"
         with self._lock:
             phase = self._phase
+            phase.unanswered += 1
         answer = caller.send("PATCH", path, body, content_type=_APPLY, **_USER)
         verdict = write.judge(answer)
         with self._lock:
+            phase.unanswered -= 1
             phase.counts[write.name, verdict] += 1
             if verdict == "failed":
                 phase.failures.append(f"{write.name}: {answer.code} {answer.body.get('message', '')}")

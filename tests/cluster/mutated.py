@@ -110,7 +110,7 @@ def record(control_plane: ControlPlane, namespace: str) -> Mapping[str, Recorded
         for name in OBJECTS:
             expression = f'[JSONPatch{{op: "add", path: "/metadata/labels/{_CANARY}", value: "sings"}}]'
             _write(client, f"{_CANARY}-{name}", name, (expression,))
-        control_plane.wait_for("the policies to be in force", lambda: _in_force(client, namespace), 60)
+        control_plane.wait_for("the policies to be in force", lambda: _in_force(client, namespace))
         given = {name: _object_of(create(client, namespace, name, "none")) for name in OBJECTS}
         return {
             case.name: Recorded(

@@ -94,15 +94,19 @@ def one_per_node(app: str) -> Manifest:
     return {"podAntiAffinity": {MUST: [{"labelSelector": selector, "topologyKey": "kubernetes.io/hostname"}]}}
 
 
-def scheduled(control_plane: ControlPlane, namespace: str, app: str, pods: int) -> list[str]:
-    """Wait until the scheduler has looked at all Pods of an app; return the Nodes of those that it placed, sorted."""
+def scheduled(control_plane: ControlPlane, namespace: str, app: str, pods: int, *, pending: int = 0) -> list[str]:
+    """Wait until the scheduler has looked at all Pods of an app; return the Nodes of those that it placed, sorted.
+
+    pending: as many find no Node. Of others it may say so as well, before it has heard of a Node, and thinks again.
+    """
 
     def decided() -> tuple[list[str]]:
         found = control_plane.get("pods", "-n", namespace, "-l", f"app={app}")["items"]
         seen = {each["metadata"]["name"]: _decision(each) for each in found}
-        if len(seen) != pods or not all(seen.values()):
+        placed = sorted(node for node in seen.values() if node != _NOWHERE)
+        if len(seen) != pods or not all(seen.values()) or len(placed) < pods - pending:
             raise NotYet(f"{seen}")
-        return (sorted(node for node in seen.values() if node != _NOWHERE),)
+        return (placed,)
 
     return control_plane.wait_for(f"{pods} Pods of {app} to be looked at", decided)[0]
 
@@ -112,7 +116,7 @@ def replica_sets(control_plane: ControlPlane, namespace: str, name: str = "main"
 
     Raises AssertionError where the controller made one again since it found it changed.
     """
-    control_plane.kubectl("rollout", "status", f"deployment/{name}", "-n", namespace, "--timeout=30s", check=True)
+    control_plane.kubectl("rollout", "status", f"deployment/{name}", "-n", namespace, "--timeout=120s", check=True)
     status = control_plane.get("deployment", name, "-n", namespace)["status"]
     assert "collisionCount" not in status, status
     sets = control_plane.get("replicasets", "-n", namespace, "-l", f"app={name}")["items"]
@@ -153,4 +157,5 @@ _NOWHERE = "Unschedulable"
 def _decision(found: Manifest) -> str:
     """The Node of a Pod, `Unschedulable`, or nothing yet."""
     conditions = {each["type"]: each.get("reason", "") for each in found["status"].get("conditions", [])}
-    return str(found["spec"].get("nodeName") or conditions.get("PodScheduled", ""))
+    refused = conditions.get("PodScheduled") == _NOWHERE  # another reason is a failure, after which it tries again
+    return str(found["spec"].get("nodeName") or (_NOWHERE if refused else ""))

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+PATIENCE = 120.0
+"""Seconds for what usually takes one or two: a busy machine may be many times slower, and stop for a while."""
+
 _PAUSE_SECONDS = 0.1
 _ANSWER_SECONDS = 5.0
 
@@ -26,7 +29,7 @@ class GaveUpError(AssertionError):
     """What was waited for did not happen in time; an AssertionError, so that a test that waits fails by it."""
 
 
-def wait_for(description: str, probe: Callable[[], T], timeout: float = 30.0) -> T:
+def wait_for(description: str, probe: Callable[[], T], timeout: float = PATIENCE) -> T:
     """Call `probe` until it returns something true, and return that.
 
     A probe that raises NotYet or returns something false is asked again. Raises GaveUpError, with the description and

@@ -29,9 +29,9 @@ NAME = NAMESPACE = "cks-admission"
 ACCOUNTS = (NAME, f"{NAME}-unregister")
 NODES = ("host-1", "host-2")
 
-_HELM_SECONDS = 180
-_READY_SECONDS = 90.0
-_PODS = 6  # two replicas, one more of each while they are replaced, and a hook's
+_HELM_SECONDS = 300
+_ROLL_OUT_SECONDS = 240.0  # for Pods that start one after the other, and end after a grace period
+_PODS = 8  # two replicas, those that they replace, those that these replaced and that still end, and a hook's
 
 
 class HelmError(AssertionError):
@@ -101,21 +101,24 @@ class Release:
 
     def uninstall(self) -> str:
         """Run `helm uninstall` and return what it printed."""
-        return self.helm("uninstall", NAME, "--wait", "--timeout", "60s").stdout
+        return self.helm("uninstall", NAME, "--wait", "--timeout", "240s").stdout
 
     def wait(self) -> list[Running]:
-        """Wait until the roll-out is complete, and return the Pods that are ready."""
+        """Wait until the roll-out is complete, and return the Pods, which are all ready."""
 
-        def complete() -> bool:
+        def complete() -> list[Running]:
             answer = self.control_plane.kubectl(
                 "rollout", "status", f"deployment/{NAME}", "-n", NAMESPACE, "--watch=false", user="admin"
             )
             if "successfully rolled out" not in answer.stdout:
                 raise NotYet(answer.stdout + answer.stderr + self._said())
-            return True
+            # Controllers learn later than the kubelet of a Pod whose process has ended just now.
+            ready, wanted = self.kubelet.ready(), self._read("deployment", NAME)["spec"]["replicas"]
+            if len(ready) != wanted:
+                raise NotYet(f"{len(ready)} of {wanted} Pods are ready" + self._said())
+            return ready
 
-        wait_for("the roll-out", complete, _READY_SECONDS)
-        return self.kubelet.ready()
+        return wait_for("the roll-out", complete, _ROLL_OUT_SECONDS)
 
     def wait_until_asked(self) -> None:
         """Wait until the API server asks the service, about reserved labels and about the policy of `load`."""
@@ -124,10 +127,10 @@ class Release:
         def asked() -> bool:
             found = {key: self.refusal({key: "huge"}) for key in words}
             if not all(text in found[key] for key, text in words.items()):
-                raise NotYet(str(found))
+                raise NotYet(f"{found}\n{self._said()}")
             return True
 
-        wait_for("the API server to ask the service", asked, _READY_SECONDS)
+        wait_for("the API server to ask the service", asked, _ROLL_OUT_SECONDS)
 
     def refusal(self, labels: Mapping[str, str], namespace: str = "load") -> str:
         """Return what kubectl says on stderr of a ConfigMap with these labels; nothing where it may be made."""
@@ -159,8 +162,12 @@ class Release:
         return "\n".join([*logs, *(log[-1500:] for _, _, log in self.kubelet.ended[-2:])])
 
     def _required(self) -> dict[str, Any]:
-        """What replaces the network between the API server and the Service: a URL on 127.0.0.1."""
-        return {"config": {"registration": {"url": self.url}, "tls": {"checkSeconds": 1.0}}}
+        """What replaces the network between the API server and the Service: a URL on 127.0.0.1.
+
+        And a longer time for an answer: a process that a busy machine stops for a while has not failed.
+        """
+        registration = {"url": self.url, "timeoutSeconds": 10}
+        return {"config": {"registration": registration, "tls": {"checkSeconds": 1.0}}}
 
     def _balance(self, stack: ExitStack) -> None:
         """Start the balancer in front of the Pods' ports; it leaves out those where nobody listens."""
@@ -191,6 +198,6 @@ def merged(*layers: Mapping[str, Any]) -> dict[str, Any]:
 
 def events(pod: Running, name: str) -> list[dict[str, Any]]:
     """Return what a Pod logged under a name."""
-    lines = pod.log.read_text(encoding="utf-8").splitlines()
-    found = [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
+    whole, _, _ = pod.log.read_text(encoding="utf-8").rpartition("\n")  # a line may be half written
+    found = [json.loads(line) for line in whole.splitlines() if line.startswith("{") and line.endswith("}")]
     return [event for event in found if event["event"] == name]

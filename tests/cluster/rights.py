@@ -49,7 +49,8 @@ def used(control_plane: ControlPlane, namespace: str, account: str) -> tuple[set
     user = f"system:serviceaccount:{namespace}:{account}"
     found: set[Right] = set()
     forbidden: list[str] = []
-    for line in control_plane.audit_log.read_text(encoding="utf-8").splitlines():
+    whole, _, _ = control_plane.audit_log.read_text(encoding="utf-8").rpartition("\n")  # a line may be half written
+    for line in whole.splitlines():
         event = json.loads(line)
         target = event.get("objectRef", {})
         if event["user"]["username"] != user or not target or event.get("userAgent") == DOCTOR:

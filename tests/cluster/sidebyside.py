@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 T = TypeVar("T")
 
-SECONDS = 60.0  # the API server looks every 30 seconds for kinds that it did not find
+SECONDS = 120.0  # the API server looks every 30 seconds for kinds that it did not find
 
 
 async def until(probe: Callable[[], Awaitable[T | None]]) -> T:
@@ -140,6 +140,13 @@ class Here:
             except UnknownFact as needed:
                 await self.facts.read_namespace(needed.namespace, SECONDS)
 
+    async def _says(self, policy: Policy, namespace: str) -> str:
+        """What a policy says here, or why it cannot be evaluated now: a kind that was just installed has its pauses."""
+        try:
+            return await self.says(policy, namespace)
+        except FactUnavailable as missing:
+            return str(missing)
+
     async def knows(self, policy: Policy, namespace: str) -> bool:
         """Whether a policy can be evaluated."""
         try:
@@ -159,7 +166,7 @@ class Here:
             async with asyncio.timeout(SECONDS):
                 while not there == here == words:
                     await asyncio.sleep(0.1)
-                    there, here = policy.there(namespace), await self.says(policy, namespace)
+                    there, here = policy.there(namespace), await self._says(policy, namespace)
         except TimeoutError:
             assert (there, here) == (words, words)
 

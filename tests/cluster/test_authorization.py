@@ -56,8 +56,13 @@ _CASES = {
 
 @pytest.fixture
 def rights(control_plane: ControlPlane, namespace: str) -> str:
-    """Grant what the cases are about, in a Namespace of the test's own."""
+    """Grant what the cases are about, in a Namespace of the test's own, and wait until the API server goes by it."""
     control_plane.apply(_RIGHTS % {"namespace": namespace}, check=True)
+
+    def granted() -> bool:
+        return control_plane.kubectl("auth", "can-i", "get", "pods", "--as=reader", "-n", namespace).returncode == 0
+
+    control_plane.wait_for("the rights to be in force", granted)
     return namespace
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cluster import workloads
+from cluster import crds, workloads
 from cluster.polling import NotYet
 from policies.fieldpath import Wildcard
 from policies.workload import BUILT_IN, Workload
@@ -191,11 +191,10 @@ def filled(row: Workload, namespace: str, labels: dict[str, str]) -> tuple[Manif
 @pytest.fixture(scope="module")
 def custom_kinds(control_plane: ControlPlane) -> Iterator[None]:
     """Install a definition of every custom kind in the table."""
-    names = [definition(row)["metadata"]["name"] for row in CUSTOM]
-    control_plane.apply([definition(row) for row in CUSTOM], user="admin", check=True)
-    control_plane.kubectl("wait", "--for=condition=Established", "crd", *names, user="admin", check=True)
+    definitions = [definition(row) for row in CUSTOM]
+    crds.install(control_plane, *definitions)
     yield
-    control_plane.kubectl("delete", "crd", *names, user="admin", check=True)
+    crds.remove(control_plane, *definitions)
 
 
 @pytest.mark.usefixtures("custom_kinds")

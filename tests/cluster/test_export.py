@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import http.client
+import json
 import re
 import secrets
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -93,18 +95,23 @@ def applied(cluster: Cluster, plain: dict[str, Json]) -> Iterator[str]:
     result = CliRunner().invoke(main, ["export", "native", str(_POLICIES / "packs"), str(_EXAMPLE)])
     assert result.exit_code == 0, result.output
     control_plane = cluster.control_plane
-    refused = [case.object for case in (*_NATIVE, *_refused().values()) if case.expect.verdict == "denied"]
+    refused = [case for case in (*_NATIVE, *_refused().values()) if case.expect.verdict == "denied"]
+    changed = _NATIVE[0]
+    before = _filled_in(plain[changed.name])
     try:
         printed = control_plane.apply(result.stdout, user="admin", check=True).stdout
-        for obj in refused:
-            cluster.wait(obj, lambda answer: answer.code != http.client.CREATED)
-        changed = _NATIVE[0]
-        cluster.wait(changed.object, lambda answer: _tolerations(answer.body) != _tolerations(plain[changed.name]))
+        for case in refused:
+            cluster.wait(case.object, partial(_says, case.expect.messages[0]))
+        cluster.wait(
+            changed.object,
+            lambda answer: answer.code == http.client.CREATED and not _filled_in(answer.body).items() & before.items(),
+        )
         yield printed
     finally:
         control_plane.kubectl("delete", "-f", "-", user="admin", input=result.stdout, check=True)
-        for obj in refused:
-            cluster.wait(obj, lambda answer: answer.code == http.client.CREATED)
+        for case in refused:
+            cluster.wait(case.object, lambda answer: answer.code == http.client.CREATED)
+        cluster.wait(changed.object, lambda answer: _filled_in(answer.body) == before)
 
 
 def test_kubectl_applies_what_is_exported(applied: str) -> None:
@@ -154,8 +161,14 @@ def test_an_example_does_there_what_its_suite_says(
         assert (ours.patched is None) == (case.expect.patched is None)
 
 
-def _tolerations(pod: Json) -> Any:
-    return pod["spec"].get("tolerations")
+def _says(message: str, answer: Answer) -> bool:
+    """Whether a policy refuses by its message; while its parameters are not read yet, it refuses by another one."""
+    return answer.code != http.client.CREATED and message in answer.body["message"]
+
+
+def _filled_in(pod: Json) -> dict[str, str]:
+    """What the policies of the example fill in, one each."""
+    return {field: json.dumps(pod["spec"].get(field)) for field in ("terminationGracePeriodSeconds", "tolerations")}
 
 
 def _comparable(obj: Json) -> Json:

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -17,9 +16,6 @@ from cluster.polling import GaveUpError, NotYet, wait_for
 from cluster.process import Component, ComponentError
 from cluster.programs import CONTROL_PLANE
 from cluster.workspace import workspace
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _TESTS = Path(__file__).parents[1]
 _STUBBORN = "trap '' TERM; echo started; while true; do sleep 0.1; done"
@@ -40,7 +36,7 @@ def test_ended_component_quotes_its_log(tmp_path: Path) -> None:
     """A component that ends is an error that gives its exit code and its last words."""
     component = shell(tmp_path, "echo no such flag; exit 3")
 
-    component.end(timeout=10)
+    component.end(timeout=60)
 
     with pytest.raises(ComponentError) as error:
         component.check()
@@ -96,14 +92,15 @@ def test_abandoned_folder_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_giving_up_says_what_was_seen() -> None:
     """A wait that ends in vain names what it waited for and what it saw last."""
-    answers: Iterator[str] = iter(["nothing", "something else"])
+    seen: list[str] = []
 
     def probe() -> bool:
-        raise NotYet(next(answers))
+        seen.append(f"sign {len(seen)}")
+        raise NotYet(seen[-1])
 
     with pytest.raises(GaveUpError) as error:
-        wait_for("a wonder", probe, timeout=0.05)
-    assert str(error.value) == "waited 0.05 s for a wonder; seen last: something else"
+        wait_for("a wonder", probe, timeout=0.15)
+    assert str(error.value) == f"waited 0.15 s for a wonder; seen last: {seen[-1]}"
 
 
 def test_incomplete_assets_are_named(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from cluster.service import ORGANIZATION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from cluster.controlplane import ControlPlane
     from cluster.service import Service
@@ -37,6 +38,17 @@ def denied(name: str, *lines: str, remedy: str = USE_OWN) -> str:
     """Return what follows `Error from server (Forbidden): ` on kubectl's stderr."""
     places = "".join(f"\n  {line}" for line in lines)
     return f'admission webhook "{name}.cks-admission.dev" denied the request: {SENTENCE}{places}\n{remedy}\n'
+
+
+def verifier(control_plane: ControlPlane, namespace: str) -> Path:
+    """Return the kubeconfig of a service account that may label Nodes, once the API server goes by its binding."""
+    account = control_plane.service_account(namespace, "verifier", role="cluster-admin")
+
+    def granted() -> bool:
+        return control_plane.kubectl("auth", "can-i", "patch", "nodes", user=account).returncode == 0
+
+    control_plane.wait_for("the rights of the account", granted)
+    return account
 
 
 def test_label_on_a_node_is_refused_in_words(control_plane: ControlPlane) -> None:
@@ -195,7 +207,7 @@ class TestExemptRequesters:
     def test_account_of_a_control_plane_namespace_passes(self, control_plane: ControlPlane) -> None:
         """A service account whose Namespace carries the control plane's label may write reserved labels."""
         control_plane.namespace("hpc-verification", {"ns.coreweave.cloud/org": "control-plane"})
-        account = control_plane.service_account("hpc-verification", "verifier", role="cluster-admin")
+        account = verifier(control_plane, "hpc-verification")
 
         answer = control_plane.kubectl("label", "node", NODE, "node.coreweave.cloud/verified=true", user=account)
 
@@ -203,7 +215,7 @@ class TestExemptRequesters:
 
     def test_account_of_a_users_namespace_does_not(self, control_plane: ControlPlane, namespace: str) -> None:
         """The same rights in a user's Namespace do not do."""
-        account = control_plane.service_account(namespace, "verifier", role="cluster-admin")
+        account = verifier(control_plane, namespace)
 
         answer = control_plane.kubectl("label", "node", NODE, "node.coreweave.cloud/forged=true", user=account)
 

@@ -142,7 +142,6 @@ def test_odd_custom_resource_is_written(control_plane: ControlPlane, outage: str
         },
     }
     control_plane.apply(definition, check=True)
-    control_plane.kubectl("wait", "--for=condition=Established", "crd/odds.example.org", check=True)
     odd = {"apiVersion": "example.org/v1", "kind": "Odd", "metadata": workloads.metadata("odd", outage), "spec": "text"}
 
     def written() -> bool:

@@ -179,7 +179,8 @@ class Cluster:
         binding = manifests.cluster_role_binding("everybody", "cluster-admin", subject)
         caller.make("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", binding)
         self._node_uid = caller.make("/api/v1/nodes", manifests.node("gpu-1"))["metadata"]["uid"]
-        for crd in _definitions(each for _, case in ASKED for each in (case.object, case.old_object) if each):
+        definitions = list(_definitions(each for _, case in ASKED for each in (case.object, case.old_object) if each))
+        for crd in definitions:
             caller.make("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd)
         for _, case in ASKED:
             self._namespace(case)
@@ -188,6 +189,7 @@ class Cluster:
                 caller.make(_collection(document), document)
         for document in _canary():
             caller.make(_collection(document), document)
+        self._await_kinds(definitions)
         self._await_revision("0")
 
     def set_parameters(self, case: Case) -> None:
@@ -200,7 +202,7 @@ class Cluster:
         self._await_revision(revision)
 
     def ask(self, case: Case) -> Answer:
-        """Send the request of a case as a dry run, once the kind is served."""
+        """Send the request of a case as a dry run."""
         user, groups = case.user.name, case.user.groups
         obj = self.placed(case, case.object)
         path = _collection(obj)
@@ -240,6 +242,21 @@ class Cluster:
         path = f"{_collection(config_map)}/{config_map['metadata']['name']}"
         answer = self._caller.send("PUT", path, config_map)
         assert answer.code == 200, answer
+
+    def _await_kinds(self, definitions: Iterable[Json]) -> None:
+        """Wait until custom kinds are served in all versions, for kubectl too."""
+        specs = [definition["spec"] for definition in definitions]
+        kinds = [
+            f"{spec['names']['plural']}.{each['name']}.{spec['group']}" for spec in specs for each in spec["versions"]
+        ]
+
+        def served() -> bool:
+            answer = self.server.kubectl("get", ",".join(kinds), user="admin")
+            if answer.returncode != 0:
+                raise NotYet(answer.stderr)
+            return True
+
+        self.server.wait_for("the kinds to be served", served)
 
     def _await_revision(self, revision: str) -> None:
         """Wait for the policy that was written last to warn with what was written last."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from cluster import crds
 from cluster.policycases import mixed, mutating, seen, validating
 from cluster.policycases.case import (
     CONFIG_MAPS,
@@ -114,10 +115,8 @@ def test_the_proof_is_large_and_one_sided_nowhere(proof: Proof) -> None:
 def _world(control_plane: ControlPlane, client: Client) -> World:
     """A Namespace, the parameters, the rights of those who ask, and the custom resource."""
     control_plane.namespace(NAMESPACE, {"team": "red"})
-    control_plane.apply([_crd(), *_rights()], user="admin", check=True)
-    control_plane.kubectl(
-        "wait", "--for=condition=Established", f"crd/{_crd()['metadata']['name']}", user="admin", check=True
-    )
+    control_plane.apply(list(_rights()), user="admin", check=True)
+    crds.install(control_plane, _crd())
     parameters = [*_parameters()]
     control_plane.apply(parameters, user="admin", check=True)
     made = [_read(client, each) for each in parameters]
@@ -275,13 +274,21 @@ def _enforce(control_plane: ControlPlane, client: Client) -> None:
         marked = client.ask("m-canary", Ask()).body["metadata"]["labels"]
         if not warned or "mark" not in marked:
             raise NotYet(f"warnings {warned}, labels {marked}")
-        # Custom resources are discovered anew every half minute.
-        known = client.ask("v-params-limit", Ask()).body["message"]
-        if "failed to find resource" in known:
-            raise NotYet(known)
+        # Custom resources are discovered anew every half minute, and of each kind the parameters are listed first.
+        for name in ("name", "limit", "cluster"):
+            _parametrized(client, f"v-params-{name}")
+        for name in ("name", "kind-limit", "cluster-namespace"):
+            _parametrized(client, f"m-params-{name}")
         return True
 
-    control_plane.wait_for("the policies to be in force", in_force, 60)
+    control_plane.wait_for("the policies to be in force", in_force)
+
+
+def _parametrized(client: Client, case: str) -> None:
+    """See that a policy knows its parameters. Raises NotYet."""
+    said = client.ask(case, Ask()).body.get("message", "")
+    if "failed to find resource" in said or "not yet synced" in said:
+        raise NotYet(f"{case}: {said}")
 
 
 def _audited(log: Path, count: int) -> dict[str, Json]:

@@ -67,6 +67,7 @@ def maps(control_plane: ControlPlane, service: Service) -> Iterator[str]:
         "delete", "configmaps", "--namespace", NAMESPACE, "--selector", "cks-admission.dev/policies=true",
         user="admin", check=True,
     )  # fmt: skip
+    said(control_plane, secret("default"), "")  # which each of their policies refuses
 
 
 def secret(namespace: str, name: str = "token", **data: str) -> Manifest:
@@ -94,10 +95,20 @@ def annotation(control_plane: ControlPlane, name: str) -> str | None:
     return text
 
 
-def events(control_plane: ControlPlane, name: str) -> list[tuple[str, str, str]]:
-    """Return type, reason and message of the Events about a ConfigMap, in the order in which they came."""
-    found = control_plane.get("events", "--namespace", NAMESPACE)["items"]
-    about = [event for event in found if event["involvedObject"]["name"] == name]
+def events(control_plane: ControlPlane, name: str, count: int) -> list[tuple[str, str, str]]:
+    """Wait for so many Events about a ConfigMap, which follow its annotation; return type, reason and message of all.
+
+    They are in the order in which they came.
+    """
+
+    def come() -> list[Manifest]:
+        found = control_plane.get("events", "--namespace", NAMESPACE)["items"]
+        about = [event for event in found if event["involvedObject"]["name"] == name]
+        if len(about) < count:
+            raise NotYet(f"{[event['reason'] for event in about]}")
+        return about
+
+    about = control_plane.wait_for(f"{count} Events", come)
     about.sort(key=lambda event: (event["firstTimestamp"], int(event["metadata"]["resourceVersion"])))
     return [(event["type"], event["reason"], event["message"]) for event in about]
 
@@ -150,7 +161,7 @@ def test_a_config_map_with_a_mistake(control_plane: ControlPlane, namespace: str
         "applied to 'dyn.(int)'\nobject.metadata.nam.startsWith(1)\n                              ^\n"
         "hint: declared: string.startsWith(string) -> bool"
     )
-    assert events(control_plane, "broken") == [("Warning", "PoliciesRefused", reason)]
+    assert events(control_plane, "broken", 1) == [("Warning", "PoliciesRefused", reason)]
     said(control_plane, secret(namespace), denied)
 
     control_plane.apply(config_map("broken", good, labels=LABEL), user="admin", check=True)
@@ -161,7 +172,7 @@ def test_a_config_map_with_a_mistake(control_plane: ControlPlane, namespace: str
         return True
 
     control_plane.wait_for("the annotation to go", untold)
-    assert events(control_plane, "broken") == [
+    assert events(control_plane, "broken", 2) == [
         ("Warning", "PoliciesRefused", reason),
         ("Normal", "PoliciesLoaded", "The policies are in force as they stand here."),
     ]
@@ -237,6 +248,6 @@ def test_native_policies_that_ask_for_rules_for_templates(
     said(control_plane, deployment, "")
 
     def gone() -> bool:
-        return bool(service.events("policies loaded")[-1]["removed"] == [name])
+        return any(event.get("removed") == [name] for event in service.events("policies loaded"))
 
     control_plane.wait_for("the log to say so", gone)

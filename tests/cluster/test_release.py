@@ -11,6 +11,7 @@ import yaml
 from chart.matrix import MATRIX, NEEDS
 
 from cluster import crds, toolchain
+from cluster.polling import NotYet, wait_for
 from cluster.release import CHART, NAME, events
 from webhook.reached import REACHED_SECONDS
 
@@ -28,7 +29,7 @@ def test_every_mode_is_accepted(audited: ControlPlane, tmp_path: Path, name: str
     file.write_text(yaml.safe_dump(MATRIX[name]), encoding="utf-8")
     helm = [str(toolchain.ensure(("helm",)) / "helm"), "template", "other", str(CHART), "--namespace", "default"]
     command = [*helm, "--values", str(file)]
-    done = subprocess.run(command, env={"HOME": str(tmp_path)}, capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(command, env={"HOME": str(tmp_path)}, capture_output=True, text=True, check=True)
     if group := NEEDS.get(name):
         crds.install(audited, *crds.other_projects(group))
 
@@ -53,16 +54,25 @@ def test_installed_replicas_refuse(audited: ControlPlane, installed: Release) ->
 
 def test_pods_are_there_before_the_api_server_asks(installed: Release) -> None:
     """The first entries come when the replica that writes them has served for long enough to be known to a Service."""
-    (writer,) = [each for each in installed.kubelet.ready() if events(each, "registered")]
-    moments = [events(writer, name)[0]["timestamp"] for name in ("serving", "registered")]
-    serving, registered = map(datetime.fromisoformat, moments)
+    written = [(each, events(each, "registered")) for each in installed.kubelet.ready()]
+    # Another one writes them, too, if the Lease has gone over to it meanwhile.
+    registered, writer = min((found[0]["timestamp"], each.name) for each, found in written if found)
+    (serving,) = [events(each, "serving")[0]["timestamp"] for each, _ in written if each.name == writer]
 
-    assert (registered - serving).total_seconds() >= REACHED_SECONDS
+    passed = datetime.fromisoformat(registered) - datetime.fromisoformat(serving)
+    assert passed.total_seconds() >= REACHED_SECONDS
 
 
 def test_doctor_finds_nothing_wrong(installed: Release) -> None:
     """`cks-admission doctor`, run where a Pod runs, has no complaint about a fresh installation."""
-    done = installed.kubelet.execute(installed.kubelet.ready()[0], "doctor", "--config", "config/cks.yaml")
+
+    def answered() -> subprocess.CompletedProcess[str]:
+        done = installed.kubelet.execute(installed.kubelet.ready()[0], "doctor", "--config", "config/cks.yaml")
+        if "no answer within" in done.stdout:  # of whoever a busy machine stops for some seconds
+            raise NotYet(done.stdout)
+        return done
+
+    done = wait_for("all to answer in time", answered)
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert "FAIL" not in done.stdout

@@ -16,7 +16,7 @@ from certs.certificate import issued_by
 from certs.errors import PemError
 from certs.pem import load_certificates
 from cluster.load import WRITES, Load
-from cluster.polling import NotYet, wait_for
+from cluster.polling import PATIENCE, NotYet, wait_for
 from cluster.release import NAME, NAMESPACE, events
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from cluster.release import Release
 
 STEADY_SECONDS = 3.0
-AGE_SECONDS = 30.0
+AGE_SECONDS = 90.0  # a new CA is shown 10 s after all know it, on a busy machine many times as late
 MORE = """
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
@@ -96,7 +96,8 @@ def test_a_killed_replica(installed: Release, writing: Load) -> None:
         installed.wait()
 
     assert {name for name, verdict in phase.counts if verdict == "failed"} <= {"plain", "sized"}
-    assert phase.total("failed") <= writing.writers
+    # Whoever lost one may meet another connection whose end has not been noticed yet.
+    assert phase.total("failed") <= 2 * writing.writers
     assert all("failed calling webhook" in text for text in phase.failures)
     assert other.process.poll() is None
 
@@ -107,8 +108,15 @@ def test_a_drained_replica(audited: ControlPlane, installed: Release, writing: L
     with writing.phase("eviction (SIGTERM)") as phase:
         eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": victim.name}}
         path = f"/api/v1/namespaces/{NAMESPACE}/pods/{victim.name}/eviction"
-        audited.kubectl("create", "--raw", path, "-f", "-", user="admin", input=json.dumps(eviction), check=True)
-        wait_for("the Pod to end", lambda: victim.process.poll() is not None, 40.0)
+
+        def evicted() -> bool:
+            answer = audited.kubectl("create", "--raw", path, "-f", "-", user="admin", input=json.dumps(eviction))
+            if answer.returncode != 0:  # the disruption budget may not know yet that the other replica is ready
+                raise NotYet(answer.stderr)
+            return True
+
+        wait_for("the eviction", evicted)
+        wait_for("the Pod to end", lambda: victim.process.poll() is not None)
         installed.wait()
 
     untroubled(phase)
@@ -118,11 +126,11 @@ def test_a_drained_replica(audited: ControlPlane, installed: Release, writing: L
 def test_another_leader(audited: ControlPlane, installed: Release, writing: Load) -> None:
     """When the holder of the Lease goes, the other replica takes it over, and no write notices."""
     names = {each.name for each in installed.kubelet.ready()}
-    wait_for("a holder that is there", lambda: installed.holder() in names, 40.0)
+    wait_for("a holder that is there", lambda: installed.holder() in names)
     before = installed.holder()
     with writing.phase("another leader") as phase:
         audited.kubectl("delete", "pod", before, "-n", NAMESPACE, "--wait=false", user="admin", check=True)
-        wait_for("another holder", lambda: installed.holder() not in ("", before), 40.0)
+        wait_for("another holder", lambda: installed.holder() not in ("", before))
         installed.wait()
 
     untroubled(phase)
@@ -142,7 +150,7 @@ def test_the_authority_rotates(audited: ControlPlane, installed: Release, writin
         patch = ("patch", "secret", f"{NAME}-ca", "-n", NAMESPACE, "--type=merge", "-p", json.dumps({"data": data}))
         audited.kubectl(*patch, user="admin", check=True)
         all_show(installed, ageing.certificate)
-        wait_for("a new CA", lambda: authority(installed) != ageing.certificate, AGE_SECONDS + 30.0)
+        wait_for("a new CA", lambda: authority(installed) != ageing.certificate, AGE_SECONDS + PATIENCE)
         new = authority(installed)
         all_show(installed, new)
         writing.settle(STEADY_SECONDS)
@@ -164,8 +172,8 @@ def test_the_secret_is_spoilt(audited: ControlPlane, installed: Release, writing
     """A Secret that is gone, torn or another's gets a new CA, the lost one is trusted on, and no write notices."""
     before = authority(installed)
     with writing.phase(f"Secret {fault}") as phase:
-        spoil(audited, fault)
-        wait_for("a new CA", lambda: authority(installed) != before, 60.0)
+        strange = spoil(audited, fault)
+        wait_for("a new CA", lambda: authority(installed) not in (before, strange))
         all_show(installed, authority(installed))
         writing.settle(STEADY_SECONDS)
 
@@ -186,18 +194,16 @@ def test_policies_and_configuration_reload(installed: Release, writing: Load) ->
                 raise NotYet(str(found))
             return True
 
-        wait_for("the new policy and the new configuration", loaded, 60.0)
+        wait_for("the new policy and the new configuration", loaded)
+        all_log(installed, CHANGED)
         writing.settle(STEADY_SECONDS)
         installed.install()
-        wait_for("the old ones", lambda: not installed.refusal({"colour": "red"}), 60.0)
+        wait_for("the old ones", lambda: not installed.refusal({"colour": "red"}))
+        all_log(installed, CHANGED, [CHANGED[-1], *CHANGED[:-1]])
 
     untroubled(phase)
     assert {each.name for each in installed.kubelet.ready()} == before
     for each in installed.kubelet.ready():
-        assert [event["changed"] for event in events(each, "configuration loaded")] == [
-            CHANGED,
-            [CHANGED[-1], *CHANGED[:-1]],
-        ]
         assert ["no-red"] in [event["added"] for event in events(each, "policies loaded")]
 
 
@@ -206,7 +212,7 @@ def test_a_roll_out(installed: Release, writing: Load) -> None:
     before = {each.name for each in installed.kubelet.ready()}
     with writing.phase("roll-out") as phase:
         installed.install(podAnnotations={"example.org/generation": "2"})
-        wait_for("the old Pods to end", lambda: not before & {each.name for each in installed.kubelet.named()}, 60.0)
+        wait_for("the old Pods to end", lambda: not before & {each.name for each in installed.kubelet.named()})
         writing.settle(STEADY_SECONDS)
 
     untroubled(phase)
@@ -227,16 +233,29 @@ def authority(installed: Release) -> Certificate:
         raise NotYet(str(error)) from None
 
 
-def spoil(audited: ControlPlane, fault: str) -> None:
-    """Do something to the Secret that nobody should do."""
+def spoil(audited: ControlPlane, fault: str) -> Certificate | None:
+    """Do something to the Secret that nobody should do; return the CA that it holds then, if it is another's."""
     where = (f"secret/{NAME}-ca", "-n", NAMESPACE)
     if fault == "deleted":
         audited.kubectl("delete", *where, user="admin", check=True)
-        return
+        return None
     other = new_authority(datetime.now(UTC), name="somebody else's")
     contents = {"ca.crt": other.cert_pem, "ca.key": other.key_pem} if fault == "foreign" else {"ca.crt": b"-----BEGIN"}
     data = {key: base64.b64encode(content).decode() for key, content in contents.items()}
     audited.kubectl("patch", *where, "--type=merge", "-p", json.dumps({"data": data}), user="admin", check=True)
+    return other.certificate if fault == "foreign" else None
+
+
+def all_log(installed: Release, *changed: list[str]) -> None:
+    """Wait until each replica has loaded just these changes of the configuration, one after the other."""
+
+    def loaded() -> bool:
+        found = [[event["changed"] for event in events(each, "configuration loaded")] for each in installed.wait()]
+        if found != [list(changed)] * 2:
+            raise NotYet(str(found))
+        return True
+
+    wait_for("the replicas to load the configuration", loaded)
 
 
 def all_show(installed: Release, by: Certificate) -> None:
@@ -250,4 +269,4 @@ def all_show(installed: Release, by: Certificate) -> None:
             raise NotYet(str(error)) from error
         return len(leaves) == 2 and all(issued_by(leaf, by) for leaf in leaves)
 
-    wait_for("the leaves of a CA", shown, 60.0)
+    wait_for("the leaves of a CA", shown)

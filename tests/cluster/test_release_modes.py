@@ -20,7 +20,7 @@ from certs.authority import new_authority
 from cluster import load, manifests, toolchain
 from cluster.controlplane import ControlPlane
 from cluster.kubelet import COMMAND
-from cluster.polling import NotYet, wait_for
+from cluster.polling import PATIENCE, NotYet, wait_for
 from cluster.programs import CONTROL_PLANE
 from cluster.release import NAME, NAMESPACE, Release, events
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from certs.authority import Authority
+    from cluster.kubelet import Running
 
 SECRET = "given-pair"
 RENDERED = {"mode": "rendered"}
@@ -50,7 +51,7 @@ def released(cluster: ControlPlane, /, **values: Any) -> Iterator[Release]:
         release.wait_until_asked()
         yield release
         release.uninstall()
-        wait_for("the Pods to end", lambda: not release.kubelet.named(), 60.0)
+        wait_for("the Pods to end", lambda: not release.kubelet.named())
 
 
 def give(cluster: ControlPlane, authority: Authority) -> None:
@@ -72,7 +73,14 @@ def give(cluster: ControlPlane, authority: Authority) -> None:
 def test_several_workers(cluster: ControlPlane) -> None:
     """Two workers in each Pod answer for one; when one of them dies the Pod stays, and its counts do too."""
     with released(cluster, workers=2) as release:
-        (pod, _) = release.kubelet.ready()
+
+        def asked() -> Running:
+            for each in release.kubelet.ready():
+                if counted(each.ports[1]):
+                    return each
+            raise NotYet("none was")
+
+        pod = wait_for("a Pod that was asked", asked)
         started = events(pod, "worker started")[0]
         before = counted(pod.ports[1])
         os.kill(started["pid"], signal.SIGKILL)
@@ -82,7 +90,7 @@ def test_several_workers(cluster: ControlPlane) -> None:
                 raise NotYet(str(events(pod, "worker ended")))
             return True
 
-        wait_for("the worker to be replaced", again, 60.0)
+        wait_for("the worker to be replaced", again)
         release.wait_until_asked()
 
         assert pod.restarts == 0
@@ -95,7 +103,7 @@ def test_only_the_api_server_is_answered(cluster: ControlPlane) -> None:
     with released(cluster, clientCa={"bundle": ca}) as release:
         (pod, _) = release.kubelet.ready()
         context = ssl.create_default_context(cadata=release.secret()["ca-bundle.crt"].decode())
-        connection = http.client.HTTPSConnection(f"127.0.0.1:{pod.ports[0]}", timeout=10, context=context)
+        connection = http.client.HTTPSConnection(f"127.0.0.1:{pod.ports[0]}", timeout=PATIENCE, context=context)
         with pytest.raises((ssl.SSLError, ConnectionError)):
             answered(connection)
         connection.close()
@@ -114,11 +122,11 @@ def test_a_given_secret_is_followed(cluster: ControlPlane) -> None:
         def followed() -> bool:
             entry = cluster.get("validatingwebhookconfiguration", NAME)["webhooks"][0]
             served = [len(events(each, "certificate served")) for each in release.kubelet.ready()]
-            if base64.b64decode(entry["clientConfig"]["caBundle"]) != second.cert_pem or min(served) < 2:
+            if base64.b64decode(entry["clientConfig"]["caBundle"]) != second.cert_pem or min(served, default=0) < 2:
                 raise NotYet(f"{served}, {entry['clientConfig']}")
             return True
 
-        wait_for("the second pair, and its CA in the webhook configurations", followed, 60.0)
+        wait_for("the second pair, and its CA in the webhook configurations", followed)
         release.wait_until_asked()
 
         assert {each.name for each in release.kubelet.ready()} == before
@@ -129,7 +137,7 @@ def test_rendered_registration(cluster: ControlPlane) -> None:
     with Release(cluster) as release:
         release.values["registration"] = RENDERED
         release.install()
-        wait_for("a refusal", lambda: "are not allowed" in release.refusal({"foo.coreweave.cloud/bar": "1"}), 60.0)
+        wait_for("a refusal", lambda: "are not allowed" in release.refusal({"foo.coreweave.cloud/bar": "1"}))
         answer = cluster.kubectl("get", "validatingwebhookconfiguration", NAME, "--show-managed-fields", "-o", "json")
         fields = {each["manager"]: each["fieldsV1"] for each in json.loads(answer.stdout)["metadata"]["managedFields"]}
         release.install()
@@ -149,7 +157,7 @@ def test_without_access_to_the_cluster(cluster: ControlPlane, tmp_path: Path) ->
     file = tmp_path / "load.yaml"
     file.write_text(load.POLICIES, encoding="utf-8")
     command = [str(COMMAND), "export", "webhook-configuration", "--policies", str(file)]
-    exported = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+    exported = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     values = {
         "cluster": {"access": False},
         "certificates": {"mode": "secret", "secretName": SECRET, "caBundle": authority.cert_pem.decode()},
@@ -159,7 +167,7 @@ def test_without_access_to_the_cluster(cluster: ControlPlane, tmp_path: Path) ->
         (pod, _) = release.kubelet.ready()
         changed = load.POLICIES.replace("Huge ones are not wanted.", "Too huge.")
         release.install(policies={"load.yaml": changed})
-        wait_for("the other words", lambda: "Too huge." in release.refusal({"size": "huge"}), 60.0)
+        wait_for("the other words", lambda: "Too huge." in release.refusal({"size": "huge"}))
 
         assert not (pod.root / "etc/cks-admission/serviceaccount").exists()
 
@@ -172,7 +180,7 @@ def answered(connection: http.client.HTTPConnection) -> int:
 
 def counted(port: int) -> float:
     """Return how many reviews a Pod has answered, by its metrics."""
-    connection = http.client.HTTPConnection(f"127.0.0.1:{port}", timeout=10)
+    connection = http.client.HTTPConnection(f"127.0.0.1:{port}", timeout=PATIENCE)
     connection.request("GET", "/metrics")
     lines = connection.getresponse().read().decode().splitlines()
     connection.close()

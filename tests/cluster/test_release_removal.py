@@ -53,7 +53,7 @@ def test_uninstall_with_replicas(removable: Release) -> None:
     refused = removable.refusal({"size": "huge"})
 
     removable.uninstall()
-    wait_for("the Pods to end", lambda: not left(removable), 60.0)
+    wait_for("the Pods to end", lambda: not left(removable))
 
     assert "Huge ones are not wanted." in refused
     assert removable.refusal({"size": "huge"}) == ""
@@ -75,14 +75,14 @@ def test_upgrade_and_uninstall_with_none(removable: Release, tmp_path: Path) -> 
     cluster = removable.control_plane
 
     removable.install(chart=later, podAnnotations={"example.org/generation": "2"})
-    wait_for("the old Pods to end", lambda: not before & {each.name for each in removable.kubelet.named()}, 60.0)
+    wait_for("the old Pods to end", lambda: not before & {each.name for each in removable.kubelet.named()})
     removable.wait_until_asked()
     upgraded = removable.secret()
     cluster.kubectl("scale", f"deployment/{NAME}", "--replicas=0", "-n", NAMESPACE, user="admin", check=True)
-    wait_for("no replica to be left", lambda: not removable.kubelet.named(), 60.0)
+    wait_for("no replica to be left", lambda: not removable.kubelet.named())
     blocked = removable.refusal({"size": "huge"})
     removable.uninstall()
-    wait_for("nothing to be left", lambda: not left(removable), 60.0)
+    wait_for("nothing to be left", lambda: not left(removable))
 
     assert upgraded == authority
     assert "failed calling webhook" in blocked
@@ -95,6 +95,6 @@ def test_upgrade_and_uninstall_with_none(removable: Release, tmp_path: Path) -> 
 def test_uninstall_without_its_hook(removable: Release) -> None:
     """Where the Job cannot run, Kubernetes removes the configurations with the ClusterRole that owns them."""
     removable.helm("uninstall", NAME, "--no-hooks", "--wait")
-    wait_for("nothing to be left", lambda: not left(removable), 90.0)
+    wait_for("nothing to be left", lambda: not left(removable))
 
     assert removable.refusal({"foo.coreweave.cloud/bar": "true"}) == ""

@@ -60,6 +60,7 @@ def test_unregistered_stays_away_until_a_restart(control_plane: ControlPlane) ->
     """A running service does not put back what was unregistered; its next start does."""
     with running(control_plane) as service:
         printed = unregister(service)
+        control_plane.wait_for("the service to notice", lambda: service.events("registration is suspended"))
         again = control_plane.kubectl("wait", "--for=create", f"{VALIDATING}/{NAME}", "--timeout=4s")
         suspended = [event["level"] for event in service.events("registration is suspended")]
         service.kill()
@@ -84,14 +85,15 @@ def test_they_go_with_the_role_that_owns_them(control_plane: ControlPlane) -> No
         owners = control_plane.get(VALIDATING, NAME)["metadata"]["ownerReferences"]
         control_plane.kubectl("delete", "clusterrole", "release", user="admin", check=True)
         for kind in (MUTATING, VALIDATING):
-            control_plane.kubectl("wait", "--for=delete", f"{kind}/{NAME}", "--timeout=30s", check=True)
+            control_plane.kubectl("wait", "--for=delete", f"{kind}/{NAME}", "--timeout=120s", check=True)
+        noticed = "owner of the registration not found"
+        control_plane.wait_for("the service to notice", lambda: service.events(noticed))
         again = control_plane.kubectl("wait", "--for=create", f"{VALIDATING}/{NAME}", "--timeout=4s")
 
         assert [(owner["kind"], owner["name"], owner["blockOwnerDeletion"]) for owner in owners] == [
             ("ClusterRole", "release", False)
         ]
         assert again.returncode == 1
-        assert service.events("owner of the registration not found")
 
 
 def test_only_the_bundle_is_written(control_plane: ControlPlane) -> None:

@@ -214,7 +214,7 @@ def test_the_control_plane_goes_on(served: Service) -> None:
                 raise NotYet(f"{found}, {cluster.get('node', name)['status'].get('conditions')}")
             return name
 
-        assert cluster.wait_for("the Pods to run", running, 60) == name
+        assert cluster.wait_for("the Pods to run", running) == name
         conditions = cluster.get("node", name)["status"]["conditions"]
 
     assert {each["type"]: each["status"] for each in conditions}["Ready"] == "True"

@@ -150,7 +150,7 @@ def _said(service: Service, manifest: Manifest, before: str) -> str:
 
     def found() -> str:
         answer = _apply(service, manifest, NATIVE)
-        if before not in answer.stderr:
+        if before not in answer.stderr or "failed to configure" in answer.stderr:  # its parameters are not read yet
             raise NotYet(answer.stderr)
         return answer.stderr.partition(before)[2].splitlines()[0]
 

@@ -82,9 +82,16 @@ def served(directory: Path) -> Iterator[Service]:
     """A service with these policies."""
     with serving(directory) as service:
         service.control_plane.namespace(TEAM)
-        (directory / "policies.yaml").write_text("---\n".join(POLICIES), encoding="utf-8")
+        _write(directory / "policies.yaml", "---\n".join(POLICIES))
         _await(service, workloads.pod(""), _unfit("spec"))
         yield service
+
+
+def _write(file: Path, text: str) -> None:
+    """Write a file of policies at one stroke: half of one would be taken for all that there is."""
+    draft = file.with_suffix(".draft")  # which the service does not read
+    draft.write_text(text, encoding="utf-8")
+    draft.replace(file)
 
 
 def _apply(service: Service, manifest: Manifest) -> Completed:
@@ -183,7 +190,7 @@ def test_the_reason_that_no_policy_can_have(served: Service, directory: Path) ->
     """The API names Unauthorized as well, and refuses a policy that has it; the service does, in the same words."""
     text = _policy("fourth", "configmaps", _validation("false", "No.", reason="Unauthorized"))
     native = served.control_plane.apply(text, user="admin").stderr
-    (directory / "fourth.yaml").write_text(text, encoding="utf-8")
+    _write(directory / "fourth.yaml", text)
     ours = str(served.control_plane.wait_for("the refusal", lambda: served.events("policies refused"))[-1]["reason"])
     (directory / "fourth.yaml").unlink()
 
@@ -236,7 +243,9 @@ def test_an_outage(served: Service) -> None:
     again = [_apply(served, each).stderr for each in (workloads.pod(""), workloads.apps("Deployment", ""))]
 
     address = served.url.removeprefix("https://")
-    why = f'Post "{served.url}/validate/policies?timeout=5s": dial tcp {address}: connect: connection refused'
+    registered = served.control_plane.get("validatingwebhookconfiguration", "cks-admission")
+    seconds = registered["webhooks"][0]["timeoutSeconds"]
+    why = f'Post "{served.url}/validate/policies?timeout={seconds}s": dial tcp {address}: connect: connection refused'
     failed = f'failed calling webhook "policies.cks-admission.dev": failed to call webhook: {why}'
     assert refused.stderr == f"Error from server (InternalError): {STDIN}: Internal error occurred: {failed}\n"
     assert (passed.returncode, passed.stderr) == (0, "")
@@ -249,7 +258,7 @@ def test_a_reload(served: Service, directory: Path) -> None:
 
     def written(message: str) -> None:
         validation = _validation("has(object.spec.selector)", message, reason="Forbidden")
-        file.write_text(_policy("services", "services", validation), encoding="utf-8")
+        _write(file, _policy("services", "services", validation))
 
     def refused(message: str) -> str:
         why = "  spec: has(object.spec.selector) is false"
@@ -261,7 +270,7 @@ def test_a_reload(served: Service, directory: Path) -> None:
     written("None at all.")
     _await(served, SERVICE, refused("None at all."))
     before = len(served.events("policies refused"))
-    file.write_text("kind: Broken", encoding="utf-8")
+    _write(file, "kind: Broken")
     served.control_plane.wait_for("the refusal of the file", lambda: len(served.events("policies refused")) > before)
     assert _apply(served, SERVICE).stderr == refused("None at all.")
     file.unlink()

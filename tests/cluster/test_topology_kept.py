@@ -61,11 +61,15 @@ def test_suspended_job_gets_another_domain(control_plane: ControlPlane, namespac
 def test_job_that_has_run_gets_another_domain(control_plane: ControlPlane, namespace: str) -> None:
     """So it does when it was suspended later, and another controller, as a queue's, adds what it chose."""
     control_plane.apply(annotated(placements.job(namespace, **NOWHERE), "superpod=1"), check=True)
-    control_plane.kubectl("patch", "job", "main", "-n", namespace, "-p", '{"spec":{"suspend":true}}', check=True)
+
+    def started() -> bool:
+        return "startTime" in control_plane.get("job", "main", "-n", namespace)["status"]
 
     def stopped() -> bool:
-        return "startTime" not in control_plane.get("job", "main", "-n", namespace)["status"]
+        return not started()
 
+    control_plane.wait_for("the Job to have started", started)
+    control_plane.kubectl("patch", "job", "main", "-n", namespace, "-p", '{"spec":{"suspend":true}}', check=True)
     control_plane.wait_for("the Job to have stopped", stopped)
     control_plane.kubectl(*change(namespace, required="superpod=2"), check=True)
     chosen = {"suspend": False, "template": {"spec": {"nodeSelector": {"example.org/queue": "a"}}}}

@@ -61,7 +61,7 @@ def await_word(control_plane: ControlPlane, name: str, *, known: bool = True) ->
             raise NotYet(answer.stderr)
         return True
 
-    control_plane.wait_for(f"the service to hear of {name}", heard, 15.0)
+    control_plane.wait_for(f"the service to hear of {name}", heard)
 
 
 def serve(control_plane: ControlPlane, name: str) -> None:
@@ -116,7 +116,7 @@ def test_clash_of_names_is_warned_of(control_plane: ControlPlane) -> None:
         assert answer.stderr == f"Warning: {told}\n"
         return True
 
-    control_plane.wait_for("the service to hear of the object", warned, 15.0)
+    control_plane.wait_for("the service to hear of the object", warned)
 
 
 def named_by_all(control_plane: ControlPlane, namespace: str, name: str) -> str:
@@ -149,7 +149,7 @@ def test_deletion_is_refused_where_configured(control_plane: ControlPlane, servi
     with service.configured(topology={**topologynodes.SETTINGS, "deletion": "deny"}):
         refused = control_plane.kubectl("delete", KIND, "staying")
         control_plane.kubectl("delete", "job/train", "deploy/serve", "pod/bare", "-n", namespace, "--wait=false")
-        control_plane.kubectl("wait", "--for=delete", "job/train", "pod/bare", "-n", namespace, "--timeout=20s")
+        control_plane.kubectl("wait", "--for=delete", "job/train", "pod/bare", "-n", namespace, "--timeout=120s")
         deleted = control_plane.kubectl("delete", KIND, "staying")
 
     refusal = denied(
@@ -197,6 +197,8 @@ def test_kind_goes_and_comes_again(control_plane: ControlPlane, service: Service
 
     await_word(control_plane, "lost", known=False)
     await_word(control_plane, "kept")
-    assert answers(f"{service.health}/readyz", control_plane.ca_file)
+    control_plane.wait_for(
+        "the service to be ready", lambda: answers(f"{service.health}/readyz", control_plane.ca_file)
+    )
     crds.install(control_plane, crds.KAI_TOPOLOGY)
     serve(control_plane, "lost")

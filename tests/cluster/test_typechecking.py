@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from cluster import crds
 from cluster.polling import NotYet
 from policies.admissionpolicy.documents import Document, read
 from policies.lint.catalog import catalog
@@ -103,7 +104,7 @@ def policy(case: Json) -> Json:
 @pytest.fixture(scope="module")
 def said(control_plane: ControlPlane) -> Iterator[Mapping[str, list[Json]]]:
     """What the cluster says of all cases; its policies and definitions are gone afterwards."""
-    control_plane.apply(DEFINITIONS, user="admin", check=True)
+    crds.install(control_plane, *DEFINITIONS)
 
     def published() -> bool:
         index = control_plane.kubectl("get", "--raw", "/openapi/v3", user="admin", check=True).stdout
@@ -125,7 +126,7 @@ def said(control_plane: ControlPlane) -> Iterator[Mapping[str, list[Json]]]:
             raise NotYet(f"not checked: {missing}")
         return {name: status[name].get("typeChecking", {}).get("expressionWarnings", []) for name in names}
 
-    yield control_plane.wait_for("kube-controller-manager to check the policies", checked, 60)
+    yield control_plane.wait_for("kube-controller-manager to check the policies", checked)
     for each in [*map(policy, CASES), *DEFINITIONS]:
         control_plane.kubectl("delete", each["kind"], each["metadata"]["name"], "--wait=false", user="admin")
 

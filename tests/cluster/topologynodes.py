@@ -88,7 +88,7 @@ def standing(control_plane: ControlPlane) -> Iterator[None]:
             raise NotYet(answer.stderr)
         return True
 
-    control_plane.wait_for("the Nodes to be ready", ready, 60.0)
+    control_plane.wait_for("the Nodes to be ready", ready)
     control_plane.wait_for("the service to know the Nodes", known)
     yield
     control_plane.kubectl("delete", "node", *NODES, user="admin", check=True)

@@ -8,7 +8,7 @@ import shutil
 import socket
 import tempfile
 import time
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,8 @@ _SETTLED_SECONDS = 60
 # Below 32768, where Linux begins to choose the ports of outgoing connections: between our look at a port and the
 # component that opens it, nobody takes it by accident.
 _PORTS = range(20000, 32000)
-_ATTEMPTS = 1000
+# Each comes up once, since one that was chosen may still wait for the component that is to open it.
+_candidates = iter(random.sample(_PORTS, len(_PORTS)))
 
 
 @contextmanager
@@ -51,19 +52,13 @@ def _remove_abandoned(parent: Path) -> None:
 
 
 def free_ports(names: Sequence[str]) -> dict[str, int]:
-    """Choose a free loopback port for each name. Raises OSError if there are not enough."""
-    chosen: dict[str, int] = {}
-    with ExitStack() as held:  # all are held until the last is chosen, so that no two are the same
-        for name in names:
-            for _ in range(_ATTEMPTS):
-                port = random.choice(_PORTS)  # noqa: S311 - no secret
-                candidate = held.enter_context(socket.socket())
-                try:
-                    candidate.bind(("127.0.0.1", port))
-                except OSError:
-                    continue
-                chosen[name] = port
-                break
-            else:
-                raise OSError(f"no free port for {name} between {_PORTS.start} and {_PORTS.stop} on 127.0.0.1")
-    return chosen
+    """Choose a free loopback port for each name, and none a second time. Raises OSError if there are not enough."""
+    return {name: _free_port(name) for name in names}
+
+
+def _free_port(name: str) -> int:
+    for port in _candidates:
+        with socket.socket() as candidate, suppress(OSError):
+            candidate.bind(("127.0.0.1", port))
+            return port
+    raise OSError(f"no free port for {name} between {_PORTS.start} and {_PORTS.stop} on 127.0.0.1")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import yaml
 
-from cluster import toolchain
+from cluster import jsonlog, toolchain
 from cluster.kubelet import Kubelet
 from cluster.polling import NotYet, wait_for
 from cluster.process import Component
@@ -198,6 +198,4 @@ def merged(*layers: Mapping[str, Any]) -> dict[str, Any]:
 
 def events(pod: Running, name: str) -> list[dict[str, Any]]:
     """Return what a Pod logged under a name."""
-    whole, _, _ = pod.log.read_text(encoding="utf-8").rpartition("\n")  # a line may be half written
-    found = [json.loads(line) for line in whole.splitlines() if line.startswith("{") and line.endswith("}")]
-    return [event for event in found if event["event"] == name]
+    return jsonlog.events(pod.log, name)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from http import HTTPStatus
 from typing import TYPE_CHECKING, NamedTuple
+
+from cluster import jsonlog
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -49,9 +50,7 @@ def used(control_plane: ControlPlane, namespace: str, account: str) -> tuple[set
     user = f"system:serviceaccount:{namespace}:{account}"
     found: set[Right] = set()
     forbidden: list[str] = []
-    whole, _, _ = control_plane.audit_log.read_text(encoding="utf-8").rpartition("\n")  # a line may be half written
-    for line in whole.splitlines():
-        event = json.loads(line)
+    for event in jsonlog.entries(control_plane.audit_log):
         target = event.get("objectRef", {})
         if event["user"]["username"] != user or not target or event.get("userAgent") == DOCTOR:
             continue

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 import signal
 import subprocess
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from cluster import toolchain
+from cluster import jsonlog, toolchain
 from cluster.controlplane import ControlPlane
 from cluster.polling import PATIENCE, NotYet, answers, wait_for
 from cluster.programs import CONTROL_PLANE
@@ -146,12 +145,7 @@ class Service:
 
     def events(self, name: str) -> list[dict[str, Any]]:
         """Return the log's events of a name."""
-        if not self.log.exists():
-            return []
-        whole, _, _ = self.log.read_text(encoding="utf-8").rpartition("\n")  # a line may be half written
-        lines = whole.splitlines()
-        parsed = [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
-        return [event for event in parsed if event["event"] == name]
+        return jsonlog.events(self.log, name) if self.log.exists() else []
 
     def _start_with(self, configuration: str) -> None:
         self.kill()

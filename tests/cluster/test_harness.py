@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster import toolchain
+from cluster import jsonlog, toolchain
 from cluster.golang import ToolchainError
 from cluster.polling import GaveUpError, NotYet, wait_for
 from cluster.process import Component, ComponentError
@@ -88,6 +88,14 @@ def test_abandoned_folder_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyP
         with workspace() as own:
             assert set(tmp_path.iterdir()) == {in_use, own}
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_written_just_now_is_not_read(tmp_path: Path) -> None:
+    """Of a log that goes on, whole lines with objects are read, and neither half a line nor a line without one."""
+    log = tmp_path / "log"
+    log.write_text('{"event": "one"}\nError: no object\n{"event": "two"}\n{"event": "th', encoding="utf-8")
+
+    assert jsonlog.entries(log) == [{"event": "one"}, {"event": "two"}]
 
 
 def test_giving_up_says_what_was_seen() -> None:

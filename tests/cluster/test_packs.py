@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import packs
 import pytest
 
-from cluster import components, manifests, toolchain
+from cluster import components, jsonlog, manifests, toolchain
 from cluster.apicalls import MERGE_PATCH, Answer, Caller
 from cluster.controlplane import ControlPlane
 from cluster.polling import NotYet
@@ -109,8 +109,7 @@ def proof(cluster: Cluster) -> Proof:
         cluster.set_parameters(group[0][1])
         for policy, case in group:
             found.found[policy.name, case.name] = cluster.ask(case)
-    for line in cluster.server.audit_log.read_text(encoding="utf-8").splitlines():
-        event = json.loads(line)
+    for event in jsonlog.entries(cluster.server.audit_log):
         found.audited[event["auditID"]] = event.get("annotations", {})
     return found
 

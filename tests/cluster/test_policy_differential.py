@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cluster import crds
+from cluster import crds, jsonlog
 from cluster.policycases import mixed, mutating, seen, validating
 from cluster.policycases.case import (
     CONFIG_MAPS,
@@ -75,7 +75,7 @@ def proof(control_plane: ControlPlane) -> Iterator[Proof]:
                 for case, index in ASKS
                 for turn in range(_TIMES)
             }
-            log = control_plane.directory / "logs" / "audit.log"
+            log = control_plane.audit_log
             audited = control_plane.wait_for("the audit log", lambda: _audited(log, len(answers)))
             for case, index in ASKS:
                 found.native[case.name, index] = [
@@ -293,7 +293,7 @@ def _parametrized(client: Client, case: str) -> None:
 
 def _audited(log: Path, count: int) -> dict[str, Json]:
     """The annotations of policies on each request, by the id that it was sent with."""
-    events = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+    events = jsonlog.entries(log)
     asked = {event["auditID"]: event.get("annotations", {}) for event in events if "/" in event["auditID"]}
     if len(asked) < count:
         raise NotYet(f"{len(asked)} of {count} events")

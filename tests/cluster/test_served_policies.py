@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
+from certs.files import replace_file
 from cluster import workloads
 from cluster.polling import NotYet
 from cluster.service import serving
@@ -89,9 +90,7 @@ def served(directory: Path) -> Iterator[Service]:
 
 def _write(file: Path, text: str) -> None:
     """Write a file of policies at one stroke: half of one would be taken for all that there is."""
-    draft = file.with_suffix(".draft")  # which the service does not read
-    draft.write_text(text, encoding="utf-8")
-    draft.replace(file)
+    replace_file(file, text.encode(), 0o600)
 
 
 def _apply(service: Service, manifest: Manifest) -> Completed:

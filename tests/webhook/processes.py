@@ -17,6 +17,8 @@ import yaml
 from builders import Json
 from patience import PATIENCE, until
 
+from certs.files import replace_file
+
 from .commands import COMMAND
 from .wire import Reply, connected, head
 
@@ -34,9 +36,7 @@ def free_port() -> Iterator[int]:
 
 def replace(file: Path, content: str | bytes) -> None:
     """Give a file another content in one step: whoever follows it may look at any moment, and must see no half."""
-    new = file.with_suffix(".new")
-    new.write_bytes(content.encode() if isinstance(content, str) else content)
-    new.replace(file)
+    replace_file(file, content.encode() if isinstance(content, str) else content, 0o600)
 
 
 class Service:

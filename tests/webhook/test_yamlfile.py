@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from patience import PATIENCE
 
 from webhook import yamlfile
 from webhook.yamlfile import FileError, load
@@ -173,7 +174,7 @@ except FileError:
 def test_a_bomb_is_a_mistake_in_the_file(bomb: str) -> None:
     """A small file that unfolds to a huge one, or nests without end, ends in an error soon and not in a crash."""
     command = [sys.executable, "-c", _PROGRAM]
-    done = subprocess.run(command, input=_BOMBS[bomb], text=True, capture_output=True, timeout=60, check=False)
+    done = subprocess.run(command, input=_BOMBS[bomb], text=True, capture_output=True, timeout=PATIENCE, check=False)
 
     assert (done.stdout, done.returncode) == ("refused\n", 0), done.stderr[-300:]
 

@@ -5,6 +5,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from patience import PATIENCE
 
 from policies.cel.evaluation.recursion import NestingError, deeply
 
@@ -63,15 +64,15 @@ def test_threads_share_the_limit() -> None:
         if depth:
             return 1 + stay(depth - 1)
         down.set()
-        assert done.wait(60)
+        assert done.wait(PATIENCE)
         return _dive(500)
 
     with ThreadPoolExecutor(1) as pool:
         staying = pool.submit(deeply, lambda: stay(usual + 1000))
-        assert down.wait(60)
+        assert down.wait(PATIENCE)
         assert deeply(lambda: _dive(usual + 1000)) == usual + 1000
         assert sys.getrecursionlimit() > usual
         done.set()
-        assert staying.result(60) == usual + 1500
+        assert staying.result(PATIENCE) == usual + 1500
 
     assert sys.getrecursionlimit() == usual

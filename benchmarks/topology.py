@@ -16,12 +16,13 @@ from benchmarks.cel.timing import nanoseconds
 from benchmarks.load import Sample, drive
 from benchmarks.report import Figure
 from benchmarks.speed import cores, middle, pinned
-from policies import patch
-from policies.facts import StaticFacts
-from policies.request import UserInfo
+from policies.engine.facts import StaticFacts
+from policies.engine.request import UserInfo
+from policies.objects import patch
 from policies.topology.rule import TopologyPlacement
-from webhook import manifest, rules
-from webhook.settings import Settings
+from webhook.configuration import rules
+from webhook.configuration.settings import Settings
+from webhook.files import manifest
 
 JOB = Path(__file__).parent / "data" / "topology-job.yaml"
 # What the API server asks about a Pod without annotations: match conditions keep it from the rule's own paths. Those

@@ -13,12 +13,12 @@ from typing import Any
 
 from msgspec import Struct
 
-from policies.facts import Facts
-from policies.fieldpath import Location, Pattern, locate, lookup, parse, render
-from policies.request import AdmissionRequest, JsonObject, is_owned
-from policies.requester import CONTROL_PLANE_LABEL, Exemptions, is_control_plane
-from policies.violation import Violation, printable, quote
-from policies.workload import Workload
+from policies.engine.facts import Facts
+from policies.engine.request import AdmissionRequest, JsonObject, is_owned
+from policies.engine.requester import CONTROL_PLANE_LABEL, Exemptions, is_control_plane
+from policies.engine.violation import Violation, printable, quote
+from policies.objects.fieldpath import Location, Pattern, locate, lookup, parse, render
+from policies.objects.workload import Workload
 
 RESERVED_DOMAINS = ("coreweave.cloud", "coreweave.com")
 RULE = "labels"

@@ -18,9 +18,9 @@ import msgspec
 from msgspec import Struct, field
 
 from policies.admissionpolicy.document import Document, Path
-from policies.cel.golang.gotext import quote
 from policies.cel.library.authorizer import Answer, Check, User
-from policies.match import LabelSelector, SelectorRequirement
+from policies.engine.match import LabelSelector, SelectorRequirement
+from policies.golang.strconv import quote
 
 API_VERSION: Final = "rbac.authorization.k8s.io/v1"
 _MASTERS = "system:masters"

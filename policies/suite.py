@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any, Literal, get_args
 
-from policies.mergepatch import merge_patch
+from policies.objects.mergepatch import merge_patch
 
 Json = Mapping[str, Any]
 Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]

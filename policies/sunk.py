@@ -10,13 +10,13 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from policies.facts import Facts, Node
-from policies.fieldpath import lookup
-from policies.nodeaffinity import allows
-from policies.request import AdmissionRequest, JsonObject, is_being_deleted, is_owned
-from policies.rule import NO_MUTATION, Mutation
+from policies.engine.facts import Facts, Node
+from policies.engine.request import AdmissionRequest, JsonObject, is_being_deleted, is_owned
+from policies.engine.rule import NO_MUTATION, Mutation
+from policies.engine.violation import Violation
+from policies.objects.fieldpath import lookup
+from policies.objects.nodeaffinity import allows
 from policies.tolerations import CPU_TAINT, add, tolerates
-from policies.violation import Violation
 
 RULE = "sunk"
 Mode = Literal["inject", "warn", "off"]

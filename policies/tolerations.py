@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from policies import patch
-from policies.accelerator import READS as ACCELERATOR_READS
-from policies.accelerator import Accelerators
-from policies.facts import Facts
-from policies.fieldpath import lookup
-from policies.request import AdmissionRequest, JsonObject, is_being_deleted, is_mirror_pod, is_owned, mapping
-from policies.rule import NO_MUTATION, Mutation
-from policies.violation import Violation, quote
+from policies.engine.facts import Facts
+from policies.engine.request import AdmissionRequest, JsonObject, is_being_deleted, is_mirror_pod, is_owned, mapping
+from policies.engine.rule import NO_MUTATION, Mutation
+from policies.engine.violation import Violation, quote
+from policies.objects import patch
+from policies.objects.accelerator import READS as ACCELERATOR_READS
+from policies.objects.accelerator import Accelerators
+from policies.objects.fieldpath import lookup
 
 RULE = "tolerations"
 DaemonSetMode = Literal["inject", "warn", "off"]

@@ -14,9 +14,9 @@ from typing import Any, Literal, TextIO
 import msgspec
 import structlog
 
-from policies.engine import Answer
-from policies.request import AdmissionRequest
-from policies.rule import Phase
+from policies.engine.engine import Answer
+from policies.engine.request import AdmissionRequest
+from policies.engine.rule import Phase
 
 Level = Literal["debug", "info", "warning", "error"]
 Format = Literal["auto", "json", "text"]

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
-from policies.engine import Answer
-from policies.request import AdmissionRequest
-from policies.rule import Phase
+from policies.engine.engine import Answer
+from policies.engine.request import AdmissionRequest
+from policies.engine.rule import Phase
 from webhook.version import VERSION
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST

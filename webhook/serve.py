@@ -14,27 +14,28 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import structlog
 from aiohttp import web
 
-from policies.facts import Facts, StaticFacts
-from webhook import ports, rules
-from webhook.app import Service
-from webhook.certificates import Certificates
-from webhook.configuration import Configuration, Loaded
+from policies.engine.facts import Facts, StaticFacts
+from webhook.configuration import rules
+from webhook.configuration.configuration import Configuration, Loaded
+from webhook.configuration.rulekeeper import RuleKeeper
+from webhook.configuration.settings import Settings, SettingsError
+from webhook.http import ports
+from webhook.http.app import Service
+from webhook.http.state import Served, State
 from webhook.metrics import Metrics
-from webhook.reached import Reached
-from webhook.rulekeeper import RuleKeeper
-from webhook.settings import Settings, SettingsError
-from webhook.state import Served, State
+from webhook.registration.reachability import Reached
 from webhook.stopping import stop_signal
-from webhook.trust import trusted
-from webhook.upkeep import Upkeep
+from webhook.tls.certificates import Certificates
+from webhook.tls.trust import trusted
+from webhook.tls.upkeep import Upkeep
 from webhook.version import VERSION
 
 if TYPE_CHECKING:
-    from webhook.cluster.facts import ClusterFacts
-    from webhook.cluster.followed import Followed
-    from webhook.cluster.replica import Replica
-    from webhook.policykeeper import PolicyKeeper
-    from webhook.registrar import Registrar
+    from webhook.cluster.facts.facts import ClusterFacts
+    from webhook.cluster.replicas.replica import Replica
+    from webhook.cluster.watches.followed import Followed
+    from webhook.registration.registrar import Registrar
+    from webhook.sources.policykeeper import PolicyKeeper
 
 
 async def serve(read: Callable[[], Settings], path: Path | None = None, health_socket: str = "") -> None:
@@ -149,7 +150,7 @@ async def _replica(stack: AsyncExitStack, settings: Settings, cluster: Followed 
     """What the process shares with others, as far as there is something to share. Raises ClusterError."""
     if cluster is None or not (_registers(settings) or settings.tls.secret):
         return None
-    from webhook.cluster.replica import joined  # noqa: PLC0415 - the client costs 16 MB, for clusters only
+    from webhook.cluster.replicas.replica import joined  # noqa: PLC0415 - the client costs 16 MB, for clusters only
 
     return await stack.enter_async_context(joined(cluster.facts.api, settings))
 
@@ -158,7 +159,7 @@ def _certificates(settings: Settings, measures: Metrics, replica: Replica | None
     """Raises SettingsError."""
     if replica is None or replica.authority is None:
         return Certificates(settings.tls, measures)
-    from webhook.sharedauthority import SharedAuthority  # noqa: PLC0415 - for clusters only
+    from webhook.tls.authority import SharedAuthority  # noqa: PLC0415 - for clusters only
 
     shared = SharedAuthority(replica.authority, replica.leadership, settings.tls.names)
     return Certificates(settings.tls, measures, shared)
@@ -177,7 +178,7 @@ def _registrar(
     """Who writes the webhook configurations; None where that is none of the service's business."""
     if replica is None or facts is None or not _registers(loaded.settings):
         return None
-    from webhook.registrar import Registrar  # noqa: PLC0415 - for clusters only
+    from webhook.registration.registrar import Registrar  # noqa: PLC0415 - for clusters only
 
     return Registrar(
         loaded.settings,
@@ -226,8 +227,8 @@ def _has_cluster(settings: Settings) -> bool:
 
 async def _cluster(settings: Settings) -> AbstractAsyncContextManager[Followed]:
     """What is known of the cluster, given a while to arrive. Raises ClusterError."""
-    from webhook.cluster.client import connect  # noqa: PLC0415 - the client costs 16 MB, for clusters only
-    from webhook.cluster.followed import follow  # noqa: PLC0415 - as above
+    from webhook.cluster.api.client import connect  # noqa: PLC0415 - the client costs 16 MB, for clusters only
+    from webhook.cluster.watches.followed import follow  # noqa: PLC0415 - as above
 
     chosen = settings.cluster
     return follow(
@@ -246,11 +247,11 @@ async def _keeper(loaded: Loaded, measures: Metrics, cluster: Followed | None) -
     directories = settings.policies.directories
     if not directories and (cluster is None or not (cluster.maps or cluster.natives)):
         return RuleKeeper(loaded)
-    from webhook.policykeeper import InCluster, PolicyKeeper  # noqa: PLC0415 - nothing else needs the CEL engine
-    from webhook.policysources.configmaps import ConfigMaps  # noqa: PLC0415 - as above
-    from webhook.policysources.directories import Directories  # noqa: PLC0415 - as above
-    from webhook.policysources.natives import Natives  # noqa: PLC0415 - as above
-    from webhook.policysources.source import Source  # noqa: PLC0415 - as above
+    from webhook.sources.configmaps import ConfigMaps  # noqa: PLC0415 - as above
+    from webhook.sources.directories import Directories  # noqa: PLC0415 - as above
+    from webhook.sources.natives import Natives  # noqa: PLC0415 - as above
+    from webhook.sources.policykeeper import InCluster, PolicyKeeper  # noqa: PLC0415 - nothing else needs the CEL engine
+    from webhook.sources.source import Source  # noqa: PLC0415 - as above
 
     sources: list[Source] = [Directories(directories)] if directories else []
     inside = None

@@ -16,10 +16,10 @@ from typing import Any
 from policies.admissionpolicy import merge, native, operations
 from policies.admissionpolicy.decoding import DecodingError, Reader
 from policies.admissionpolicy.schema import Schema
-from policies.cel.golang.gotext import quote
 from policies.cel.patchtypes import JSONPatch, ObjectValue
 from policies.cel.values import ABSENT, Value
-from policies.request import GroupVersionKind, JsonObject
+from policies.engine.request import GroupVersionKind, JsonObject
+from policies.golang.strconv import quote
 
 _TOO_DEEP = "the object is nested too deeply to be changed"  # Go's stack grows where Python's does not
 _NO_JSON = "JSONPath valueExpression evaluated to a type that could not marshal to JSON"

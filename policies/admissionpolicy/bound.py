@@ -9,9 +9,9 @@ from policies.admissionpolicy.compilation import Compile, CompiledPolicy, compil
 from policies.admissionpolicy.inputs import Inputs
 from policies.admissionpolicy.matching import Matcher, NamespaceLabels, is_seen
 from policies.admissionpolicy.model import Binding, NamedRule, Policy
-from policies.facts import Facts
-from policies.match import EVERYTHING, LabelSelector, ResourceRule, common
-from policies.request import AdmissionRequest, GroupVersionKind, GroupVersionResource, JsonObject
+from policies.engine.facts import Facts
+from policies.engine.match import EVERYTHING, LabelSelector, ResourceRule, common
+from policies.engine.request import AdmissionRequest, GroupVersionKind, GroupVersionResource, JsonObject
 
 Key = tuple[str, str, str, str, str, bool]
 """Operation, group, version, resource and subresource of a request, and whether it is in a namespace."""

@@ -26,7 +26,7 @@ from policies.admissionpolicy.model import (
     Variable,
 )
 from policies.admissionpolicy.problem import show
-from policies.match import LabelSelector, SelectorRequirement
+from policies.engine.match import LabelSelector, SelectorRequirement
 
 Values = Mapping[str, Any]
 

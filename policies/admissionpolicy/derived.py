@@ -19,8 +19,7 @@ from msgspec.structs import replace
 from policies.admissionpolicy.model import Policy
 from policies.admissionpolicy.poddefaults import defaulted
 from policies.cel.reads import Reads
-from policies.fieldpath import Location, locate, lookup, render
-from policies.request import (
+from policies.engine.request import (
     AdmissionRequest,
     GroupVersionKind,
     GroupVersionResource,
@@ -28,7 +27,8 @@ from policies.request import (
     is_being_deleted,
     mapping,
 )
-from policies.workload import Workload
+from policies.objects.fieldpath import Location, locate, lookup, render
+from policies.objects.workload import Workload
 
 ANNOTATION: Final = "cks-admission.dev/derive"
 POD = GroupVersionKind("", "v1", "Pod")

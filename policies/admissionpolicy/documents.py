@@ -20,8 +20,8 @@ from policies.admissionpolicy.fitting import PLACES, Entry, fit
 from policies.admissionpolicy.model import Binding, Policy
 from policies.admissionpolicy.problem import Problem, Report, Spot, required, show
 from policies.admissionpolicy.validation import validate_binding, validate_policy
-from policies.cel.golang.gotext import quote
-from policies.request import GroupVersionKind
+from policies.engine.request import GroupVersionKind
+from policies.golang.strconv import quote
 
 GROUP = "admissionregistration.k8s.io"
 VERSIONS = ("v1", "v1beta1", "v1alpha1")

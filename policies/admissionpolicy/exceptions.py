@@ -17,8 +17,8 @@ from policies.admissionpolicy.fields import EXCEPTION_GLOBS, nearest
 from policies.admissionpolicy.formats import subdomain, trimmed
 from policies.admissionpolicy.matchvalidation import selector
 from policies.admissionpolicy.problem import Problem, Report, Spot, duplicate, invalid, not_found, required
-from policies.exception import PolicyException
-from policies.workload import BUILT_IN
+from policies.engine.exception import PolicyException
+from policies.objects.workload import BUILT_IN
 
 GROUP, VERSION, KIND = "cks-admission.dev", "v1", "PolicyException"
 SOON = 14

@@ -14,7 +14,7 @@ from typing import Any
 
 from policies.admissionpolicy.document import Path
 from policies.admissionpolicy.problem import Spot, show
-from policies.cel.golang.gotext import quote
+from policies.golang.strconv import quote
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from policies.cel.golang.rawtext import SPACE
 from policies.cel.syntax.parser import RESERVED
+from policies.golang.quote import SPACE
 
 Format = Callable[[str], list[str]]
 """What is wrong with a text; nothing where it has the format."""

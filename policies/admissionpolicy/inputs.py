@@ -12,7 +12,7 @@ from policies.cel.evaluation.run import Expired
 from policies.cel.library.authorizer import Decisions, Table
 from policies.cel.program import NO_VARIABLES
 from policies.cel.values import Value
-from policies.request import GroupVersionKind, JsonObject
+from policies.engine.request import GroupVersionKind, JsonObject
 
 Json = Mapping[str, Any]
 """A decoded object."""

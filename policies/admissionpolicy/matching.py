@@ -19,8 +19,8 @@ from itertools import product
 from typing import Generic, TypeVar
 
 from policies.admissionpolicy.model import MatchResources, NamedRule, Scope
-from policies.match import LabelSelector, object_labels, selects
-from policies.request import AdmissionRequest
+from policies.engine.match import LabelSelector, object_labels, selects
+from policies.engine.request import AdmissionRequest
 
 T = TypeVar("T")
 

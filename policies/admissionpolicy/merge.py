@@ -14,8 +14,8 @@ from typing import Any
 
 from policies.admissionpolicy.native import Foreign, go_type, shown, syntax
 from policies.admissionpolicy.schema import Atom, ListType, MapType, Node, Scalar
-from policies.cel.golang.gotext import general, quote
 from policies.cel.values import ABSENT
+from policies.golang.strconv import general, quote
 
 Key = tuple[tuple[str, Hashable], ...]
 """What tells an item from others: the names and values of its key fields; in a set the value, under no name."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from policies.cel.syntax.source import Source
-from policies.match import EVERYTHING, LabelSelector
+from policies.engine.match import EVERYTHING, LabelSelector
 
 PolicyKind = Literal["ValidatingAdmissionPolicy", "MutatingAdmissionPolicy"]
 BindingKind = Literal["ValidatingAdmissionPolicyBinding", "MutatingAdmissionPolicyBinding"]

@@ -30,7 +30,7 @@ from policies.cel.cost import POLICY_LIMIT
 from policies.cel.patchtypes import ObjectValue
 from policies.cel.syntax.source import CompileError
 from policies.cel.values import Value
-from policies.request import JsonObject
+from policies.engine.request import JsonObject
 
 Selected = Sequence[tuple[CompiledPolicy, Sequence[Binding]]]
 """Policies, each with those of its bindings that match a request."""

@@ -18,12 +18,12 @@ from policies.admissionpolicy.matching import Index
 from policies.admissionpolicy.model import Binding, Policy
 from policies.admissionpolicy.params import Parameters, UnknownParameters
 from policies.admissionpolicy.schema import Schema
-from policies.exception import PolicyException, longest
-from policies.facts import Facts
-from policies.match import common
-from policies.request import AdmissionRequest, GroupVersionKind, JsonObject
-from policies.rule import POLICY_GROUPS, Hook, Mutation, MutationRefusedError, Rule
-from policies.violation import Violation
+from policies.engine.exception import PolicyException, longest
+from policies.engine.facts import Facts
+from policies.engine.match import common
+from policies.engine.request import AdmissionRequest, GroupVersionKind, JsonObject
+from policies.engine.rule import POLICY_GROUPS, Hook, Mutation, MutationRefusedError, Rule
+from policies.engine.violation import Violation
 
 NAME = "mutating-policies"
 

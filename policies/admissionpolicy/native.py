@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from policies.cel.golang.gotext import general, quote
-from policies.cel.golang.gotime import format_duration, format_timestamp, go_duration
 from policies.cel.patchtypes import JSONPatch, ObjectValue
 from policies.cel.types import Type
 from policies.cel.values import ABSENT, Duration, Optional, Timestamp, Typed, Uint, Value
+from policies.golang.strconv import general, quote
+from policies.golang.time import format_duration, format_timestamp, go_duration
 
 _CONTAINERS = (dict, list)
 _JSON_SAFE = 2**53 - 1  # what a double holds exactly: cel-go writes larger numbers as text

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from policies.cel.golang.gotext import quote
 from policies.cel.values import ABSENT
+from policies.golang.strconv import quote
 
 MAX_COPIED_BYTES = 3 * 1024 * 1024  # --json-patch-max-copy-bytes of kube-apiserver's defaults (server/config.go)
 _INDEX = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)

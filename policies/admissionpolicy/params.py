@@ -14,8 +14,8 @@ from typing import Any, Literal, Protocol
 from policies.admissionpolicy.inputs import Json
 from policies.admissionpolicy.model import Binding, ParamKind, ParamRef
 from policies.admissionpolicy.wanted import WantedParameters
-from policies.facts import NeededLookUp
-from policies.match import LabelSelector
+from policies.engine.facts import NeededLookUp
+from policies.engine.match import LabelSelector
 
 KindScope = Literal["Cluster", "Namespaced"]
 

@@ -16,8 +16,8 @@ from policies.admissionpolicy.imagename import tag_of
 from policies.admissionpolicy.podfields import quantity_of, written
 from policies.cel.library.amount import EXACT, Large, compare
 from policies.cel.library.quantity import Quantity
-from policies.fieldpath import Pattern, locate, parse
-from policies.request import JsonObject, mapping
+from policies.engine.request import JsonObject, mapping
+from policies.objects.fieldpath import Pattern, locate, parse
 
 _GROUPS = ("containers", "initContainers", "ephemeralContainers")
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")

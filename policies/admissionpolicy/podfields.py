@@ -16,7 +16,7 @@ from msgspec import Struct
 from policies.cel.errors import CelError
 from policies.cel.library import quantity
 from policies.cel.library.amount import Large, round_up
-from policies.request import JsonObject
+from policies.engine.request import JsonObject
 
 _MILLI = 3  # no finer unit than a thousandth is kept (SetDefaults_ResourceList)
 _ZERO_VALUES: Mapping[str, Any] = {"text": "", "int": 0, "bool": False}

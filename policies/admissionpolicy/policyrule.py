@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from policies import fieldpath
 from policies.admissionpolicy import wording
 from policies.admissionpolicy.bound import BoundPolicy, bound
 from policies.admissionpolicy.compilation import Compile, compile_policy
@@ -21,12 +20,13 @@ from policies.admissionpolicy.subject import Subject, Subjects, Workloads
 from policies.admissionpolicy.validating import evaluate_policy
 from policies.cel.explanation.explain import Reason
 from policies.cel.explanation.places import shown
-from policies.facts import Facts
-from policies.fieldpath import Location, Wildcard
-from policies.match import ResourceRule
-from policies.request import AdmissionRequest
-from policies.rule import POLICY_GROUPS, Hook, Note, Rule
-from policies.violation import Verdict, Violation
+from policies.engine.facts import Facts
+from policies.engine.match import ResourceRule
+from policies.engine.request import AdmissionRequest
+from policies.engine.rule import POLICY_GROUPS, Hook, Note, Rule
+from policies.engine.violation import Verdict, Violation
+from policies.objects import fieldpath
+from policies.objects.fieldpath import Location, Wildcard
 
 _WRITES = ("CREATE", "UPDATE")
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from policies.admissionpolicy.document import Document, Path
-from policies.cel.golang.gotext import quote
+from policies.golang.strconv import quote
 
 Severity = Literal["error", "warning"]
 

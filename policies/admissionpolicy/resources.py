@@ -13,7 +13,7 @@ from functools import cache
 from importlib import resources
 from typing import Any, Literal
 
-from policies.request import GroupVersionKind
+from policies.engine.request import GroupVersionKind
 
 Scope = Literal["Namespaced", "Cluster"]
 

@@ -15,7 +15,7 @@ from functools import cache, cached_property
 from importlib import resources
 from typing import Any, Literal
 
-from policies.request import GroupVersionKind
+from policies.engine.request import GroupVersionKind
 
 Relation = Literal["atomic", "set", "map"]
 ScalarType = Literal["string", "boolean", "numeric", "untyped"]

@@ -8,9 +8,9 @@ from functools import cached_property
 from policies.admissionpolicy.bound import inputs, key_of
 from policies.admissionpolicy.derived import Derived, derive
 from policies.admissionpolicy.inputs import Inputs
-from policies.facts import Facts
-from policies.request import AdmissionRequest
-from policies.workload import Workload
+from policies.engine.facts import Facts
+from policies.engine.request import AdmissionRequest
+from policies.objects.workload import Workload
 
 Workloads = Mapping[tuple[str, str], Workload]
 

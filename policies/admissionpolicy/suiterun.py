@@ -25,11 +25,11 @@ from policies.admissionpolicy.schema import unknown
 from policies.admissionpolicy.subject import Subjects
 from policies.admissionpolicy.validating import evaluate_policy
 from policies.cel.library.authorizer import Decisions
-from policies.facts import NAME_LABEL, StaticFacts
-from policies.request import AdmissionRequest, GroupVersionKind, GroupVersionResource, JsonObject, UserInfo
+from policies.engine.facts import NAME_LABEL, StaticFacts
+from policies.engine.request import AdmissionRequest, GroupVersionKind, GroupVersionResource, JsonObject, UserInfo
+from policies.engine.violation import Violation, describe, one_line
+from policies.objects.workload import BUILT_IN, table
 from policies.suite import Case, Expectation
-from policies.violation import Violation, describe, one_line
-from policies.workload import BUILT_IN, table
 
 CONFIG_MAP = ParamKind(api_version="v1", kind="ConfigMap")
 

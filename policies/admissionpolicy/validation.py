@@ -33,7 +33,7 @@ from policies.admissionpolicy.problem import (
     too_many,
     unsupported,
 )
-from policies.cel.golang.gotext import quote
+from policies.golang.strconv import quote
 
 FAILURE_POLICIES = ("Fail", "Ignore")
 REASONS = ("Forbidden", "Invalid", "RequestEntityTooLarge")

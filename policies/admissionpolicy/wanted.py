@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from policies.admissionpolicy.model import Binding, ParamKind, Policy
-from policies.match import LabelSelector
+from policies.engine.match import LabelSelector
 
 _NOTATION = {"In": "{} in ({})", "NotIn": "{} notin ({})", "Exists": "{}", "DoesNotExist": "!{}"}
 

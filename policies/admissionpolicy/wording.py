@@ -10,8 +10,8 @@ import json
 from collections.abc import Iterable
 
 from policies.admissionpolicy.model import Reason, ValidationAction
-from policies.cel.golang.gotext import quote
 from policies.cel.values import Value
+from policies.golang.strconv import quote
 
 OUT_OF_BUDGET = "validation failed due to running out of cost budget, no further validation rules will be run"
 MESSAGE_LIMIT = 5 * 1024

@@ -19,12 +19,12 @@ from decimal import Decimal
 from typing import Any
 
 from policies.cel.errors import CelError
-from policies.cel.golang.gotime import format_timestamp, go_duration
 from policies.cel.library.authorizer import Answer, Check
 from policies.cel.library.format import Format
 from policies.cel.patchtypes import JSONPatch, ObjectValue
 from policies.cel.types import Type
 from policies.cel.values import ABSENT, Duration, Optional, Timestamp, Uint, Value, type_of
+from policies.golang.time import format_timestamp, go_duration
 
 INPUTS = ("object", "oldObject", "params", "namespaceObject", "request")
 COMPILE, EVAL, BUDGET = "compile", "eval", "budget"

@@ -37,7 +37,7 @@ from policies.cel.syntax.ast import (
 from policies.cel.syntax.parser import parse as parse_expression
 from policies.cel.syntax.source import Source
 from policies.cel.types import Kind
-from policies.fieldpath import Pattern, Step, Wildcard, parse, render
+from policies.objects.fieldpath import Pattern, Step, Wildcard, parse, render
 
 ROOTS: Final = ("object", "oldObject")
 _VARIABLES = "variables"

@@ -9,7 +9,7 @@ from typing import Any
 from policies.admissionpolicy import resources, schema
 from policies.admissionpolicy.resources import Resource
 from policies.admissionpolicy.schema import OpenApi
-from policies.request import GroupVersionKind
+from policies.engine.request import GroupVersionKind
 
 
 @dataclass(frozen=True, slots=True)

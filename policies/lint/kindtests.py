@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from policies.cel.checking.checker import qualified_name
 from policies.cel.checking.validation import children
 from policies.cel.syntax.ast import Call, Comprehension, Ident, ListLiteral, Literal, Node, Select
-from policies.request import GroupVersionKind
+from policies.engine.request import GroupVersionKind
 
 _Scope = Mapping[str, object]
 _UNKNOWN = object()

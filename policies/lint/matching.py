@@ -9,9 +9,9 @@ from policies.admissionpolicy.document import Path
 from policies.admissionpolicy.model import Binding, MatchResources, NamedRule, Policy
 from policies.admissionpolicy.resources import Resource, built_in
 from policies.cel.checking.hints import closest
+from policies.engine.match import LabelSelector, SelectorRequirement
 from policies.lint.catalog import Catalog
 from policies.lint.finding import Finding, Subject
-from policies.match import LabelSelector, SelectorRequirement
 
 _ID = "never-matches"
 _ALL = "*"

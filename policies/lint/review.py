@@ -14,12 +14,12 @@ from policies.cel.evaluation.recursion import deeply
 from policies.cel.syntax.ast import Call, Node, Select
 from policies.cel.syntax.parser import parse
 from policies.cel.syntax.source import Issue
+from policies.engine.request import GroupVersionKind
 from policies.lint import matching, wording
 from policies.lint.catalog import Catalog, catalog
 from policies.lint.finding import IDS, IGNORE, Finding, Subject
 from policies.lint.reading import unguarded
 from policies.lint.typecheck import TypedPolicy, checked_kinds, judged_expressions
-from policies.request import GroupVersionKind
 
 
 def review(loaded: Loaded, documents: Iterable[Document]) -> tuple[Finding, ...]:

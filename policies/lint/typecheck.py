@@ -24,10 +24,10 @@ from policies.cel.syntax.ast import Node, Select
 from policies.cel.syntax.parser import parse
 from policies.cel.syntax.source import CompileError, Issue
 from policies.cel.types import Type
+from policies.engine.request import GroupVersionKind
 from policies.lint.catalog import Catalog
 from policies.lint.declared import Declared, declare
 from policies.lint.kindtests import KindTests
-from policies.request import GroupVersionKind
 
 TYPES_LIMIT = 10
 """Kubernetes collects no more kinds than these from one rule, and then looks at no further rule."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from policies.facts import Node
-from policies.match import EVERYTHING
+from policies.engine.facts import Node
+from policies.engine.match import EVERYTHING
+from policies.engine.violation import Violation
 from policies.topology import wording
 from policies.topology.annotation import Written
 from policies.topology.catalog import Catalog
@@ -14,7 +15,6 @@ from policies.topology.reading import Reading
 from policies.topology.scheduling import Schedulers
 from policies.topology.term import Term, alternatives, meets
 from policies.topology.topology import Topology
-from policies.violation import Violation
 
 
 def advice(reading: Reading, catalog: Catalog, schedulers: Schedulers, nodes: Sequence[Node]) -> Iterator[Violation]:

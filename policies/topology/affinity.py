@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from policies.request import JsonObject, mapping
+from policies.engine.request import JsonObject, mapping
 from policies.topology import term
 from policies.topology.record import NOTHING, Created, Entry, Written
 from policies.topology.term import Term

@@ -11,9 +11,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from policies.fieldpath import Location, Pattern, locate, lookup, render
-from policies.request import JsonObject, mapping
-from policies.workload import Workload
+from policies.engine.request import JsonObject, mapping
+from policies.objects.fieldpath import Location, Pattern, locate, lookup, render
+from policies.objects.workload import Workload
 
 TOPOLOGY = "kai.scheduler/topology"
 REQUIRED = "kai.scheduler/topology-required-placement"

@@ -7,15 +7,15 @@ from typing import Any
 
 from msgspec import Struct
 
-from policies.fieldpath import Location
-from policies.request import AdmissionRequest, JsonObject, mapping
+from policies.engine.request import AdmissionRequest, JsonObject, mapping
+from policies.objects.fieldpath import Location
+from policies.objects.workload import REVISED, Workload
 from policies.topology import record
 from policies.topology.affinity import affinity_of, node_affinity, without_terms
 from policies.topology.annotation import Asked, Template, asked, templates
 from policies.topology.reading import Reading
 from policies.topology.record import NOTHING, Entry
 from policies.topology.scheduling import Schedulers
-from policies.workload import REVISED, Workload
 
 
 class Known(Struct, frozen=True):

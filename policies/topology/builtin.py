@@ -6,7 +6,7 @@ renamed its keys, and which lists the labels of other clouds.
 
 from __future__ import annotations
 
-from policies.match import LabelSelector, SelectorRequirement
+from policies.engine.match import LabelSelector, SelectorRequirement
 from policies.topology.level import BACKEND, FLAVOR, HOSTNAME, REGION, ZONE, Level, level
 from policies.topology.topology import Topology
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from msgspec import Struct, structs
 
-from policies.match import EVERYTHING
+from policies.engine.match import EVERYTHING
 from policies.topology.topology import Topology
 
 

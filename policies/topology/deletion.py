@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from policies.facts import Facts
-from policies.request import AdmissionRequest, mapping
+from policies.engine.facts import Facts
+from policies.engine.request import AdmissionRequest, mapping
+from policies.engine.violation import Violation, quote
 from policies.topology.document import GROUPS, KIND
-from policies.violation import Violation, quote
 
 RULE = "topology-deletion"
 READS: frozenset[str] = frozenset()

@@ -10,12 +10,12 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from policies.fieldpath import Location, render
-from policies.match import EVERYTHING, LabelSelector
-from policies.request import JsonObject, mapping
+from policies.engine.match import EVERYTHING, LabelSelector
+from policies.engine.request import JsonObject, mapping
+from policies.engine.violation import quote
+from policies.objects.fieldpath import Location, render
 from policies.topology.level import HOSTNAME, Level, level, no_level
 from policies.topology.topology import Topology
-from policies.violation import quote
 
 KAI, KUEUE = "kai.scheduler", "kueue.x-k8s.io"
 GROUPS = {KAI: "KAI", KUEUE: "Kueue"}

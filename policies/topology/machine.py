@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct, field
 
-from policies.facts import Node, Taint
+from policies.engine.facts import Node, Taint
 from policies.glob import matches
 
 # Where SUNK runs, each GPU is also there under a name of SUNK's, so that Slurm can hold it without its device.

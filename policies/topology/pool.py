@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from policies.fieldpath import render
-from policies.match import LabelSelector
-from policies.request import mapping
+from policies.engine.match import LabelSelector
+from policies.engine.request import mapping
+from policies.engine.violation import Violation
+from policies.objects.fieldpath import render
 from policies.topology import wording
 from policies.topology.affinity import selector_terms
 from policies.topology.annotation import Template
 from policies.topology.catalog import Catalog
-from policies.violation import Violation
 
 
 def violations(templates: Iterable[Template], catalog: Catalog, keys: Iterable[str]) -> list[Violation]:

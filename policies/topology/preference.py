@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from policies.match import EVERYTHING
-from policies.request import JsonObject
+from policies.engine.match import EVERYTHING
+from policies.engine.request import JsonObject
 from policies.topology.level import Level
 from policies.topology.placement import Placement
 from policies.topology.term import alternatives, old_names, to_json

@@ -7,18 +7,18 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from policies.accelerator import Accelerators
-from policies.facts import Facts
-from policies.match import EVERYTHING, LabelSelector
-from policies.request import AdmissionRequest, JsonObject, mapping
+from policies.engine.facts import Facts
+from policies.engine.match import EVERYTHING, LabelSelector
+from policies.engine.request import AdmissionRequest, JsonObject, mapping
+from policies.engine.violation import Violation
+from policies.objects.accelerator import Accelerators
+from policies.objects.workload import Workload
 from policies.topology import wording
 from policies.topology.annotation import Asked, Template, Written, asked, templates
 from policies.topology.catalog import Catalog
 from policies.topology.placement import Placement, PlacementError, parse
 from policies.topology.scheduling import Schedulers
 from policies.topology.topology import Topology
-from policies.violation import Violation
-from policies.workload import Workload
 
 LOWEST = "lowest"
 # Kinds that are made of several Pods that work together; a Job is where it has several Pods.

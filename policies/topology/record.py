@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from policies.request import JsonObject
+from policies.engine.request import JsonObject
 from policies.topology.annotation import RECORD, annotations_of
 
 Created = Literal["", "nodeAffinity", "affinity"]

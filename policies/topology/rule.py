@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from policies import patch
-from policies.accelerator import READS as ACCELERATOR_READS
-from policies.facts import Facts
-from policies.fieldpath import Location, lookup, render
-from policies.request import AdmissionRequest, JsonObject, is_being_deleted, is_mirror_pod, is_owned
-from policies.rule import NO_MUTATION, Mutation, PatchOperation
+from policies.engine.facts import Facts
+from policies.engine.request import AdmissionRequest, JsonObject, is_being_deleted, is_mirror_pod, is_owned
+from policies.engine.rule import NO_MUTATION, Mutation, PatchOperation
+from policies.engine.violation import Violation
+from policies.objects import patch
+from policies.objects.accelerator import READS as ACCELERATOR_READS
+from policies.objects.fieldpath import Location, lookup, render
+from policies.objects.workload import Workload
 from policies.topology import pool, record, wording
 from policies.topology.advice import advice
 from policies.topology.affinity import NODE_AFFINITY, affinity_of, requires, without_terms
@@ -26,8 +28,6 @@ from policies.topology.record import NOTHING, Record, RecordError
 from policies.topology.topology import Topology
 from policies.topology.translation import Translation, keeps, required_terms, translate, translations
 from policies.topology.wording import RULE
-from policies.violation import Violation
-from policies.workload import Workload
 
 __all__ = ["RULE", "TopologyPlacement", "reads"]
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from policies.engine.request import JsonObject, mapping
 from policies.glob import matches
-from policies.request import JsonObject, mapping
 
 
 class Schedulers(Struct, frozen=True):

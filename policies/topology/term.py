@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from policies.match import LabelSelector, SelectorRequirement
-from policies.request import JsonObject
+from policies.engine.match import LabelSelector, SelectorRequirement
+from policies.engine.request import JsonObject
 from policies.topology.level import FLAVOR, IB_FABRIC, equivalent
 from policies.topology.placement import Domain
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from policies.match import EVERYTHING, LabelSelector
+from policies.engine.match import EVERYTHING, LabelSelector
 from policies.topology.level import Level
 
 

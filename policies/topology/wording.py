@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from policies.fieldpath import render
+from policies.engine.violation import Verdict, Violation, quote
+from policies.objects.fieldpath import render
 from policies.topology.annotation import ANNOTATIONS, TOPOLOGY, Template, Written
 from policies.topology.catalog import Catalog, closest
 from policies.topology.level import Level
 from policies.topology.placement import Placement, PlacementError
 from policies.topology.topology import Topology
-from policies.violation import Verdict, Violation, quote
 
 RULE = "topology"
 NO_ACCELERATOR = "it requests no accelerator, as other templates of the workload do"

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from patience import PATIENCE
+from support.patience import PATIENCE
 
 from certs.serving import ServingContext
 

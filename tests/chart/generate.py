@@ -12,11 +12,11 @@ import yaml
 
 from chart import rendering, valuesschema, valuestable
 from chart.rendering import CHART
-from policies.workload import BUILT_IN, HISTORIES
-from webhook import rules
+from policies.objects.workload import BUILT_IN, HISTORIES
 from webhook.cli.output import to_yaml
-from webhook.registration import registered
-from webhook.settings import Settings
+from webhook.configuration import rules
+from webhook.configuration.settings import Settings
+from webhook.registration.configuration import registered
 from webhook.version import VERSION
 
 GOLDEN = Path(__file__).parent / "golden" / "default.yaml"

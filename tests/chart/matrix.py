@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from webhook import rules
 from webhook.cli.output import to_yaml
-from webhook.registration import registered
-from webhook.settings import Settings
+from webhook.configuration import rules
+from webhook.configuration.settings import Settings
+from webhook.registration.configuration import registered
 
 Values = dict[str, Any]
 

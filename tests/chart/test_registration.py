@@ -10,10 +10,10 @@ import pytest
 
 from chart.matrix import CA, MATRIX, export
 from chart.rendering import Rendered, render
-from policies.request import JsonObject
-from webhook import rules
-from webhook.registration import registered
-from webhook.settings import read
+from policies.engine.request import JsonObject
+from webhook.configuration import rules
+from webhook.configuration.settings import read
+from webhook.registration.configuration import registered
 
 Entry = Callable[[str], Rendered]
 _KINDS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")

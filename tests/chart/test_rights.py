@@ -11,8 +11,8 @@ import pytest
 
 from chart.matrix import MATRIX
 from chart.rendering import NAMESPACE, Rendered
-from webhook.rights import needed
-from webhook.settings import read
+from webhook.configuration.settings import read
+from webhook.registration.rights import needed
 
 Entry = Callable[[str], Rendered]
 Right = tuple[str, str, str, str, str]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from chart.valuestable import Value
-from webhook.settings import Settings
+from webhook.configuration.settings import Settings
 
 Json = dict[str, Any]
 

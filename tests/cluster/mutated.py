@@ -20,7 +20,7 @@ from policies.cel import types
 from policies.cel.kubernetes import admission
 from policies.cel.patchtypes import JSON_PATCH, OBJECT
 from policies.cel.program import compile_expression
-from policies.request import GroupVersionKind
+from policies.engine.request import GroupVersionKind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

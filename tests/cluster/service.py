@@ -17,7 +17,7 @@ from cluster.controlplane import ControlPlane
 from cluster.polling import PATIENCE, NotYet, answers, wait_for
 from cluster.programs import CONTROL_PLANE
 from cluster.workspace import free_ports
-from policies.workload import BUILT_IN, HISTORIES
+from policies.objects.workload import BUILT_IN, HISTORIES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,11 +14,11 @@ from policies.admissionpolicy.document import Document
 from policies.admissionpolicy.params import UnknownParameters
 from policies.admissionpolicy.validating import evaluate_policy
 from policies.admissionpolicy.wanted import wanted
-from policies.facts import FactUnavailable, UnknownFact
-from policies.request import AdmissionRequest, GroupVersionKind, GroupVersionResource, UserInfo
-from webhook.cluster.client import connect
-from webhook.cluster.facts import ClusterFacts
-from webhook.cluster.parameters import ClusterParameters
+from policies.engine.facts import FactUnavailable, UnknownFact
+from policies.engine.request import AdmissionRequest, GroupVersionKind, GroupVersionResource, UserInfo
+from webhook.cluster.api.client import connect
+from webhook.cluster.facts.facts import ClusterFacts
+from webhook.cluster.watches.parameters import ClusterParameters
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

@@ -10,8 +10,8 @@ from policies.cel.activation import activation
 from policies.cel.kubernetes import admission
 from policies.cel.library.authorizer import Answer, Check, Table, UnansweredCheck
 from policies.cel.program import Evaluation, compile_expression
-from webhook.cluster.access import review
-from webhook.cluster.client import connect
+from webhook.cluster.api.client import connect
+from webhook.cluster.facts.access import review
 
 if TYPE_CHECKING:
     from cluster.controlplane import ControlPlane

@@ -9,8 +9,8 @@ import pytest
 
 from cluster import crds, workloads
 from cluster.polling import NotYet
-from policies.fieldpath import Wildcard
-from policies.workload import BUILT_IN, Workload
+from policies.objects.fieldpath import Wildcard
+from policies.objects.workload import BUILT_IN, Workload
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -23,8 +23,8 @@ from cluster.controlplane import ControlPlane
 from cluster.polling import PATIENCE, NotYet
 from cluster.programs import CONTROL_PLANE
 from cluster.service import COMMAND, NAMESPACE, Service, await_registration
-from webhook import settings
-from webhook.rights import Right, needed
+from webhook.configuration import settings
+from webhook.registration.rights import Right, needed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -89,7 +89,7 @@ class Installation(NamedTuple):
 
 @pytest.fixture(scope="module")
 def installation() -> Iterator[Installation]:
-    """Run a service with the rights that `webhook.rights` says it needs, and no others."""
+    """Run a service with the rights that `webhook.registration.rights` says it needs, and no others."""
     with ControlPlane(toolchain.ensure(CONTROL_PLANE)) as control_plane:
         control_plane.namespace(NAMESPACE)
         service = Service(control_plane)

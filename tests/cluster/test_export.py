@@ -11,17 +11,17 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import packs
 import pytest
 import yaml
 from click.testing import CliRunner
+from support.policies import packs
 
 from cluster.apicalls import Answer, Caller
 from cluster.polling import NotYet
 from policies.admissionpolicy.suiterun import SuiteRun
 from policies.suite import Namespace, User, read
-from webhook import policyfiles
 from webhook.cli.main import main
+from webhook.sources import policyfiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

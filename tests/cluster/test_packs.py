@@ -14,8 +14,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import packs
 import pytest
+from support.policies import packs
 
 from cluster import components, jsonlog, manifests, toolchain
 from cluster.apicalls import MERGE_PATCH, Answer, Caller
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from packs import PackPolicy
+    from support.policies.packs import PackPolicy
 
 Json = dict[str, Any]
 ASKED = [(policy, case) for policy, case in packs.cases() if case.operation in ("CREATE", "UPDATE")]

@@ -12,9 +12,9 @@ from cluster import workloads
 from cluster.polling import NotYet
 from policies.admissionpolicy.derived import derive
 from policies.admissionpolicy.poddefaults import defaulted
-from policies.fieldpath import Wildcard, parse
-from policies.request import AdmissionRequest, GroupVersionKind, GroupVersionResource
-from policies.workload import BUILT_IN, table
+from policies.engine.request import AdmissionRequest, GroupVersionKind, GroupVersionResource
+from policies.objects.fieldpath import Wildcard, parse
+from policies.objects.workload import BUILT_IN, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

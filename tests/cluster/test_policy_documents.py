@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import pytest
-import randompolicies
 import yaml
-from refusedpolicies import Case, cases
+from support.policies import randompolicies
+from support.policies.refusedpolicies import Case, cases
 
 from policies.admissionpolicy.documents import Document, Problem, read
 

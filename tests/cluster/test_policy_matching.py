@@ -12,8 +12,8 @@ import pytest
 from cluster.polling import NotYet
 from policies.admissionpolicy.matching import Index, Matcher
 from policies.admissionpolicy.model import MatchResources, NamedRule
-from policies.match import LabelSelector, SelectorRequirement
-from policies.request import AdmissionRequest, GroupVersionKind, GroupVersionResource
+from policies.engine.match import LabelSelector, SelectorRequirement
+from policies.engine.request import AdmissionRequest, GroupVersionKind, GroupVersionResource
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

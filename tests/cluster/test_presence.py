@@ -9,10 +9,10 @@ import pytest
 from cluster.apicalls import Caller
 from policies.cel import types
 from policies.cel.types import Kind, Type
+from policies.engine.request import GroupVersionKind
 from policies.lint.catalog import catalog
 from policies.lint.declared import Declared, declare
 from policies.lint.presence import Presence
-from policies.request import GroupVersionKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from rbacrights import CHECKS, OTHER, RIGHTS, TEAM
+from support.policies.rbacrights import CHECKS, OTHER, RIGHTS, TEAM
 
 from cluster.apicalls import Caller
 from cluster.polling import NotYet

@@ -17,7 +17,7 @@ from cluster import crds, load, manifests
 from cluster.polling import PATIENCE, NotYet, wait_for
 from cluster.release import NAME, NAMESPACE, events
 from cluster.rights import Right, granted, used
-from policies.workload import BUILT_IN
+from policies.objects.workload import BUILT_IN
 
 if TYPE_CHECKING:
     from cluster.controlplane import ControlPlane

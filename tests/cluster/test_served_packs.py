@@ -6,8 +6,8 @@ import copy
 from functools import partial
 from typing import TYPE_CHECKING
 
-import packs
 import pytest
+from support.policies import packs
 
 from cluster import manifests
 from cluster.packscenarios import INTERRUPTABLE, LABEL, SCENARIOS, TOLERATIONS, around, inference

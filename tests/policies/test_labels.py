@@ -1,16 +1,16 @@
 """Reserved labels: what is reserved, which changes are refused, and what people read."""
 
 import pytest
-from builders import FACTS, WORKLOADS, Json, deployment, request, resource
+from support.builders import FACTS, WORKLOADS, Json, deployment, request, resource
 
-from policies.engine import Answer, validate
+from policies.engine.engine import Answer, validate
+from policies.engine.match import ResourceRule
+from policies.engine.request import Operation
+from policies.engine.requester import Exemptions
+from policies.engine.rule import Hook, Rule
+from policies.engine.ruleset import RuleSet
+from policies.engine.violation import Violation
 from policies.labels import GRACEFUL, INTERRUPTABLE, LabelGuard, is_reserved
-from policies.match import ResourceRule
-from policies.request import Operation
-from policies.requester import Exemptions
-from policies.rule import Hook, Rule
-from policies.ruleset import RuleSet
-from policies.violation import Violation
 
 _GUARD = LabelGuard(WORKLOADS, (INTERRUPTABLE, GRACEFUL), Exemptions())
 _FREE = {"qos.coreweave.cloud/interruptable": "true"}

@@ -4,11 +4,11 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from builders import FACTS, WORKLOADS, Json, at, deployment, merged, owner, pod, request, resource
+from support.builders import FACTS, WORKLOADS, Json, at, deployment, merged, owner, pod, request, resource
 
+from policies.engine.requester import Exemptions
+from policies.engine.violation import Violation
 from policies.labels import GRACEFUL, INTERRUPTABLE, LabelException, LabelGuard, organization
-from policies.requester import Exemptions
-from policies.violation import Violation
 
 _ORG = "ns.coreweave.cloud/org"
 _SHIPPED = (INTERRUPTABLE, GRACEFUL, organization("a1b2c3"))

@@ -1,11 +1,11 @@
 """Reserved labels in every place that labels are copied from: whatever kind they come in, nobody slips one past."""
 
 import pytest
-from builders import FACTS, WORKLOADS, Json, at, merged, request, resource
+from support.builders import FACTS, WORKLOADS, Json, at, merged, request, resource
 
+from policies.engine.requester import Exemptions
+from policies.engine.violation import Violation
 from policies.labels import GRACEFUL, INTERRUPTABLE, LabelGuard
-from policies.requester import Exemptions
-from policies.violation import Violation
 
 _GUARD = LabelGuard(WORKLOADS, (INTERRUPTABLE, GRACEFUL), Exemptions())
 _KEY = "foo.coreweave.cloud/bar"

@@ -4,12 +4,23 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from builders import EVERYBODY, TODAY, WORKLOADS, Json, NamespacesLost, NamespacesToAsk, at, pod, request, resource
+from support.builders import (
+    EVERYBODY,
+    TODAY,
+    WORKLOADS,
+    Json,
+    NamespacesLost,
+    NamespacesToAsk,
+    at,
+    pod,
+    request,
+    resource,
+)
 
-from policies.facts import FactUnavailable, StaticFacts, UnknownFact
+from policies.engine.facts import FactUnavailable, StaticFacts, UnknownFact
+from policies.engine.requester import Exemptions
+from policies.engine.violation import Violation
 from policies.labels import INTERRUPTABLE, LabelGuard
-from policies.requester import Exemptions
-from policies.violation import Violation
 
 _KEY = "foo.coreweave.cloud/bar"
 _GUARD = LabelGuard(WORKLOADS, (INTERRUPTABLE,), Exemptions())

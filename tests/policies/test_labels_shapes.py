@@ -3,11 +3,11 @@
 from typing import Any
 
 import pytest
-from builders import FACTS, WORKLOADS, Json, at, deployment, merged, pod, request, resource
+from support.builders import FACTS, WORKLOADS, Json, at, deployment, merged, pod, request, resource
 
+from policies.engine.requester import Exemptions
+from policies.engine.violation import Violation, describe
 from policies.labels import GRACEFUL, INTERRUPTABLE, LabelGuard, organization
-from policies.requester import Exemptions
-from policies.violation import Violation, describe
 
 _GUARD = LabelGuard(WORKLOADS, (INTERRUPTABLE, GRACEFUL, organization("a1b2c3")), Exemptions())
 _KEY = "foo.coreweave.cloud/bar"

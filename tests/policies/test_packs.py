@@ -7,25 +7,25 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import packs
 import pytest
+from support.policies import packs
 
 from policies.admissionpolicy import suiterun
 from policies.admissionpolicy.evaluation import Group
 from policies.cel.cost import EXPRESSION_LIMIT, MATCH_CONDITIONS_LIMIT, POLICY_LIMIT
 from policies.cel.kubernetes import admission
 from policies.cel.program import Composition, compile_expression
-from policies.fieldpath import Wildcard, locate, render
+from policies.objects.fieldpath import Wildcard, locate, render
+from policies.objects.workload import BUILT_IN
 from policies.suite import Case, Expectation
-from policies.workload import BUILT_IN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from packs import PackPolicy
+    from support.policies.packs import PackPolicy
 
     from policies.admissionpolicy.compilation import CompiledPolicy
-    from policies.workload import Workload
+    from policies.objects.workload import Workload
 
 Json = dict[str, Any]
 POLICIES = packs.shipped()

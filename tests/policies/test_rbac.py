@@ -5,8 +5,8 @@ from __future__ import annotations
 from textwrap import dedent
 
 import pytest
-from policydocuments import documents
-from rbacrights import CHECKS, RIGHTS
+from support.policies.policydocuments import documents
+from support.policies.rbacrights import CHECKS, RIGHTS
 
 from policies.cel.library.authorizer import Answer, Check, User, service_account
 from policies.rbac import RbacError, Rights, read

@@ -3,13 +3,13 @@
 from typing import Any
 
 import pytest
-from builders import TODAY, Json, daemon_set, merged, owner, request
+from support.builders import TODAY, Json, daemon_set, merged, owner, request
 
-from policies import patch
-from policies.facts import Node, StaticFacts, Taint
-from policies.rule import Mutation
+from policies.engine.facts import Node, StaticFacts, Taint
+from policies.engine.rule import Mutation
+from policies.engine.violation import Violation
+from policies.objects import patch
 from policies.sunk import Mode, SunkDaemonSets
-from policies.violation import Violation
 
 _PATH = "/spec/template/spec/tolerations"
 _LOCK = {"key": "sunk.coreweave.com/lock", "operator": "Equal", "value": "true"}

@@ -3,14 +3,14 @@
 from typing import Any
 
 import pytest
-from builders import FACTS, TODAY, Json, daemon_set, merged, owner, pod, request
+from support.builders import FACTS, TODAY, Json, daemon_set, merged, owner, pod, request
 
-from policies import patch
-from policies.accelerator import Accelerators
-from policies.facts import StaticFacts
-from policies.rule import Mutation
+from policies.engine.facts import StaticFacts
+from policies.engine.rule import Mutation
+from policies.engine.violation import Violation
+from policies.objects import patch
+from policies.objects.accelerator import Accelerators
 from policies.tolerations import CpuToleration, DaemonSetMode, tolerates
-from policies.violation import Violation
 
 _CPU = {"key": "is_cpu_compute", "operator": "Exists", "effect": "NoSchedule"}
 _GPU = {"nvidia.com/gpu": "8"}

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from builders import Json
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
+from support.builders import Json
 
 from properties.shapes import odd, some_of
 

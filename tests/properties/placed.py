@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from builders import Json
 from hypothesis import strategies as st
+from support.builders import Json
 
 from properties.nodes import (
     ACCELERATOR,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import Any
 
-from celexpressions import EXPRESSIONS
-from celrun import compiled, names
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.cel.celexpressions import EXPRESSIONS
+from support.cel.celrun import compiled, names
 
 from policies.cel.equality import contains, equal, find
 from policies.cel.errors import CelError

@@ -5,13 +5,13 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import Any
 
-from builders import WORKLOADS, Json, request
 from hypothesis import given
 from hypothesis import strategies as st
+from support.builders import WORKLOADS, Json, request
 
 from policies.admissionpolicy.derived import derive
 from policies.admissionpolicy.poddefaults import defaulted
-from policies.fieldpath import Location, lookup
+from policies.objects.fieldpath import Location, lookup
 from properties.shapes import bounded, fields, json_values, odd, pod_specs, some_of
 
 _TEXTS = st.sampled_from(["", "a", "b:latest", "v1", "x"])

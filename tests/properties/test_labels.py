@@ -4,16 +4,16 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from builders import FACTS, WORKLOADS, Json, request
 from hypothesis import given
 from hypothesis import strategies as st
+from support.builders import FACTS, WORKLOADS, Json, request
 
-from policies.engine import validate
+from policies.engine.engine import validate
+from policies.engine.match import ResourceRule
+from policies.engine.requester import Exemptions
+from policies.engine.rule import Hook, Rule
+from policies.engine.ruleset import RuleSet
 from policies.labels import GRACEFUL, INTERRUPTABLE, LabelGuard, organization
-from policies.match import ResourceRule
-from policies.requester import Exemptions
-from policies.rule import Hook, Rule
-from policies.ruleset import RuleSet
 from properties.labelled import PLACES, RESERVED, kinds, labelled_objects
 from properties.shapes import bounded
 

@@ -12,7 +12,7 @@ from policies.admissionpolicy.operations import Operation, OperationError
 from policies.admissionpolicy.schema import Schema
 from policies.cel.patchtypes import JSONPatch, ObjectValue
 from policies.cel.values import ABSENT, Optional
-from policies.request import GroupVersionKind
+from policies.engine.request import GroupVersionKind
 from properties.shapes import bounded, json_values, pods
 
 

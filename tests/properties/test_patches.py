@@ -5,16 +5,17 @@ from typing import Any
 
 import jsonpatch
 import pytest
-from builders import TODAY, Json, request
 from hypothesis import given
 from hypothesis import strategies as st
+from support.builders import TODAY, Json, request
 
-from policies import engine, patch
-from policies.accelerator import Accelerators
-from policies.facts import Facts, Node, StaticFacts, Taint
-from policies.match import ResourceRule
-from policies.rule import Hook, Mutator, PatchOperation, Rule, Validator
-from policies.ruleset import RuleSet
+from policies.engine import engine
+from policies.engine.facts import Facts, Node, StaticFacts, Taint
+from policies.engine.match import ResourceRule
+from policies.engine.rule import Hook, Mutator, PatchOperation, Rule, Validator
+from policies.engine.ruleset import RuleSet
+from policies.objects import patch
+from policies.objects.accelerator import Accelerators
 from policies.sunk import SunkDaemonSets
 from policies.tolerations import CpuToleration
 from properties.shapes import bounded, daemon_sets, json_values, pods

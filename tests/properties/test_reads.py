@@ -2,16 +2,16 @@
 
 from typing import Any
 
-from builders import TODAY, WORKLOADS, Json, request
 from hypothesis import given
 from hypothesis import strategies as st
+from support.builders import TODAY, WORKLOADS, Json, request
 
 from policies import sunk, tolerations
-from policies.accelerator import Accelerators
-from policies.facts import Node, StaticFacts, Taint
-from policies.fieldpath import Pattern, Wildcard, parse
+from policies.engine.facts import Node, StaticFacts, Taint
+from policies.engine.requester import Exemptions
 from policies.labels import GRACEFUL, INTERRUPTABLE, LabelGuard, organization
-from policies.requester import Exemptions
+from policies.objects.accelerator import Accelerators
+from policies.objects.fieldpath import Pattern, Wildcard, parse
 from properties.labelled import kinds, labelled_objects
 from properties.shapes import bounded, daemon_sets, pods
 

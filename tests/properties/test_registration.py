@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from fnmatch import fnmatchcase
 
-from builders import Json
 from hypothesis import given
 from hypothesis import strategies as st
+from support.builders import Json
 
 from properties.shapes import bounded
-from webhook.drift import difference, kept
-from webhook.settings import KeptRequirement
+from webhook.configuration.settings import KeptRequirement
+from webhook.registration.drift import difference, kept
 
 _NAME = "kubernetes.io/metadata.name"
 _KEYS = st.sampled_from(["control-plane", _NAME, "other"])

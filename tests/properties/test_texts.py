@@ -5,16 +5,16 @@ from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
-from builders import FACTS, pod
 from hypothesis import given
 from hypothesis import strategies as st
+from support.builders import FACTS, pod
 
-from policies.accelerator import Accelerators
-from policies.fieldpath import Location, Pattern, Wildcard, locate, lookup, parse, render
+from policies.conditions.matchcondition import RESERVED
+from policies.engine.violation import one_line, printable, quote
 from policies.glob import expression, matches
 from policies.labels import is_reserved
-from policies.matchcondition import RESERVED
-from policies.violation import one_line, printable, quote
+from policies.objects.accelerator import Accelerators
+from policies.objects.fieldpath import Location, Pattern, Wildcard, locate, lookup, parse, render
 from properties.shapes import bounded, json_values
 
 _DNS_LABELS = st.sampled_from(["coreweave", "cloud", "com", "foo", "notcoreweave", "example", "", "coreweave.cloud"])

@@ -5,12 +5,12 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import Any
 
-from builders import FACTS, WORKLOADS, Json, pod, request
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
+from support.builders import FACTS, WORKLOADS, Json, pod, request
 
-from policies import patch
+from policies.objects import patch
 from policies.topology.builtin import BUILT_IN
 from policies.topology.catalog import Catalog
 from policies.topology.reading import Options

@@ -5,13 +5,13 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import Any
 
-from builders import FACTS, TODAY, WORKLOADS, Json, at, merged, request
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.builders import FACTS, TODAY, WORKLOADS, Json, at, merged, request
 
-from policies import patch
-from policies.facts import Facts, StaticFacts
-from policies.facts import Node as ClusterNode
+from policies.engine.facts import Facts, StaticFacts
+from policies.engine.facts import Node as ClusterNode
+from policies.objects import patch
 from policies.topology.builtin import BUILT_IN
 from policies.topology.catalog import Catalog
 from policies.topology.reading import Default, Options

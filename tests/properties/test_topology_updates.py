@@ -11,11 +11,11 @@ from copy import deepcopy
 from typing import Any, NamedTuple
 
 import pytest
-from builders import FACTS, WORKLOADS, Json, pod_spec, request
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from support.builders import FACTS, WORKLOADS, Json, pod_spec, request
 
-from policies import patch
+from policies.objects import patch
 from policies.topology.builtin import BUILT_IN
 from policies.topology.catalog import Catalog
 from policies.topology.reading import Options

@@ -9,7 +9,7 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import Any
 
-from builders import Json
+from support.builders import Json
 
 _ATOMIC = frozenset({"requiredDuringSchedulingIgnoredDuringExecution"})
 

@@ -6,12 +6,11 @@ import pytest
 from aiohttp.test_utils import BaseTestServer
 from aiohttp.web import AppRunner, BaseRunner, ServerRunner
 from pytest_aiohttp import AiohttpClient
+from support.service.servers import Client, Running, Serve
 
-from webhook.app import Service
+from webhook.http.app import Service
+from webhook.http.state import Served, State
 from webhook.metrics import Metrics
-from webhook.state import Served, State
-
-from .servers import Client, Running, Serve
 
 
 class _Server(BaseTestServer):

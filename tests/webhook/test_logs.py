@@ -9,17 +9,16 @@ from typing import Any
 
 import pytest
 import structlog
-from builders import Json, deployment, pod, request
 from structlog.testing import capture_logs
+from support.builders import Json, deployment, pod, request
+from support.service.reviews import TODAY, violation
+from support.service.servers import default_rules
 
-from policies.engine import Answer, Decision, Failure, mutate, validate
-from policies.exception import PolicyException
-from policies.facts import StaticFacts
+from policies.engine.engine import Answer, Decision, Failure, mutate, validate
+from policies.engine.exception import PolicyException
+from policies.engine.facts import StaticFacts
 from webhook import logs
 from webhook.logs import Level
-
-from .reviews import TODAY, violation
-from .servers import default_rules
 
 _SECRET = "tell-nobody"
 _RULES = default_rules(topology={"action": "off"})

@@ -7,15 +7,14 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
 
-from builders import TODAY, daemon_set, pod, request
 from prometheus_client.parser import text_string_to_metric_families
+from support.builders import TODAY, daemon_set, pod, request
+from support.service.reviews import RESERVED, body, refused_body, served, violation
+from support.service.servers import Serve, default_rules
 
-from policies.engine import Answer, Decision, Failure
-from policies.exception import PolicyException
+from policies.engine.engine import Answer, Decision, Failure
+from policies.engine.exception import PolicyException
 from webhook.metrics import Metrics
-
-from .reviews import RESERVED, body, refused_body, served, violation
-from .servers import Serve, default_rules
 
 _REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
 

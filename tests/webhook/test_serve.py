@@ -8,19 +8,18 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from builders import pod
-from patience import PATIENCE, until
+from support.builders import pod
+from support.patience import PATIENCE, until
+from support.service.commands import run, start
+from support.service.processes import Service, free_port
+from support.service.reviews import REFUSAL, answer_of, body, refused_body
+from support.service.wire import connected, head
 
-from webhook.app import KEEP_ALIVE
+from webhook.http.app import KEEP_ALIVE
+from webhook.http.ports import address
 from webhook.metrics import Metrics
-from webhook.ports import address
-from webhook.upkeep import Upkeep
+from webhook.tls.upkeep import Upkeep
 from webhook.version import VERSION
-
-from .commands import run, start
-from .processes import Service, free_port
-from .reviews import REFUSAL, answer_of, body, refused_body
-from .wire import connected, head
 
 _NO_PEM = "it has no PEM block (no line like -----BEGIN CERTIFICATE-----)"
 _FOREIGN = "it was not made here, so it is not overwritten; use an empty directory, or move the file away"

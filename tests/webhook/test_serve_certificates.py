@@ -4,14 +4,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from builders import pod
+from support.builders import pod
+from support.service.processes import Service, replace
+from support.service.reviews import body
+from support.service.wire import connected
 
 from certs.authority import Authority, new_authority
 from certs.leaf import Leaf
-
-from .processes import Service, replace
-from .reviews import body
-from .wire import connected
 
 _NOW = datetime.now(UTC)
 

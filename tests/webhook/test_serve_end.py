@@ -5,12 +5,11 @@ import itertools
 import signal
 from pathlib import Path
 
-from builders import pod
-from patience import until
-
-from .processes import Service, until_closed
-from .reviews import answer_of, body, refused_body
-from .wire import JSON, Reply, connected, head
+from support.builders import pod
+from support.patience import until
+from support.service.processes import Service, until_closed
+from support.service.reviews import answer_of, body, refused_body
+from support.service.wire import JSON, Reply, connected, head
 
 _CONNECTIONS = 8
 

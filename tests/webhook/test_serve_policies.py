@@ -4,13 +4,12 @@ from itertools import chain
 from pathlib import Path
 
 import pytest
-from builders import Json, pod
-from patience import until
-
-from .commands import start
-from .processes import Service, replace
-from .reviews import answer_of, body
-from .wire import connected
+from support.builders import Json, pod
+from support.patience import until
+from support.service.commands import start
+from support.service.processes import Service, replace
+from support.service.reviews import answer_of, body
+from support.service.wire import connected
 
 _POLICY = """\
 apiVersion: admissionregistration.k8s.io/v1

@@ -3,16 +3,15 @@
 from pathlib import Path
 
 import yaml
-from builders import pod
+from support.api.fakeapi import NAMESPACES, NODES, FakeApi, named
+from support.builders import pod
+from support.service.installation import kubeconfig
+from support.service.processes import Service, replace
+from support.service.reviews import RESERVED, answer_of, body
+from support.service.wire import connected
 
 from policies.topology.annotation import TOPOLOGY
 from policies.topology.document import KAI
-
-from .cluster.fakeapi import NAMESPACES, NODES, FakeApi, named
-from .installation import kubeconfig
-from .processes import Service, replace
-from .reviews import RESERVED, answer_of, body
-from .wire import connected
 
 
 async def _allowed(service: Service) -> bool:

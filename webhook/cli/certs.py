@@ -17,7 +17,7 @@ from certs.verify import describe, verify
 from webhook.cli import exits, options
 from webhook.cli.exits import InputError, ToolError
 from webhook.cli.output import write
-from webhook.settings import Tls
+from webhook.configuration.settings import Tls
 
 _file = click.Path(exists=True, dir_okay=False, path_type=Path)
 

@@ -12,21 +12,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 from msgspec.structs import replace
 
-from policies import engine, patch
-from policies.engine import Answer, Decision
-from policies.facts import StaticFacts
-from policies.request import AdmissionRequest, JsonObject, UserInfo
-from policies.ruleset import RuleSet
-from webhook import manifest
+from policies.engine import engine
+from policies.engine.engine import Answer, Decision
+from policies.engine.facts import StaticFacts
+from policies.engine.request import AdmissionRequest, JsonObject, UserInfo
+from policies.engine.ruleset import RuleSet
+from policies.objects import patch
 from webhook.cli import exits, options
 from webhook.cli.exits import InputError, unreadable
 from webhook.cli.output import headline, to_yaml, write
-from webhook.manifest import Manifest, ManifestError
-from webhook.settings import SettingsError
-from webhook.yamlfile import FileError
+from webhook.configuration.settings import SettingsError
+from webhook.files import manifest
+from webhook.files.manifest import Manifest, ManifestError
+from webhook.files.yamlfile import FileError
 
 if TYPE_CHECKING:
-    from webhook.policyfiles import PolicyFiles
+    from webhook.sources.policyfiles import PolicyFiles
 
 
 class Outcome(NamedTuple):

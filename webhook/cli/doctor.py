@@ -17,11 +17,11 @@ from msgspec import structs
 from webhook.cli import exits, options
 from webhook.cli.exits import InputError, ToolError
 from webhook.cli.output import write
+from webhook.configuration.settings import Settings, SettingsError
 from webhook.doctor.finding import Finding, Level, count
-from webhook.settings import Settings, SettingsError
 
 if TYPE_CHECKING:
-    from webhook.cluster.examination import Asked
+    from webhook.cluster.inspection.examination import Asked
 
 _MARKS: dict[Level, tuple[str, str]] = {
     "ok": ("ok  ", "green"),
@@ -63,8 +63,8 @@ def command(
       cks-admission doctor --config cks.yaml --as-service-account cks-admission/cks-admission
       kubectl exec -n cks-admission deploy/cks-admission -- cks-admission doctor --config config/cks.yaml
     """
-    from webhook.cluster.errors import ClusterError  # noqa: PLC0415 - loads the client
-    from webhook.cluster.examination import Asked  # noqa: PLC0415 - as above
+    from webhook.cluster.api.errors import ClusterError  # noqa: PLC0415 - loads the client
+    from webhook.cluster.inspection.examination import Asked  # noqa: PLC0415 - as above
 
     settings = options.settings(config, changes)
     asked = Asked(_account(account), not kubeconfig and _names_cluster(settings), "" if no_probe else probe_namespace)
@@ -97,11 +97,11 @@ def _account(given: str | None) -> tuple[str, str] | None:
 
 async def _examine(settings: Settings, kubeconfig: str, asked: Asked) -> list[Finding]:
     """What is found. Raises SettingsError and ClusterError."""
-    from webhook.cluster import examination  # noqa: PLC0415 - loads the client
-    from webhook.cluster.client import connect  # noqa: PLC0415 - as above
+    from webhook.cluster.api.client import connect  # noqa: PLC0415 - as above
+    from webhook.cluster.inspection import examination  # noqa: PLC0415 - loads the client
     from webhook.doctor import wanted  # noqa: PLC0415 - loads the CEL engine
     from webhook.doctor.examine import examine  # noqa: PLC0415 - as above
-    from webhook.rights import needed  # noqa: PLC0415 - as above
+    from webhook.registration.rights import needed  # noqa: PLC0415 - as above
 
     rights = needed(settings)
     # A kubeconfig on the command line is whose who looks, whatever the service itself uses.

@@ -20,11 +20,11 @@ from policies.cel.library.authorizer import Answer, Check, UnansweredCheck
 from policies.cel.program import Composition, Evaluation, Program, compile_expression
 from policies.cel.syntax.source import CompileError, Source
 from policies.cel.values import type_of
-from webhook import yamlfile
 from webhook.cli import exits, options
 from webhook.cli.exits import InputError, unreadable
 from webhook.cli.output import write
-from webhook.yamlfile import FileError
+from webhook.files import yamlfile
+from webhook.files.yamlfile import FileError
 
 
 class _Same:

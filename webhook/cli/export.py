@@ -13,10 +13,10 @@ import yaml
 from webhook.cli import options
 from webhook.cli.exits import InputError, unreadable
 from webhook.cli.output import to_yaml
-from webhook.reference import configuration as reference
-from webhook.registration import registered
-from webhook.settings import SettingsError
-from webhook.yamlfile import FileError
+from webhook.configuration.reference import configuration as reference
+from webhook.configuration.settings import SettingsError
+from webhook.files.yamlfile import FileError
+from webhook.registration.configuration import registered
 
 
 class _Export(click.Group):
@@ -89,8 +89,8 @@ def native(paths: tuple[str, ...]) -> None:
     Example:
       cks-admission export native policies/packs/sunk | kubectl apply -f -
     """
-    from webhook import policyfiles  # noqa: PLC0415 - reading policies needs the CEL engine, nothing else here does
     from webhook.cli.native import export  # noqa: PLC0415 - as above
+    from webhook.sources import policyfiles  # noqa: PLC0415 - reading policies needs the CEL engine, nothing else here does
 
     try:
         found = export(policyfiles.texts(paths))

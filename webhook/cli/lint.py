@@ -16,11 +16,11 @@ from policies.lint.catalog import catalog
 from policies.lint.finding import Finding
 from policies.lint.review import review
 from policies.lint.typecheck import warnings
-from webhook import policyfiles
 from webhook.cli import exits, options
 from webhook.cli.exits import InputError, unreadable
 from webhook.cli.output import write
-from webhook.policyfiles import PolicyFiles, PolicyFilesError
+from webhook.sources import policyfiles
+from webhook.sources.policyfiles import PolicyFiles, PolicyFilesError
 
 
 @click.command("lint")

@@ -12,10 +12,11 @@ from policies.admissionpolicy.documents import Loaded
 from policies.admissionpolicy.fields import KINDS
 from policies.admissionpolicy.model import ParamKind
 from policies.admissionpolicy.policyrule import covers_pods
-from policies.request import JsonObject
-from webhook import policyfiles, yamlfile, yamltext
+from policies.engine.request import JsonObject
 from webhook.cli.output import to_yaml
-from webhook.yamlfile import FileError
+from webhook.files import yamlfile, yamltext
+from webhook.files.yamlfile import FileError
+from webhook.sources import policyfiles
 
 OWN = "cks-admission.dev"
 """The group of this service's own kinds, and before the slash of its own annotations."""

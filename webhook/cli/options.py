@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from policies.ruleset import RuleSet
-from webhook import rules
+from policies.engine.ruleset import RuleSet
 from webhook.cli.exits import InputError
-from webhook.settings import Settings, SettingsError, override, read
+from webhook.configuration import rules
+from webhook.configuration.settings import Settings, SettingsError, override, read
 
 if TYPE_CHECKING:
-    from webhook.policyfiles import PolicyFiles
+    from webhook.sources.policyfiles import PolicyFiles
 
 config = click.option(
     "--config",
@@ -86,7 +86,7 @@ def ruleset(settings: Settings, today: date) -> tuple[PolicyFiles | None, RuleSe
     paths = settings.policies.directories
     files, made = None, rules.NO_POLICIES
     if paths:
-        from webhook import policyfiles  # noqa: PLC0415 - reading policies needs the CEL engine, nothing else here does
+        from webhook.sources import policyfiles  # noqa: PLC0415 - reading policies needs the CEL engine, nothing else here does
 
         try:
             files = policyfiles.load(paths, today)

@@ -8,7 +8,7 @@ from typing import Any
 import click
 import yaml
 
-from policies.request import AdmissionRequest
+from policies.engine.request import AdmissionRequest
 
 
 class _Dumper(yaml.SafeDumper):

@@ -10,13 +10,13 @@ from typing import BinaryIO
 
 import click
 
-from policies import engine
-from policies.facts import StaticFacts
+from policies.engine import engine
+from policies.engine.facts import StaticFacts
 from webhook.cli import exits, options
 from webhook.cli.exits import InputError, unreadable
-from webhook.review import ReviewError, encode
-from webhook.settings import SettingsError
-from webhook.state import Served
+from webhook.configuration.settings import SettingsError
+from webhook.http.review import ReviewError, encode
+from webhook.http.state import Served
 
 
 @click.command("review")

@@ -13,7 +13,7 @@ import click
 from webhook import logs
 from webhook.cli import options
 from webhook.cli.exits import InputError, ToolError
-from webhook.settings import Settings, SettingsError
+from webhook.configuration.settings import Settings, SettingsError
 
 
 @click.command("serve")
@@ -70,10 +70,10 @@ def _serve(read: Callable[[], Settings], config: Path | None, worker: tuple[int,
     import uvloop  # noqa: PLC0415 - the supervisor needs nothing of what answers reviews, and stays small
 
     from certs.errors import CertificateError  # noqa: PLC0415 - as above
-    from webhook.cluster.errors import ClusterError  # noqa: PLC0415 - as above
-    from webhook.ports import PortError  # noqa: PLC0415 - as above
+    from webhook.cluster.api.errors import ClusterError  # noqa: PLC0415 - as above
+    from webhook.http.ports import PortError  # noqa: PLC0415 - as above
     from webhook.serve import serve  # noqa: PLC0415 - as above
-    from webhook.worker import end_with_supervisor, mark_logs  # noqa: PLC0415 - as above
+    from webhook.workers.worker import end_with_supervisor, mark_logs  # noqa: PLC0415 - as above
 
     async def work(number: int, socket: Path) -> None:
         mark_logs(number)
@@ -88,7 +88,7 @@ def _serve(read: Callable[[], Settings], config: Path | None, worker: tuple[int,
 
 def _supervise(settings: Settings) -> None:
     """Serve in several processes, each of which has this one's command line and knows that it is a worker."""
-    from webhook.supervisor import StartError, SupervisorError, supervise  # noqa: PLC0415 - for several workers only
+    from webhook.workers.supervisor import StartError, SupervisorError, supervise  # noqa: PLC0415 - for several workers only
 
     form = "text" if settings.log.format == "auto" and sys.stderr.isatty() else settings.log.format
 

@@ -16,14 +16,15 @@ import click
 
 from policies import suite as suites
 from policies.admissionpolicy.suiterun import SuiteRun, Target, is_config_map
-from policies.request import UserInfo
+from policies.engine.request import UserInfo
 from policies.suite import Case, Expectation, Suite, SuiteError
-from webhook import manifest, policyfiles, yamlfile
 from webhook.cli import exits
 from webhook.cli.exits import InputError
 from webhook.cli.output import to_yaml
-from webhook.policyfiles import PolicyFiles, PolicyFilesError
-from webhook.yamlfile import Document, FileError
+from webhook.files import manifest, yamlfile
+from webhook.files.yamlfile import Document, FileError
+from webhook.sources import policyfiles
+from webhook.sources.policyfiles import PolicyFiles, PolicyFilesError
 
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 

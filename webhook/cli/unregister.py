@@ -10,8 +10,8 @@ import click
 
 from webhook.cli import options
 from webhook.cli.exits import ToolError
-from webhook.registration import KINDS
-from webhook.settings import Settings
+from webhook.configuration.settings import Settings
+from webhook.registration.configuration import KINDS
 
 
 @click.command("unregister")
@@ -27,7 +27,7 @@ def command(config: Path | None, **changes: Any) -> None:
     Example:
       cks-admission unregister --kubeconfig ~/.kube/config
     """
-    from webhook.cluster.errors import ClusterError  # noqa: PLC0415 - loads the client
+    from webhook.cluster.api.errors import ClusterError  # noqa: PLC0415 - loads the client
 
     settings = options.settings(config, changes)
     try:
@@ -39,8 +39,8 @@ def command(config: Path | None, **changes: Any) -> None:
 
 
 async def _unregister(settings: Settings) -> list[str]:
-    from webhook.cluster.client import connect  # noqa: PLC0415
-    from webhook.cluster.registration import unregister  # noqa: PLC0415
+    from webhook.cluster.api.client import connect  # noqa: PLC0415
+    from webhook.cluster.replicas.registration import unregister  # noqa: PLC0415
 
     api = await connect(
         settings.cluster.kubeconfig or None, settings.cluster.in_cluster, settings.cluster.service_account

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 from urllib.parse import urlsplit
 
-from policies.request import JsonObject, mapping
+from policies.engine.request import JsonObject, mapping
+from webhook.configuration.settings import Settings
 from webhook.doctor.finding import Finding, Read, Unread, count, unseen
 from webhook.doctor.seen import Target
-from webhook.settings import Settings
 
 CHECK: Final = "address"
 _HTTPS: Final = 443

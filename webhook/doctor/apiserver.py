@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
+from webhook.configuration.settings import Settings
 from webhook.doctor.finding import Finding, Level, Read, Unread, unseen
-from webhook.rights import ADMISSION
-from webhook.settings import Settings
+from webhook.registration.rights import ADMISSION
 
 CHECK: Final = "API server"
-# The versions of device claims whose shapes the service reads, as in webhook/cluster/devices.py.
+# The versions of device claims whose shapes the service reads, as in webhook/cluster/watches/devices.py.
 DEVICES: Final = "resource.k8s.io"
 DEVICE_VERSIONS: Final = ("v1", "v1beta2", "v1beta1")
 _VERSION: Final = re.compile(r"v?(\d+)\.(\d+)")

@@ -18,11 +18,11 @@ from certs.renewal import renewal_due
 from certs.stored import find_authority
 from certs.verify import verify
 from certs.wording import moment, span, titled
-from policies.request import JsonObject, mapping
+from policies.engine.request import JsonObject, mapping
+from webhook.configuration.settings import Settings
 from webhook.doctor.address import dialled_by
 from webhook.doctor.finding import Finding, Read, Unread, count, listed, unseen
 from webhook.doctor.seen import Served
-from webhook.settings import Settings
 
 CHECK: Final = "certificate"
 # A leaf of the service's own lives for a week and is renewed with a third of that left; a CA for a year.

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
-from policies.request import JsonObject
+from policies.engine.request import JsonObject
+from webhook.configuration.settings import Settings
 from webhook.doctor import (
     address,
     apiserver,
@@ -22,8 +23,7 @@ from webhook.doctor import (
 from webhook.doctor.finding import Finding, Read, Unread
 from webhook.doctor.seen import Seen
 from webhook.doctor.wanted import Wanted
-from webhook.registration import KINDS
-from webhook.settings import Settings
+from webhook.registration.configuration import KINDS
 
 
 def examine(settings: Settings, seen: Seen, wanted: Wanted, now: datetime) -> list[Finding]:

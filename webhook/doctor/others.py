@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import Final, NamedTuple
 
-from policies.match import ResourceRule
-from policies.request import GroupVersionResource, JsonObject, Operation, mapping
+from policies.engine.match import ResourceRule
+from policies.engine.request import GroupVersionResource, JsonObject, Operation, mapping
 from webhook.doctor.finding import Finding, Read, Unread, listed, unseen
 from webhook.doctor.registered import entries
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
+from webhook.configuration.settings import Settings
 from webhook.doctor.finding import Finding, Read, Unread, count, unseen
 from webhook.doctor.wanted import Wanted
-from webhook.settings import Settings
 
 if TYPE_CHECKING:
-    from webhook.cluster.policymaps import PolicyMap
+    from webhook.cluster.watches.policymaps import PolicyMap
 
 CHECK: Final = "policies"
 

@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from datetime import date
 from typing import Final
 
-from policies import engine
-from policies.facts import NAME_LABEL, StaticFacts
-from policies.request import JsonObject, UserInfo
-from policies.requester import service_account
-from policies.ruleset import RuleSet
-from webhook import manifest
+from policies.engine import engine
+from policies.engine.facts import NAME_LABEL, StaticFacts
+from policies.engine.request import JsonObject, UserInfo
+from policies.engine.requester import service_account
+from policies.engine.ruleset import RuleSet
 from webhook.doctor.finding import Finding, Read, Unread, unseen
 from webhook.doctor.seen import Probe
-from webhook.registration import DOMAIN
+from webhook.files import manifest
+from webhook.registration.configuration import DOMAIN
 
 CHECK: Final = "probe"
 LABEL: Final = "doctor.coreweave.cloud/probe"

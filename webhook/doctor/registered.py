@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from policies.request import JsonObject
-from webhook import drift
+from policies.engine.request import JsonObject
+from webhook.configuration.settings import Registration
 from webhook.doctor.finding import Finding, Read, Unread, count, listed, unseen
-from webhook.registration import UNREGISTER
-from webhook.settings import Registration
+from webhook.registration import drift
+from webhook.registration.configuration import UNREGISTER
 
 CHECK: Final = "registration"
 

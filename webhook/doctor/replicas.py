@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
-from policies.request import JsonObject, mapping
+from policies.engine.request import JsonObject, mapping
+from webhook.configuration.settings import Settings
 from webhook.doctor.finding import Finding, Read, Unread, count, listed, unseen
-from webhook.settings import Settings
 
 CHECK: Final = "replicas"
 _APP: Final = "app.kubernetes.io/name=cks-admission"

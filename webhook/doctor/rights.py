@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Final
 
 from webhook.doctor.finding import Finding, Level, Read, Unread, count, unseen
-from webhook.rights import Right
+from webhook.registration.rights import Right
 
 CHECK: Final = "rights"
 

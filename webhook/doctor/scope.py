@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from policies.facts import NAME_LABEL
-from policies.match import LabelSelector, SelectorRequirement
-from policies.request import JsonObject, mapping
+from policies.engine.facts import NAME_LABEL
+from policies.engine.match import LabelSelector, SelectorRequirement
+from policies.engine.request import JsonObject, mapping
 from webhook.doctor.finding import Finding, Read, Unread, count
 from webhook.doctor.registered import entries
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from cryptography.x509 import Certificate
 from msgspec import Struct
 
-from policies.request import JsonObject, UserInfo
+from policies.engine.request import JsonObject, UserInfo
 from policies.topology.machine import Machine
 from policies.topology.topology import Topology
 from webhook.doctor.finding import Read
-from webhook.rights import Right
+from webhook.registration.rights import Right
 
 if TYPE_CHECKING:
-    from webhook.cluster.policymaps import PolicyMap
+    from webhook.cluster.watches.policymaps import PolicyMap
 
 
 class Target(Struct, frozen=True):

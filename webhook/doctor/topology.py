@@ -10,10 +10,10 @@ from policies.topology.level import HOSTNAME, Level
 from policies.topology.machine import Machine
 from policies.topology.topology import Topology
 from policies.topology.tree import domain, fitting, present, suits
+from webhook.configuration.settings import Settings
 from webhook.doctor.finding import Finding, Read, Unread, count, listed, unseen
 from webhook.doctor.finding import Level as Grade
 from webhook.doctor.seen import Topologies
-from webhook.settings import Settings
 
 CHECK: Final = "topology"
 _LABELS: Final = "see why nobody labels them: the cloud's controller, Topograph; or label them yourself"

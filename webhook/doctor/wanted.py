@@ -9,23 +9,24 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from msgspec import Struct
 
 from policies.admissionpolicy.params import StaticParameters
-from policies.request import JsonObject
-from policies.requester import CONTROL_PLANE, CONTROL_PLANE_LABEL
-from policies.ruleset import RuleSet
+from policies.engine.request import JsonObject
+from policies.engine.requester import CONTROL_PLANE, CONTROL_PLANE_LABEL
+from policies.engine.ruleset import RuleSet
 from policies.topology.catalog import Catalog
-from webhook import policyset, rules
+from webhook.configuration import rules
+from webhook.configuration.rules import ClusterPolicies
+from webhook.configuration.settings import Settings, SettingsError
 from webhook.doctor.finding import Read, Unread, listed
-from webhook.policyset import Content
-from webhook.policysources.configmaps import ConfigMaps
-from webhook.policysources.directories import Directories
-from webhook.policysources.natives import Natives
-from webhook.registration import registered
-from webhook.rules import ClusterPolicies
-from webhook.settings import Settings, SettingsError
+from webhook.registration.configuration import registered
+from webhook.sources import policyset
+from webhook.sources.configmaps import ConfigMaps
+from webhook.sources.directories import Directories
+from webhook.sources.natives import Natives
+from webhook.sources.policyset import Content
 
 if TYPE_CHECKING:
-    from webhook.cluster.nativepolicies import NativePolicies
-    from webhook.cluster.policymaps import PolicyMap, PolicyMaps
+    from webhook.cluster.watches.nativepolicies import NativePolicies
+    from webhook.cluster.watches.policymaps import PolicyMap, PolicyMaps
 
 
 class Found(Struct, frozen=True):

@@ -103,7 +103,7 @@
 {{- if and . (ne (toString .) "off") }}true{{ end -}}
 {{- end -}}
 
-{{/* The usual name of a kind's resource, as policies/workload.py makes it. */}}
+{{/* The usual name of a kind's resource, as policies/objects/workload.py makes it. */}}
 {{- define "cks-admission.plural" -}}
 {{- $kind := lower . -}}
 {{- if regexMatch "(^|[^aeiou])y$" $kind -}}

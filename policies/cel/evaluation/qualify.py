@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from policies.cel.equality import find
 from policies.cel.errors import CelError
-from policies.cel.golang.gotext import general
 from policies.cel.values import ABSENT, INT_MAX, INT_MIN, Duration, Optional, Timestamp, Uint, Value, type_of
+from policies.golang.strconv import general
 
 KEYS = (str, int, Uint, bool, float)
 

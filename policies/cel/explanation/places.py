@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from policies import fieldpath
 from policies.cel.evaluation.dispatch import arguments
 from policies.cel.evaluation.run import Outcome
 from policies.cel.syntax.ast import Call, Comprehension, Ident, Literal, Node, Select
 from policies.cel.values import Value
+from policies.objects import fieldpath
 
 Place = tuple[str | int, ...]
 Evaluate = Callable[[Node, "Scope"], Outcome]

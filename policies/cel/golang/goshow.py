@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from policies.cel.golang.gotext import general
-from policies.cel.golang.gotime import format_timestamp, go_duration
 from policies.cel.types import Type
 from policies.cel.values import ABSENT, Duration, Optional, Timestamp, Value
+from policies.golang.strconv import general
+from policies.golang.time import format_timestamp, go_duration
 
 
 def shown(value: Value) -> str:

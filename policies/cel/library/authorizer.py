@@ -22,7 +22,7 @@ from policies.cel.library import selector
 from policies.cel.library.selector import NO_SELECTOR, Selector
 from policies.cel.types import Type
 from policies.cel.values import Incomparable, Value
-from policies.facts import NeededLookUp
+from policies.engine.facts import NeededLookUp
 
 AUTHORIZER = types.struct("kubernetes.authorization.Authorizer")
 PATH_CHECK = types.struct("kubernetes.authorization.PathCheck")

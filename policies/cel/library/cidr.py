@@ -11,12 +11,12 @@ from policies.cel import types
 from policies.cel.cost import STRING_TRAVERSAL, of_first, size, traversal
 from policies.cel.errors import CelError, no_such_overload
 from policies.cel.function import Function, Library, Overload
-from policies.cel.golang.rawtext import clean, quote
 from policies.cel.library import ip
 from policies.cel.library.ip import IP
-from policies.cel.library.netip import Address, AddressError, parse_prefix
 from policies.cel.types import Type
 from policies.cel.values import Incomparable, Value
+from policies.golang.netip import Address, AddressError, parse_prefix
+from policies.golang.quote import clean, quote
 
 TYPE = types.opaque("net.CIDR")
 _PARSE_ERROR = "network address parse error during conversion from string: "

@@ -10,18 +10,11 @@ from collections.abc import Callable
 from policies.cel import cost, types
 from policies.cel.errors import CelError
 from policies.cel.function import Cost, Function, Implementation, Library, Overload
-from policies.cel.golang.gotext import double, general, integer, unsigned
-from policies.cel.golang.gotime import (
-    SECOND,
-    format_duration,
-    format_timestamp,
-    in_range,
-    parse_duration,
-    parse_timestamp,
-)
 from policies.cel.patchtypes import JSONPatch
 from policies.cel.types import Type
 from policies.cel.values import INT_MAX, INT_MIN, UINT_MAX, Duration, Timestamp, Uint, Value, type_of
+from policies.golang.strconv import double, general, integer, unsigned
+from policies.golang.time import SECOND, format_duration, format_timestamp, in_range, parse_duration, parse_timestamp
 
 _BOOLEANS = dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True) | dict.fromkeys(
     ("0", "f", "F", "false", "FALSE", "False"), False

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from calendar import monthrange
 
-from policies.cel.golang.rawtext import utf8
-from policies.cel.golang.weburl import UrlError, parse_request_uri
+from policies.golang.quote import utf8
+from policies.golang.url import UrlError, parse_request_uri
 
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"

@@ -9,10 +9,10 @@ from policies.cel import types
 from policies.cel.cost import of_first, of_first_twice
 from policies.cel.errors import CelError, no_such_overload
 from policies.cel.function import Function, Implementation, Library, Overload
-from policies.cel.golang.rawtext import clean, quote
-from policies.cel.library.netip import IPV4_BITS, Address, AddressError, parse_address
 from policies.cel.types import Type
 from policies.cel.values import Incomparable
+from policies.golang.netip import IPV4_BITS, Address, AddressError, parse_address
+from policies.golang.quote import clean, quote
 
 TYPE = types.opaque("net.IP")
 

@@ -14,9 +14,9 @@ from policies.cel.equality import contains
 from policies.cel.errors import BudgetError, CelError
 from policies.cel.function import Cost, Function, Implementation, Library, Overload
 from policies.cel.golang.goshow import type_name
-from policies.cel.golang.gosort import sorted_indices
 from policies.cel.types import Type
 from policies.cel.values import Duration, Timestamp, Uint, Value, lacking, type_of
+from policies.golang.sort import sorted_indices
 
 _COMPARABLE = (
     types.INT,

@@ -18,10 +18,10 @@ from policies.cel import types
 from policies.cel.cost import of_match
 from policies.cel.errors import CelError, no_such_overload
 from policies.cel.function import Function, Library, Overload
-from policies.cel.golang.rawtext import clean, utf8
-from policies.cel.golang.resyntax import to_re2
-from policies.cel.golang.retext import RegexError
 from policies.cel.values import Value, lacking
+from policies.golang.quote import clean, utf8
+from policies.golang.regexescape import RegexError
+from policies.golang.regexp import to_re2
 
 _CACHED = 256
 _LARGER_PROGRAM = 128 * 2**20  # Go's own limit on a compiled expression

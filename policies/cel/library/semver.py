@@ -13,9 +13,9 @@ from policies.cel import types
 from policies.cel.cost import of_first
 from policies.cel.errors import CelError, no_such_overload
 from policies.cel.function import Function, Implementation, Library, Overload
-from policies.cel.golang.rawtext import clean, quote
 from policies.cel.types import Type
 from policies.cel.values import Incomparable
+from policies.golang.quote import clean, quote
 
 TYPE = types.struct("kubernetes.Semver")
 _DIGITS = re.compile(r"[0-9]*")

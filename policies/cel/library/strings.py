@@ -14,10 +14,10 @@ from policies.cel import cost, types
 from policies.cel.errors import BudgetError, CelError
 from policies.cel.function import Function, Implementation, Library, Overload
 from policies.cel.golang.goshow import shown
-from policies.cel.golang.rawtext import ESCAPES, SPACE
 from policies.cel.library.textformat import LONGEST, format_text
 from policies.cel.types import Type
 from policies.cel.values import Value
+from policies.golang.quote import ESCAPES, SPACE
 
 _TO_LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
 _TO_UPPER = str.maketrans(ascii_lowercase, ascii_uppercase)

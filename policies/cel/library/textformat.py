@@ -14,10 +14,10 @@ from typing import Any
 
 from policies.cel import cost
 from policies.cel.errors import BudgetError, CelError
-from policies.cel.golang.gotext import atoi, fixed, general, quote
 from policies.cel.library.conversion import text_of, text_to_double
 from policies.cel.types import Type
 from policies.cel.values import Duration, Timestamp, Uint, Value, type_of
+from policies.golang.strconv import atoi, fixed, general, quote
 
 LONGEST = int(cost.EXPRESSION_LIMIT / cost.STRING_TRAVERSAL)
 """A text is not made longer than this: one pass over it would cost more than an evaluation may."""

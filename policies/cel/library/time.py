@@ -12,9 +12,9 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from policies.cel import types
 from policies.cel.errors import CelError
 from policies.cel.function import Function, Library, Overload
-from policies.cel.golang.gotext import atoi
-from policies.cel.golang.gotime import HOUR, MINUTE, SECOND, Fields, fields, seconds
 from policies.cel.values import INT_MIN, Duration, Timestamp
+from policies.golang.strconv import atoi
+from policies.golang.time import HOUR, MINUTE, SECOND, Fields, fields, seconds
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _AWAY_FROM_THE_EDGE = timedelta(days=3)

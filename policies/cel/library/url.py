@@ -9,10 +9,10 @@ from policies.cel import types
 from policies.cel.cost import of_first
 from policies.cel.errors import CelError, no_such_overload
 from policies.cel.function import Function, Implementation, Library, Overload
-from policies.cel.golang.rawtext import text_of
-from policies.cel.golang.weburl import UrlError, WebUrl, parse_request_uri, parse_url
 from policies.cel.types import Type
 from policies.cel.values import Incomparable
+from policies.golang.quote import text_of
+from policies.golang.url import UrlError, WebUrl, parse_request_uri, parse_url
 
 TYPE = types.struct("kubernetes.URL")
 

@@ -17,7 +17,7 @@ from policies.admissionpolicy.model import Binding, ParamKind
 from policies.admissionpolicy.params import KindScope, StaticParameters
 from policies.admissionpolicy.schema import built_in
 from policies.cel.library.authorizer import Answer, Check, Table, UnansweredCheck, answer_of, subject_access_review
-from policies.request import GroupVersionKind
+from policies.engine.request import GroupVersionKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,7 +14,7 @@ from policies.cel.library import quantity
 from policies.cel.patchtypes import JSONPatch, ObjectValue
 from policies.cel.types import STRING
 from policies.cel.values import NONE, Duration, Optional, Timestamp, Uint, Value
-from policies.request import GroupVersionKind, JsonObject
+from policies.engine.request import GroupVersionKind, JsonObject
 
 _POD: JsonObject = {
     "apiVersion": "v1",

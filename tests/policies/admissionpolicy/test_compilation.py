@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from admissionpolicies import mutating, policy, validating
+from support.policies.admissionpolicies import mutating, policy, validating
 
 from policies.admissionpolicy.compilation import compile_policy
 from policies.admissionpolicy.model import (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from builders import CLUSTER_SCOPED, WORKLOADS, Json, at, deployment, merged, pod, request, resource, template
+from support.builders import CLUSTER_SCOPED, WORKLOADS, Json, at, deployment, merged, pod, request, resource, template
 
 from policies.admissionpolicy.derived import (
     FILLED_BY_ADMISSION,
@@ -18,10 +18,10 @@ from policies.admissionpolicy.derived import (
 from policies.admissionpolicy.matching import Index, Matcher
 from policies.admissionpolicy.model import MatchResources, NamedRule, Origin, Policy
 from policies.cel.reads import Reads
-from policies.fieldpath import Location, parse, render
-from policies.match import LabelSelector, SelectorRequirement
-from policies.request import AdmissionRequest, GroupVersionKind, GroupVersionResource
-from policies.workload import BUILT_IN, Workload, table, workload
+from policies.engine.match import LabelSelector, SelectorRequirement
+from policies.engine.request import AdmissionRequest, GroupVersionKind, GroupVersionResource
+from policies.objects.fieldpath import Location, parse, render
+from policies.objects.workload import BUILT_IN, Workload, table, workload
 
 SPEC: Json = {
     "containers": [

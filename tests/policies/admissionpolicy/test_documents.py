@@ -5,7 +5,7 @@ from __future__ import annotations
 from textwrap import dedent
 
 import pytest
-from policydocuments import documents
+from support.policies.policydocuments import documents
 
 from policies.admissionpolicy.documents import Document, Loaded, read
 from policies.admissionpolicy.model import (
@@ -23,7 +23,7 @@ from policies.admissionpolicy.model import (
     Validation,
     Variable,
 )
-from policies.match import LabelSelector, SelectorRequirement
+from policies.engine.match import LabelSelector, SelectorRequirement
 
 SMALL = """\
 apiVersion: admissionregistration.k8s.io/v1

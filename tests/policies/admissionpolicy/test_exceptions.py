@@ -3,12 +3,12 @@
 from datetime import date
 
 import pytest
-from builders import TODAY
-from policydocuments import documents
+from support.builders import TODAY
+from support.policies.policydocuments import documents
 
 from policies.admissionpolicy.documents import Loaded, read
-from policies.exception import PolicyException
-from policies.match import LabelSelector, SelectorRequirement
+from policies.engine.exception import PolicyException
+from policies.engine.match import LabelSelector, SelectorRequirement
 
 _SMALL = """\
 apiVersion: cks-admission.dev/v1

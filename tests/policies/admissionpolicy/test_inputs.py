@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from admissionpolicies import OBJECT, inputs
+from support.policies.admissionpolicies import OBJECT, inputs
 
-from policies.request import GroupVersionKind
+from policies.engine.request import GroupVersionKind
 
 
 def test_names_hold_what_the_group_of_expressions_may_know() -> None:

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from builders import Json
 from msgspec.structs import replace
+from support.builders import Json
 
 from policies.admissionpolicy.matching import Index, Matcher, MatchError, is_seen
 from policies.admissionpolicy.model import MatchResources, NamedRule
-from policies.facts import UnknownFact
-from policies.match import LabelSelector, SelectorRequirement
-from policies.request import AdmissionRequest, GroupVersionKind, GroupVersionResource
+from policies.engine.facts import UnknownFact
+from policies.engine.match import LabelSelector, SelectorRequirement
+from policies.engine.request import AdmissionRequest, GroupVersionKind, GroupVersionResource
 
 LABELLED = LabelSelector((SelectorRequirement("env", "In", ("prod",)),))
 UNLABELLED = LabelSelector((SelectorRequirement("env", "DoesNotExist"),))

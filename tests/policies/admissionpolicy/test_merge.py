@@ -12,7 +12,7 @@ from policies.admissionpolicy.merge import MergeError, atomics, check, merge
 from policies.admissionpolicy.native import Foreign
 from policies.admissionpolicy.schema import Definitions, Node
 from policies.cel.values import ABSENT
-from policies.request import GroupVersionKind
+from policies.engine.request import GroupVersionKind
 
 _TEXT = {"type": "string"}
 _KEYED = {"type": "array", "x-kubernetes-list-type": "map"}

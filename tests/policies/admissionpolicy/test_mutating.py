@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from admissionpolicies import OBJECT, binding, config_map, inputs, mutating, parameters
+from support.policies.admissionpolicies import OBJECT, binding, config_map, inputs, mutating, parameters
 
 from policies.admissionpolicy import mutating as engine
 from policies.admissionpolicy.compilation import CompiledPolicy
@@ -13,8 +13,8 @@ from policies.admissionpolicy.model import Expression, MatchCondition, ParamKind
 from policies.admissionpolicy.mutating import Mutated, evaluate
 from policies.admissionpolicy.schema import built_in
 from policies.cel.library.authorizer import UnansweredCheck
-from policies.match import EVERYTHING
-from policies.request import GroupVersionKind
+from policies.engine.match import EVERYTHING
+from policies.engine.request import GroupVersionKind
 
 SCHEMA = built_in(GroupVersionKind("", "v1", "ConfigMap"))
 BINDING = binding(kind="MutatingAdmissionPolicyBinding")

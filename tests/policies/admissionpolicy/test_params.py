@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from admissionpolicies import CLASSES, CONFIG_MAPS, binding, config_map, parameters
+from support.policies.admissionpolicies import CLASSES, CONFIG_MAPS, binding, config_map, parameters
 
 from policies.admissionpolicy.model import ParamKind, ParamRef
 from policies.admissionpolicy.params import (
@@ -16,7 +16,7 @@ from policies.admissionpolicy.params import (
     scope_of,
 )
 from policies.admissionpolicy.wanted import WantedParameters
-from policies.match import EVERYTHING, LabelSelector, SelectorRequirement
+from policies.engine.match import EVERYTHING, LabelSelector, SelectorRequirement
 
 FIVE = config_map("five", labels={"size": "s"}, limit="5")
 SIX = config_map("six", labels={"size": "s"}, limit="6")

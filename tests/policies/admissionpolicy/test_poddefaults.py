@@ -6,7 +6,7 @@ from copy import deepcopy
 from itertools import chain
 
 import pytest
-from builders import Json, pod
+from support.builders import Json, pod
 
 from policies.admissionpolicy.poddefaults import defaulted
 from policies.admissionpolicy.podfields import TYPES, canonical

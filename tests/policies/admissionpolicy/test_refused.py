@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-import randompolicies
-from refusedpolicies import Case, cases
+from support.policies import randompolicies
+from support.policies.refusedpolicies import Case, cases
 
 from policies.admissionpolicy.documents import Document, read
 

@@ -2,7 +2,7 @@
 
 from policies.admissionpolicy import resources
 from policies.admissionpolicy.resources import Resource
-from policies.request import GroupVersionKind
+from policies.engine.request import GroupVersionKind
 
 
 def test_resources_know_their_kinds_and_scopes() -> None:

@@ -5,20 +5,20 @@ from datetime import date
 from textwrap import dedent
 
 import pytest
-from builders import FACTS, TODAY, WORKLOADS, NamespacesLost, NamespacesToAsk, deployment, pod, request
-from policydocuments import documents
+from support.builders import FACTS, TODAY, WORKLOADS, NamespacesLost, NamespacesToAsk, deployment, pod, request
+from support.policies.policydocuments import documents
 
-from policies import engine
 from policies.admissionpolicy import mutatingrule, policyrule
 from policies.admissionpolicy.documents import Loaded, read
 from policies.admissionpolicy.params import NO_PARAMETERS
 from policies.admissionpolicy.schema import built_in, unknown
-from policies.engine import Answer, Decision
-from policies.exception import PolicyException
-from policies.facts import StaticFacts, UnknownFact
-from policies.match import ResourceRule
-from policies.rule import Rule
-from policies.ruleset import RuleSet
+from policies.engine import engine
+from policies.engine.engine import Answer, Decision
+from policies.engine.exception import PolicyException
+from policies.engine.facts import StaticFacts, UnknownFact
+from policies.engine.match import ResourceRule
+from policies.engine.rule import Rule
+from policies.engine.ruleset import RuleSet
 
 _SPEC = """\
     matchConstraints:

@@ -11,7 +11,7 @@ import pytest
 from policies.admissionpolicy import schema
 from policies.admissionpolicy.matchvalidation import BUILT_IN_VERSIONS
 from policies.admissionpolicy.schema import DEDUCED, Node, Schema
-from policies.request import GroupVersionKind
+from policies.engine.request import GroupVersionKind
 
 _POD = GroupVersionKind("", "v1", "Pod")
 _WIDGET = GroupVersionKind("example.test", "v1", "Widget")

@@ -2,14 +2,14 @@
 
 import gc
 
-from admissionpolicies import CONFIG_MAPS, inputs, parameters, validating
-from builders import FACTS, WORKLOADS, deployment, request
+from support.builders import FACTS, WORKLOADS, deployment, request
+from support.policies.admissionpolicies import CONFIG_MAPS, inputs, parameters, validating
 
 from policies.admissionpolicy.evaluation import Group
 from policies.admissionpolicy.params import StaticParameters
 from policies.admissionpolicy.subject import Subjects
 from policies.cel.cost import POLICY_LIMIT
-from policies.facts import StaticFacts
+from policies.engine.facts import StaticFacts
 
 
 def test_a_request_is_one_subject_for_all_policies() -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from policydocuments import documents
+from support.policies.policydocuments import documents
 
 from policies.admissionpolicy.documents import read
 from policies.admissionpolicy.params import NO_PARAMETERS

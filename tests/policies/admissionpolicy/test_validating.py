@@ -9,7 +9,16 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from admissionpolicies import CONFIG_MAPS, OBJECT, binding, config_map, inputs, parameters, policy, validating
+from support.policies.admissionpolicies import (
+    CONFIG_MAPS,
+    OBJECT,
+    binding,
+    config_map,
+    inputs,
+    parameters,
+    policy,
+    validating,
+)
 
 from policies.admissionpolicy import wording
 from policies.admissionpolicy.compilation import CompiledPolicy, compile_policy
@@ -26,7 +35,7 @@ from policies.admissionpolicy.model import (
 from policies.admissionpolicy.params import NO_PARAMETERS, ConfigurationError, StaticParameters
 from policies.admissionpolicy.validating import evaluate, evaluate_policy
 from policies.cel.library.authorizer import Answer, Table, UnansweredCheck
-from policies.match import EVERYTHING
+from policies.engine.match import EVERYTHING
 
 CHECK = "authorizer.requestResource.check('frob').allowed()"
 MISSING = "expression 'object.data.x == '1'' resulted in error: no such key: x"

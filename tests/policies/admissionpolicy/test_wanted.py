@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 import pytest
-from admissionpolicies import CLASSES, CONFIG_MAPS, binding, policy
+from support.policies.admissionpolicies import CLASSES, CONFIG_MAPS, binding, policy
 
 from policies.admissionpolicy.model import ParamRef
 from policies.admissionpolicy.wanted import WantedParameters, label_selector, wanted
-from policies.match import EVERYTHING, LabelSelector, SelectorRequirement
+from policies.engine.match import EVERYTHING, LabelSelector, SelectorRequirement
 
 SMALL = LabelSelector((SelectorRequirement("size", "In", ("s", "xs")),))
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from celrun import ENVIRONMENT, compiled, exactly, names, refused, usually
+from support.cel.celrun import ENVIRONMENT, compiled, exactly, names, refused, usually
 
 from policies.cel.errors import BudgetError
 from policies.cel.program import Composition, Evaluation, compile_expression

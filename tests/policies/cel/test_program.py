@@ -4,7 +4,7 @@ import doctest
 from typing import Any
 
 import pytest
-from celrun import ENVIRONMENT, compiled, names
+from support.cel.celrun import ENVIRONMENT, compiled, names
 
 from policies.cel import program as module
 from policies.cel import types

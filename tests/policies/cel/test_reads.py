@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import Json
 from conformance.casefile import files, read
 from hypothesis import given
 from hypothesis import strategies as st
 from properties.shapes import bounded, pods
+from support.builders import Json
 
 from policies.cel.caserun import bound, compiled
 from policies.cel.cases import Case, encode
@@ -23,8 +23,8 @@ from policies.cel.reads import EVERYTHING, NOTHING, Reads, composed_reads, reads
 from policies.cel.syntax.ast import Node
 from policies.cel.syntax.parser import parse
 from policies.cel.syntax.source import CompileError, Source
-from policies.fieldpath import Pattern, Wildcard
-from policies.fieldpath import parse as parse_path
+from policies.objects.fieldpath import Pattern, Wildcard
+from policies.objects.fieldpath import parse as parse_path
 
 
 def tree_of(source: Source, composition: Composition) -> Node:

@@ -1,7 +1,7 @@
 """Reads of what may not be there, and the tests that guard them."""
 
 import pytest
-from lintpolicies import DEPLOYMENTS, PODS, policy, said
+from support.policies.lintpolicies import DEPLOYMENTS, PODS, policy, said
 
 _CRD = {
     "apiVersion": "apiextensions.k8s.io/v1",

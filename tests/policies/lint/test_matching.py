@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from lintpolicies import DEPLOYMENTS, PODS, Json, binding, policy, said
+from support.policies.lintpolicies import DEPLOYMENTS, PODS, Json, binding, policy, said
 
 _RULE = "spec.matchConstraints.resourceRules[0]"
 _TRUE = "object.metadata.name != 'a'"

@@ -1,9 +1,9 @@
 """The review as a whole: types, what is ignored, and the policies that are shipped."""
 
-import packs
 import pytest
-from lintpolicies import DEPLOYMENTS, PODS, policy, reviewed, said
-from policydocuments import documents
+from support.policies import packs
+from support.policies.lintpolicies import DEPLOYMENTS, PODS, policy, reviewed, said
+from support.policies.policydocuments import documents
 
 from policies.admissionpolicy.documents import read
 from policies.lint.finding import IDS, IGNORE

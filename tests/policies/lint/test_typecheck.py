@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from lintpolicies import DEPLOYMENTS, PODS, policy
+from support.policies.lintpolicies import DEPLOYMENTS, PODS, policy
 
 from policies.admissionpolicy.document import Document
 from policies.admissionpolicy.documents import read

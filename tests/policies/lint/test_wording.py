@@ -1,7 +1,7 @@
 """Expressions that decide nothing or stop the server, names that nobody reads, messages that help nobody."""
 
 import pytest
-from lintpolicies import MESSAGE, policy, reviewed, said
+from support.policies.lintpolicies import MESSAGE, policy, reviewed, said
 
 _FIRST = "object.spec.replicas < 5"
 _PATH = "spec.validations[{}].expression"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from policies.match import SelectorRequirement
+from policies.engine.match import SelectorRequirement
 from policies.topology.affinity import node_affinity, requires, selector_terms, with_terms, without_terms
 from policies.topology.record import NOTHING, Entry, Written
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from builders import WORKLOADS, Json, at, merged, resource
+from support.builders import WORKLOADS, Json, at, merged, resource
 
 from policies.topology.annotation import Asked, Written, annotations_of, asked, mentions, templates
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from policies.match import EVERYTHING, LabelSelector, SelectorRequirement
+from policies.engine.match import EVERYTHING, LabelSelector, SelectorRequirement
 from policies.topology.builtin import BUILT_IN
 from policies.topology.level import Level
 

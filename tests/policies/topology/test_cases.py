@@ -10,14 +10,15 @@ from typing import Any
 
 import pytest
 import yaml
-from builders import TODAY, WORKLOADS, Json, merged, request
+from support.builders import TODAY, WORKLOADS, Json, merged, request
 
-from policies import engine, patch
-from policies.facts import Node, StaticFacts
-from policies.match import LabelSelector, ResourceRule, SelectorRequirement
-from policies.request import mapping
-from policies.rule import Hook, Rule
-from policies.ruleset import RuleSet
+from policies.engine import engine
+from policies.engine.facts import Node, StaticFacts
+from policies.engine.match import LabelSelector, ResourceRule, SelectorRequirement
+from policies.engine.request import mapping
+from policies.engine.rule import Hook, Rule
+from policies.engine.ruleset import RuleSet
+from policies.objects import patch
 from policies.topology import document
 from policies.topology.builtin import BUILT_IN
 from policies.topology.catalog import Catalog

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from policies.match import EVERYTHING, LabelSelector, SelectorRequirement
+from policies.engine.match import EVERYTHING, LabelSelector, SelectorRequirement
 from policies.topology.catalog import Catalog, Clash, closest, nearest_first
 from policies.topology.level import level
 from policies.topology.topology import Topology

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from builders import FACTS, TODAY, request, resource
+from support.builders import FACTS, TODAY, request, resource
 
-from policies.facts import References, StaticFacts
+from policies.engine.facts import References, StaticFacts
+from policies.engine.violation import Violation, describe
 from policies.topology import deletion
-from policies.violation import Violation, describe
 
 
 def _topology(api_version: str = "kai.scheduler/v1alpha1", kind: str = "Topology") -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from policies.match import LabelSelector, SelectorRequirement
+from policies.engine.match import LabelSelector, SelectorRequirement
 from policies.topology.document import TopologyError, make, read, source_of
 from policies.topology.level import level
 from policies.topology.topology import Topology

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from policies.match import LabelSelector, SelectorRequirement
+from policies.engine.match import LabelSelector, SelectorRequirement
+from policies.engine.violation import Violation
 from policies.topology.annotation import Template
 from policies.topology.catalog import Catalog
 from policies.topology.level import level
 from policies.topology.pool import violations
 from policies.topology.topology import Topology
-from policies.violation import Violation
 
 _KEY, _OTHER = "compute.coreweave.com/node-pool", "runai/node-pool"
 

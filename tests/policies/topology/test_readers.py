@@ -6,9 +6,9 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
-from builders import FACTS, WORKLOADS, Json, request
+from support.builders import FACTS, WORKLOADS, Json, request
 
-from policies import patch
+from policies.objects import patch
 from policies.topology.builtin import BUILT_IN
 from policies.topology.catalog import Catalog
 from policies.topology.reading import Options

@@ -8,19 +8,19 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
-from builders import FACTS, TODAY, WORKLOADS, Json, NamespacesToAsk, at, merged, pod_spec, request, resource
+from support.builders import FACTS, TODAY, WORKLOADS, Json, NamespacesToAsk, at, merged, pod_spec, request, resource
 
-from policies import patch
-from policies.facts import Node, StaticFacts, UnknownFact
-from policies.fieldpath import lookup
-from policies.match import LabelSelector, SelectorRequirement
+from policies.engine.facts import Node, StaticFacts, UnknownFact
+from policies.engine.match import LabelSelector, SelectorRequirement
+from policies.engine.violation import Violation
+from policies.objects import patch
+from policies.objects.fieldpath import lookup
+from policies.objects.workload import table, workload
 from policies.topology.builtin import BUILT_IN
 from policies.topology.catalog import Catalog
 from policies.topology.document import read
 from policies.topology.reading import Default, Options
 from policies.topology.rule import TopologyPlacement, reads
-from policies.violation import Violation
-from policies.workload import table, workload
 
 _TOPOLOGY, _RECORD = "kai.scheduler/topology", "cks-admission.dev/topology"
 _REQUIRED, _PREFERRED = f"{_TOPOLOGY}-required-placement", f"{_TOPOLOGY}-preferred-placement"

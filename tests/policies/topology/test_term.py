@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from policies.match import EVERYTHING, LabelSelector, SelectorRequirement
+from policies.engine.match import EVERYTHING, LabelSelector, SelectorRequirement
 from policies.topology.builtin import NVLINK
 from policies.topology.level import level
 from policies.topology.placement import Domain

@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from policies.facts import Node, Taint
-from policies.match import LabelSelector, SelectorRequirement
+from policies.engine.facts import Node, Taint
+from policies.engine.match import LabelSelector, SelectorRequirement
 from policies.topology.builtin import BUILT_IN
 from policies.topology.level import level
 from policies.topology.machine import Machine, NodeObject, PodObject, held, machines

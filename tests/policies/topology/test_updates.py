@@ -5,9 +5,9 @@ from __future__ import annotations
 from copy import deepcopy
 
 import pytest
-from builders import FACTS, WORKLOADS, Json, request
+from support.builders import FACTS, WORKLOADS, Json, request
 
-from policies import patch
+from policies.objects import patch
 from policies.topology.builtin import BUILT_IN
 from policies.topology.catalog import Catalog
 from policies.topology.document import read

@@ -5,11 +5,10 @@ from pathlib import Path
 
 import pytest
 import yaml
+from support.api.fakeapi import FakeApi
+from support.api.times import Times
 
-from webhook.cluster.client import Connection, connect
-
-from .fakeapi import FakeApi
-from .times import Times
+from webhook.cluster.api.client import Connection, connect
 
 
 @pytest.fixture

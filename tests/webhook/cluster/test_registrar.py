@@ -14,25 +14,24 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from patience import until
 from structlog.testing import capture_logs
+from support.api.fakeapi import MUTATING, VALIDATING, Json, status
+from support.api.times import Times
+from support.api.webhookapi import NAME, PATHS, ROLES, WebhookApi
+from support.patience import until
 
 from certs.authority import new_authority
-from policies.match import ResourceRule
-from policies.rule import Hook, Rule
+from policies.engine.match import ResourceRule
+from policies.engine.rule import Hook, Rule
 from policies.topology.builtin import BUILT_IN
 from policies.topology.catalog import Catalog
-from webhook.cluster.client import Connection
-from webhook.cluster.registration import unregister
-from webhook.cluster.webhooks import Webhooks
+from webhook.cluster.api.client import Connection
+from webhook.cluster.replicas.registration import unregister
+from webhook.cluster.watches.webhooks import Webhooks
+from webhook.configuration.rules import NO_POLICIES, PolicyRules
+from webhook.configuration.settings import Settings
 from webhook.metrics import Metrics
-from webhook.registrar import Registrar
-from webhook.rules import NO_POLICIES, PolicyRules
-from webhook.settings import Settings
-
-from .fakeapi import MUTATING, VALIDATING, Json, status
-from .times import Times
-from .webhookapi import NAME, PATHS, ROLES, WebhookApi
+from webhook.registration.registrar import Registrar
 
 _HOOK = Hook("validate", "policies", (ResourceRule(("CREATE",), ("",), ("pods",)),), "Fail")
 _POLICIES = PolicyRules((Rule("p", (_HOOK,), "deny", frozenset()),), (), ("p",))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from webhook.configuration.settings import Settings
 from webhook.doctor.finding import Finding, Unread
-from webhook.settings import Settings
 
 FORBIDDEN = Unread("the API server refused it", "list things")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from builders import Json
+from support.builders import Json
 
 from webhook.doctor.address import check, dialled_by, targets
 from webhook.doctor.finding import Unread

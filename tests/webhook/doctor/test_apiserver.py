@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from webhook.cluster import devices
+from webhook.cluster.watches import devices
 from webhook.doctor import apiserver
 from webhook.doctor.apiserver import check
 

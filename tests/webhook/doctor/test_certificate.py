@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from builders import Json
+from support.builders import Json
 
 from certs.authority import Authority, new_authority
 from webhook.doctor.certificate import check, check_secret, trusts

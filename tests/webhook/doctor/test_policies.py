@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import Json
+from support.builders import Json
 
-from policies.ruleset import RuleSet
-from webhook.cluster.policymaps import PolicyMap
+from policies.engine.ruleset import RuleSet
+from webhook.cluster.watches.policymaps import PolicyMap
+from webhook.configuration.settings import Settings
 from webhook.doctor.finding import Unread
 from webhook.doctor.policies import check
 from webhook.doctor.wanted import Found, Wanted, make
-from webhook.settings import Settings
 
 from .findings import FORBIDDEN, settings, told
 

@@ -6,8 +6,8 @@ from datetime import date
 
 import pytest
 
-from policies.request import UserInfo
-from webhook import rules
+from policies.engine.request import UserInfo
+from webhook.configuration import rules
 from webhook.doctor.finding import Finding, Read, Unread
 from webhook.doctor.probe import check, expected, is_answered
 from webhook.doctor.seen import Probe

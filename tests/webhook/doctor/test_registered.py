@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from builders import Json
+from support.builders import Json
 
-from webhook import rules
+from webhook.configuration import rules
 from webhook.doctor.finding import Unread
 from webhook.doctor.registered import check
-from webhook.registration import registered
+from webhook.registration.configuration import registered
 
 from .findings import FORBIDDEN, settings, told
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from builders import Json
+from support.builders import Json
 
 from webhook.doctor.replicas import check, check_lease, selector
 

@@ -8,7 +8,7 @@ import pytest
 
 from webhook.doctor.finding import Finding
 from webhook.doctor.rights import asked, check
-from webhook.rights import Right
+from webhook.registration.rights import Right
 
 from .findings import FORBIDDEN, told
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from builders import Json
+from support.builders import Json
 
-from webhook import rules
+from webhook.configuration import rules
 from webhook.doctor.scope import check
-from webhook.registration import registered
+from webhook.registration.configuration import registered
 
 from .findings import FORBIDDEN, settings, told
 

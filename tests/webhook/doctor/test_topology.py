@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from policies.facts import Node
+from policies.engine.facts import Node
 from policies.topology.catalog import Catalog
 from policies.topology.machine import Machine
-from webhook import rules
+from webhook.configuration import rules
 from webhook.doctor.seen import Topologies
 from webhook.doctor.topology import check
 

@@ -11,22 +11,24 @@ from typing import Any, NamedTuple
 import click
 from msgspec.structs import replace
 
-from policies import engine, patch
-from policies.engine import Answer
-from policies.facts import StaticFacts
-from policies.request import AdmissionRequest, UserInfo, is_being_deleted, is_mirror_pod, is_owned
-from policies.ruleset import RuleSet
+from policies.engine import engine
+from policies.engine.engine import Answer
+from policies.engine.facts import StaticFacts
+from policies.engine.request import AdmissionRequest, UserInfo, is_being_deleted, is_mirror_pod, is_owned
+from policies.engine.ruleset import RuleSet
+from policies.objects import patch
 from policies.topology.rule import RULE, TopologyPlacement
-from webhook import manifest, rules
 from webhook.cli import exits, options
 from webhook.cli.exits import InputError, unreadable
 from webhook.cli.output import headline, write
 from webhook.cli.topology import sources, wording
 from webhook.cli.topology.explanation import Explanation, explain
 from webhook.cli.topology.sources import Cluster, Seen
-from webhook.manifest import Manifest, ManifestError
-from webhook.settings import Settings, SettingsError
-from webhook.yamlfile import FileError
+from webhook.configuration import rules
+from webhook.configuration.settings import Settings, SettingsError
+from webhook.files import manifest
+from webhook.files.manifest import Manifest, ManifestError
+from webhook.files.yamlfile import FileError
 
 
 class Explained(NamedTuple):

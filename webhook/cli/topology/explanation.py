@@ -8,10 +8,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from policies.fieldpath import render
-from policies.match import EVERYTHING
-from policies.nodeaffinity import allows
-from policies.request import JsonObject, mapping
+from policies.engine.match import EVERYTHING
+from policies.engine.request import JsonObject, mapping
+from policies.objects.fieldpath import render
+from policies.objects.nodeaffinity import allows
 from policies.topology import affinity, record
 from policies.topology.annotation import ANNOTATIONS, Written
 from policies.topology.level import IB_FABRIC, Level

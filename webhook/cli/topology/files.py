@@ -10,10 +10,10 @@ import msgspec
 from msgspec import Struct
 
 from policies.topology.machine import Machine, NodeObject, PodObject, held, machines
-from webhook import manifest
 from webhook.cli.exits import InputError, unreadable
-from webhook.manifest import ManifestError
-from webhook.yamlfile import FileError
+from webhook.files import manifest
+from webhook.files.manifest import ManifestError
+from webhook.files.yamlfile import FileError
 
 HOW = "kubectl get nodes,pods -A -o json"
 """The command that prints what is read here."""

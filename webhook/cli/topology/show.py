@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from policies.match import EVERYTHING
+from policies.engine.match import EVERYTHING
 from policies.topology.level import Level
 from policies.topology.machine import Machine
 from policies.topology.topology import Topology

@@ -12,10 +12,10 @@ import click
 from policies.topology.catalog import Catalog, closest
 from policies.topology.machine import Machine, machines
 from policies.topology.topology import Topology
-from webhook import rules
 from webhook.cli.exits import InputError, ToolError
 from webhook.cli.topology import files
-from webhook.settings import Settings, SettingsError
+from webhook.configuration import rules
+from webhook.configuration.settings import Settings, SettingsError
 
 
 class Cluster(NamedTuple):
@@ -91,7 +91,7 @@ def _look(
     where: Cluster, accelerators: Sequence[str], *, nodes: bool, pods: bool
 ) -> tuple[tuple[Topology, ...], tuple[Machine, ...] | None]:
     """Topologies and Nodes of a cluster. Raises ToolError."""
-    from webhook.cluster.errors import ClusterError  # noqa: PLC0415 - most runs need no cluster
+    from webhook.cluster.api.errors import ClusterError  # noqa: PLC0415 - most runs need no cluster
 
     try:
         return asyncio.run(_ask(where, accelerators, nodes=nodes, pods=pods))
@@ -102,8 +102,8 @@ def _look(
 async def _ask(
     where: Cluster, accelerators: Sequence[str], *, nodes: bool, pods: bool
 ) -> tuple[tuple[Topology, ...], tuple[Machine, ...] | None]:
-    from webhook.cluster import inventory  # noqa: PLC0415 - as above
-    from webhook.cluster.client import connect  # noqa: PLC0415 - loads the client
+    from webhook.cluster.api.client import connect  # noqa: PLC0415 - loads the client
+    from webhook.cluster.inspection import inventory  # noqa: PLC0415 - as above
 
     api = await connect(where.kubeconfig or None, where.in_cluster)
     try:

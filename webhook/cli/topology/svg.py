@@ -8,10 +8,10 @@ from html import escape
 
 from msgspec import Struct
 
+from policies.engine.violation import printable
 from policies.topology.machine import Machine
 from policies.topology.topology import Topology
 from policies.topology.tree import Branch, Count
-from policies.violation import printable
 from webhook.cli.topology.layout import Box, Cell, Plan, counts, heading, plan, shortened, text_width
 from webhook.cli.topology.text import state
 from webhook.cli.topology.words import counted

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 import click
 from msgspec import Struct
 
+from policies.engine.violation import printable
 from policies.topology.machine import Machine
 from policies.topology.topology import Topology
 from policies.topology.tree import Branch, Count, count, line
-from policies.violation import printable
 from webhook.cli.topology.words import counted
 
 USED, FREE, UNAVAILABLE = "█", "░", "x"

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from policies.match import EVERYTHING, LabelSelector
+from policies.engine.match import EVERYTHING, LabelSelector
 from policies.topology.term import Term, alternatives, to_json
 
 

@@ -2,8 +2,8 @@
 from __future__ import annotations
 
 import pytest
-from celrun import ENVIRONMENT, checked, refused
-from celtree import show
+from support.cel.celrun import ENVIRONMENT, checked, refused
+from support.cel.celtree import show
 
 from policies.cel.checking.checker import check, optional_content, qualified_name
 from policies.cel.checking.validation import walk

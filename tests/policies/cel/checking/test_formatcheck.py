@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from celrun import checked, refused
+from support.cel.celrun import checked, refused
 
 from policies.cel.checking.formatcheck import is_format
 from policies.cel.syntax.ast import Node

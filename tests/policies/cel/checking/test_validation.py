@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 import pytest
-from celrun import checked, refused
-from celtree import show
+from support.cel.celrun import checked, refused
+from support.cel.celtree import show
 
 from policies.cel.checking.validation import children, walk
 from policies.cel.syntax.ast import Call, Ident, Literal

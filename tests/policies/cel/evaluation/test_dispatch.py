@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from celrun import checked, compiled
+from support.cel.celrun import checked, compiled
 
 from policies.cel.errors import CelError
 from policies.cel.evaluation.dispatch import Binding, arguments, bind, fits, literal_pattern, text_only

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from celrun import ENVIRONMENT, exactly, planned, refused
+from support.cel.celrun import ENVIRONMENT, exactly, planned, refused
 
 from policies.cel.errors import CelError
 from policies.cel.evaluation.attribute import Read

@@ -5,7 +5,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from patience import PATIENCE
+from support.patience import PATIENCE
 
 from policies.cel.evaluation.recursion import NestingError, deeply
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from celrun import ENVIRONMENT, OBJECT, Failed, exactly, planned
+from support.cel.celrun import ENVIRONMENT, OBJECT, Failed, exactly, planned
 
 from policies.cel.evaluation.run import Run
 from policies.cel.evaluation.step import Constant, Step, failed

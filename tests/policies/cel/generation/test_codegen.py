@@ -3,8 +3,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from celexpressions import EXPRESSIONS
-from celrun import OBJECT, compiled, exactly, generated, names
+from support.cel.celexpressions import EXPRESSIONS
+from support.cel.celrun import OBJECT, compiled, exactly, generated, names
 
 from policies.cel.errors import BudgetError, TimeLimitError
 from policies.cel.generation.compiled import Generated

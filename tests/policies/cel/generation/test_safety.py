@@ -9,10 +9,10 @@ from types import BuiltinFunctionType, CodeType
 from typing import Any
 
 import pytest
-from celexpressions import EXPRESSIONS
-from celrun import names
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.cel.celexpressions import EXPRESSIONS
+from support.cel.celrun import names
 
 from policies.cel.checking.validation import walk
 from policies.cel.generation.compiled import Generated

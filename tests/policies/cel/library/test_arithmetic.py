@@ -4,7 +4,7 @@ from math import copysign, isnan
 from typing import Any
 
 import pytest
-from overloads import Failed, declared, price
+from support.cel.overloads import Failed, declared, price
 
 from policies.cel.errors import CelError
 from policies.cel.library.arithmetic import LIBRARY, add, divide, modulo, multiply, negate, subtract

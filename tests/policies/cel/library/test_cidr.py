@@ -7,9 +7,9 @@ from __future__ import annotations
 from ipaddress import ip_network
 
 import pytest
-from cellibrary import answer, charged
 from hypothesis import given
 from hypothesis import strategies as st
+from support.cel.cellibrary import answer, charged
 
 from policies.cel.errors import CelError
 from policies.cel.library import ip

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from overloads import declared
+from support.cel.overloads import declared
 
 from policies.cel.errors import CelError
 from policies.cel.library.comprehensions import LIBRARY, insert, insert_all

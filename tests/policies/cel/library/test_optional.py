@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from overloads import Failed, declared, outcome, price
+from support.cel.overloads import Failed, declared, outcome, price
 
 from policies.cel.library.optional import LIBRARY
 from policies.cel.values import ABSENT, NONE, Duration, Optional, Timestamp, Uint

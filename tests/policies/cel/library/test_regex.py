@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 import pytest
-from cellibrary import answer, charged
 from hypothesis import given
 from hypothesis import strategies as st
+from support.cel.cellibrary import answer, charged
 
 from policies.cel.errors import CelError
 from policies.cel.library.regex import LIBRARY, _public, compile_pattern, matcher

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from cellibrary import answer, charged
+from support.cel.cellibrary import answer, charged
 
 from policies.cel.errors import CelError
 from policies.cel.library.semver import LIBRARY, parse

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from overloads import Failed, declared, outcome, price
+from support.cel.overloads import Failed, declared, outcome, price
 
 from policies.cel.library.text import LIBRARY
 

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 import pytest
-from overloads import Failed, declared, outcome
+from support.cel.overloads import Failed, declared, outcome
 
-from policies.cel.golang.gotime import parse_duration, parse_timestamp
 from policies.cel.library.time import LIBRARY
 from policies.cel.values import Duration, Timestamp
+from policies.golang.time import parse_duration, parse_timestamp
 
 CHRISTMAS = "2023-12-25T00:00:00.987654321Z"
 

@@ -1,6 +1,6 @@
 # ruff: noqa: E501 # one case is one line
 import pytest
-from celtree import show, tree
+from support.cel.celtree import show, tree
 
 from policies.cel.syntax.ast import Call, Comprehension, MapLiteral
 from policies.cel.syntax.parser import parse

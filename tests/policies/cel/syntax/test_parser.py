@@ -2,7 +2,7 @@
 import sys
 
 import pytest
-from celtree import tree
+from support.cel.celtree import tree
 
 from policies.cel.syntax.ast import Call, Entry, MapLiteral, Node
 from policies.cel.syntax.parser import parse

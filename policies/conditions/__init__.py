@@ -1,0 +1,1 @@
+"""Match conditions: rules as CEL for the API server."""

@@ -1,0 +1,121 @@
+"""Writing CEL: literals, and steps into objects of unknown shape.
+
+Every step is optional (`object.?spec.?template`), which yields nothing where a parent is missing, null or of another
+type: an error in a match condition would count as a match where the webhook fails closed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from policies.glob import expression
+from policies.objects.fieldpath import Pattern, Wildcard
+
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+# Reserved by https://github.com/google/cel-spec/blob/master/doc/langdef.md#syntax: no field selection by these names.
+_KEYWORDS = frozenset(
+    [
+        "as",
+        "break",
+        "const",
+        "continue",
+        "else",
+        "false",
+        "for",
+        "function",
+        "if",
+        "import",
+        "in",
+        "let",
+        "loop",
+        "namespace",
+        "null",
+        "package",
+        "return",
+        "true",
+        "var",
+        "void",
+        "while",
+    ]
+)
+
+
+# The backslash first, since the others bring more of them.
+_ESCAPES = {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r"}
+
+
+def step(base: str, key: str) -> str:
+    """The optional value of a key."""
+    return f"{base}.?{key}" if _IDENTIFIER.match(key) and key not in _KEYWORDS else f"{base}[?{text(key)}]"
+
+
+def steps(base: str, pattern: Pattern) -> str:
+    """The optional value at a path without wildcards; the base itself where the path is empty."""
+    for key in pattern:
+        base = step(base, str(key))
+    return base
+
+
+def value(base: str, pattern: Pattern) -> str:
+    """The value at a path without wildcards, null where there is none."""
+    return f"{steps(base, pattern)}.orValue(null)" if pattern else base
+
+
+def pairs(pattern: Pattern, new: str = "object", old: str = "oldObject") -> str:
+    """A list of `[value, old value]`, a pair for each place in `new` that the pattern names.
+
+    Several wildcards in one pattern take `flatten`, which kube-apiserver has from 1.34 on.
+    """
+    for position, key in enumerate(pattern):
+        if isinstance(key, Wildcard):
+            head, tail = pattern[:position], pattern[position + 1 :]
+            kind, empty = ("list", "[]") if key is Wildcard.ITEMS else ("map", "{}")
+            children = f"(type({value(new, head)}) == {kind} ? {steps(new, head)}.orValue({empty}) : {empty})"
+            deeper = sum(isinstance(step, Wildcard) for step in tail)
+            index, child = f"i{deeper or ''}", f"c{deeper or ''}"  # an inner variable must not hide an outer one
+            before = f"{steps(old, head)}[?{index}]"
+            if deeper:
+                inner = pairs(tail, child, f"{before}.orValue(dyn(null))")
+                return f"{children}.transformList({index}, {child}, {inner}).flatten()"
+            pair = f"[{value(child, tail)}, {steps(before, tail)}.orValue(dyn(null))]"
+            return f"{children}.transformList({index}, {child}, {pair})"
+    return f"[[{value(new, pattern)}, {value(old, pattern)}]]"
+
+
+def let(name: str, expression: str, body: str) -> str:
+    """The body, a boolean, with a name for an expression: CEL in Kubernetes has no other way to say it."""
+    return f"[{expression}].exists({name},\n{body})"
+
+
+def by_kind(cases: Iterable[tuple[Iterable[str], str]]) -> str:
+    """The list that belongs to `kind`; an empty one where none does."""
+    return "".join(f"kind in {texts(kinds)} ? {result} :\n  " for kinds, result in cases) + "[]"
+
+
+def every(clauses: Iterable[str]) -> str:
+    """The conjunction, evaluated in order."""
+    return " && ".join(clauses)
+
+
+def some(clauses: Iterable[str], between: str = " || ") -> str:
+    """The disjunction in parentheses; no clauses at all is false."""
+    joined = between.join(clauses)
+    return f"({joined})" if joined else "false"
+
+
+def text(literal: str) -> str:
+    """A string literal."""
+    for character, escape in _ESCAPES.items():
+        literal = literal.replace(character, escape)
+    return f"'{literal}'"
+
+
+def texts(literals: Iterable[str]) -> str:
+    """A list of string literals."""
+    return "[" + ", ".join(text(literal) for literal in literals) + "]"
+
+
+def globs(patterns: Iterable[str]) -> str:
+    """A regular expression, as a string literal, that matches what one of the globs (with `*` and `?`) matches."""
+    return text("^(" + "|".join(expression(pattern) for pattern in patterns) + ")$")

@@ -1,0 +1,224 @@
+"""The rules' match conditions: CEL that the API server evaluates itself, to ask only where a rule could matter.
+
+A condition must never be narrower than its rule, or a write would slip past; where it is wider, the service is asked
+for nothing. For the label guard it is also what stands between an outage of the service and the cluster: Nodes,
+Namespaces and interruptable Pods carry reserved labels, and their ordinary updates must not depend on the service. So
+it compares `object` with `oldObject` (null on CREATE) place by place, as the rule does, and knows its exceptions.
+`namespaceObject` is of no use here: in a webhook's condition it is always null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from policies.conditions.celtext import by_kind, every, globs, let, pairs, some, text, texts
+from policies.engine.request import MIRROR_ANNOTATION
+from policies.engine.requester import COMPONENTS, NODE_GROUP, NODE_PREFIX, SERVICE_ACCOUNT_PREFIX, Exemptions
+from policies.engine.rule import MatchCondition
+from policies.engine.safety import API_SERVER, SYSTEM_ACCOUNTS, WRITTEN_BY_ANYBODY
+from policies.labels import KEPT_KINDS, POD, LabelException
+from policies.objects.fieldpath import Pattern, Wildcard, parse
+from policies.objects.workload import Workload
+from policies.tolerations import CPU_TAINT
+from policies.topology.annotation import MENTIONED
+
+KIND = "request.kind.group + '/' + request.kind.kind"
+RESOURCE = "request.resource.group + '/' + request.resource.resource"
+RESERVED = "k.matches('^([^/]*[.])?coreweave[.](cloud|com)/')"
+LABELS, ANNOTATIONS = ("metadata", "labels"), ("metadata", "annotations")
+# Groups whose kinds are all namespaced but for Nodes and Namespaces, which have no templates.
+NAMESPACED_GROUPS = frozenset({"", "apps", "batch", "resource.k8s.io"})
+IS_MIRROR_POD = f"has(object.metadata.annotations) && {text(MIRROR_ANNOTATION)} in object.metadata.annotations"
+
+_EPHEMERAL_CLAIM = parse("spec.volumes[*].ephemeral.volumeClaimTemplate")
+
+
+def requester_is_not_exempt(exempt: Exemptions, control_plane_namespaces: Iterable[str]) -> MatchCondition:
+    """False for the requesters that `Exemptions.cover` leaves alone, so that no outage of the service stops them.
+
+    control_plane_namespaces: those known when the condition is written, for a condition cannot look up a Namespace.
+    """
+    accounts = [*exempt.service_accounts, *(f"{namespace}/*" for namespace in control_plane_namespaces)]
+    users = [
+        *exempt.users,
+        *(SERVICE_ACCOUNT_PREFIX + account.replace("/", ":") for account in dict.fromkeys(accounts)),
+    ]
+    username, groups = "request.userInfo.username", "request.userInfo.groups"
+    own_node = (
+        "request.resource.group == '' && request.resource.resource == 'nodes' && has(request.name) && "
+        f"{username} == {text(NODE_PREFIX)} + request.name"
+    )
+    own_mirror = (
+        f"request.kind.group == '' && request.kind.kind == 'Pod' && object != null && {IS_MIRROR_POD} && "
+        "has(object.spec.nodeName) && "
+        f"{username} == {text(NODE_PREFIX)} + object.spec.nodeName"
+    )
+    clauses = [
+        f"{username}.matches({globs(users)})",
+        f"has({groups}) && {groups}.exists(g, g.matches({globs(exempt.groups)}))",
+        f"has({groups}) && {text(NODE_GROUP)} in {groups} && {some([own_node, own_mirror])}",
+    ]
+    return MatchCondition("requester-is-not-exempt", "!" + some(clauses, " ||\n  "))
+
+
+def reserved_label_changes(
+    workloads: Iterable[Workload], exceptions: Sequence[LabelException], *, cluster_scope: bool
+) -> MatchCondition:
+    """True where the request adds a reserved label, changes one or, on Nodes and Namespaces, removes one.
+
+    First the places of the kind are gathered, each as a pair of what stands there in the new and in the old object;
+    then one predicate compares the labels of each pair.
+    """
+    rows = [row for row in workloads if not (cluster_scope and row.group in NAMESPACED_GROUPS)]
+    pod_label = some(_is(exception) for exception in exceptions if POD in exception.kinds)
+    clauses = [
+        _added("object", "oldObject", [f"{pod_label} && {_is_copy()}", *_allowed_by_kind(exceptions)]),
+        f"pods.exists(p, {_added('p[0]', 'p[1]', [pod_label])})",
+        f"jobs.exists(p, {_added('p[0]', 'p[1]', [f'{pod_label} && {_is_copy()}'])})",
+        f"claims.exists(p, {_added('p[0]', 'p[1]', [])})",
+        f"pods.exists(t, {pairs(_EPHEMERAL_CLAIM, 't[0]', 't[1]')}.exists(p, {_added('p[0]', 'p[1]', [])}))",
+        f"nodeLabels.exists(p, {_added_to_map(_maps('p[0]'), _maps('p[1]'), [])})",
+    ]
+    body = "  " + some([*clauses, *([_removed()] if cluster_scope else [])], " ||\n   ")
+    for name, places in (("nodeLabels", "node_labels"), ("claims", "claims"), ("jobs", "jobs"), ("pods", "templates")):
+        found = by_kind(_by_places(rows, places))
+        # A template of another type holds nothing that anybody could copy.
+        maps = ".filter(p, type(p[0]) == map).map(p, [p[0], type(p[1]) == map ? p[1] : {}])"
+        body = let(name, f"({found}){maps}", body)
+    return MatchCondition("reserved-label-changes", f"object != null && {let('kind', KIND, body)}")
+
+
+def cluster_is_not_coming_up() -> MatchCondition:
+    """False for the bootstrap resources that `Safety.spares`, whatever policies say of them."""
+    username, groups = "request.userInfo.username", "request.userInfo.groups"
+    kubelet = f"{username}.startsWith({text(NODE_PREFIX)}) && has({groups}) && {text(NODE_GROUP)} in {groups}"
+    writers = [
+        "has(request.subResource) && request.subResource == 'status'",
+        f"{username} in {texts(COMPONENTS)}",
+        f"{username}.startsWith({text(SYSTEM_ACCOUNTS)})",
+        kubelet,
+    ]
+    by_anybody = texts(f"{group}/{resource}" for group, resource in WRITTEN_BY_ANYBODY)
+    of_the_cluster = some(writers, " ||\n    ")
+    clauses = [
+        f"{username} == {text(API_SERVER)}",
+        f"{RESOURCE} in {by_anybody}",
+        f"{RESOURCE} == '/nodes' && {of_the_cluster}",
+    ]
+    return MatchCondition("cluster-is-not-coming-up", "!" + some(clauses, " ||\n  "))
+
+
+def pod_lacks_cpu_toleration() -> MatchCondition:
+    """True for Pods that no toleration lets onto CPU Nodes; whether they ask for a GPU is left to the rule."""
+    covers = (
+        f"(!has(t.key) || t.key in ['', {text(CPU_TAINT)}]) && has(t.operator) && t.operator == 'Exists' && "
+        "(!has(t.effect) || t.effect in ['', 'NoSchedule'])"
+    )
+    return MatchCondition(
+        "lacks-cpu-toleration",
+        f"!(has(object.spec.tolerations) && object.spec.tolerations.exists(t,\n  {covers}))",
+    )
+
+
+def pod_is_no_mirror() -> MatchCondition:
+    """False for the mirrors of static Pods, which cannot be changed."""
+    return MatchCondition("no-mirror-pod", f"!({IS_MIRROR_POD})")
+
+
+def topology_is_mentioned(workloads: Iterable[Workload]) -> MatchCondition:
+    """True where a topology annotation, or the record, stands on the object, a job or a template, now or before."""
+    kinds: dict[tuple[Pattern, ...], list[str]] = {}
+    for row in workloads:
+        if places := tuple(pattern for pattern in (*row.jobs, *row.templates) if pattern):
+            kinds.setdefault(places, []).append(f"{row.group}/{row.kind}")
+    inner = "".join(
+        f"kind in {texts(names)} ? {some(map(_mentioned, places))} :\n   " for places, names in kinds.items()
+    )
+    body = f"[object, oldObject].exists(o, {_mentioned(())} ||\n  ({inner}false))"
+    body = let("kind", KIND, let("keys", texts(sorted(MENTIONED)), body))
+    return MatchCondition("topology-is-mentioned", f"object != null && {body}")
+
+
+def _mentioned(place: Pattern) -> str:
+    """Whether a topology annotation, or the record, stands on what is at a place in `o`."""
+    return _exists("[o]", (*place, *ANNOTATIONS), "a", "type(a) == map && keys.exists(key, key in a)")
+
+
+def _exists(values: str, pattern: Pattern, name: str, predicate: str) -> str:
+    """Whether a predicate is true of what stands at a place of the pattern in one of the values, whatever they are.
+
+    Optional steps would not do: `.?key` is an error on a list.
+    """
+    for position, key in enumerate(pattern):
+        tail = pattern[position + 1 :]
+        if key is Wildcard.ITEMS:
+            return f"{values}.exists(l, type(l) == list && l.exists(c, {_exists('[c]', tail, name, predicate)}))"
+        if key is Wildcard.VALUES:
+            return f"{values}.exists(m, type(m) == map && m.exists(k, {_exists('[m[k]]', tail, name, predicate)}))"
+        step = text(str(key))
+        values += f".map(x, type(x) == map && {step} in x, x[{step}])"
+    return f"{values}.exists({name}, {predicate})"
+
+
+def _by_places(rows: Iterable[Workload], places: str) -> list[tuple[list[str], str]]:
+    """Kinds, as group/kind, with the CEL list of pairs at one sort of places: many kinds share theirs."""
+    found: dict[tuple[Pattern, ...], list[str]] = {}
+    for row in rows:
+        if patterns := getattr(row, places):
+            found.setdefault(patterns, []).append(f"{row.group}/{row.kind}")
+    return [(kinds, " + ".join(pairs(pattern) for pattern in patterns)) for patterns, kinds in found.items()]
+
+
+def _labels(holder: str) -> str:
+    """A list with the map `metadata.labels` of an object or template of any shape; an empty one where there is none."""
+    steps = "".join(f".map(x, type(x) == map && has(x.{key}), x.{key})" for key in LABELS)
+    return f"[{holder}]{steps}.filter(x, type(x) == map)"
+
+
+def _maps(value: str) -> str:
+    return f"[{value}].filter(x, type(x) == map)"
+
+
+def _added(new: str, old: str, allowed: Sequence[str]) -> str:
+    """In the labels of `new` some reserved one is not in those of `old`, and no clause about `k` and `v` allows it."""
+    return _added_to_map(_labels(new), _labels(old), allowed)
+
+
+def _added_to_map(new: str, old: str, allowed: Sequence[str]) -> str:
+    same = f"{old}.exists(o, k in o && o[k] == v)"
+    reserved = every([RESERVED, f"!{same}", *(f"!({clause})" for clause in allowed)])
+    return f"{new}.exists(l, l.exists(k, v, {reserved}))"
+
+
+def _removed() -> str:
+    kinds = texts(sorted(f"{group}/{kind}" for group, kind in KEPT_KINDS))
+    kept = "has(object.metadata.labels) && k in object.metadata.labels"
+    gone = f"oldObject.metadata.labels.exists(k, {RESERVED} && !({kept}))"
+    return every([f"kind in {kinds}", "oldObject != null", "has(oldObject.metadata.labels)", gone])
+
+
+def _allowed_by_kind(exceptions: Sequence[LabelException]) -> list[str]:
+    """The exceptions for kinds other than Pods, on which only the object's own labels count."""
+    allowed = []
+    for exception in exceptions:
+        kinds = exception.kinds - {POD}
+        if kinds:
+            clauses = [f"kind in {texts(sorted(f'{group}/{kind}' for group, kind in kinds))}", _is(exception)]
+            if exception.values and not kinds.isdisjoint(KEPT_KINDS):
+                # As in the rule: what stood there before must have been the user's to set as well.
+                before = f"{_labels('oldObject')}.all(o, !(k in o) || o[k] in {texts(sorted(exception.values))})"
+                clauses.append(before)
+            allowed.append(every(clauses))
+    return allowed
+
+
+def _is_copy() -> str:
+    """A Pod's label on another object of the workload: a template has it too, or a controller wrote the object."""
+    copied = f"pods.exists(t, {_labels('t[0]')}.exists(m, k in m && m[k] == v))"
+    references = "object.?metadata.?ownerReferences.orValue([])"
+    return some([copied, f"size(pods) > 0 && {references}.exists(r, has(r.controller) && r.controller)"])
+
+
+def _is(exception: LabelException) -> str:
+    key = f"k == {text(exception.key)}"
+    return f"{key} && v in {texts(sorted(exception.values))}" if exception.values else key

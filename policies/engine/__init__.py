@@ -1,0 +1,1 @@
+"""The pipeline: a request, rules, facts, and the answer."""

@@ -1,0 +1,132 @@
+"""Which requests a rule is for: resource rules and label selectors, with Kubernetes' meaning.
+
+Source: the API reference of `admissionregistration.k8s.io/v1` RuleWithOperations and of `meta/v1` LabelSelector.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from policies.engine.request import AdmissionRequest, JsonObject, Target
+
+Operator = Literal["In", "NotIn", "Exists", "DoesNotExist"]
+
+
+class ResourceRule(Struct, frozen=True):
+    """Operations on resources, each list with `*` for all.
+
+    resources: `pods`, `pods/status`, `pods/*` (Pods and all their subresources), `*` (all resources, no subresources),
+    `*/*` (all). That `pods/*` takes in the Pods themselves is the API server's reading (predicates/rules/rules.go).
+    """
+
+    operations: tuple[str, ...]
+    groups: tuple[str, ...]
+    resources: tuple[str, ...]
+    versions: tuple[str, ...] = ("*",)
+
+    def matches(self, request: Target) -> bool:
+        """Whether the request's operation and resource are among the rule's."""
+        target = request.resource
+        return (
+            _listed(request.operation, self.operations)
+            and _listed(target.group, self.groups)
+            and _listed(target.version, self.versions)
+            and any(_resource_matches(pattern, target.resource, request.sub_resource) for pattern in self.resources)
+        )
+
+    def to_json(self, scope: str) -> dict[str, Any]:
+        """The rule as it stands in a webhook configuration."""
+        return {
+            "apiGroups": list(self.groups),
+            "apiVersions": list(self.versions),
+            "operations": list(self.operations),
+            "resources": list(self.resources),
+            "scope": scope,
+        }
+
+
+def _listed(value: str, allowed: tuple[str, ...]) -> bool:
+    return value in allowed or "*" in allowed
+
+
+def _resource_matches(pattern: str, resource: str, subresource: str) -> bool:
+    wanted, _, wanted_subresource = pattern.partition("/")
+    return wanted in ("*", resource) and wanted_subresource in ("*", subresource)
+
+
+class SelectorRequirement(Struct, frozen=True):
+    """One requirement of a selector; `values` is empty for Exists and DoesNotExist."""
+
+    key: str
+    operator: Operator
+    values: tuple[str, ...] = ()
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Whether labels meet the requirement. NotIn is also met where the key is absent."""
+        match self.operator:
+            case "Exists":
+                return self.key in labels
+            case "DoesNotExist":
+                return self.key not in labels
+            case "In":
+                return self.key in labels and labels[self.key] in self.values
+            case "NotIn":
+                return self.key not in labels or labels[self.key] not in self.values
+
+    def to_json(self) -> dict[str, Any]:
+        """The requirement in the API's form."""
+        values = {"values": list(self.values)} if self.values else {}
+        return {"key": self.key, "operator": self.operator, **values}
+
+
+class LabelSelector(Struct, frozen=True):
+    """Requirements that must all hold; none at all matches everything."""
+
+    requirements: tuple[SelectorRequirement, ...] = ()
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Whether labels meet every requirement."""
+        return all(requirement.matches(labels) for requirement in self.requirements)
+
+    def to_json(self) -> dict[str, Any]:
+        """The selector in the API's form."""
+        return {"matchExpressions": [requirement.to_json() for requirement in self.requirements]}
+
+
+EVERYTHING = LabelSelector()
+
+
+def common(selectors: Iterable[LabelSelector]) -> LabelSelector:
+    """The requirements that all selectors have: what meets any of the selectors meets these."""
+    first, *others = selectors
+    return LabelSelector(
+        tuple(each for each in first.requirements if all(each in other.requirements for other in others))
+    )
+
+
+def selects(selector: LabelSelector, request: AdmissionRequest) -> bool:
+    """Whether a selector matches the labels of a request's object or of its old object.
+
+    Source: k8s.io/apiserver's pkg/admission/plugin/webhook/predicates/object/matcher.go.
+    """
+    return any(
+        labels is not None and selector.matches(labels)
+        for labels in (object_labels(request.object), object_labels(request.old_object))
+    )
+
+
+def object_labels(obj: JsonObject | None) -> Mapping[str, str] | None:
+    """The labels of an object, none where they are malformed; None where it has no metadata, as PodExecOptions.
+
+    An object without metadata matches no selector, not even one that asks for the absence of a label.
+    """
+    metadata = None if obj is None else obj.get("metadata")
+    if not isinstance(metadata, dict):
+        return None
+    labels = metadata.get("labels")
+    if isinstance(labels, dict) and all(isinstance(value, str) for value in labels.values()):
+        return labels
+    return {}

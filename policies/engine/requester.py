@@ -1,0 +1,70 @@
+"""Who may do what others may not: the cluster's own components, and those whom the configuration names."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from policies.engine.facts import Facts
+from policies.engine.request import AdmissionRequest, is_mirror_pod, mapping
+from policies.glob import matches
+
+CONTROL_PLANE_LABEL = "ns.coreweave.cloud/org"
+CONTROL_PLANE = "control-plane"
+SERVICE_ACCOUNT_PREFIX = "system:serviceaccount:"
+NODE_PREFIX = "system:node:"
+NODE_GROUP = "system:nodes"
+
+# The components of the control plane itself. The API server's own clients come as system:apiserver.
+COMPONENTS = ("system:kube-controller-manager", "system:kube-scheduler", "system:apiserver")
+ADMINISTRATORS = ("system:masters",)
+
+
+class Exemptions(Struct, frozen=True):
+    """Exact names or globs of requesters to leave alone; service accounts as `namespace/name`."""
+
+    users: tuple[str, ...] = COMPONENTS
+    groups: tuple[str, ...] = ADMINISTRATORS
+    service_accounts: tuple[str, ...] = ("kube-system/*",)
+
+    def cover(self, request: AdmissionRequest, facts: Facts) -> bool:
+        """Whether the requester is exempt: named here, a kubelet at its own Node, or of a control-plane Namespace.
+
+        Raises UnknownFact or FactUnavailable where that depends on a Namespace.
+        """
+        user = request.user_info
+        if matches(user.username, self.users) or any(matches(group, self.groups) for group in user.groups):
+            return True
+        if is_kubelet_at_home(request):
+            return True
+        namespace, name = service_account(user.username)
+        if not namespace:
+            return False
+        return matches(f"{namespace}/{name}", self.service_accounts) or is_control_plane(namespace, facts)
+
+
+def service_account(username: str) -> tuple[str, str]:
+    """Namespace and name of the service account that a user name stands for; two empty strings for other users."""
+    if not username.startswith(SERVICE_ACCOUNT_PREFIX):
+        return "", ""
+    namespace, _, name = username.removeprefix(SERVICE_ACCOUNT_PREFIX).partition(":")
+    return namespace, name
+
+
+def is_kubelet_at_home(request: AdmissionRequest) -> bool:
+    """Whether a kubelet writes its own Node, or mirrors a static Pod that runs there.
+
+    Anyone may create a Pod with the mirror annotation, so that alone proves nothing.
+    """
+    user = request.user_info
+    if not user.username.startswith(NODE_PREFIX) or NODE_GROUP not in user.groups:
+        return False
+    node = user.username.removeprefix(NODE_PREFIX)
+    if request.resource.group == "" and request.resource.resource == "nodes":
+        return request.name == node
+    is_pod = request.kind.group_kind == ("", "Pod")
+    return is_pod and is_mirror_pod(request.object) and mapping(request.object, "spec").get("nodeName") == node
+
+
+def is_control_plane(namespace: str, facts: Facts) -> bool:
+    """Whether a Namespace, as it stands in the cluster, belongs to the control plane."""
+    return facts.namespace_labels(namespace).get(CONTROL_PLANE_LABEL) == CONTROL_PLANE

@@ -1,0 +1,109 @@
+"""The immutable, ordered set of rules that is in force."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from policies.engine.exception import PolicyException
+from policies.engine.request import AdmissionRequest, Target
+from policies.engine.rule import Hook, Phase, Rule
+from policies.engine.safety import Safety
+
+# A cluster with many custom resources serves some hundred resources; each has a few subresources and four operations.
+MEMORY = 10_000
+NOTHING_SPARED = Safety()
+
+
+class Selection(NamedTuple):
+    """The rules for a request, in their order, and the paths in an object that any of them looks at."""
+
+    rules: tuple[Rule, ...]
+    reads: frozenset[str]
+
+
+class _Found(NamedTuple):
+    """What is remembered of requests that are alike. everywhere: the rules for those that are spared."""
+
+    selection: Selection
+    everywhere: tuple[Rule, ...]
+
+
+class RuleSet:
+    """Rules in the order in which they run, the exceptions from them, and what most of them spare.
+
+    A reload makes a new one and swaps it whole. Raises ValueError where two rules have one name.
+    """
+
+    def __init__(
+        self, rules: Iterable[Rule], exceptions: Iterable[PolicyException] = (), safety: Safety = NOTHING_SPARED
+    ) -> None:
+        self.rules = tuple(rule for rule in rules if rule.action != "off")
+        self.exceptions = tuple(exceptions)
+        self.safety = safety
+        for name, times in Counter(rule.name for rule in self.rules).items():
+            if times > 1:
+                raise ValueError(f"two rules are called {name!r}; names must be unique")
+        self._found: dict[tuple[str, ...], _Found] = {}
+
+    def groups(self, phase: Phase) -> frozenset[str]:
+        """The groups of hooks in a phase: the names that may follow `/mutate/` or `/validate/`."""
+        return frozenset(hook.group for rule in self.rules for hook in rule.hooks if hook.phase == phase)
+
+    def route(self, phase: Phase, group: str | None) -> Selection:
+        """The rules that a request to `/<phase>/<group>` may concern; without a group, those of the whole phase."""
+        return _selection(rule for rule in self.rules if any(_is_of(hook, phase, group) for hook in rule.hooks))
+
+    def applicable(self, phase: Phase, request: AdmissionRequest, group: str | None = None) -> tuple[Rule, ...]:
+        """The rules that are to run for a request: those that `select` finds, or of what is spared a few of these."""
+        (rules, _), everywhere = self._find(phase, request, group)
+        if len(everywhere) < len(rules) and self.safety.spares(request):
+            return everywhere
+        return rules
+
+    def select(self, phase: Phase, request: Target, group: str | None = None) -> Selection:
+        """The rules whose hooks match the request, of one group or of all."""
+        return self._find(phase, request, group).selection
+
+    def _find(self, phase: Phase, request: Target, group: str | None) -> _Found:
+        """The rules for a request.
+
+        Matching depends on a handful of short strings only, so its answers are remembered: what a request costs grows
+        with the rules that match it, not with those that there are.
+        """
+        resource = request.resource
+        key = (
+            phase,
+            group or "",
+            request.operation,
+            resource.group,
+            resource.version,
+            resource.resource,
+            request.sub_resource,
+        )
+        found = self._found.get(key)
+        if found is None:
+            matching = [(rule, _matching(rule, phase, request, group)) for rule in self.rules]
+            everywhere = tuple(rule for rule, hooks in matching if any(hook.everywhere for hook in hooks))
+            found = _Found(_selection(rule for rule, hooks in matching if hooks), everywhere)
+            if len(self._found) < MEMORY:
+                self._found[key] = found
+        return found
+
+
+def _selection(rules: Iterable[Rule]) -> Selection:
+    found = tuple(rules)
+    return Selection(found, frozenset().union(*(rule.reads for rule in found)))
+
+
+def _is_of(hook: Hook, phase: Phase, group: str | None) -> bool:
+    return hook.phase == phase and (group is None or hook.group == group)
+
+
+def _matching(rule: Rule, phase: Phase, request: Target, group: str | None) -> list[Hook]:
+    return [
+        hook
+        for hook in rule.hooks
+        if _is_of(hook, phase, group) and any(resource.matches(request) for resource in hook.resources)
+    ]

@@ -1,0 +1,96 @@
+"""What policies, and rules that refuse, leave alone, so that a cluster always comes up and can always be mended.
+
+It is said twice. The API server does not ask about it, so that no outage of the service reaches it; and where it asks
+all the same, the rules are not for it (`RuleSet.applicable`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from policies.engine.match import ResourceRule
+from policies.engine.request import AdmissionRequest, UserInfo
+from policies.engine.requester import COMPONENTS, NODE_GROUP, NODE_PREFIX, SERVICE_ACCOUNT_PREFIX
+
+NODES = ("", "nodes")
+NAMESPACES = ("", "namespaces")
+API_SERVER = "system:apiserver"
+SYSTEM_ACCOUNTS = f"{SERVICE_ACCOUNT_PREFIX}kube-system:"
+
+# Group and resource, with all subresources: what leaders, heartbeats and kubelets that join are made of, and what
+# kubelets and API servers ask about their callers. No policy sees the latter, but API servers ask webhooks about it.
+WRITTEN_BY_ANYBODY = (
+    ("coordination.k8s.io", "leases"),
+    ("certificates.k8s.io", "certificatesigningrequests"),
+    ("authentication.k8s.io", "selfsubjectreviews"),
+    ("authentication.k8s.io", "tokenreviews"),
+    ("authorization.k8s.io", "localsubjectaccessreviews"),
+    ("authorization.k8s.io", "selfsubjectaccessreviews"),
+    ("authorization.k8s.io", "selfsubjectrulesreviews"),
+    ("authorization.k8s.io", "subjectaccessreviews"),
+)
+BOOTSTRAP = frozenset({*WRITTEN_BY_ANYBODY, NODES})
+# What an API server makes by itself when it starts, and without which it is not ready: its roles, its priorities, its
+# own Service, and the Namespaces and APIs that there always are.
+WRITTEN_BY_API_SERVER = (
+    ("", "endpoints"),
+    ("", "namespaces"),
+    ("", "services"),
+    ("apiregistration.k8s.io", "apiservices"),
+    ("discovery.k8s.io", "endpointslices"),
+    ("flowcontrol.apiserver.k8s.io", "flowschemas"),
+    ("flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations"),
+    ("networking.k8s.io", "ipaddresses"),
+    ("networking.k8s.io", "servicecidrs"),
+    ("rbac.authorization.k8s.io", "clusterrolebindings"),
+    ("rbac.authorization.k8s.io", "clusterroles"),
+    ("rbac.authorization.k8s.io", "rolebindings"),
+    ("rbac.authorization.k8s.io", "roles"),
+    ("scheduling.k8s.io", "priorityclasses"),
+)
+
+
+class Safety(Struct, frozen=True):
+    """namespaces: whose objects are spared, and they themselves. bootstrap: whether BOOTSTRAP is, too.
+
+    Of Nodes only what the cluster itself writes is spared, and their status whoever writes it. With it goes all that
+    API servers write by themselves.
+    """
+
+    namespaces: frozenset[str] = frozenset()
+    bootstrap: bool = False
+
+    def spares(self, request: AdmissionRequest) -> bool:
+        """Whether a request is left alone."""
+        if request.namespace in self.namespaces:
+            return True
+        if self.bootstrap and request.user_info.username == API_SERVER:
+            return True
+        target = request.resource.group, request.resource.resource
+        if target in BOOTSTRAP:
+            return self.bootstrap and (target != NODES or _is_of_the_cluster(request))
+        return target == NAMESPACES and request.name in self.namespaces
+
+
+def concerns_bootstrap(rules: Iterable[ResourceRule]) -> bool:
+    """Whether any of the rules may match what a cluster needs to come up."""
+    return any(
+        ("*" in rule.groups or group in rule.groups)
+        and any(pattern.partition("/")[0] in ("*", resource) for pattern in rule.resources)
+        for rule in rules
+        for group, resource in (*BOOTSTRAP, *WRITTEN_BY_API_SERVER)
+    )
+
+
+def _is_of_the_cluster(request: AdmissionRequest) -> bool:
+    return request.sub_resource == "status" or _writes_nodes(request.user_info)
+
+
+def _writes_nodes(user: UserInfo) -> bool:
+    """Whether somebody is a kubelet, a component of the control plane, or a controller of kube-system."""
+    name = user.username
+    if name.startswith(NODE_PREFIX):
+        return NODE_GROUP in user.groups
+    return name in COMPONENTS or name.startswith(SYSTEM_ACCOUNTS)

@@ -1,0 +1,188 @@
+"""How Go reads and writes durations and moments: time.ParseDuration, RFC 3339 with nanoseconds, and calendar fields."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from policies.cel.errors import CelError
+from policies.cel.values import INT_MAX
+from policies.golang.strconv import fixed
+
+SECOND = 10**9
+MINUTE, HOUR = 60 * SECOND, 3600 * SECOND
+FIRST_SECOND, LAST_SECOND = -62_135_596_800, 253_402_300_799
+"""Of the years 1 and 9999, which every timestamp must be in."""
+
+_UNITS = {"ns": 1, "us": 10**3, "\u00b5s": 10**3, "\u03bcs": 10**3, "ms": 10**6, "s": SECOND, "m": MINUTE, "h": HOUR}
+_PART = re.compile(r"([0-9]*)(\.[0-9]*)?([^.0-9]+)")
+_LONGEST = 1 << 63
+_MOMENT = re.compile(
+    r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{1,2}):([0-9]{2}):([0-9]{2})(?:[.,]([0-9]+))?(?:Z|([+-])([0-9]{2}):([0-9]{2}))",
+)
+_DAYS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+_DAYS_BEFORE_1970 = 719_468  # from the first of March of the year 0
+_ERA = 146_097  # days of 400 years
+
+
+def parse_duration(text: str) -> int | None:
+    """Nanoseconds of a text such as `1h30m` or `-1.5s` (time.ParseDuration); None where Go refuses it."""
+    negative = text[:1] == "-"
+    rest = text[1:] if text[:1] in {"-", "+"} else text
+    if rest == "0":
+        return 0
+    total, position = 0, 0
+    while position < len(rest):
+        part = _PART.match(rest, position)
+        nanoseconds = None if part is None else _part(*part.groups(default=""))
+        if part is None or nanoseconds is None:
+            return None
+        total += nanoseconds
+        if total > _LONGEST:
+            return None
+        position = part.end()
+    if not rest or (total > INT_MAX and not negative):
+        return None
+    return -total if negative else total
+
+
+def _part(whole: str, fraction: str, name: str) -> int | None:
+    unit = _UNITS.get(name)
+    if unit is None or not (whole or fraction[1:]):
+        return None
+    whole = whole.lstrip("0")
+    if len(whole) > 19:  # digits of 2**63
+        return None
+    total = int(whole or "0") * unit
+    if total > _LONGEST - _LONGEST % unit:
+        return None
+    if fraction:
+        number, scale = _fraction(fraction[1:])
+        total += int(float(number) * (float(unit) / scale))
+    return None if total > _LONGEST else total
+
+
+def _fraction(digits: str) -> tuple[int, float]:
+    """As many digits as fit into an int64, and what to divide them by (leadingFraction of Go's time)."""
+    number, scale = 0, 1.0
+    for digit in digits:
+        if number > INT_MAX // 10:
+            break
+        longer = number * 10 + int(digit)
+        if longer > _LONGEST:
+            break
+        number, scale = longer, scale * 10
+    return number, scale
+
+
+def format_duration(nanoseconds: int) -> str:
+    """CEL's text of a duration: seconds as a decimal number, with what a double keeps of it (`5400s`, `1.5s`)."""
+    return f"{fixed(seconds(nanoseconds))}s"
+
+
+def go_duration(nanoseconds: int) -> str:
+    """Go's own text of a duration, as messages show it (time.Duration.String): `1h30m0s`, `1.5ms`."""
+    size, sign = abs(nanoseconds), "-" if nanoseconds < 0 else ""
+    if size < SECOND:
+        unit, name = next((each for each in ((10**6, "ms"), (10**3, "\u00b5s")) if size >= each[0]), (1, "ns"))
+        return f"{sign}{_decimal(size, unit)}{name}" if size else "0s"
+    minutes, rest = divmod(size, MINUTE)
+    hours, minutes = divmod(minutes, 60)
+    text = f"{_decimal(rest, SECOND)}s"
+    if hours:
+        text = f"{hours}h{minutes}m{text}"
+    elif minutes:
+        text = f"{minutes}m{text}"
+    return sign + text
+
+
+def _decimal(size: int, unit: int) -> str:
+    whole, rest = divmod(size, unit)
+    digits = str(rest).rjust(len(str(unit)) - 1, "0").rstrip("0")
+    return f"{whole}.{digits}" if digits else str(whole)
+
+
+def seconds(nanoseconds: int, unit: int = SECOND) -> float:
+    """A duration in seconds, or in another unit, with the rounding of Go's Duration.Seconds, Minutes and Hours."""
+    whole, rest = divmod(abs(nanoseconds), unit)
+    value = float(whole) + float(rest) / float(unit)
+    return -value if nanoseconds < 0 else value
+
+
+def parse_timestamp(text: str) -> tuple[int, int] | None:
+    """Nanoseconds since 1970 and the offset in seconds of an RFC 3339 text; None where Go's time.Parse refuses it.
+
+    Like Go it takes an hour of one digit, a comma before the fraction, and offsets up to 24:60. Raises CelError for
+    a moment outside of the years 1 to 9999.
+    """
+    found = _MOMENT.fullmatch(text)
+    if found is None:
+        return None
+    year, month, day, hour, minute, second = map(int, found.groups()[:6])
+    if not (1 <= month <= 12 and 1 <= day <= _days(year, month) and hour < 24 and minute < 60 and second < 60):
+        return None
+    sign, hours, minutes = found.group(8) or "+", int(found.group(9) or 0), int(found.group(10) or 0)
+    if hours > 24 or minutes > 60:  # as Go allows
+        return None
+    offset = (hours * 3600 + minutes * 60) * (-1 if sign == "-" else 1)
+    moment = _days_since_1970(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second - offset
+    return in_range(moment) * SECOND + int((found.group(7) or "")[:9].ljust(9, "0")), offset
+
+
+def in_range(moment: int) -> int:
+    """Seconds since 1970, if they are within the years that a timestamp may have."""
+    if not FIRST_SECOND <= moment <= LAST_SECOND:
+        raise CelError("timestamp overflow")
+    return moment
+
+
+def format_timestamp(nanoseconds: int, offset: int = 0) -> str:
+    """RFC 3339 with as many digits of the fraction as it needs (Go's time.RFC3339Nano), at an offset in seconds."""
+    moment, fraction = divmod(nanoseconds, SECOND)
+    local = fields(moment, offset)
+    text = f"{local.year:04d}-{local.month:02d}-{local.day:02d}T{local.hour:02d}:{local.minute:02d}:{local.second:02d}"
+    if fraction:
+        text += f".{fraction:09d}".rstrip("0")
+    if not offset:
+        return f"{text}Z"
+    minutes = abs(offset) // 60
+    return f"{text}{'-' if offset < 0 else '+'}{minutes // 60:02d}:{minutes % 60:02d}"
+
+
+class Fields(NamedTuple):
+    """A moment on the calendar and the clock of a place. Days of the year and of the week count from 0 (Sunday)."""
+
+    year: int
+    month: int
+    day: int
+    hour: int
+    minute: int
+    second: int
+    day_of_year: int
+    day_of_week: int
+
+
+def fields(moment: int, offset: int = 0) -> Fields:
+    """Seconds since 1970 on the Gregorian calendar, at an offset in seconds; any year, as Go has it."""
+    days, rest = divmod(moment + offset, 86_400)
+    era, of_era = divmod(days + _DAYS_BEFORE_1970, _ERA)
+    year_of_era = (of_era - of_era // 1460 + of_era // 36_524 - of_era // 146_096) // 365
+    of_year = of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)  # from the first of March
+    shifted = (5 * of_year + 2) // 153
+    month = shifted + 3 if shifted < 10 else shifted - 9  # March to December, then January
+    year = year_of_era + era * 400 + (month <= 2)  # January and February
+    day = of_year - (153 * shifted + 2) // 5 + 1
+    since_january = days - _days_since_1970(year, 1, 1)
+    return Fields(year, month, day, rest // 3600, rest // 60 % 60, rest % 60, since_january, (days + 4) % 7)
+
+
+def _days_since_1970(year: int, month: int, day: int) -> int:
+    shifted = year - (month <= 2)  # years that begin in March
+    era, year_of_era = divmod(shifted, 400)
+    of_year = (153 * ((month + 9) % 12) + 2) // 5 + day - 1
+    return era * _ERA + year_of_era * 365 + year_of_era // 4 - year_of_era // 100 + of_year - _DAYS_BEFORE_1970
+
+
+def _days(year: int, month: int) -> int:
+    leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
+    return 29 if month == 2 and leap else _DAYS[month - 1]  # February

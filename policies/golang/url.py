@@ -1,0 +1,310 @@
+"""URLs as Go's net/url reads and writes them, with its messages (go1.26).
+
+The standard library's urllib accepts almost anything and splits differently, so none of it is used. All work is on
+bytes, as in Go: escapes and messages may cut a character in two.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+
+from policies.golang.netip import IPV4_BITS, AddressError, parse_address
+from policies.golang.quote import quote, utf8
+
+_CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
+_SCHEME = re.compile(rb"([A-Za-z][A-Za-z0-9+.-]*+):")
+_USERINFO = re.compile(rb"[A-Za-z0-9._:~!$&'()*+,;=%@-]*+")
+_PORT = re.compile(rb"(?::[0-9]*+)?")
+_PATH_SUFFICIENT = re.compile(rb"[A-Za-z0-9_.~$&+,/:;=@!'()*\[\]%-]*+")
+_PERCENT = re.compile(rb"%(?s:.{0,2})")
+_HEX = re.compile(rb"%[0-9A-Fa-f]{2}")
+_ALWAYS = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.~")
+_PARAMETERS_LIMIT = 10_000
+
+
+class Part(Enum):
+    """A part of a URL, by the characters that it has besides letters, digits and -_.~ without escaping them."""
+
+    PATH = b"$&+,/:;=@"
+    HOST = b"!$&'()*+,;=:[]<>\""
+    ZONE = b"!$&'()*+,;=:[]<>\" "  # written like a host, and read with spaces
+    USER = b"$&+,;="
+    QUERY = b""
+    FRAGMENT = b"$&+,/:;=?@!()*"
+
+
+class UrlError(ValueError):
+    """A text that is not a URL, with Go's message."""
+
+
+@dataclass(frozen=True, slots=True)
+class WebUrl:
+    """The parts of a URL (net/url's URL). `raw_path` and `raw_fragment` are kept where escaping again differs."""
+
+    scheme: bytes = b""
+    opaque: bytes = b""
+    user: tuple[bytes, bytes | None] | None = None  # name and password
+    host: bytes = b""
+    path: bytes = b""
+    raw_path: bytes = b""
+    query: bytes = b""
+    force_query: bool = False
+    omit_host: bool = False
+    fragment: bytes = b""
+    raw_fragment: bytes = b""
+
+    @property
+    def escaped_path(self) -> bytes:
+        """The path as it was written, or else escaped."""
+        if self.raw_path and _PATH_SUFFICIENT.fullmatch(self.raw_path):
+            return self.raw_path
+        return b"*" if self.path == b"*" else escape(self.path, Part.PATH)
+
+    @property
+    def escaped_fragment(self) -> bytes:
+        """The fragment as it was written, or else escaped."""
+        if self.raw_fragment and _valid_fragment(self.raw_fragment):
+            return self.raw_fragment
+        return escape(self.fragment, Part.FRAGMENT)
+
+    @property
+    def hostname(self) -> bytes:
+        """The host without port and brackets."""
+        host = self._split_host()[0]
+        return host[1:-1] if host.startswith(b"[") and host.endswith(b"]") else host
+
+    @property
+    def port(self) -> bytes:
+        """The port, without the colon."""
+        return self._split_host()[1]
+
+    def _split_host(self) -> tuple[bytes, bytes]:
+        colon = self.host.rfind(b":")
+        if colon >= 0 and _PORT.fullmatch(self.host, colon):
+            return self.host[:colon], self.host[colon + 1 :]
+        return self.host, b""
+
+    def __bytes__(self) -> bytes:
+        parts = [self.scheme + b":"] if self.scheme else []
+        parts += [self.opaque] if self.opaque else [self._authority(), self._path(bool(self.scheme))]
+        if self.force_query or self.query:
+            parts += [b"?", self.query]
+        if self.fragment:
+            parts += [b"#", self.escaped_fragment]
+        return b"".join(parts)
+
+    def _authority(self) -> bytes:
+        if not (self.scheme or self.host or self.user) or (self.omit_host and not self.host and not self.user):
+            return b""
+        slashes = b"//" if self.host or self.path or self.user else b""
+        return slashes + self._userinfo() + escape(self.host, Part.HOST)
+
+    def _userinfo(self) -> bytes:
+        if self.user is None:
+            return b""
+        name, password = self.user
+        secret = b"" if password is None else b":" + escape(password, Part.USER)
+        return escape(name, Part.USER) + secret + b"@"
+
+    def _path(self, after_something: bool) -> bytes:  # noqa: FBT001 - one caller
+        path = self.escaped_path
+        if path and not path.startswith(b"/") and self.host:
+            return b"/" + path
+        if not (after_something or self.host or self.user) and b":" in path.partition(b"/")[0]:
+            return b"./" + path
+        return path
+
+    def parameters(self) -> dict[bytes, list[bytes]]:
+        """The parameters of the query; those that are not well formed are left out (URL.Query)."""
+        found: dict[bytes, list[bytes]] = {}
+        if self.query.count(b"&") >= _PARAMETERS_LIMIT:
+            return found
+        for pair in self.query.split(b"&"):
+            if not pair or b";" in pair:
+                continue
+            key, _, value = pair.partition(b"=")
+            try:
+                name, content = unescape(key, Part.QUERY), unescape(value, Part.QUERY)
+            except UrlError:
+                continue
+            found.setdefault(name, []).append(content)
+        return found
+
+
+def parse_request_uri(text: str) -> WebUrl:
+    """The URL of a request: absolute, and `#` means nothing (url.ParseRequestURI). Raises UrlError."""
+    raw = utf8(text)
+    try:
+        return _parse(raw, request=True)
+    except UrlError as error:
+        raise UrlError(f"parse {quote(raw)}: {error}") from None
+
+
+def parse_url(text: str) -> WebUrl:
+    """A URL with its fragment (url.Parse). Raises UrlError."""
+    raw = utf8(text)
+    before, _, fragment = raw.partition(b"#")
+    shown = before
+    try:
+        url = _parse(before, request=False)
+        if not fragment:
+            return url
+        shown = raw
+        plain = unescape(fragment, Part.FRAGMENT)
+    except UrlError as error:
+        raise UrlError(f"parse {quote(shown)}: {error}") from None
+    kept = b"" if escape(plain, Part.FRAGMENT) == fragment else fragment
+    return _with(url, fragment=plain, raw_fragment=kept)
+
+
+def _parse(raw: bytes, *, request: bool) -> WebUrl:
+    if _CONTROL.search(raw):
+        raise UrlError("net/url: invalid control character in URL")
+    if not raw and request:
+        raise UrlError("empty url")
+    if raw == b"*":
+        return WebUrl(path=b"*")
+    if raw.startswith(b":"):
+        raise UrlError("missing protocol scheme")
+    found = _SCHEME.match(raw)
+    scheme, rest = (found[1].lower(), raw[found.end() :]) if found else (b"", raw)
+    force_query = rest.endswith(b"?") and rest.count(b"?") == 1
+    rest, _, query = rest.partition(b"?")
+    if not rest.startswith(b"/"):
+        if scheme:
+            return WebUrl(scheme=scheme, opaque=rest, query=query, force_query=force_query)
+        _refuse_relative(rest, request=request)
+    user, host, omit_host = None, b"", False
+    if rest.startswith(b"//") and (scheme or (not request and not rest.startswith(b"///"))):
+        slash = rest.find(b"/", 2)
+        authority, rest = (rest[2:], b"") if slash < 0 else (rest[2:slash], rest[slash:])
+        user, host = _authority(scheme, authority)
+    elif scheme and rest.startswith(b"/"):
+        omit_host = True
+    path = unescape(rest, Part.PATH)
+    raw_path = b"" if escape(path, Part.PATH) == rest else rest
+    return WebUrl(scheme, b"", user, host, path, raw_path, query, force_query, omit_host)
+
+
+def _refuse_relative(rest: bytes, *, request: bool) -> None:
+    if request:
+        raise UrlError("invalid URI for request")
+    if b":" in rest.partition(b"/")[0]:
+        raise UrlError("first path segment in URL cannot contain colon")
+
+
+def _authority(scheme: bytes, authority: bytes) -> tuple[tuple[bytes, bytes | None] | None, bytes]:
+    userinfo, at, rest = authority.rpartition(b"@")
+    host = _host(scheme, rest)
+    if not at:
+        return None, host
+    if not _USERINFO.fullmatch(userinfo):
+        raise UrlError("net/url: invalid userinfo")
+    name, colon, password = userinfo.partition(b":")
+    return (unescape(name, Part.USER), unescape(password, Part.USER) if colon else None), host
+
+
+def _host(scheme: bytes, host: bytes) -> bytes:
+    bracket = host.rfind(b"[")
+    if bracket > 0:
+        raise UrlError("invalid IP-literal")
+    if bracket == 0:
+        return _literal(host)
+    colon = host.find(b":") if scheme in {b"http", b"https"} else host.rfind(b":")
+    if colon >= 0:
+        _check_port(host[colon:])
+    return unescape(host, Part.HOST)
+
+
+def _literal(host: bytes) -> bytes:
+    """An IPv6 address in brackets, with or without a port."""
+    closing = host.rfind(b"]")
+    if closing < 0:
+        raise UrlError("missing ']' in host")
+    _check_port(host[closing + 1 :])
+    name = host[1:closing]
+    zone = name.find(b"%25")
+    if zone >= 0:
+        plain = unescape(name[:zone], Part.HOST) + unescape(name[zone:], Part.ZONE)
+    else:
+        plain = unescape(name, Part.HOST)
+    try:
+        address = parse_address(plain.decode(errors="surrogateescape"))
+    except AddressError as error:
+        raise UrlError(f"invalid host: {error}") from None
+    if address.bits == IPV4_BITS:
+        raise UrlError("invalid IP-literal")
+    return b"[" + plain + b"]" + host[closing + 1 :]
+
+
+def _check_port(port: bytes) -> None:
+    if not _PORT.fullmatch(port):
+        raise UrlError(f"invalid port {quote(port)} after host")
+
+
+def _with(url: WebUrl, *, fragment: bytes, raw_fragment: bytes) -> WebUrl:
+    return WebUrl(
+        url.scheme,
+        url.opaque,
+        url.user,
+        url.host,
+        url.path,
+        url.raw_path,
+        url.query,
+        url.force_query,
+        url.omit_host,
+        fragment,
+        raw_fragment,
+    )
+
+
+def _valid_fragment(raw: bytes) -> bool:
+    allowed = _ALWAYS | frozenset(b"!$&'()*+,;=:@[]%") | frozenset(Part.FRAGMENT.value)
+    return allowed.issuperset(raw)
+
+
+def escape(raw: bytes, part: Part) -> bytes:
+    """The bytes with %XX for all that the part does not have as it is."""
+    allowed = _ALWAYS | frozenset(part.value)
+    if allowed.issuperset(raw):
+        return raw
+    table = [bytes((code,)) if code in allowed else b"%%%02X" % code for code in range(256)]
+    return b"".join([table[code] for code in raw])
+
+
+def unescape(raw: bytes, part: Part) -> bytes:
+    """The bytes that are meant. Raises UrlError for a bad escape, and in a host for a character that it cannot have."""
+    if part in {Part.HOST, Part.ZONE}:
+        _check_host(raw, part)
+    else:
+        for found in _PERCENT.finditer(raw):
+            if not _HEX.fullmatch(found[0]):
+                raise _bad_escape(found[0])
+    if part is Part.QUERY:
+        raw = raw.replace(b"+", b" ")
+    return _HEX.sub(lambda found: bytes((int(found[0][1:], 16),)), raw) if b"%" in raw else raw
+
+
+def _check_host(raw: bytes, part: Part) -> None:
+    """Escapes are for bytes beyond ASCII, and in a zone for what a host could have as it is."""
+    allowed = _ALWAYS | frozenset(Part.HOST.value)
+    at = 0
+    while at < len(raw):
+        if raw[at] == 0x25:  # %
+            escaped = raw[at : at + 3]
+            if not _HEX.fullmatch(escaped):
+                raise _bad_escape(escaped)
+            code = int(escaped[1:], 16)
+            if escaped != b"%25" and (code < 0x80 if part is Part.HOST else code not in allowed and code != 0x20):
+                raise _bad_escape(escaped)
+            at += 3
+            continue
+        if raw[at] < 0x80 and raw[at] not in allowed:
+            raise UrlError(f"invalid character {quote(raw[at : at + 1])} in host name")
+        at += 1
+
+
+def _bad_escape(escaped: bytes) -> UrlError:
+    return UrlError(f"invalid URL escape {quote(escaped)}")

@@ -1,0 +1,1 @@
+"""Kubernetes objects as decoded JSON: paths, patches, pod templates, Pods."""

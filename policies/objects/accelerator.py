@@ -1,0 +1,90 @@
+"""Whether a Pod asks for an accelerator, by any of the ways in which Kubernetes lets it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from policies.engine.facts import Facts
+from policies.engine.request import JsonObject
+from policies.glob import matches
+
+# Extended resource name under which any device class can be asked for (on by default from Kubernetes 1.36).
+DEVICE_CLASS_PREFIX = "deviceclass.resource.kubernetes.io/"
+
+# A quantity is a number with a suffix or an exponent; it is above zero when its number has another digit than 0.
+# https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/
+_ABOVE_ZERO = re.compile(r"\s*\+?[0-9.]*[1-9]")
+
+
+# What is looked at in a Pod spec.
+READS = ("containers[*].resources", "initContainers[*].resources", "resourceClaims")
+
+
+class Accelerators(Struct, frozen=True):
+    """Which extended resources (globs) and which device classes are accelerators."""
+
+    resources: tuple[str, ...] = (
+        "nvidia.com/gpu",
+        "nvidia.com/gpu.shared",
+        "nvidia.com/mig-*",
+        "amd.com/gpu",
+        "sunk.coreweave.com/accelerator",
+    )
+    device_classes: tuple[str, ...] = ("gpu.nvidia.com", "mig.nvidia.com")
+
+    def requested(self, pod: JsonObject, namespace: str, facts: Facts) -> bool:
+        """Whether a Pod or template in a namespace requests or limits an accelerator above zero, or claims one."""
+        spec = pod.get("spec")
+        if not isinstance(spec, dict):
+            return False
+        for quantities in _quantities(spec):
+            for name, quantity in quantities.items():
+                # Names without a prefix, nearly all there are, belong to Kubernetes itself.
+                if "/" in name and self._is_accelerator(name, facts) and _above_zero(quantity):
+                    return True
+        return any(
+            not facts.claim_classes(namespace, claim, template).isdisjoint(self.device_classes)
+            for claim, template in _claims(spec)
+        )
+
+    def _is_accelerator(self, resource: str, facts: Facts) -> bool:
+        if resource.startswith(DEVICE_CLASS_PREFIX):
+            return resource.removeprefix(DEVICE_CLASS_PREFIX) in self.device_classes
+        if matches(resource, self.resources):
+            return True
+        names = facts.extended_resources()
+        return any(names.get(device_class) == resource for device_class in self.device_classes)
+
+
+def _quantities(spec: JsonObject) -> Iterator[Mapping[str, Any]]:
+    for field in ("containers", "initContainers"):
+        containers = spec.get(field)
+        for container in containers if isinstance(containers, list) else ():
+            resources = container.get("resources") if isinstance(container, dict) else None
+            if isinstance(resources, dict):
+                for side in ("limits", "requests"):
+                    quantities = resources.get(side)
+                    if isinstance(quantities, dict):
+                        yield quantities
+
+
+def _claims(spec: JsonObject) -> Iterator[tuple[str, str]]:
+    """The names of claims and of claim templates, the other of each pair empty."""
+    claims = spec.get("resourceClaims")
+    for claim in claims if isinstance(claims, list) else ():
+        if isinstance(claim, dict):
+            name, template = claim.get("resourceClaimName"), claim.get("resourceClaimTemplateName")
+            if isinstance(name, str) and name:
+                yield name, ""
+            elif isinstance(template, str) and template:
+                yield "", template
+
+
+def _above_zero(quantity: object) -> bool:
+    if isinstance(quantity, int | float):
+        return quantity > 0
+    return isinstance(quantity, str) and _ABOVE_ZERO.match(quantity) is not None

@@ -1,0 +1,66 @@
+"""Whether a Pod's own wishes, its node selector and required node affinity, allow a Node.
+
+Source: "Assigning Pods to Nodes" in the Kubernetes documentation and its NodeSelectorTerm API reference: terms are
+ORed, the requirements in a term are ANDed, and a term without any matches nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from policies.engine.facts import Node
+from policies.engine.request import JsonObject, mapping
+
+
+def allows(pod_spec: JsonObject, node: Node, *, labels_complete: bool = True) -> bool:
+    """Whether the Pod may run on the Node as far as labels and name decide it.
+
+    labels_complete: False where only some of the Node's labels are known; requirements on others then hold.
+    """
+    selector = pod_spec.get("nodeSelector")
+    if isinstance(selector, dict):
+        for key, value in selector.items():
+            if (labels_complete or key in node.labels) and node.labels.get(key) != value:
+                return False
+    affinity = mapping(mapping(pod_spec, "affinity"), "nodeAffinity")
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
+    if not isinstance(required, dict):
+        return True
+    terms = required.get("nodeSelectorTerms")
+    return isinstance(terms, list) and any(_term_allows(term, node, labels_complete=labels_complete) for term in terms)
+
+
+def _term_allows(term: object, node: Node, *, labels_complete: bool) -> bool:
+    if not isinstance(term, dict):
+        return False
+    expressions, fields = term.get("matchExpressions") or [], term.get("matchFields") or []
+    if not isinstance(expressions, list) or not isinstance(fields, list) or not (expressions or fields):
+        return False
+    named = {"metadata.name": node.name} if node.name else {}
+    return all(_holds(e, node.labels, complete=labels_complete) for e in expressions) and all(
+        _holds(f, named, complete=labels_complete) for f in fields
+    )
+
+
+def _holds(requirement: object, labels: Mapping[str, str], *, complete: bool) -> bool:
+    """One requirement, which never holds if malformed. complete: whether there are no labels but the known ones."""
+    fields = requirement if isinstance(requirement, dict) else {}
+    key, operator, values = fields.get("key"), fields.get("operator"), fields.get("values") or []
+    if not isinstance(key, str) or not isinstance(values, list):
+        return False
+    if key not in labels:
+        return not complete or operator in ("NotIn", "DoesNotExist")
+    value = labels[key]
+    if operator in ("In", "NotIn"):
+        return bool((value in values) == (operator == "In"))
+    return operator == "Exists" or (operator in ("Gt", "Lt") and _compares(operator, value, values))
+
+
+def _compares(operator: str, value: str, bounds: list[Any]) -> bool:
+    """Gt and Lt compare integers; a label that is none meets neither."""
+    try:
+        found, bound = int(value), int(bounds[0])
+    except (ValueError, TypeError, IndexError):
+        return False
+    return found > bound if operator == "Gt" else found < bound

@@ -1,0 +1,105 @@
+"""JSON Patch (RFC 6902) that applies to the object as it was sent, whatever is missing in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Any
+
+import jsonpatch
+
+from policies.engine.request import JsonObject
+from policies.engine.rule import PatchOperation
+from policies.objects.fieldpath import Location, render
+
+
+class PatchError(Exception):
+    """A patch that does not apply to the object it was made for; the API server would fail the request with it."""
+
+
+@lru_cache(maxsize=256)
+def pointer(keys: tuple[str, ...]) -> str:
+    """The JSON Pointer (RFC 6901) of nested keys."""
+    return "".join("/" + key.replace("~", "~0").replace("/", "~1") for key in keys)
+
+
+def _pointer(location: Location) -> str:
+    return pointer(tuple(map(str, location)))
+
+
+def append(obj: JsonObject, keys: Sequence[str], items: Sequence[Any]) -> tuple[PatchOperation, ...]:
+    """Operations that add items at the end of the list at `keys`; parents that are missing or null are created.
+
+    The API server fails a request whose patch names a missing parent, whatever the failure policy says, and a list that
+    was sent as null has no end to append to. Raises PatchError where a parent is no map or the place holds no list.
+    """
+    if not items:
+        return ()
+    value: Any = obj
+    for depth, key in enumerate(keys):
+        if not isinstance(value, dict):
+            raise PatchError(f"{'.'.join(keys[:depth])} is no map")
+        value = value.get(key)
+        if value is None:
+            missing = list(items)
+            for parent in reversed(keys[depth + 1 :]):
+                missing = {parent: missing}  # type: ignore[assignment]
+            return ({"op": "add", "path": pointer(tuple(keys[: depth + 1])), "value": missing},)
+    if not isinstance(value, list):
+        raise PatchError(f"{'.'.join(keys)} is no list")
+    end = pointer(tuple(keys)) + "/-"
+    return tuple({"op": "add", "path": end, "value": item} for item in items)
+
+
+def put(obj: JsonObject, location: Location, value: Any) -> tuple[PatchOperation, ...]:
+    """The operation that puts a value at a location, whatever stands there; missing or null parents are created.
+
+    Raises PatchError where a parent is something else.
+    """
+    parent: Any = obj
+    for depth, step in enumerate(location[:-1]):
+        if isinstance(step, int) and isinstance(parent, list) and step < len(parent):
+            parent = parent[step]
+            continue
+        if not isinstance(parent, dict):
+            raise PatchError(f"{render(location[:depth])} is no map")
+        parent = parent.get(step)
+        if parent is None:
+            for key in reversed(location[depth + 1 :]):
+                value = {key: value}
+            return ({"op": "add", "path": _pointer(location[: depth + 1]), "value": value},)
+    if not isinstance(parent, dict):
+        raise PatchError(f"{render(location[:-1])} is no map")
+    return ({"op": "add", "path": _pointer(location), "value": value},)
+
+
+def remove(location: Location) -> PatchOperation:
+    """The operation that takes away what stands at a location."""
+    return {"op": "remove", "path": _pointer(location)}
+
+
+def apply(obj: JsonObject, operations: Iterable[PatchOperation]) -> JsonObject:
+    """The object after the operations; the one given stays as it is. Raises PatchError where they do not apply."""
+    try:
+        result: JsonObject = jsonpatch.JsonPatch(list(operations)).apply(obj)
+    except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException) as error:
+        raise PatchError(f"the patch does not apply: {error}") from error
+    return result
+
+
+def adds_in_place(obj: JsonObject, operations: Iterable[PatchOperation]) -> bool:
+    """Whether all operations add a new key to a map or an item at the end of a list, so that they surely apply.
+
+    Far cheaper than to apply them: that copies the object.
+    """
+    for operation in operations:
+        *parents, last = operation["path"].split("/")[1:]
+        if operation["op"] != "add" or "~" in operation["path"]:
+            return False
+        place: Any = obj
+        for parent in parents:
+            place = place.get(parent) if isinstance(place, dict) else None
+        fits = last not in place if isinstance(place, dict) else isinstance(place, list) and last == "-"
+        if not fits:
+            return False
+    return True

@@ -1,0 +1,228 @@
+"""The match condition of the topology rule, evaluated: true where an annotation is, false elsewhere, never an error.
+
+A condition that is true in vain costs a call; one that is false in vain lets a write slip past.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+from properties.shapes import bounded, fields, odd, some_of
+from support.builders import FACTS, WORKLOADS, Json, at, merged, request
+from support.cel.celrun import compiled, names
+
+from policies.cel.cost import EXPRESSION_LIMIT
+from policies.conditions.matchcondition import topology_is_mentioned
+from policies.engine.rule import NO_MUTATION
+from policies.objects.fieldpath import Pattern, Wildcard, render
+from policies.objects.workload import HISTORIES, Workload, workload
+from policies.topology.annotation import MENTIONED, mentions
+from policies.topology.builtin import BUILT_IN
+from policies.topology.catalog import Catalog
+from policies.topology.reading import Options
+from policies.topology.rule import TopologyPlacement
+
+_DEEP = workload("example.org", "Deep", ["groups[*].sets.*.template"], jobs=["groups[*]", "groups[*].sets.*"])
+_ROWS = {
+    row.group_kind: row for row in (*WORKLOADS.values(), _DEEP) if row.templates and row.group_kind not in HISTORIES
+}
+_CONDITION = compiled(topology_is_mentioned(_ROWS.values()).expression)
+_RULE = TopologyPlacement(Catalog(BUILT_IN), Options(_ROWS))
+_TOPOLOGY, _REQUIRED = "kai.scheduler/topology", "kai.scheduler/topology-required-placement"
+_RECORD = "cks-admission.dev/topology"
+_PLACED = {_TOPOLOGY: "coreweave", _REQUIRED: "rack=r1"}
+
+
+def _asked(kind: tuple[str, str], new: Json | None, old: Json | None = None) -> bool:
+    """Whether the API server would ask about a write. Both evaluators have to agree, and neither may fail."""
+    kinds = {"kind": {"group": kind[0], "version": "v1", "kind": kind[1]}}
+    variables = {**names({}, oldObject=old, request=kinds), "object": new}
+    found = _CONDITION.evaluate(variables)
+    exact = _CONDITION.evaluate_exactly(variables)
+    assert (found.error, found.value, found.cost) == (None, exact.value, exact.cost)
+    assert exact.error is None
+    return bool(exact.value)
+
+
+def _id(row: Workload) -> str:
+    return f"{row.kind}.{row.group}".rstrip(".")
+
+
+def _places(row: Workload) -> Iterator[str]:
+    """The paths of what may carry annotations in objects of a kind, in the second item of each list."""
+    for pattern in dict.fromkeys(((), *row.jobs, *row.templates)):
+        yield render(pattern).replace("[*]", "[1]").replace(".*", ".any")
+
+
+_PLACES = [
+    pytest.param(row, place, id=f"{_id(row)}-{place or 'object'}") for row in _ROWS.values() for place in _places(row)
+]
+
+
+def _annotated(place: str, annotations: Json, **metadata: Any) -> Json:
+    found = at(f"{place}.metadata".lstrip("."), {"annotations": annotations, **metadata})
+    assert isinstance(found, dict)
+    return found
+
+
+@pytest.mark.parametrize("key", sorted(MENTIONED))
+@pytest.mark.parametrize(("row", "place"), _PLACES)
+def test_a_mention_is_asked_about(row: Workload, place: str, key: str) -> None:
+    """Each annotation, and the record, is seen on the object, its jobs and its templates, now or before."""
+    plain, mentioned = _annotated(place, {"example.org/x": "y"}), _annotated(place, {key: "x", "example.org/x": "y"})
+    kind = row.group_kind
+
+    assert {
+        "created": _asked(kind, mentioned),
+        "added": _asked(kind, mentioned, plain),
+        "kept": _asked(kind, mentioned, mentioned),
+        "removed": _asked(kind, plain, mentioned),
+        "never there": _asked(kind, plain, plain) or _asked(kind, plain),
+    } == {"created": True, "added": True, "kept": True, "removed": True, "never there": False}
+    assert mentions(mentioned, row)
+    assert not mentions(plain, row)
+
+
+@pytest.mark.parametrize(
+    ("kind", "obj"),
+    [
+        pytest.param(("batch", "Job"), {}, id="nothing"),
+        pytest.param(("batch", "Job"), {"metadata": {"labels": _PLACED}}, id="labels"),
+        pytest.param(
+            ("batch", "Job"),
+            _annotated("", {"kai.scheduler/topology-preferred": "x", "topology": "x", "kai.scheduler/queue": "x"}),
+            id="other-annotations",
+        ),
+        pytest.param(("batch", "Job"), {"annotations": _PLACED}, id="annotations-beside-metadata"),
+        pytest.param(("batch", "Job"), _annotated("spec", _PLACED), id="metadata-of-the-spec"),
+        pytest.param(("batch", "Job"), _annotated("spec.template.spec", _PLACED), id="metadata-of-a-pod-spec"),
+        pytest.param(("batch", "Job"), _annotated("spec.tasks[0].template", _PLACED), id="a-place-of-volcanos-job"),
+        pytest.param(("apps", "Deployment"), _annotated("template", _PLACED), id="a-place-of-a-pod-template"),
+        pytest.param(("", "Pod"), _annotated("spec.template", _PLACED), id="a-place-of-a-workload"),
+        pytest.param(
+            ("apps", "StatefulSet"), _annotated("spec.volumeClaimTemplates[0]", _PLACED), id="a-claim-template"
+        ),
+        pytest.param(("batch", "CronJob"), _annotated("spec.template", _PLACED), id="a-job-s-place-in-a-cron-job"),
+        pytest.param(("apps", "ControllerRevision"), _annotated("data.spec.template", _PLACED), id="a-history"),
+        pytest.param(("example.org", "Train"), _annotated("spec.template", _PLACED), id="a-kind-that-nobody-knows"),
+    ],
+)
+def test_other_writes_are_not_asked_about(kind: tuple[str, str], obj: Json) -> None:
+    """Labels, other annotations, other places and other kinds' places do not make the API server ask."""
+    assert (_asked(kind, obj), _asked(kind, obj, obj)) == (False, False)
+
+
+def test_a_deletion_is_not_asked_about() -> None:
+    """Where there is no new object nothing can be placed."""
+    assert not _asked(("batch", "Job"), None, _annotated("", _PLACED))
+
+
+_ODD: tuple[Any, ...] = (None, "x", 1, [], [None], ["x"], {"x": None})
+
+
+@pytest.mark.parametrize("row", [pytest.param(row, id=_id(row)) for row in _ROWS.values()])
+def test_odd_objects_are_not_asked_about(row: Workload) -> None:
+    """Whatever stands in the place of a step to a job, a template or their annotations, the answer is no, no error."""
+    for place in _places(row):
+        steps = f"{place}.metadata.annotations".lstrip(".").split(".")
+        paths = [".".join(steps[:length]) for length in range(1, len(steps) + 1)]
+        for path in (*paths, *(path.removesuffix("[1]") for path in paths if path.endswith("[1]"))):
+            asked = [_asked(row.group_kind, obj, obj) for obj in (at(path, value) for value in _ODD)]
+            assert asked == [False] * len(_ODD), path
+
+
+def _objects(patterns: tuple[Pattern, ...]) -> SearchStrategy[Any]:
+    """Values with annotations at the places that the patterns name, with anything odd in the place of anything."""
+    inner: dict[Any, tuple[Pattern, ...]] = {}
+    for pattern in patterns:
+        if pattern:
+            inner[pattern[0]] = (*inner.get(pattern[0], ()), pattern[1:])
+    if Wildcard.ITEMS in inner:
+        return some_of(_objects(inner[Wildcard.ITEMS]))
+    if Wildcard.VALUES in inner:
+        return st.dictionaries(st.sampled_from("ab"), odd(_objects(inner[Wildcard.VALUES])), max_size=2)
+    parts = {key: _objects(rest) for key, rest in inner.items()}
+    if () in patterns:
+        parts["metadata"] = fields(annotations=_ANNOTATIONS)
+    return st.fixed_dictionaries({}, optional={key: odd(value) for key, value in parts.items()})
+
+
+_ANNOTATIONS = st.one_of(
+    st.dictionaries(
+        st.sampled_from([*sorted(MENTIONED), "example.org/x"]),
+        odd(st.sampled_from(["coreweave", "rack=r1", "rak", "{}"])),
+        max_size=2,
+    ),
+    st.just(_PLACED),
+    st.just({}),
+)
+_PLAIN = at("spec", {"containers": [{"resources": {"limits": {"nvidia.com/gpu": 8}}}]})
+
+
+@st.composite
+def _writes(draw: st.DrawFn) -> tuple[Workload, Json, Json | None]:
+    """A kind of the table, an object of it and perhaps what it was before."""
+    row = draw(st.sampled_from(list(_ROWS.values())))
+    objects = _objects(((), *row.jobs, *row.templates))
+    new = draw(objects)
+    old = draw(st.one_of(st.none(), st.just(new), objects))
+    if draw(st.booleans()):  # a template as there are, so that the rule has something to place
+        place = draw(st.sampled_from([place for place in _places(row) if place])) if row.templates != ((),) else ""
+        new = merged(new, at(place, _PLAIN)) if place else {**new, **_PLAIN}
+    return row, new, old
+
+
+def _request(row: Workload, new: Json, old: Json | None) -> Any:
+    typed = {"apiVersion": f"{row.group}/v1".lstrip("/"), "kind": row.kind}
+    return request({**new, **typed}, old=None if old is None else {**old, **typed})
+
+
+@bounded
+@given(_writes())
+def test_what_is_asked_about_is_what_the_rule_is_for(write: tuple[Workload, Json, Json | None]) -> None:
+    """Whatever objects look like, those with a mention are asked about; of all others the rule says nothing."""
+    row, new, old = write
+    asked = _asked(row.group_kind, new, old)
+
+    assert asked is (mentions(new, row) or mentions(old, row))
+    if not asked:
+        told = _request(row, new, old)
+        assert (_RULE.mutate(told, FACTS), list(_RULE.validate(told, FACTS))) == (NO_MUTATION, [])
+
+
+def test_a_mention_that_went_with_its_template_is_asked_about() -> None:
+    """A template that is no more counts like those that are left: the rule is asked wherever something stood."""
+    jobs: list[Json] = [{"template": {}}, {"template": _annotated("", _PLACED)}]
+
+    for left in (0, 1, 2):
+        new, old = at("spec.replicatedJobs", jobs[:left]), at("spec.replicatedJobs", jobs)
+        assert _asked(("jobset.x-k8s.io", "JobSet"), new, old)
+
+
+def _filled(value: Any, pattern: Pattern, leaf: Json) -> Any:
+    """A value with a leaf at every place of a pattern, a thousand where it has a wildcard."""
+    if not pattern:
+        return leaf
+    step, rest = pattern[0], pattern[1:]
+    if isinstance(step, str):
+        inner = value if isinstance(value, dict) else {}
+        return {**inner, step: _filled(inner.get(step), rest, leaf)}
+    children = [_filled(None, tuple(key for key in rest if isinstance(key, str)), leaf)] * 1000
+    return children if step is Wildcard.ITEMS else {f"role-{n}": child for n, child in enumerate(children)}
+
+
+@pytest.mark.parametrize("row", [pytest.param(row, id=_id(row)) for row in _ROWS.values() if row is not _DEEP])
+def test_no_object_is_too_large(row: Workload) -> None:
+    """An object of a thousand templates without a mention, each of them looked at, costs less than the limit."""
+    obj: Any = {}
+    for pattern in row.templates:
+        obj = _filled(obj, pattern, {"metadata": {"annotations": {"example.org/x": "y"}}})
+    kinds = {"kind": {"group": row.group, "version": "v1", "kind": row.kind}}
+
+    found = _CONDITION.evaluate_exactly(names(obj, oldObject=obj, request=kinds))
+
+    assert (found.value, found.error) == (False, None)
+    assert found.cost < EXPRESSION_LIMIT

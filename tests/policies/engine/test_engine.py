@@ -1,0 +1,323 @@
+"""The engine, validating: outcomes become decisions by action, failure policy and exceptions."""
+
+from collections.abc import Callable, Sequence
+from datetime import date
+from typing import Any
+
+import pytest
+from support.builders import FACTS, TODAY, NamespacesLost, NamespacesToAsk, pod, request, resource
+
+from policies.engine.engine import ADMITTED, Answer, Decision, Failure, validate
+from policies.engine.exception import PolicyException
+from policies.engine.facts import Facts, StaticFacts, UnknownFact
+from policies.engine.match import EVERYTHING, LabelSelector, ResourceRule, SelectorRequirement
+from policies.engine.request import AdmissionRequest
+from policies.engine.rule import Action, FailurePolicy, Hook, Rule
+from policies.engine.ruleset import RuleSet
+from policies.engine.violation import Violation
+
+_ASKED = request(pod(), namespace="team-a", user="carol")
+_PODS = (ResourceRule(("*",), ("",), ("pods",)),)
+_TEAM = LabelSelector((SelectorRequirement("team", "Exists"),))
+
+
+def _violation(rule: str, path: str = "spec.a", found: str = "7") -> Violation:
+    return Violation(rule, path, found, "is odd", f"{rule}: odd numbers.", "Make it even.")
+
+
+def _rule(
+    name: str,
+    found: Sequence[Violation] | Exception = (),
+    action: Action = "deny",
+    policy: FailurePolicy = "Fail",
+    namespaces: LabelSelector = EVERYTHING,
+) -> Rule:
+    def judge(_request: AdmissionRequest, _facts: Facts) -> Sequence[Violation]:
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    return Rule(name, (Hook("validate", "all", _PODS, policy),), action, frozenset(), namespaces, validate=judge)
+
+
+def _answer(
+    *rules: Rule, exceptions: Sequence[PolicyException] = (), facts: Facts = FACTS, asked: AdmissionRequest = _ASKED
+) -> Answer:
+    return validate(asked, RuleSet(rules, exceptions), facts)
+
+
+@pytest.mark.parametrize(
+    ("action", "allowed", "message", "warnings"),
+    [
+        pytest.param("deny", False, "a: odd numbers.\n  spec.a: 7 is odd\nMake it even.", (), id="deny"),
+        pytest.param("warn", True, "", ("spec.a: 7 is odd",), id="warn"),
+        pytest.param("audit", True, "", (), id="audit"),
+    ],
+)
+def test_actions(action: Action, allowed: bool, message: str, warnings: tuple[str, ...]) -> None:  # noqa: FBT001
+    """A violation refuses, warns or is only recorded, as the rule's action says."""
+    violation = _violation("a")
+    answer = _answer(_rule("a", [violation], action))
+
+    assert answer == Answer((Decision("a", action, (violation,)),), (), warnings)  # type: ignore[arg-type]
+    assert (answer.allowed, answer.message) == (allowed, message)
+
+
+def test_a_rule_that_is_off() -> None:
+    """A rule that is off is not even run."""
+    assert _answer(_rule("a", RuntimeError("ran"), "off")) == ADMITTED
+
+
+def test_a_rule_that_finds_nothing() -> None:
+    """A rule that has nothing to say admits, and is on record."""
+    answer = _answer(_rule("a"))
+
+    assert (answer, answer.allowed, answer.message) == (Answer((Decision("a", "admit"),)), True, "")
+
+
+def test_no_rule_for_the_request() -> None:
+    """A request that no rule is for is admitted without a decision."""
+    assert _answer(_rule("a", [_violation("a")]), asked=request(resource("v1", "Node"))) is ADMITTED
+
+
+def test_every_rule_is_heard() -> None:
+    """No finding stops the rules after it: refusals of all make one message, warnings of all are lines in order."""
+    answer = _answer(
+        _rule("b", [_violation("b", "spec.z"), _violation("b", "spec.y")]),
+        _rule("w", [_violation("w", "spec.2"), _violation("w", "spec.1")], "warn"),
+        _rule("f", ValueError("no such thing")),
+        _rule("a", [_violation("a")]),
+        _rule("v", [_violation("v", "spec.3")], "warn"),
+        _rule("n"),
+    )
+
+    assert answer.message == (
+        "a: odd numbers.\n"
+        "  spec.a: 7 is odd\n"
+        "Make it even.\n"
+        "b: odd numbers.\n"
+        "  spec.y: 7 is odd\n"
+        "  spec.z: 7 is odd\n"
+        "Make it even.\n"
+        "Rule 'f' could not be evaluated (ValueError: no such thing).\n"
+        "It is set to refuse what it cannot judge. Try again; if it persists, tell the cluster's operators."
+    )
+    assert answer.warnings == ("spec.1: 7 is odd", "spec.2: 7 is odd", "spec.3: 7 is odd")
+    assert [(decision.rule, decision.verdict) for decision in answer.decisions] == [
+        ("b", "deny"),
+        ("w", "warn"),
+        ("f", "error"),
+        ("a", "deny"),
+        ("v", "warn"),
+        ("n", "admit"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("policy", "allowed", "message", "warnings"),
+    [
+        pytest.param(
+            "Fail",
+            False,
+            "Rule 'a' could not be evaluated (KeyError: 'x').\n"
+            "It is set to refuse what it cannot judge. Try again; if it persists, tell the cluster's operators.",
+            (),
+            id="fail",
+        ),
+        pytest.param(
+            "Ignore",
+            True,
+            "",
+            ("rule 'a' was skipped, it could not be evaluated: KeyError: 'x'",),
+            id="ignore",
+        ),
+    ],
+)
+@pytest.mark.parametrize("action", ["deny", "warn", "audit"])
+def test_a_rule_that_fails(
+    policy: FailurePolicy,
+    allowed: bool,  # noqa: FBT001
+    message: str,
+    warnings: tuple[str, ...],
+    action: Action,
+) -> None:
+    """A rule that raises follows its failure policy whatever its action is, and says so either way."""
+    error = KeyError("x")
+    answer = _answer(_rule("a", error, action, policy))
+
+    assert answer == Answer((Decision("a", "error", failure=Failure(error, policy)),), (), warnings)
+    assert (answer.allowed, answer.message) == (allowed, message)
+
+
+def test_a_failure_is_one_line_of_a_warning() -> None:
+    """What a failed rule raises reaches people without control characters, shortened."""
+    answer = _answer(_rule("a", ValueError("bad\n\x1b[2Jthing " + "x" * 200), policy="Ignore"))
+    text = "rule 'a' was skipped, it could not be evaluated: ValueError: bad [2Jthing " + "x" * 200
+
+    assert answer.warnings == (text[:119] + "…",)
+
+
+def test_the_strictest_failure_policy_of_a_phase_counts() -> None:
+    """A rule whose hooks differ fails closed where one of the phase does; hooks of the other phase do not count."""
+    hooks = (
+        Hook("validate", "a", _PODS, "Ignore"),
+        Hook("validate", "b", (), "Fail"),
+    )
+    closed = Rule("a", hooks, "deny", frozenset(), validate=_rule("x", KeyError("x")).validate)
+    mutating = (Hook("validate", "a", _PODS, "Ignore"), Hook("mutate", "b", _PODS, "Fail"))
+    open_ = Rule("a", mutating, "deny", frozenset(), validate=_rule("x", KeyError("x")).validate)
+
+    assert (_answer(closed).allowed, _answer(open_).allowed) == (False, True)
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        pytest.param(lambda: _answer(_rule("a", UnknownFact("team-b")), _rule("b", [_violation("b")])), id="rule"),
+        pytest.param(lambda: _answer(_rule("a", namespaces=_TEAM), facts=NamespacesToAsk(TODAY)), id="selector"),
+    ],
+)
+def test_a_fact_that_is_not_known(ask: Callable[[], Any]) -> None:
+    """A fact that has to be fetched is no failure: whoever runs the engine learns which one it is."""
+    with pytest.raises(UnknownFact, match=r"^namespace 'team-[ab]' is not known yet$"):
+        ask()
+
+
+def test_a_namespace_that_is_lost() -> None:
+    """A rule whose Namespace cannot be read has failed, and follows its failure policy."""
+    answer = _answer(_rule("a", namespaces=_TEAM), facts=NamespacesLost(TODAY))
+
+    assert (answer.allowed, answer.message.splitlines()[0]) == (
+        False,
+        "Rule 'a' could not be evaluated (FactUnavailable: namespace team-a could not be read).",
+    )
+
+
+@pytest.mark.parametrize(
+    ("asked", "labels", "allowed"),
+    [
+        pytest.param(_ASKED, {"team-a": {"team": "a"}}, False, id="selected"),
+        pytest.param(_ASKED, {"team-a": {"other": "a"}}, True, id="not-selected"),
+        pytest.param(_ASKED, {}, True, id="without-labels"),
+        pytest.param(request(pod(), namespace=""), {}, False, id="no-namespace"),
+    ],
+)
+def test_namespace_selectors(asked: AdmissionRequest, labels: Any, allowed: bool) -> None:  # noqa: FBT001
+    """A rule is for the Namespaces that it selects, and for cluster-scoped objects always."""
+    rule = _rule("a", [_violation("a")], namespaces=_TEAM)
+
+    assert _answer(rule, facts=StaticFacts(TODAY, namespaces=labels), asked=asked).allowed is allowed
+
+
+def test_a_namespace_is_judged_whatever_the_selector() -> None:
+    """A Namespace is in no Namespace, so a selector neither lets it go nor reads its labels."""
+    everything = (ResourceRule(("*",), ("*",), ("*",)),)
+    judge = _rule("a", [_violation("a")]).validate
+    rule = Rule("a", (Hook("validate", "all", everything, "Fail"),), "deny", frozenset(), _TEAM, validate=judge)
+
+    answer = _answer(rule, facts=NamespacesToAsk(TODAY), asked=request(resource("v1", "Namespace", name="team-a")))
+
+    assert answer.decisions == (Decision("a", "deny", (_violation("a"),)),)
+
+
+@pytest.mark.parametrize(
+    ("exception", "covered"),
+    [
+        pytest.param(PolicyException("moving", ("a",), "why", TODAY), True, id="last-day"),
+        pytest.param(PolicyException("moving", ("b",), "why", TODAY), False, id="another-rule"),
+        pytest.param(PolicyException("moving", ("a",), "why", TODAY, namespaces=("team-*",)), True, id="namespace"),
+        pytest.param(
+            PolicyException("moving", ("a",), "why", TODAY, namespaces=("team-b",)), False, id="another-namespace"
+        ),
+        pytest.param(
+            PolicyException("moving", ("a",), "why", TODAY, users=("carol",), kinds=("Pod",)), True, id="user-and-kind"
+        ),
+    ],
+)
+@pytest.mark.parametrize("action", ["deny", "warn", "audit"])
+def test_exceptions(exception: PolicyException, covered: bool, action: Action) -> None:  # noqa: FBT001
+    """What an exception covers passes without a warning, and the record keeps what was found and why it passed."""
+    answer = _answer(_rule("a", [_violation("a")], action), exceptions=[exception])
+    excepted = Answer((Decision("a", "excepted", (_violation("a"),), exception=exception),))
+
+    assert answer == (excepted if covered else _answer(_rule("a", [_violation("a")], action)))
+
+
+@pytest.mark.parametrize(
+    ("untils", "allowed", "message"),
+    [
+        pytest.param([TODAY], True, "", id="last-day"),
+        pytest.param(
+            [date(2026, 2, 28)], False, 'The exception "e0" from a ended on 2026-02-28 (why, so).', id="after"
+        ),
+        pytest.param([date(2026, 2, 28), TODAY], True, "", id="another-still-holds"),
+        pytest.param(
+            [date(2026, 2, 27), date(2026, 2, 28), date(2026, 2, 28)],
+            False,
+            'The exception "e1" from a ended on 2026-02-28 (why, so).',
+            id="last-of-several",
+        ),
+    ],
+)
+def test_an_exception_that_has_ended(untils: Sequence[date], allowed: bool, message: str) -> None:  # noqa: FBT001
+    """What has ended lets nothing pass, and the refusal says which exception it was, since when and what it was for."""
+    exceptions = [PolicyException(f"e{number}", ("a",), "why,\n  so", until) for number, until in enumerate(untils)]
+    answer = _answer(_rule("a", [_violation("a")]), exceptions=exceptions)
+
+    assert (answer.allowed, answer.message) == (
+        allowed,
+        message and f"a: odd numbers.\n  spec.a: 7 is odd\nMake it even.\n{message}",
+    )
+
+
+@pytest.mark.parametrize("action", ["warn", "audit"])
+def test_an_exception_that_has_ended_is_no_news_where_nothing_is_refused(action: Action) -> None:
+    """Only a refusal speaks of what has ended: a warning is as it was before the exception."""
+    ended = PolicyException("moving", ("a",), "why", date(2026, 2, 28))
+    rule = _rule("a", [_violation("a")], action)
+    answer = _answer(rule, exceptions=[ended])
+
+    assert (answer.message, answer.ended, answer.warnings) == ("", (), _answer(rule).warnings)
+
+
+def test_an_exception_for_others_is_not_spoken_of() -> None:
+    """An exception that has ended is named only where it would have covered the request."""
+    ended = PolicyException("moving", ("a",), "why", date(2026, 2, 28), users=("dave",))
+
+    assert _answer(_rule("a", [_violation("a")]), exceptions=[ended]).message == (
+        "a: odd numbers.\n  spec.a: 7 is odd\nMake it even."
+    )
+
+
+def test_an_exception_excuses_no_failure() -> None:
+    """A rule that could not be evaluated found nothing that could be excepted."""
+    answer = _answer(_rule("a", KeyError("x")), exceptions=[PolicyException("moving", ("a",), "why", TODAY)])
+
+    assert (answer.allowed, answer.decisions[0].verdict) == (False, "error")
+
+
+def test_an_exception_is_for_its_rule_only() -> None:
+    """The other rules go on to refuse."""
+    rules = [_rule("a", [_violation("a")]), _rule("b", [_violation("b")])]
+    answer = _answer(*rules, exceptions=[PolicyException("moving", ("a",), "why", TODAY)])
+
+    assert answer.message == "b: odd numbers.\n  spec.a: 7 is odd\nMake it even."
+
+
+def test_warnings_are_clean_lines() -> None:
+    """Whatever was found, a warning is one printable line."""
+    answer = _answer(_rule("a", [_violation("a", found="x\ny\x00")], "warn"))
+
+    assert answer.warnings == ("spec.a: x y is odd",)
+
+
+def test_warnings_of_all_rules_together_are_limited() -> None:
+    """The API server cuts warnings once those of an answer pass 4096 characters, so all rules share one limit."""
+    rules = [
+        _rule(name, [_violation(name, f"spec.{number:02}", "7" * 200) for number in range(40)], "warn")
+        for name in "abc"
+    ]
+    answer = _answer(*rules)
+
+    assert answer.warnings == (*(f"spec.{number:02}: {'7' * 110}…" for number in range(24)), "and 96 more")
+    assert sum(map(len, answer.warnings)) < 4096

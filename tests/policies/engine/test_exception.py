@@ -1,0 +1,120 @@
+"""Exceptions from rules: data that lets some requests pass, for a while and for a reason."""
+
+from datetime import date
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.builders import TODAY, pod, request, resource
+
+from policies.engine.exception import PolicyException, longest
+from policies.engine.match import LabelSelector, SelectorRequirement
+from policies.engine.request import AdmissionRequest
+
+_ALWAYS = {"name": "moving", "rules": ("labels",), "reason": "migration", "until": TODAY}
+_DEPLOYMENT = request(resource("apps/v1", "Deployment", name="web-1"), namespace="team-a", user="carol")
+_POD = request(pod(), namespace="team-a", user="carol", name="")
+_NODE = request(resource("v1", "Node", name="n1"), user="carol")
+_NAMESPACE = request(resource("v1", "Namespace", name="team-a"), user="carol")
+
+
+@pytest.mark.parametrize(
+    ("limits", "deployment", "unnamed_pod", "node"),
+    [
+        pytest.param({}, True, True, True, id="no-limits"),
+        pytest.param({"namespaces": ("team-*",)}, True, True, False, id="namespace"),
+        pytest.param({"namespaces": ("team-b", "team-a")}, True, True, False, id="one-of-several"),
+        pytest.param({"namespaces": ("*",)}, True, True, True, id="any-namespace-and-none"),
+        pytest.param({"kinds": ("Deployment.apps",)}, True, False, False, id="kind"),
+        pytest.param({"kinds": ("Deployment",)}, False, False, False, id="kind-without-its-group"),
+        pytest.param({"kinds": ("*.apps", "Node")}, True, False, True, id="kinds-of-a-group"),
+        pytest.param({"names": ("web-?",)}, True, False, False, id="name"),
+        pytest.param({"names": ("*",)}, True, True, True, id="any-name-and-none"),
+        pytest.param({"users": ("carol",)}, True, True, True, id="user"),
+        pytest.param({"users": ("Carol",)}, False, False, False, id="user-is-case-sensitive"),
+        pytest.param({"groups": ("dev", "system:auth*")}, True, True, True, id="one-of-the-users-groups"),
+        pytest.param({"groups": ("dev",)}, False, False, False, id="another-group"),
+        pytest.param({"namespaces": ("team-a",), "users": ("dave",)}, False, False, False, id="all-limits-must-hold"),
+        pytest.param({"rules": ("tolerations",)}, False, False, False, id="another-rule"),
+        pytest.param({"rules": ("tolerations", "labels")}, True, True, True, id="several-rules"),
+        pytest.param({"rules": ("*",)}, False, False, False, id="rules-are-no-globs"),
+    ],
+)
+def test_what_an_exception_covers(
+    limits: dict[str, tuple[str, ...]],
+    deployment: bool,  # noqa: FBT001
+    unnamed_pod: bool,  # noqa: FBT001
+    node: bool,  # noqa: FBT001
+) -> None:
+    """Every limit that is given must hold, each by one of its globs; one that is empty holds for everything."""
+    exception = PolicyException(**{**_ALWAYS, **limits})  # type: ignore[arg-type]
+
+    assert tuple(exception.concerns("labels", asked) for asked in (_DEPLOYMENT, _POD, _NODE)) == (
+        deployment,
+        unnamed_pod,
+        node,
+    )
+
+
+def test_a_namespace_is_in_no_namespace() -> None:
+    """An exception for a Namespace's objects says nothing about the Namespace itself, which goes by its name."""
+    inside = PolicyException("moving", ("labels",), "migration", TODAY, namespaces=("team-a",))
+    itself = PolicyException("moving", ("labels",), "migration", TODAY, kinds=("Namespace",), names=("team-a",))
+
+    assert (inside.concerns("labels", _NAMESPACE), itself.concerns("labels", _NAMESPACE)) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("asked", "covered"),
+    [
+        pytest.param(request(pod(labels={"old": "yes"})), True, id="created-with-the-label"),
+        pytest.param(request(pod(labels={"old": "no"})), False, id="another-value"),
+        pytest.param(request(pod()), False, id="without-labels"),
+        pytest.param(request(pod(), old=pod(labels={"old": "yes"})), True, id="had-the-label"),
+        pytest.param(request(pod(labels={"old": "yes"}), old=pod()), True, id="gets-the-label"),
+        pytest.param(request(old=pod(labels={"old": "yes"}), operation="DELETE"), True, id="deleted"),
+        pytest.param(request({"kind": "PodExecOptions"}, operation="CONNECT"), False, id="without-metadata"),
+    ],
+)
+def test_an_exception_by_labels(asked: AdmissionRequest, covered: bool) -> None:  # noqa: FBT001
+    """The selector is met by the object's labels or by those that it had, as Kubernetes takes an objectSelector."""
+    selector = LabelSelector((SelectorRequirement("old", "In", ("yes",)),))
+
+    assert PolicyException("moving", ("labels",), "x", TODAY, object_selector=selector).concerns("labels", asked) is (
+        covered
+    )
+
+
+@pytest.mark.parametrize(
+    ("today", "covered"),
+    [
+        pytest.param(date(2026, 2, 28), True, id="before"),
+        pytest.param(date(2026, 3, 1), True, id="last-day"),
+        pytest.param(date(2026, 3, 2), False, id="day-after"),
+    ],
+)
+def test_an_exception_ends(today: date, covered: bool) -> None:  # noqa: FBT001
+    """An exception holds through its last day and no longer."""
+    assert PolicyException("moving", ("labels",), "migration", date(2026, 3, 1)).holds(today) is covered
+
+
+_SOME = st.builds(
+    PolicyException,
+    name=st.sampled_from("abc"),
+    rules=st.sampled_from([("labels",), ("sunk",), ("labels", "sunk")]),
+    reason=st.just("x"),
+    until=st.dates(date(2026, 2, 27), date(2026, 3, 3)),
+    users=st.sampled_from([(), ("carol",), ("dave",)]),
+)
+
+
+@given(exceptions=st.lists(_SOME, max_size=5), order=st.randoms())
+def test_one_exception_that_holds_is_enough(exceptions: list[PolicyException], order: Random) -> None:
+    """The exception that counts holds if any that is about the request does, in whatever order they are given."""
+    shuffled = order.sample(exceptions, len(exceptions))
+    found = longest(shuffled, "labels", _POD)
+
+    about = [exception for exception in exceptions if exception.concerns("labels", _POD)]
+    assert (found in about) if about else found is None
+    assert (found is not None and found.holds(TODAY)) is any(exception.holds(TODAY) for exception in about)

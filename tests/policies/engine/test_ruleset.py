@@ -1,0 +1,126 @@
+"""The rules in force: their order, their names, and which of them a request is for."""
+
+from collections.abc import Iterable
+
+import pytest
+from msgspec.structs import replace
+from support.builders import Json, deployment, pod, request
+
+from policies.engine.match import ResourceRule
+from policies.engine.rule import Action, Hook, Phase, Rule
+from policies.engine.ruleset import MEMORY, RuleSet
+from policies.engine.safety import Safety
+
+_PODS = ResourceRule(("CREATE",), ("",), ("pods",))
+_DEPLOYMENTS = ResourceRule(("CREATE", "UPDATE"), ("apps",), ("deployments",))
+
+
+def _hook(phase: Phase, group: str, *resources: ResourceRule) -> Hook:
+    return Hook(phase, group, resources, "Ignore")
+
+
+def _rule(name: str, *hooks: Hook, action: Action = "deny", reads: Iterable[str] = ()) -> Rule:
+    return Rule(name, hooks, action, frozenset(reads))
+
+
+_BOTH = _rule("both", _hook("validate", "a", _PODS), _hook("validate", "b", _DEPLOYMENTS), _hook("mutate", "a", _PODS))
+_FIRST = _rule("first", _hook("validate", "b", _DEPLOYMENTS, _PODS), reads=["metadata"])
+_OFF = _rule("off", _hook("validate", "a", _PODS), _hook("mutate", "c", _PODS), action="off", reads=["data"])
+
+
+@pytest.mark.parametrize(
+    ("phase", "group", "pods", "deployments"),
+    [
+        pytest.param("validate", None, [_FIRST, _BOTH], [_FIRST, _BOTH], id="all-groups"),
+        pytest.param("validate", "a", [_BOTH], [], id="one-group"),
+        pytest.param("validate", "b", [_FIRST], [_FIRST, _BOTH], id="another-group"),
+        pytest.param("mutate", None, [_BOTH], [], id="other-phase"),
+        pytest.param("mutate", "b", [], [], id="group-of-the-other-phase"),
+        pytest.param("validate", "x", [], [], id="unknown-group"),
+    ],
+)
+def test_selecting(phase: Phase, group: str | None, pods: list[Rule], deployments: list[Rule]) -> None:
+    """The rules with a hook for phase, group and resource are selected in order, each once, and again the same."""
+    rules = RuleSet([_FIRST, _OFF, _BOTH])
+
+    for _ in range(2):
+        assert list(rules.select(phase, request(pod()), group).rules) == pods
+        assert list(rules.select(phase, request(deployment()), group).rules) == deployments
+
+
+def test_what_was_selected_before_is_not_mixed_up() -> None:
+    """Requests that differ in one part only, the group of hooks and the operation among them, are told apart."""
+    rules = RuleSet([_BOTH])
+    asked = [
+        request(pod()),
+        request(pod(), old=pod()),
+        request(pod(), sub_resource="status"),
+        request(pod(), resource="podtemplates"),
+        request({**pod(), "apiVersion": "example.org/v1"}),
+        request(deployment()),
+    ]
+
+    found = [[rule.name for rule in rules.select("validate", each).rules] for each in asked]
+
+    assert found == [["both"], [], [], [], [], ["both"]]
+
+
+def test_more_requests_than_are_remembered() -> None:
+    """A cluster with very many resources gets the right rules for each of them, seen before or not."""
+    rules = RuleSet([_rule("things", _hook("validate", "a", ResourceRule(("*",), ("",), ("things",))))])
+    others = [request(pod(), resource=f"others{number}") for number in range(MEMORY + 10)]
+    things = request(pod(), resource="things")
+
+    assert [each for each in others if rules.select("validate", each).rules] == []
+    assert [rule.name for rule in rules.select("validate", things).rules] == ["things"]
+
+
+def test_what_the_rules_read_and_where_they_are_asked() -> None:
+    """Fields and groups are those of the rules in force; a rule that is off counts for nothing."""
+    rules = RuleSet([_FIRST, _OFF, _BOTH])
+
+    assert (rules.groups("validate"), rules.groups("mutate")) == (frozenset({"a", "b"}), frozenset({"a"}))
+    assert rules.route("validate", None) == ((_FIRST, _BOTH), frozenset({"metadata"}))
+    assert rules.route("mutate", "a") == ((_BOTH,), frozenset())
+    assert (RuleSet([]).route("validate", None), RuleSet([]).groups("mutate")) == (((), frozenset()), frozenset())
+
+
+def test_only_what_the_selected_rules_read() -> None:
+    """A rule for other objects adds nothing to what is read of this one."""
+    pods = _rule("pods", _hook("validate", "a", ResourceRule(("*",), ("",), ("pods",))), reads=("spec.containers",))
+    jobs = _rule("jobs", _hook("validate", "a", ResourceRule(("*",), ("batch",), ("jobs",))), reads=("spec.template",))
+    rules = RuleSet([pods, jobs])
+
+    assert rules.select("validate", request(pod())) == ((pods,), frozenset({"spec.containers"}))
+    assert rules.select("validate", request(deployment())) == ((), frozenset())
+
+
+def test_what_is_spared() -> None:
+    """Of what is spared only rules run with a hook that is everywhere and matches; of all else, all that match."""
+    everywhere = replace(_hook("validate", "b", _PODS), everywhere=True)
+    guard = _rule("guard", everywhere)
+    mixed = _rule("mixed", _hook("validate", "a", _PODS, _DEPLOYMENTS), everywhere)
+    rules = RuleSet([_BOTH, guard, mixed], safety=Safety(frozenset({"kube-system"})))
+
+    def found(obj: Json, namespace: str, group: str | None = None) -> list[str]:
+        return [rule.name for rule in rules.applicable("validate", request(obj, namespace=namespace), group)]
+
+    assert {
+        "elsewhere": found(pod(), "team"),
+        "pod": found(pod(), "kube-system"),
+        "of a group": found(pod(), "kube-system", "a"),
+        "of a group of which all are everywhere": found(pod(), "kube-system", "b"),
+        "deployment": found(deployment(), "kube-system"),
+    } == {
+        "elsewhere": ["both", "guard", "mixed"],
+        "pod": ["guard", "mixed"],
+        "of a group": [],
+        "of a group of which all are everywhere": ["guard", "mixed"],
+        "deployment": [],
+    }
+
+
+def test_two_rules_of_one_name() -> None:
+    """Names are unique, since exceptions and decisions go by them."""
+    with pytest.raises(ValueError, match=r"^two rules are called 'first'; names must be unique$"):
+        RuleSet([_FIRST, _BOTH, _rule("first")])

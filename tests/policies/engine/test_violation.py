@@ -1,0 +1,122 @@
+"""What people read: refusals of several lines, warnings of one."""
+
+from typing import Any
+
+import pytest
+
+from policies.engine.violation import Violation, describe, limited, one_line, quote
+
+
+def _violation(path: str, found: str = "7", **fields: str) -> Violation:
+    parts: dict[str, Any] = {"rule": "r", "problem": "is odd", "summary": "Odd numbers.", "remedy": "Make it even."}
+    return Violation(path=path, found=found, **{**parts, **fields})
+
+
+@pytest.mark.parametrize(
+    ("problem", "line"),
+    [
+        pytest.param("is odd", "spec.a: 7 is odd", id="problem"),
+        pytest.param("", "spec.a: 7", id="no-problem"),
+    ],
+)
+def test_the_line_of_a_violation(problem: str, line: str) -> None:
+    """Path, what was found and what is wrong with it make a line, without blanks at its end."""
+    assert _violation("spec.a", problem=problem).line == line
+
+
+def test_violations_are_ordered_and_grouped() -> None:
+    """Lines stand below their summary, by rule and path, and each remedy is given once, after them."""
+    found = [
+        _violation("spec.b", rule="s", summary="Another.", remedy="Do that."),
+        _violation("spec.z", "9"),
+        _violation("spec.a", "3", remedy="Round it."),
+        _violation("spec.a", "1"),
+    ]
+
+    assert describe(found) == (
+        "Odd numbers.\n"
+        "  spec.a: 1 is odd\n"
+        "  spec.a: 3 is odd\n"
+        "  spec.z: 9 is odd\n"
+        "Make it even.\n"
+        "Round it.\n"
+        "Another.\n"
+        "  spec.b: 7 is odd\n"
+        "Do that."
+    )
+    assert describe(reversed(found)) == describe(found)
+
+
+def test_nothing_to_describe() -> None:
+    """Without violations there is no text."""
+    assert describe([]) == ""
+
+
+@pytest.mark.parametrize(
+    ("found", "counted"),
+    [
+        pytest.param(0, (), id="none"),
+        pytest.param(24, (), id="all-fit"),
+        pytest.param(25, ("and 1 more",), id="one-too-many"),
+        pytest.param(400, ("and 376 more",), id="many-too-many"),
+    ],
+)
+def test_long_lists_of_warnings(found: int, counted: tuple[str, ...]) -> None:
+    """A list that is too long for the API server ends in the number of what it leaves out."""
+    lines = [f"spec.items[{number}]: 7 is odd" for number in range(found)]
+
+    assert limited(lines) == (*lines[:24], *counted)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        pytest.param("plain", "plain", id="plain"),
+        pytest.param("two\nlines", "two lines", id="line-break"),
+        pytest.param("a\r\n\t b", "a b", id="blanks"),
+        pytest.param("\x1b[31mred\x07\x00", "[31mred", id="control-characters"),
+        pytest.param("a\u2028b\u0085c", "a b c", id="line-breaks-of-unicode"),
+        pytest.param("a\ud800b", "a b", id="lone-surrogate"),
+        pytest.param("a\u202eb", "a b", id="change-of-direction"),
+        pytest.param("größer ≥ 漢字", "größer ≥ 漢字", id="letters-of-any-script"),
+        pytest.param("  a  ", "a", id="blanks-around"),
+        pytest.param("x" * 120, "x" * 120, id="full"),
+        pytest.param("x" * 121, "x" * 119 + "…", id="one-too-long"),
+        pytest.param("\n" * 200 + "a", "a", id="short-after-cleaning"),
+    ],
+)
+def test_one_line(text: str, line: str) -> None:
+    """A warning is one line of printable characters and of 120 at most, since it travels as an HTTP header."""
+    assert one_line(text) == line
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        pytest.param("true", '"true"', id="text"),
+        pytest.param("", '""', id="empty"),
+        pytest.param('say "x"', r'"say \"x\""', id="quotes"),
+        pytest.param("a\\b", r'"a\\b"', id="backslash"),
+        pytest.param("a\nb", r'"a\nb"', id="line-break"),
+        pytest.param("x" * 80, '"' + "x" * 80 + '"', id="full"),
+        pytest.param("x" * 81, '"' + "x" * 80 + '…"', id="too-long"),
+        pytest.param({"a": 1}, "a map", id="map"),
+        pytest.param([1], "a list", id="list"),
+        pytest.param(True, "a boolean", id="boolean"),
+        pytest.param(None, "null", id="null"),
+        pytest.param(7, "the number 7", id="integer"),
+        pytest.param(1.5, "the number 1.5", id="float"),
+    ],
+)
+def test_quoting(value: Any, text: str) -> None:
+    """Text is shown in double quotes on one line and shortened, anything else by its type."""
+    assert quote(value) == text
+
+
+@pytest.mark.parametrize(
+    "control",
+    [pytest.param("\r", id="carriage-return"), pytest.param("\x1b[2J", id="escape"), pytest.param("\0", id="nul")],
+)
+def test_quoting_control_characters(control: str) -> None:
+    """No control character of a found value reaches the terminal of whoever reads the refusal."""
+    assert quote(f"a{control}b").isprintable()

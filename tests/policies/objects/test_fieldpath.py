@@ -1,0 +1,117 @@
+"""Field paths: read from tables, found in objects, written for people."""
+
+from typing import Any
+
+import pytest
+
+from policies.objects.fieldpath import Location, Pattern, Wildcard, locate, lookup, parse, render
+
+_OBJECT = {
+    "spec": {
+        "tasks": [{"template": {"a": 1}}, {}, None, {"template": None}],
+        "replicas": {"Launcher": {"template": "l"}, "worker-2": {"template": []}, "odd": 3},
+    }
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "pattern"),
+    [
+        pytest.param("", (), id="the-object"),
+        pytest.param("spec", ("spec",), id="key"),
+        pytest.param("spec.template", ("spec", "template"), id="keys"),
+        pytest.param("spec.tasks[*].template", ("spec", "tasks", Wildcard.ITEMS, "template"), id="items"),
+        pytest.param("spec.replicas.*.template", ("spec", "replicas", Wildcard.VALUES, "template"), id="values"),
+        pytest.param("a[*][*].b", ("a", Wildcard.ITEMS, Wildcard.ITEMS, "b"), id="items-of-items"),
+        pytest.param("a[*]", ("a", Wildcard.ITEMS), id="items-last"),
+        pytest.param("spec.my-key_2", ("spec", "my-key_2"), id="hyphens"),
+    ],
+)
+def test_patterns(text: str, pattern: Pattern) -> None:
+    """A pattern is read step by step, and written again as it was."""
+    assert (parse(text), render(pattern)) == (pattern, text)
+
+
+@pytest.mark.parametrize(
+    ("text", "position"),
+    [
+        pytest.param(".spec", 0, id="leading-dot"),
+        pytest.param("[*].a", 0, id="leading-wildcard"),
+        pytest.param("spec.", 4, id="trailing-dot"),
+        pytest.param("spec..a", 4, id="two-dots"),
+        pytest.param("spec[0]", 4, id="index"),
+        pytest.param("spec[*]a", 7, id="no-dot-after-a-wildcard"),
+        pytest.param("spec[", 4, id="open-bracket"),
+        pytest.param("a.b]", 3, id="closing-bracket"),
+    ],
+)
+def test_what_is_no_pattern(text: str, position: int) -> None:
+    """A mistake is told with its position and an example of the right form."""
+    with pytest.raises(ValueError, match="is no field path") as raised:
+        parse(text)
+
+    assert str(raised.value) == (
+        f"{text!r} is no field path from position {position} on; write it like spec.items[*].template"
+    )
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [
+        pytest.param("", [((), _OBJECT)], id="the-object"),
+        pytest.param("spec.absent", [], id="absent-key"),
+        pytest.param("metadata.labels", [], id="absent-parent"),
+        pytest.param("spec.tasks.template", [], id="key-of-a-list"),
+        pytest.param("spec.replicas[*].template", [], id="items-of-a-map"),
+        pytest.param("spec.tasks.*", [], id="values-of-a-list"),
+        pytest.param(
+            "spec.tasks[*].template",
+            [(("spec", "tasks", 0, "template"), {"a": 1}), (("spec", "tasks", 3, "template"), None)],
+            id="items-with-null",
+        ),
+        pytest.param(
+            "spec.replicas.*.template",
+            [(("spec", "replicas", "Launcher", "template"), "l"), (("spec", "replicas", "worker-2", "template"), [])],
+            id="values",
+        ),
+    ],
+)
+def test_locating(pattern: str, found: list[tuple[Location, Any]]) -> None:
+    """Every place that is there is found in order with its value, a null too; absent or odd parents yield nothing."""
+    assert list(locate(_OBJECT, parse(pattern))) == found
+
+
+@pytest.mark.parametrize(
+    ("location", "value"),
+    [
+        pytest.param((), _OBJECT, id="the-object"),
+        pytest.param(("spec", "tasks", 0, "template", "a"), 1, id="deep"),
+        pytest.param(("spec", "tasks", 3, "template"), None, id="null"),
+        pytest.param(("spec", "tasks", 9, "template"), None, id="past-the-end"),
+        pytest.param(("spec", "tasks", "0"), None, id="key-of-a-list"),
+        pytest.param(("spec", 0), None, id="index-of-a-map"),
+        pytest.param(("spec", "replicas", "odd", "template"), None, id="below-a-number"),
+        pytest.param(("metadata", "labels"), None, id="absent"),
+    ],
+)
+def test_looking_up(location: Location, value: Any) -> None:
+    """What stands at a location, or nothing where the way there ends."""
+    assert lookup(_OBJECT, location) == value
+
+
+@pytest.mark.parametrize(
+    ("location", "text"),
+    [
+        pytest.param((), "", id="the-object"),
+        pytest.param(("spec", "containers", 0, "image"), "spec.containers[0].image", id="index"),
+        pytest.param(
+            ("metadata", "annotations", "example.org/x"), "metadata.annotations[example.org/x]", id="dotted-key"
+        ),
+        pytest.param(("spec", "replicas", "worker-2"), "spec.replicas.worker-2", id="hyphen"),
+        pytest.param(("data", "1st"), "data[1st]", id="key-that-begins-with-a-digit"),
+        pytest.param(("data", ""), "data[]", id="empty-key"),
+    ],
+)
+def test_locations_for_people(location: Location, text: str) -> None:
+    """A location is written as Kubernetes writes a field path."""
+    assert render(location) == text

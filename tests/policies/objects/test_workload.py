@@ -1,0 +1,159 @@
+"""The table of workloads, whole: it is what every rule about templates relies on."""
+
+import pytest
+
+from policies.objects.fieldpath import Pattern, render
+from policies.objects.workload import BUILT_IN, table, workload
+
+_EMPTY: tuple[str, ...] = ()
+_POD_TEMPLATE = ("spec.template",)
+_LWS = "spec.leaderWorkerTemplate"
+_JOBS = "spec.replicatedJobs[*].template"
+
+# Per kind the templates, the job templates, the claim templates and the labels of Nodes.
+_TABLE = {
+    "Pod": (("",), _EMPTY, _EMPTY, _EMPTY),
+    "PodTemplate": (("template",), _EMPTY, _EMPTY, _EMPTY),
+    "ReplicationController": (_POD_TEMPLATE, _EMPTY, _EMPTY, _EMPTY),
+    "Deployment.apps": (_POD_TEMPLATE, _EMPTY, _EMPTY, _EMPTY),
+    "ReplicaSet.apps": (_POD_TEMPLATE, _EMPTY, _EMPTY, _EMPTY),
+    "DaemonSet.apps": (_POD_TEMPLATE, _EMPTY, _EMPTY, _EMPTY),
+    "StatefulSet.apps": (_POD_TEMPLATE, _EMPTY, ("spec.volumeClaimTemplates[*]",), _EMPTY),
+    "ControllerRevision.apps": (
+        ("data.spec.template", f"data.{_LWS}.leaderTemplate", f"data.{_LWS}.workerTemplate"),
+        _EMPTY,
+        ("data.spec.volumeClaimTemplates[*]", f"data.{_LWS}.volumeClaimTemplates[*]"),
+        _EMPTY,
+    ),
+    "Rollout.argoproj.io": (_POD_TEMPLATE, _EMPTY, _EMPTY, _EMPTY),
+    "Job.batch": (_POD_TEMPLATE, _EMPTY, _EMPTY, _EMPTY),
+    "CronJob.batch": (("spec.jobTemplate.spec.template",), ("spec.jobTemplate",), _EMPTY, _EMPTY),
+    "Job.batch.volcano.sh": (("spec.tasks[*].template",), _EMPTY, _EMPTY, _EMPTY),
+    "NodePool.compute.coreweave.com": (_EMPTY, _EMPTY, _EMPTY, ("spec.nodeLabels",)),
+    "JobSet.jobset.x-k8s.io": ((f"{_JOBS}.spec.template",), (_JOBS,), _EMPTY, _EMPTY),
+    "MPIJob.kubeflow.org": (("spec.mpiReplicaSpecs.*.template",), _EMPTY, _EMPTY, _EMPTY),
+    "PyTorchJob.kubeflow.org": (("spec.pytorchReplicaSpecs.*.template",), _EMPTY, _EMPTY, _EMPTY),
+    "TFJob.kubeflow.org": (("spec.tfReplicaSpecs.*.template",), _EMPTY, _EMPTY, _EMPTY),
+    "XGBoostJob.kubeflow.org": (("spec.xgbReplicaSpecs.*.template",), _EMPTY, _EMPTY, _EMPTY),
+    "PaddleJob.kubeflow.org": (("spec.paddleReplicaSpecs.*.template",), _EMPTY, _EMPTY, _EMPTY),
+    "JAXJob.kubeflow.org": (("spec.jaxReplicaSpecs.*.template",), _EMPTY, _EMPTY, _EMPTY),
+    "Notebook.kubeflow.org": (_POD_TEMPLATE, _EMPTY, _EMPTY, _EMPTY),
+    "LeaderWorkerSet.leaderworkerset.x-k8s.io": (
+        (f"{_LWS}.leaderTemplate", f"{_LWS}.workerTemplate"),
+        _EMPTY,
+        (f"{_LWS}.volumeClaimTemplates[*]",),
+        _EMPTY,
+    ),
+    "RayCluster.ray.io": (
+        ("spec.headGroupSpec.template", "spec.workerGroupSpecs[*].template"),
+        _EMPTY,
+        _EMPTY,
+        _EMPTY,
+    ),
+    "RayJob.ray.io": (
+        (
+            "spec.rayClusterSpec.headGroupSpec.template",
+            "spec.rayClusterSpec.workerGroupSpecs[*].template",
+            "spec.submitterPodTemplate",
+        ),
+        _EMPTY,
+        _EMPTY,
+        _EMPTY,
+    ),
+    "RayService.ray.io": (
+        ("spec.rayClusterConfig.headGroupSpec.template", "spec.rayClusterConfig.workerGroupSpecs[*].template"),
+        _EMPTY,
+        _EMPTY,
+        _EMPTY,
+    ),
+    "ResourceClaimTemplate.resource.k8s.io": (_EMPTY, _EMPTY, ("spec",), _EMPTY),
+    "Configuration.serving.knative.dev": (_POD_TEMPLATE, _EMPTY, _EMPTY, _EMPTY),
+    "Service.serving.knative.dev": (_POD_TEMPLATE, _EMPTY, _EMPTY, _EMPTY),
+    "NodeSet.sunk.coreweave.com": (_POD_TEMPLATE, _EMPTY, _EMPTY, _EMPTY),
+    "TrainingRuntime.trainer.kubeflow.org": (
+        (f"spec.template.{_JOBS}.spec.template",),
+        ("spec.template", f"spec.template.{_JOBS}"),
+        _EMPTY,
+        _EMPTY,
+    ),
+    "ClusterTrainingRuntime.trainer.kubeflow.org": (
+        (f"spec.template.{_JOBS}.spec.template",),
+        ("spec.template", f"spec.template.{_JOBS}"),
+        _EMPTY,
+        _EMPTY,
+    ),
+}
+
+
+# When the node affinity of the templates may be written; where nothing else is said, when the object is created.
+_CHANGES = {
+    **dict.fromkeys(("PodTemplate", "ReplicationController", "Rollout.argoproj.io", "CronJob.batch"), "always"),
+    **dict.fromkeys((f"{kind}.apps" for kind in ("Deployment", "ReplicaSet", "DaemonSet", "StatefulSet")), "always"),
+    **dict.fromkeys(("LeaderWorkerSet.leaderworkerset.x-k8s.io", "NodeSet.sunk.coreweave.com"), "always"),
+    "Job.batch": "suspended",
+    "ControllerRevision.apps": "never",
+    **dict.fromkeys((f"{kind}.serving.knative.dev" for kind in ("Configuration", "Service")), "never"),
+}
+
+
+def _written(patterns: tuple[Pattern, ...]) -> tuple[str, ...]:
+    return tuple(render(pattern) for pattern in patterns)
+
+
+def test_the_whole_table() -> None:
+    """Every kind has its templates and copied metadata at the paths that the contract names, and no kind is missing."""
+    found = {
+        f"{row.kind}.{row.group}".rstrip("."): (
+            _written(row.templates),
+            _written(row.jobs),
+            _written(row.claims),
+            _written(row.node_labels),
+        )
+        for row in BUILT_IN
+    }
+
+    assert found == _TABLE
+
+
+def test_when_affinity_may_be_written() -> None:
+    """Each kind says when the node affinity of its templates may be written, as its own validation has it."""
+    found = {f"{row.kind}.{row.group}".rstrip("."): row.affinity for row in BUILT_IN}
+
+    assert found == {kind: _CHANGES.get(kind, "create") for kind in _TABLE}
+    assert (workload("example.org", "Train").affinity, workload("example.org", "Bus", affinity="never").affinity) == (
+        "create",
+        "never",
+    )
+
+
+def test_a_kind_is_found_by_group_and_kind() -> None:
+    """Kinds of one name in two groups, such as Job, stay apart."""
+    batch, volcano = workload("batch", "Job", ["spec.template"]), workload("batch.volcano.sh", "Job", ["spec.tasks[*]"])
+
+    assert table([batch, volcano]) == {("batch", "Job"): batch, ("batch.volcano.sh", "Job"): volcano}
+
+
+@pytest.mark.parametrize(
+    ("group", "message"),
+    [
+        pytest.param("batch", "Job of group 'batch' is in the table of workloads twice", id="group"),
+        pytest.param("", "Job of group 'core' is in the table of workloads twice", id="core"),
+    ],
+)
+def test_a_kind_that_stands_twice_is_an_error(group: str, message: str) -> None:
+    """A configured row for a kind that is there already is refused by name, since one of them would be ignored."""
+    with pytest.raises(ValueError, match="twice") as raised:
+        table([workload(group, "Job"), workload(group, "Job", ["spec.template"])])
+
+    assert str(raised.value) == message
+
+
+@pytest.mark.parametrize("places", ["templates", "jobs", "claims", "node_labels"])
+def test_a_path_that_does_not_parse_is_an_error(places: str) -> None:
+    """A mistyped path is told with the position of the mistake, whichever column it stands in."""
+    with pytest.raises(ValueError, match="no field path") as raised:
+        workload("example.org", "Train", **{places: ["spec.workers[0]"]})  # type: ignore[arg-type] # any of four
+
+    assert str(raised.value) == (
+        "'spec.workers[0]' is no field path from position 12 on; write it like spec.items[*].template"
+    )

@@ -1,0 +1,96 @@
+"""The shipped packs and their suites, and what this project's own engine says of a case."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from policies.admissionpolicy import suiterun
+from policies.admissionpolicy.bound import inputs
+from policies.admissionpolicy.compilation import CompiledPolicy
+from policies.admissionpolicy.document import Document
+from policies.admissionpolicy.documents import Loaded, read
+from policies.admissionpolicy.finding import Finding
+from policies.admissionpolicy.inputs import Inputs
+from policies.admissionpolicy.params import StaticParameters
+from policies.admissionpolicy.suiterun import SuiteRun
+from policies.suite import Case, Expectation, Suite
+from policies.suite import read as read_suite
+
+Json = dict[str, Any]
+PACKS = Path(__file__).parents[3] / "policies" / "packs"
+
+
+@dataclass(frozen=True, slots=True)
+class PackPolicy:
+    """One folder: what its policy.yaml holds, decoded and read, and its suite."""
+
+    folder: Path
+    documents: tuple[Json, ...]
+    loaded: Loaded
+    run: SuiteRun
+    suite: Suite
+
+    @property
+    def name(self) -> str:
+        """The pack and the policy, as in `sunk/lock-toleration`."""
+        return self.folder.relative_to(PACKS).as_posix()
+
+    @property
+    def compiled(self) -> tuple[CompiledPolicy, ...]:
+        """The policies with their programs."""
+        return self.run.compiled
+
+    @property
+    def parameters(self) -> tuple[Json, ...]:
+        """The ConfigMaps."""
+        return tuple(document for document in self.documents if document["kind"] == "ConfigMap")
+
+
+@cache
+def shipped() -> tuple[PackPolicy, ...]:
+    """All policies of all packs, by name."""
+    return tuple(_read(path.parent) for path in sorted(PACKS.glob("*/*/policy.yaml")))
+
+
+def cases() -> list[tuple[PackPolicy, Case]]:
+    """Every case of every suite."""
+    return [(policy, case) for policy in shipped() for case in policy.suite.cases]
+
+
+def parameters(policy: PackPolicy, case: Case) -> list[Json]:
+    """The ConfigMaps as the case wants them."""
+    return [dict(each) for each in suiterun.with_data(policy.parameters, case.params)]
+
+
+def judged(policy: PackPolicy, case: Case) -> Expectation:
+    """What the policies of a folder say of a case, by this project's engine."""
+    return policy.run.outcome(case)
+
+
+def result(policy: PackPolicy, case: Case) -> tuple[Finding, ...]:
+    """All findings of a case, those that nothing follows from included."""
+    return policy.run.findings(case)
+
+
+def inputs_of(case: Case) -> Inputs:
+    """A case as the engine takes it."""
+    request = suiterun.request_of(case)
+    return inputs(request, suiterun.facts_of(case, request))
+
+
+def _read(folder: Path) -> PackPolicy:
+    documents = tuple(yaml.safe_load_all((folder / "policy.yaml").read_text(encoding="utf-8")))
+    loaded = read(Document(value=each, name=str(folder), places=lambda _: (1, 1)) for each in documents)
+    objects = tuple(each.value for each in loaded.context)
+    return PackPolicy(
+        folder=folder,
+        documents=documents,
+        loaded=loaded,
+        run=SuiteRun(loaded, StaticParameters(objects)),
+        suite=read_suite(yaml.safe_load((folder / "suite.yaml").read_text(encoding="utf-8"))),
+    )

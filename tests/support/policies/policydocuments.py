@@ -1,0 +1,11 @@
+"""Policy documents from YAML text, with the place of every value, as files are read."""
+
+from __future__ import annotations
+
+from policies.admissionpolicy.document import Document
+from webhook.sources import policyfiles
+
+
+def documents(text: str, name: str = "policy.yaml") -> list[Document]:
+    """The documents of a file."""
+    return policyfiles.parse(text, name)

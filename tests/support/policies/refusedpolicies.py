@@ -1,0 +1,104 @@
+"""Policies and bindings that the API server refuses, with its words: a table of changes to documents that it takes."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+_TABLE = Path(__file__).parent / "refused.yaml"
+_RULE = {"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}
+_GOOD: dict[str, dict[str, Any]] = {
+    "ValidatingAdmissionPolicy": {
+        "matchConstraints": {"resourceRules": [_RULE]},
+        "validations": [{"expression": "true"}],
+    },
+    "ValidatingAdmissionPolicyBinding": {"policyName": "a", "validationActions": ["Deny"]},
+    "MutatingAdmissionPolicy": {
+        "matchConstraints": {"resourceRules": [_RULE]},
+        "reinvocationPolicy": "Never",
+        "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": "[JSONPatch{op: 'remove', path: '/x'}]"}}],
+    },
+    "MutatingAdmissionPolicyBinding": {"policyName": "a"},
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A document and what is said about it: nothing where it is taken. `served`: the test's API server knows it."""
+
+    document: dict[str, Any]
+    says: list[str]
+    served: bool
+
+
+def good(kind: str, version: str = "v1") -> dict[str, Any]:
+    """A document of a kind that the API server takes."""
+    return {
+        "apiVersion": f"admissionregistration.k8s.io/{version}",
+        "kind": kind,
+        "metadata": {"name": "a"},
+        "spec": copy.deepcopy(_GOOD[kind]),
+    }
+
+
+def changed(document: dict[str, Any], change: dict[str, Any], removed: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The document with other values at paths such as `spec.validations.0.message`."""
+    for path in (*change, *removed):
+        target: Any = document
+        *parents, last = (int(step) if step.isdigit() else step for step in path.split("."))
+        for step in parents:
+            target = target[step]
+        if path in change:
+            target[last] = copy.deepcopy(change[path])
+        else:
+            del target[last]
+    return document
+
+
+def cases() -> dict[str, Case]:
+    """All cases by name."""
+    table = yaml.safe_load(_TABLE.read_text(encoding="utf-8"))
+    found = {}
+    for name, entry in table.items():
+        version = entry.get("version", "v1")
+        document = good(entry["kind"], version)
+        removed = tuple(entry.get("remove", ()))
+        found[name] = Case(changed(document, entry.get("set", {}), removed), entry["says"], version == "v1")
+    return found | {name: Case(document, says, served=True) for name, (document, says) in _big().items()}
+
+
+def _big() -> dict[str, tuple[dict[str, Any], list[str]]]:
+    """What passes a limit, which is long."""
+    conditions = [{"name": f"c{index}", "expression": "true"} for index in range(65)]
+    annotations = [{"key": f"k{index}", "valueExpression": "'<'"} for index in range(21)]
+    shown = ",".join(f'{{"Key":"k{index}","ValueExpression":"\'\\u003c\'"}}' for index in range(21))
+    long_value = [{"key": "a", "valueExpression": f"'{'x' * 5119}'"}]
+    text = f"'{'x' * 100_001}' == ''"
+    words = "compilation failed: ERROR: <input>:-1:0: expression code point size exceeds limit"
+    big: dict[str, tuple[dict[str, Any], list[str]]] = {
+        "annotation-size": (
+            {"metadata.annotations": {"a": "x" * 262_144}},
+            ["metadata.annotations: Too long: may not be more than 262144 bytes"],
+        ),
+        "conditions-too-many": (
+            {"spec.matchConditions": conditions},
+            ["spec.matchConditions: Too many: 65: must have at most 64 items"],
+        ),
+        "audit-too-many": (
+            {"spec.auditAnnotations": annotations},
+            [f"spec.auditAnnotations: Invalid value: [{shown}]: must not have more than 20 auditAnnotations"],
+        ),
+        "audit-value-long": (
+            {"spec.auditAnnotations": long_value},
+            ["spec.auditAnnotations[0].valueExpression: Required value: must not exceed 5120 bytes in length"],
+        ),
+        "expression-long": (
+            {"spec.validations": [{"expression": text}]},
+            [f'spec.validations[0].expression: Invalid value: "{text}": {words}: size: 100009, limit 100000'],
+        ),
+    }
+    return {name: (changed(good("ValidatingAdmissionPolicy"), change), says) for name, (change, says) in big.items()}

@@ -1,0 +1,174 @@
+"""A service in this process, behind real ports."""
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestClient
+from support.service.reviews import TODAY
+from support.service.wire import Reply
+
+from policies.admissionpolicy.params import UnknownParameters
+from policies.cel.library.authorizer import Answer, Check, UnansweredCheck
+from policies.engine.facts import Facts, FactUnavailable, References, StaticFacts, UnknownFact, UnknownReferences
+from policies.engine.ruleset import RuleSet
+from webhook.configuration import rules
+from webhook.configuration.settings import Settings
+from webhook.http.state import Served, State
+from webhook.metrics import Metrics
+
+Client = TestClient[web.Request, Any]
+
+
+class Running:
+    """Both applications of a service, each with a client."""
+
+    def __init__(self, state: State, metrics: Metrics, admission: Client, health: Client) -> None:
+        self.state = state
+        self.metrics = metrics
+        self._admission = admission
+        self._health = health
+
+    @property
+    def port(self) -> int:
+        """The port of the admission application."""
+        port = self._admission.port
+        assert port is not None
+        return port
+
+    async def post(self, data: Any, path: str = "/validate", content_type: str | None = "application/json") -> Reply:
+        """Send a review; a generator as data is sent in chunks."""
+        headers = {} if content_type is None else {"Content-Type": content_type}
+        skip = ["Content-Type"] if content_type is None else []
+        async with self._admission.post(path, data=data, headers=headers, skip_auto_headers=skip) as response:
+            return Reply(response.status, _lower(response.headers), await response.read())
+
+    async def get(self, path: str) -> Reply:
+        """Ask the health application."""
+        async with self._health.get(path) as response:
+            return Reply(response.status, _lower(response.headers), await response.read())
+
+
+def _lower(headers: Any) -> dict[str, str]:
+    return {name.lower(): value for name, value in headers.items()}
+
+
+def default_rules(**settings: Any) -> RuleSet:
+    """The rules that the settings ask for, the default ones without any."""
+    return rules.build(Settings.model_validate(settings))
+
+
+@contextmanager
+def time_at_rest() -> Iterator[None]:
+    """A block in which the clock of the event loop stands still: deadlines are as far off as when they were set."""
+    loop = asyncio.get_running_loop()
+    now = loop.time()
+    with pytest.MonkeyPatch.context() as clock:
+        clock.setattr(loop, "time", lambda: now)
+        yield
+
+
+class Serve(Protocol):
+    """Starts a service for what is to be served."""
+
+    async def __call__(self, served: Served, max_in_flight: int = 64) -> Running:
+        """The service, running."""
+        ...
+
+
+class Unreachable:
+    """A resolver whose cluster does not answer."""
+
+    def __init__(self, reason: str = "connection refused") -> None:
+        self.reason = reason
+        self.asked: list[str] = []
+
+    async def read_namespace(self, name: str, timeout: float) -> None:  # noqa: ARG002, ASYNC109 - the protocol's
+        """Fail."""
+        self.asked.append(name)
+        raise FactUnavailable(f"namespace {name} could not be read: {self.reason}")
+
+    async def read_parameters(self, needed: UnknownParameters, seconds: float) -> None:  # noqa: ARG002 - as above
+        """Fail."""
+        raise FactUnavailable(f"{needed.wanted} could not be read: {self.reason}")
+
+    async def read_references(self, topology: str, seconds: float) -> References:  # noqa: ARG002 - as above
+        """Fail."""
+        self.asked.append(topology)
+        raise FactUnavailable(f"the workloads that name {topology} could not be read: {self.reason}")
+
+    async def review(self, check: Check, seconds: float) -> Answer:  # noqa: ARG002 - the protocol's
+        """An answer that says that there is none."""
+        return Answer(allowed=False, error=self.reason)
+
+
+class Directory:
+    """A cluster's Namespaces as a resolver and as facts: none is at hand until it has been read.
+
+    hold: what a read waits for before it brings anything. parameters: those of policies that have been brought.
+    references: who names a topology. asked: what was read and the seconds given for each.
+    reviewed: the authorization checks asked for; alice may do everything.
+    """
+
+    def __init__(
+        self,
+        namespaces: Mapping[str, Mapping[str, str]] | None = None,
+        hold: asyncio.Event | None = None,
+        parameters: Sequence[str] = (),
+        references: Mapping[str, References] | None = None,
+    ) -> None:
+        self._references = references or {}
+        self.parameters: set[str] = set()
+        self._parameters = parameters
+        self.hold = hold
+        self.asked: list[tuple[str, float]] = []
+        self.reviewed: list[Check] = []
+        self.reading = asyncio.Event()
+        self._namespaces = namespaces or {}
+        self._known: dict[str, Mapping[str, str]] = {}
+
+    async def read_namespace(self, name: str, timeout: float) -> None:  # noqa: ASYNC109 - the protocol's
+        """Bring the labels of a Namespace."""
+        self.asked.append((name, timeout))
+        self.reading.set()
+        if self.hold is not None:
+            await self.hold.wait()
+        if name in self._namespaces:
+            self._known[name] = self._namespaces[name]
+
+    async def read_parameters(self, needed: UnknownParameters, seconds: float) -> None:
+        """Bring parameters, by what they are called."""
+        self.asked.append((str(needed.wanted), seconds))
+        self.parameters |= {str(needed.wanted)} & {*self._parameters}
+
+    async def read_references(self, topology: str, seconds: float) -> References:
+        """Those that were given, which nobody may keep."""
+        self.asked.append((topology, seconds))
+        return self._references[topology]
+
+    async def review(self, check: Check, seconds: float) -> Answer:  # noqa: ARG002 - the protocol's
+        """Yes, to alice."""
+        self.reviewed.append(check)
+        return Answer(check.user.name == "alice")
+
+    def facts(self) -> Facts:
+        """What has been read so far."""
+        return _Known(TODAY, self._known)
+
+
+class _Known(StaticFacts, frozen=True):
+    """Facts that raise for what has not been read."""
+
+    def namespace_labels(self, name: str) -> Mapping[str, str]:
+        if name not in self.namespaces:
+            raise UnknownFact(name)
+        return self.namespaces[name]
+
+    def references(self, topology: str) -> References:
+        raise UnknownReferences(topology)
+
+    def answer(self, check: Check) -> Answer:
+        raise UnansweredCheck(check)

@@ -1,0 +1,341 @@
+"""`cks-admission doctor`: an installation looked at from the outside."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import Result
+from support.api.fakeapi import MUTATING, NODES, VALIDATING, Json, status
+from support.service.commands import last_line, run
+from support.service.installation import CONFIG_MAPS, SECRETS, Installation, installed
+
+
+@pytest.fixture
+async def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Installation]:
+    """An installation in good order."""
+    monkeypatch.chdir(tmp_path)
+    async with installed() as running:
+        yield running
+
+
+async def _run(*arguments: str) -> Result:
+    named = ("--config", "cks.yaml", "--kubeconfig", "kube.config")
+    return await asyncio.to_thread(run, "doctor", *named, *arguments)
+
+
+async def _faults(*arguments: str) -> list[tuple[str, str, str, str, str]]:
+    """What is not in order."""
+    result = await _run(*arguments, "-o", "json")
+    assert result.stderr == ""
+    found = json.loads(result.stdout)
+    assert result.exit_code == (1 if any(each["level"] == "problem" for each in found) else 0)
+    return [tuple(each.values()) for each in found if each["level"] != "ok"]
+
+
+async def test_all_is_well(api: Installation) -> None:
+    """Everything that was looked at is told, group by group, and the exit code is 0."""
+    result = await _run()
+
+    served = next(line for line in result.stdout.splitlines() if "its certificate" in line)
+    assert served.startswith("  ok   127.0.0.1:")
+    assert ": its certificate is for 127.0.0.1, trusted by every caBundle, and valid until " in served
+    assert result.stdout.replace(served, "  ok   CERTIFICATE") == (
+        "API server\n"
+        "  ok   its version: v1.36.3 has match conditions of webhooks and ValidatingAdmissionPolicy v1\n"
+        "registration\n"
+        "  ok   MutatingWebhookConfiguration cks-admission: 3 entries, as the settings want them\n"
+        "  ok   ValidatingWebhookConfiguration cks-admission: 6 entries, as the settings want them\n"
+        "certificate\n"
+        "  ok   CERTIFICATE\n"
+        "probe\n"
+        "  ok   ConfigMap with a reserved label, dry run in namespace default: "
+        "it was refused by the service: the API server asks it, and hears the answer\n"
+        "rights\n"
+        "  ok   alice: it has the 46 rights that the service needs; "
+        "for the service's own ask --as-service-account NAMESPACE/NAME\n"
+        "scope\n"
+        "  ok   the service's entries: 2 entries fail closed, none of them in cloud or on all of kube-system\n"
+        "other webhooks\n"
+        "  ok   MutatingWebhookConfigurations: none of others changes what the service changes\n"
+        "policies\n"
+        "  ok   policies: 0 policies besides the built-in rules, and nothing is refused\n"
+        "topology\n"
+        "  ok   topology kubernetes: 1 Node with accelerators, none without the labels of region, zone\n"
+        "replicas\n"
+        "  ok   Lease cloud/cks-admission: cks-1 holds it, and renews it\n"
+        "no problem, 0 warnings, 0 not known\n"
+    )
+    assert (result.stderr, result.exit_code) == ("", 0)
+    assert api.asked[-1]["kind"] in ("ConfigMap", "SelfSubjectAccessReview")
+
+
+async def test_nothing_is_written(api: Installation) -> None:
+    """Whatever is sent is a question: reads, reviews, and one dry run."""
+    await _run()
+
+    assert {seen.method for seen in api.seen} == {"GET"}
+    assert {(each["kind"], *each.get("query", {}).items()) for each in api.asked} == {
+        ("SelfSubjectAccessReview",),
+        ("ConfigMap", ("dryRun", "All")),
+    }
+
+
+async def test_the_ca_of_all_replicas_is_judged_and_kept_secret(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The Secret is read by the right that the service has, and nothing of it is shown but the CA's dates."""
+    monkeypatch.chdir(tmp_path)
+    async with installed(tls={"secret": "ca"}) as api:
+        result = await _run()
+
+    stored = next(seen for seen in api.seen if seen.path == SECRETS)
+    assert stored.query == {"fieldSelector": "metadata.name=ca", "limit": "500"}
+    assert "  ok   Secret cloud/ca: its CA is in every caBundle, and valid until " in result.stdout
+    assert "PRIVATE" not in result.stdout
+    assert (result.stderr, result.exit_code) == ("", 0)
+
+
+def _delete(api: Installation) -> None:
+    api.delete(MUTATING, "cks-admission")
+
+
+def _opt_out(api: Installation) -> None:
+    found = _validating(api)
+    found["webhooks"][0]["objectSelector"] = {"matchLabels": {"a": "b"}}
+    found["metadata"]["managedFields"] = [{"manager": "kubectl-edit", "time": "2026-03-01T12:00:00Z"}]
+    api.put(VALIDATING, found)
+
+
+def _forget(api: Installation) -> None:
+    found = _validating(api)
+    for entry in found["webhooks"]:
+        del entry["clientConfig"]["caBundle"]
+    api.put(VALIDATING, found)
+
+
+def _validating(api: Installation) -> Json:
+    found = api.get(VALIDATING, "cks-admission")
+    assert found is not None
+    return found
+
+
+def _take_right(api: Installation) -> None:
+    api.refused = {"leases"}
+    api.user = {"username": "system:serviceaccount:cloud:cks", "groups": []}
+
+
+def _refuse_policies(api: Installation) -> None:
+    annotations = {"cks-admission.dev/policies-refused": "team/p.yaml:1:1: no"}
+    api.put(CONFIG_MAPS, {"metadata": {"name": "team", "annotations": annotations}, "data": {"p.yaml": "a: ["}})
+
+
+def _admit(api: Installation) -> None:
+    api.answer = (201, "")
+
+
+def _forbid(api: Installation) -> None:
+    api.fail(NODES, 403, status(403, "nodes is forbidden"))
+
+
+_APPLIED = "a service that is ready for 10 s puts that right; where not, its log says why: not registered, or undone"
+_CASES: dict[str, tuple[Callable[[Installation], None], tuple[str, ...]]] = {
+    "a configuration was deleted": (
+        _delete,
+        (
+            "registration",
+            "problem",
+            "MutatingWebhookConfiguration cks-admission",
+            "it does not exist: the API server asks the service nothing",
+            _APPLIED,
+        ),
+    ),
+    "an objectSelector was added": (
+        _opt_out,
+        (
+            "registration",
+            "problem",
+            "ValidatingWebhookConfiguration cks-admission",
+            (
+                "not as the settings want it: labels.cks-admission.dev: objectSelector; "
+                "last written by kubectl-edit at 2026-03-01T12:00:00Z"
+            ),
+            _APPLIED,
+        ),
+    ),
+    "the caBundle is gone": (
+        _forget,
+        (
+            "certificate",
+            "problem",
+            "ValidatingWebhookConfiguration labels.cks-admission.dev",
+            "it has no caBundle, so that the API server trusts its own roots alone (and 5 more entries)",
+            "a running service writes it; where it does not, its log says why: not registered",
+        ),
+    ),
+    "the policies of a ConfigMap are refused": (
+        _refuse_policies,
+        (
+            "policies",
+            "problem",
+            "ConfigMap cloud/team",
+            "refused: team/p.yaml:1:1: no",
+            "put it right: what was in force before stays so until then",
+        ),
+    ),
+    "the label was admitted": (
+        _admit,
+        (
+            "probe",
+            "problem",
+            "ConfigMap with a reserved label, dry run in namespace default",
+            "it was admitted: the API server did not ask the service",
+            "see the findings about the registration; right after a change the API server needs some seconds",
+        ),
+    ),
+    "Nodes may not be listed": (
+        _forbid,
+        (
+            "topology",
+            "unknown",
+            "Nodes",
+            "not looked at: the account that asks may not list nodes",
+            "ask by an account that may list nodes",
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize(("change", "expected"), _CASES.values(), ids=_CASES)
+async def test_one_thing_is_wrong(
+    api: Installation, change: Callable[[Installation], None], expected: tuple[str, ...]
+) -> None:
+    """The finding names it, and says what to do."""
+    change(api)
+
+    assert expected in await _faults()
+
+
+async def test_a_right_of_the_service_is_missing(api: Installation) -> None:
+    """A service account that looks is taken for the service's: what it may not do is a problem."""
+    _take_right(api)
+
+    assert [each[:4] for each in await _faults() if each[0] == "rights"] == [
+        (
+            "rights",
+            "problem",
+            "system:serviceaccount:cloud:cks",
+            (
+                "it may not create leases.coordination.k8s.io in namespace cloud: "
+                "the replicas agree by this Lease who of them writes"
+            ),
+        ),
+        (
+            "rights",
+            "problem",
+            "system:serviceaccount:cloud:cks",
+            (
+                "it may not get, update leases.coordination.k8s.io cks-admission in namespace cloud: "
+                "the replicas agree by this Lease who of them writes"
+            ),
+        ),
+    ]
+
+
+async def test_rights_are_asked_for_another_account(api: Installation) -> None:
+    """--as-service-account asks about that account, with the groups that it is in."""
+    result = await _run("--as-service-account", "cloud/cks", "-o", "yaml")
+
+    rights = [each for each in yaml.safe_load(result.stdout) if each["check"] == "rights"]
+    assert rights == [
+        {
+            "check": "rights",
+            "level": "ok",
+            "where": "system:serviceaccount:cloud:cks",
+            "found": "it has the 46 rights that the service needs",
+            "remedy": "",
+        }
+    ]
+    review: Any = next(each for each in api.asked if each["kind"] == "SubjectAccessReview")
+    assert review["spec"]["user"] == "system:serviceaccount:cloud:cks"
+    assert review["spec"]["groups"] == [
+        "system:serviceaccounts",
+        "system:serviceaccounts:cloud",
+        "system:authenticated",
+    ]
+
+
+async def test_problems_are_shown_with_what_to_do(api: Installation) -> None:
+    """A line for what was found, one for the remedy; the last one counts, and the exit code is 1."""
+    _delete(api)
+
+    result = await _run("--no-probe")
+
+    assert (
+        "registration\n"
+        "  FAIL MutatingWebhookConfiguration cks-admission: "
+        "it does not exist: the API server asks the service nothing\n"
+        f"       -> {_APPLIED}\n"
+    ) in result.stdout
+    assert last_line(result.stdout) == "1 problem, 0 warnings, 0 not known"
+    assert "probe" not in result.stdout
+    assert result.exit_code == 1
+
+
+async def test_warnings_are_no_failure(api: Installation) -> None:
+    """Where nothing is worse than doubtful the exit code is 0."""
+    api.refused = {"leases"}
+
+    result = await _run()
+
+    assert "  warn alice: it may not create leases.coordination.k8s.io" in result.stdout
+    assert (last_line(result.stdout), result.exit_code) == ("no problem, 2 warnings, 0 not known", 0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "code"),
+    [
+        pytest.param(
+            ("--as-service-account", "x"), "Error: --as-service-account x: write NAMESPACE/NAME", 2, id="name"
+        ),
+        pytest.param(("-o", "xml"), "Error: Invalid value for '-o' / '--output'", 2, id="output"),
+    ],
+)
+async def test_wrong_usage(api: Installation, arguments: tuple[str, ...], error: str, code: int) -> None:
+    """What was written wrong is exit code 2."""
+    del api
+    result = await _run(*arguments)
+
+    assert last_line(result.stderr).startswith(error)
+    assert (result.stdout, result.exit_code) == ("", code)
+
+
+async def test_a_cluster_that_cannot_be_asked(api: Installation) -> None:
+    """An API server that answers nobody is exit code 3, in its words."""
+    api.fail("/version", 401, status(401, "Unauthorized"))
+
+    result = await _run()
+
+    assert (result.stdout, result.stderr, result.exit_code) == (
+        "",
+        f"Error: the API server refused GET /version at {api.url} (401: Unauthorized)\n",
+        3,
+    )
+
+
+def test_settings_that_contradict_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A configuration that nothing can be made of is exit code 2."""
+    monkeypatch.chdir(tmp_path)
+    Path("cks.yaml").write_text("listen: {prot: 1}\n", encoding="utf-8")
+
+    result = run("doctor", "--config", "cks.yaml")
+
+    assert (result.stderr, result.exit_code) == (
+        "Error: cks.yaml:1: listen.prot: unknown key; did you mean port?\n",
+        2,
+    )

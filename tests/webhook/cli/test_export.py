@@ -1,0 +1,186 @@
+"""`cks-admission export`: the registration and the whole configuration, printed."""
+
+import base64
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from support.service.commands import last_line, run
+
+from webhook.configuration.reference import configuration
+from webhook.configuration.rules import build
+from webhook.configuration.settings import Settings, read
+from webhook.registration.configuration import registered
+
+_BUNDLE = b"-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes file names in messages short."""
+    monkeypatch.chdir(tmp_path)
+    Path("ca.crt").write_bytes(_BUNDLE)
+
+
+def test_the_configuration_is_printed() -> None:
+    """What comes out is the reference, and can be used as it is."""
+    result = run("export", "configuration")
+    Path("cks.yaml").write_text(result.stdout, encoding="utf-8")
+
+    assert result.stdout == configuration()
+    assert read(Path("cks.yaml")) == Settings()
+    assert (result.stderr, result.exit_code) == ("", 0)
+
+
+def test_the_registration_is_printed_as_yaml() -> None:
+    """The webhook configurations are YAML documents, ready for kubectl apply."""
+    result = run("export", "webhook-configuration", "--webhook-url", "https://127.0.0.1:9443", "--ca-file", "ca.crt")
+
+    settings = Settings.model_validate({"registration": {"url": "https://127.0.0.1:9443"}})
+    assert list(yaml.safe_load_all(result.stdout)) == registered(settings, _BUNDLE, build(settings))
+    assert (result.stderr, result.exit_code) == ("", 0)
+
+
+def test_the_registration_is_printed_as_a_json_list() -> None:
+    """JSON has one value, a List of both."""
+    result = run("export", "webhook-configuration", "-o", "json", "--ca-file", "ca.crt")
+
+    assert json.loads(result.stdout) == {
+        "apiVersion": "v1",
+        "kind": "List",
+        "items": registered(Settings(), _BUNDLE, build(Settings())),
+    }
+
+
+def test_expressions_are_blocks_that_can_be_read() -> None:
+    """A match condition of several lines is a block of YAML with its lines as they are."""
+    result = run("export", "webhook-configuration")
+
+    assert "    expression: |-\n      !(request.userInfo.username.matches(" in result.stdout
+
+
+def test_the_bundle_of_its_own_certificates_is_used() -> None:
+    """Where the service keeps a CA of its own, its bundle is in the registration; a CA file wins over it."""
+    Path("cks.yaml").write_text("tls: {directory: own}\n", encoding="utf-8")
+    run("certs", "issue", "--directory", "own")
+    arguments = ("export", "webhook-configuration", "--config", "cks.yaml", "-o", "json")
+
+    own = json.loads(run(*arguments).stdout)["items"][0]["webhooks"][0]["clientConfig"]["caBundle"]
+    other = json.loads(run(*arguments, "--ca-file", "ca.crt").stdout)["items"][0]["webhooks"][0]["clientConfig"][
+        "caBundle"
+    ]
+
+    assert base64.b64decode(own) == Path("own/ca-bundle.crt").read_bytes()
+    assert base64.b64decode(other) == _BUNDLE
+
+
+def test_the_configuration_decides_what_is_registered() -> None:
+    """Rules, names and time-out are those of the configuration file."""
+    text = (
+        "labels: {action: 'off'}\nsunk: {action: 'off'}\ntopology: {action: 'off'}\ntolerations: {daemonSets: 'off'}\n"
+        "cluster: {namespace: cloud}\nregistration: {name: mine, timeoutSeconds: 3, service: svc, servicePort: 8443}\n"
+    )
+    Path("cks.yaml").write_text(text, encoding="utf-8")
+
+    found = list(yaml.safe_load_all(run("export", "webhook-configuration", "--config", "cks.yaml").stdout))
+
+    assert [(c["kind"], c["metadata"]["name"], len(c["webhooks"])) for c in found] == [
+        ("MutatingWebhookConfiguration", "mine", 1),
+        ("ValidatingWebhookConfiguration", "mine", 1),
+    ]
+    (webhook,) = found[0]["webhooks"]
+    assert (webhook["timeoutSeconds"], webhook["clientConfig"]["service"]) == (
+        3,
+        {"name": "svc", "namespace": "cloud", "path": "/mutate/pods", "port": 8443},
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        pytest.param("webhook-configuration --ca-file nowhere.crt", "nowhere.crt", id="ca-file-missing"),
+        pytest.param("webhook-configuration --webhook-url http://x", "registration.url", id="url-without-tls"),
+        pytest.param("webhook-configuration --config nowhere.yaml", "nowhere.yaml", id="configuration-missing"),
+        pytest.param("webhook-configuration -o text", "text", id="output"),
+        pytest.param("nothing", "nothing", id="unknown"),
+    ],
+)
+def test_wrong_usage_is_named(arguments: str, error: str) -> None:
+    """Wrong usage and unreadable input are exit code 2, with what is wrong in the last line of stderr."""
+    result = run("export", *arguments.split())
+
+    assert (result.stdout, result.exit_code) == ("", 2)
+    assert last_line(result.stderr).startswith("Error: ")
+    assert error in last_line(result.stderr)
+
+
+def _policies(kind: str, name: str, **spec: object) -> str:
+    rule = {"apiGroups": ["apps"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["deployments"]}
+    head = {"apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": name}}
+    policy = {**head, "kind": kind, "spec": {"matchConstraints": {"resourceRules": [rule]}, **spec}}
+    actions = {"validationActions": ["Deny"]} if kind == "ValidatingAdmissionPolicy" else {}
+    bound = {**head, "kind": f"{kind}Binding", "spec": {"policyName": name, **actions}}
+    return str(yaml.safe_dump_all([policy, bound]))
+
+
+def test_policies_have_entries_of_their_own() -> None:
+    """Those that fail closed and those that fail open are asked apart, about what they match, in any scope."""
+    validations = [{"expression": "true"}]
+    mutation = {"patchType": "JSONPatch", "jsonPatch": {"expression": "[JSONPatch{op: 'remove', path: '/x'}]"}}
+    Path("policies.yaml").write_text(
+        "---\n".join(
+            [
+                _policies("ValidatingAdmissionPolicy", "closed", validations=validations),
+                _policies("ValidatingAdmissionPolicy", "open", validations=validations, failurePolicy="Ignore"),
+                _policies(
+                    "MutatingAdmissionPolicy",
+                    "change",
+                    mutations=[mutation],
+                    failurePolicy="Ignore",
+                    reinvocationPolicy="Never",
+                ),
+            ]
+        ),
+        encoding="utf-8",
+    )
+
+    result = run("export", "webhook-configuration", "--policies", "policies.yaml", "--ca-file", "ca.crt")
+
+    assert result.stderr == ""
+    webhooks = [webhook for found in yaml.safe_load_all(result.stdout) for webhook in found["webhooks"]]
+    common = {
+        "admissionReviewVersions": ["v1"],
+        "matchConditions": [],
+        "matchPolicy": "Exact",
+        "objectSelector": {},
+        "namespaceSelector": {
+            "matchExpressions": [
+                {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["cks-admission"]},
+                {
+                    "key": "kubernetes.io/metadata.name",
+                    "operator": "NotIn",
+                    "values": ["cks-admission", "kube-system", "kube-public", "kube-node-lease"],
+                },
+            ]
+        },
+        "rules": [
+            {
+                "apiGroups": ["apps"],
+                "apiVersions": ["*"],
+                "operations": ["CREATE"],
+                "resources": ["deployments"],
+                "scope": "*",
+            }
+        ],
+        "sideEffects": "None",
+        "timeoutSeconds": 5,
+    }
+    of_policies = [webhook for webhook in webhooks if webhook["name"].startswith("policies")]
+    paths = [webhook.pop("clientConfig")["service"]["path"] for webhook in of_policies]
+    assert paths == ["/mutate/policies", "/validate/policies", "/validate/policies-ignore"]
+    assert of_policies == [
+        {"name": "policies.cks-admission.dev", "failurePolicy": "Ignore", "reinvocationPolicy": "Never", **common},
+        {"name": "policies.cks-admission.dev", "failurePolicy": "Fail", **common},
+        {"name": "policies-ignore.cks-admission.dev", "failurePolicy": "Ignore", **common},
+    ]

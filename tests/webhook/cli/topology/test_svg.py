@@ -1,0 +1,266 @@
+"""`cks-admission topology tree -o svg`: what stands in the picture, and that nothing lies on top of anything else."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+from xml.etree import ElementTree as ET
+
+import pytest
+from support.service.commands import run
+from support.service.nodefiles import HELD, IB, SMALL, Json, node, place, pod, write
+
+from webhook.cli.topology.layout import text_width
+
+_SVG = "{http://www.w3.org/2000/svg}"
+_ROUNDING = 0.15  # lengths have one decimal
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder for the file with Nodes."""
+    monkeypatch.chdir(tmp_path)
+
+
+def _picture(items: Sequence[Json], *arguments: str) -> str:
+    result = run("topology", "tree", "-f", write(Path("nodes.json"), *items), "-o", "svg", *arguments)
+    assert result.exit_code == 0
+    return result.stdout
+
+
+def _parsed(items: Sequence[Json], *arguments: str) -> ET.Element:
+    return ET.fromstring(_picture(items, *arguments))  # noqa: S314 - our own text
+
+
+def _many(nodes: int) -> list[Json]:
+    """So many Nodes of eight GPUs in racks of eight, with Pods on every other one."""
+    found: list[Json] = []
+    for number in range(nodes):
+        superpod, rack = str(number // 128 + 1), str(number // 8 + 1)
+        found.append(node(f"g{number:04d}.example.org", place(superpod, rack), cordoned=number % 29 == 3))
+        if number % 2:
+            found.append(pod(f"p{number}", f"g{number:04d}.example.org", number % 7 + 1))
+    return found
+
+
+_HUGE_NAMES = [node("n" * 253, place("s" * 63, "r" * 63)), node("m" * 253, place("t" * 63, "r" * 63)), *HELD]
+_PICTURES = [
+    pytest.param([*SMALL, *HELD], (), id="small"),
+    pytest.param(SMALL, (), id="without-pods"),
+    pytest.param(_many(8), (), id="8-nodes"),
+    pytest.param(_many(60), (), id="60-nodes"),
+    pytest.param(_many(500), (), id="500-nodes"),
+    pytest.param(_many(500), ("--level", "superpod"), id="cut"),
+    pytest.param(_many(1100), (), id="1100-nodes"),
+    pytest.param(_HUGE_NAMES, (), id="huge-names"),
+]
+
+
+class _Rect(NamedTuple):
+    left: float
+    top: float
+    right: float
+    bottom: float
+
+    def holds(self, other: _Rect) -> bool:
+        """Whether the other one is within."""
+        return (
+            self.left - _ROUNDING <= other.left
+            and self.top - _ROUNDING <= other.top
+            and other.right <= self.right + _ROUNDING
+            and other.bottom <= self.bottom + _ROUNDING
+        )
+
+    def meets(self, other: _Rect) -> bool:
+        """Whether the two lie on top of each other."""
+        return (
+            min(self.right, other.right) - max(self.left, other.left) > _ROUNDING
+            and min(self.bottom, other.bottom) - max(self.top, other.top) > _ROUNDING
+        )
+
+
+def _rect(element: ET.Element) -> _Rect:
+    x, y = float(element.get("x", "0")), float(element.get("y", "0"))
+    return _Rect(x, y, x + float(element.get("width", "0")), y + float(element.get("height", "0")))
+
+
+def _text_rect(element: ET.Element) -> _Rect:
+    size, x, y = (float(element.get(key, "0")) for key in ("font-size", "x", "y"))
+    width = text_width(element.text or "", size, bold=element.get("class") == "strong")
+    left = x - width * {"end": 1.0, "middle": 0.5}.get(element.get("text-anchor", ""), 0.0)
+    return _Rect(left, y - size * 0.75, left + width, y + size * 0.2)
+
+
+def _groups(picture: ET.Element, kind: str) -> list[ET.Element]:
+    return [each for each in picture.iter(f"{_SVG}g") if each.get("class") == kind]
+
+
+def _title(element: ET.Element) -> str:
+    return element.findtext(f"{_SVG}title") or ""
+
+
+def _own(group: ET.Element, tag: str) -> list[ET.Element]:
+    return group.findall(f"{_SVG}{tag}")
+
+
+def test_each_domain_has_its_name_and_numbers() -> None:
+    """A box says what it is and how many GPUs are free and there; with a mouse over it, it says so in words."""
+    domains = _groups(_parsed([*SMALL, *HELD]), "domain")
+
+    assert [tuple(text.text for text in _own(domain, "text")) for domain in domains] == [
+        ("region east \u203a zone east-1", "14 / 40"),
+        ("fabric f1", "14 / 40"),
+        ("superpod 1", "8 / 24"),
+        ("rack 9", "0 / 8"),
+        ("rack 10", "8 / 16"),
+        ("superpod 2 \u203a rack 11", "6 / 8"),
+        ("(no superpod) \u203a rack 11", "0 / 8"),
+        ("(no fabric)", "no GPUs"),
+    ]
+    assert [_title(domain) for domain in domains][2:4] == [
+        "superpod 1: 3 Nodes · 8 of 24 GPUs free · 1 Node cordoned or not ready",
+        "rack 9: 1 Node · 0 of 8 GPUs free · 1 Node cordoned or not ready",
+    ]
+
+
+def _squares(cell: ET.Element) -> Counter[str]:
+    return Counter(rect.get("class", "") for rect in _own(cell, "rect"))
+
+
+def test_each_node_has_a_cell_with_a_square_for_each_gpu() -> None:
+    """Used, free and unavailable GPUs are squares of different kinds; a Node without any has its cell all the same."""
+    cells = _groups(_parsed([*SMALL, *HELD]), "node")
+
+    assert {_title(cell): dict(_squares(cell)) for cell in cells} == {
+        "g3: 0 of 8 GPUs free, cordoned": {"cell closed": 1, "used": 3, "unavailable": 5},
+        "g1: 0 of 8 GPUs free": {"cell": 1, "used": 8},
+        "g2: 8 of 8 GPUs free": {"cell": 1, "free": 8},
+        "g10: 6 of 8 GPUs free": {"cell": 1, "used": 2, "free": 6},
+        "g11: 0 of 8 GPUs free, not ready": {"cell closed": 1, "unavailable": 8},
+        "cpu: no GPUs": {"cell": 1},
+    }
+
+
+def test_without_pods_no_square_is_free_or_used() -> None:
+    """What is not known is drawn as such, and the legend says so."""
+    picture = _parsed(SMALL)
+
+    assert sum((_squares(cell) for cell in _groups(picture, "node")), Counter()) == {
+        "cell": 4,
+        "cell closed": 2,
+        "unknown": 40,
+    }
+    assert [text.text for text in _own(picture, "text")] == [
+        "Topology coreweave",
+        "6 Nodes · 40 GPUs, of which it is not known how many are free · 2 Nodes cordoned or not ready",
+        "a GPU; free or not is not known",
+        "Node that is cordoned or not ready",
+        "numbers: all GPUs",
+    ]
+
+
+@pytest.mark.parametrize(("items", "arguments"), _PICTURES)
+def test_every_node_is_drawn_once(items: list[Json], arguments: tuple[str, ...]) -> None:
+    """The cells are those of the Nodes, none of them where the tree ends above them."""
+    names = sorted(each["metadata"]["name"] for each in items if each["kind"] == "Node" and not arguments)
+
+    assert sorted(_title(cell).split(":")[0] for cell in _groups(_parsed(items, *arguments), "node")) == names
+
+
+def _texts(element: ET.Element, at: tuple[float, float] = (0.0, 0.0)) -> Iterator[_Rect]:
+    for child in element:
+        if child.tag == f"{_SVG}text":
+            x, y = at
+            left, top, right, bottom = _text_rect(child)
+            yield _Rect(left + x, top + y, right + x, bottom + y)
+        if child.tag == f"{_SVG}g":
+            move = child.get("transform", "translate(0 0)").removeprefix("translate(").rstrip(")").split()
+            yield from _texts(child, (at[0] + float(move[0]), at[1] + float(move[1])))
+
+
+@pytest.mark.parametrize(("items", "arguments"), _PICTURES)
+def test_the_picture_fits_a_screen_and_holds_all_text(items: list[Json], arguments: tuple[str, ...]) -> None:
+    """It is 1200 wide at most, and no text leaves it or lies on top of another one."""
+    picture = _parsed(items, *arguments)
+    left, top, width, height = map(float, (picture.get("viewBox") or "").split())
+    texts = sorted(_texts(picture), key=lambda rect: rect.top)
+
+    assert (left, top) == (0, 0)
+    assert width <= 1200
+    assert [text for text in texts if not _Rect(0, 0, width, height).holds(text)] == []
+    assert [
+        (text, other)
+        for index, text in enumerate(texts)
+        for other in texts[index + 1 : index + 150]
+        if text.meets(other)
+    ] == []
+
+
+@pytest.mark.parametrize(("items", "arguments"), _PICTURES[:-1])
+def test_names_are_shown_whole(items: list[Json], arguments: tuple[str, ...]) -> None:
+    """No name of a usual length is cut."""
+    texts = [text.text or "" for text in _parsed(items, *arguments).iter(f"{_SVG}text")]
+
+    assert [text for text in texts if "…" in text] == []
+
+
+@pytest.mark.parametrize(("items", "arguments"), _PICTURES)
+def test_boxes_are_within_boxes_and_beside_each_other(items: list[Json], arguments: tuple[str, ...]) -> None:
+    """A box holds its heading and whatever is in it; what stands beside each other does not overlap."""
+    for domain in _groups(_parsed(items, *arguments), "domain"):
+        box = _rect(_own(domain, "rect")[0])
+        inner = [_rect(_own(group, "rect")[0]) for group in _own(domain, "g")]
+        heading = [_text_rect(text) for text in _own(domain, "text")]
+        bars = [_rect(bar) for bar in _own(domain, "rect")[1:]]
+
+        assert [each for each in (*inner, *heading, *bars) if not box.holds(each)] == []
+        parts = [*inner, *heading, *bars]
+        assert [(a, b) for index, a in enumerate(parts) for b in parts[index + 1 :] if a.meets(b)] == []
+
+
+@pytest.mark.parametrize(("items", "arguments"), _PICTURES[:4])
+def test_squares_are_within_their_cells(items: list[Json], arguments: tuple[str, ...]) -> None:
+    """The squares of a Node, and its name, lie within its cell and beside each other."""
+    for cell in _groups(_parsed(items, *arguments), "node"):
+        outline, *squares = map(_rect, _own(cell, "rect"))
+        parts = [*squares, *map(_text_rect, _own(cell, "text"))]
+
+        assert [part for part in parts if not outline.holds(part)] == []
+        assert [(a, b) for index, a in enumerate(parts) for b in parts[index + 1 :] if a.meets(b)] == []
+
+
+def test_the_picture_depends_on_the_nodes_only() -> None:
+    """The same Nodes give the same text, in whatever order they come, without a script in it."""
+    items = [*_many(60), *SMALL]
+
+    first = _picture(items)
+
+    assert _picture(items[::-1]) == first
+    assert "<script" not in first
+
+
+def test_names_are_escaped() -> None:
+    """A name with characters that mean something in XML is a name, and control characters are not in it."""
+    odd = node('a<b>&"\x07', place("<&>", "1", IB))
+
+    picture = _parsed([odd, *HELD])
+
+    assert [text.text for text in _own(_groups(picture, "domain")[0], "text")] == [
+        "region east \u203a zone east-1 \u203a fabric f1 \u203a superpod <&> \u203a rack 1",
+        "8 / 8",
+    ]
+    assert [_title(cell) for cell in _groups(picture, "node")] == ['a<b>&" : 8 of 8 GPUs free']
+
+
+def test_kinds_differ_without_colour() -> None:
+    """Used squares are full, unavailable ones hatched, free ones empty: the style says so for each kind."""
+    style = _parsed([*SMALL, *HELD]).findtext(f"{_SVG}style") or ""
+    rules = dict(line.split(" { ") for line in style.strip().splitlines())
+
+    assert {kind: rules[kind] for kind in (".used", ".free", ".unavailable")} == {
+        ".used": "fill: #0072b2; stroke: #0072b2; }",
+        ".free": "fill: #ffffff; stroke: #009e73; }",
+        ".unavailable": "fill: url(#hatch); stroke: #d55e00; }",
+    }

@@ -1,0 +1,282 @@
+from __future__ import annotations
+
+import asyncio
+import base64
+import gc
+import inspect
+import json
+import sys
+import threading
+import warnings
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from support.api.fakeapi import NAMESPACES, FakeApi, named
+from support.patience import PATIENCE
+
+from certs.authority import new_authority
+from certs.serving import ServingContext
+from webhook.cluster.api.call import Call, fetch, opened
+from webhook.cluster.api.client import connect
+from webhook.cluster.api.errors import ClusterError
+
+SERVER = "https://127.0.0.1:1"
+
+
+@pytest.fixture
+def kubeconfig(tmp_path: Path) -> Path:
+    """Where a kubeconfig may be written to."""
+    return tmp_path / "kubeconfig"
+
+
+def config(server: str | None = SERVER, user: Any = None, **changes: Any) -> dict[str, Any]:
+    """A kubeconfig's content; `changes` replace its parts."""
+    return {
+        "current-context": "here",
+        "contexts": [{"name": "here", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": {"server": server} if server else {}}],
+        "users": [{"name": "u", "user": user or {"token": "t"}}],
+        **changes,
+    }
+
+
+def write(kubeconfig: Path, content: Any) -> None:
+    """Write a kubeconfig: a text as it is, anything else as YAML."""
+    kubeconfig.write_text(content if isinstance(content, str) else yaml.safe_dump(content), encoding="utf-8")
+
+
+def plugin(code: str) -> dict[str, Any]:
+    """A user whose credentials come from a program."""
+    execution = {"apiVersion": "client.authentication.k8s.io/v1", "command": sys.executable, "args": ["-c", code]}
+    return {"exec": execution}
+
+
+async def failure(kubeconfig: Path | None, *, in_cluster: bool = False) -> str:
+    """What the attempt to connect says."""
+    with pytest.raises(ClusterError) as caught:
+        await connect(str(kubeconfig) if kubeconfig else None, in_cluster)
+    return str(caught.value)
+
+
+async def test_no_such_file(kubeconfig: Path) -> None:
+    """A kubeconfig that is not there is named."""
+    assert await failure(kubeconfig) == (
+        f"there is no kubeconfig at {kubeconfig}; name another one, or set up access with kubectl first"
+    )
+
+
+BAD = base64.b64encode(b"no certificate").decode()
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        pytest.param("a: [", "while parsing a flow node", id="not YAML"),
+        pytest.param("", "", id="empty"),
+        pytest.param("just text", "", id="a text"),
+        pytest.param(config(contexts=[]), "Expected object with name here in", id="an unknown context"),
+        pytest.param(config(**{"current-context": None}), "Expected key current-context", id="no context"),
+        pytest.param(config(clusters=[]), "Expected object with name c in", id="an unknown cluster"),
+        pytest.param(config(users=[]), "", id="an unknown user"),
+        pytest.param(
+            config(clusters=[{"name": "c", "cluster": {"server": SERVER, "certificate-authority": "/no/file"}}]),
+            "File does not exists: /no/file",
+            id="a missing file",
+        ),
+    ],
+)
+async def test_a_kubeconfig_that_cannot_be_used(kubeconfig: Path, content: Any, reason: str) -> None:
+    """Whatever is wrong with a kubeconfig is one error, which names the file, the reason and a way to find out."""
+    write(kubeconfig, content)
+
+    text = await failure(kubeconfig)
+
+    assert text.startswith(f"the kubeconfig {kubeconfig} cannot be used: ")
+    assert reason in text
+    assert text.endswith(f"`kubectl --kubeconfig {kubeconfig} version` should work first")
+
+
+async def test_no_server(kubeconfig: Path) -> None:
+    """A cluster without a server is an error, where the client would try http://localhost."""
+    write(kubeconfig, config(server=None))
+
+    assert await failure(kubeconfig) == f"context here of the kubeconfig {kubeconfig} names a cluster without a server"
+
+
+@pytest.mark.parametrize("field", ["certificate-authority-data", "client"])
+async def test_bad_certificates(kubeconfig: Path, field: str) -> None:
+    """Certificates that OpenSSL does not take are an error that says where they are from."""
+    user = {"client-certificate-data": BAD, "client-key-data": BAD} if field == "client" else None
+    cluster = {"server": SERVER, **({} if user else {field: BAD})}
+    content = config(user=user, clusters=[{"name": "c", "cluster": cluster}])
+    write(kubeconfig, content)
+
+    text = await failure(kubeconfig)
+
+    assert text.startswith(f"the certificates for {SERVER} cannot be used: ")
+    assert text.endswith(f"they are named or held by {kubeconfig}")
+
+
+async def test_not_in_a_pod(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Outside of a cluster the service account is missed, with what to do instead."""
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+
+    assert await failure(None, in_cluster=True) == (
+        "this process does not seem to run in a Pod with a service account: Service host/port is not set; "
+        "name a kubeconfig, or let the Pod mount its service account's token"
+    )
+
+
+@pytest.fixture
+def account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The directory of a service account in a Pod."""
+    directory = tmp_path / "serviceaccount"
+    directory.mkdir()
+    (directory / "token").write_text("first", encoding="utf-8")
+    (directory / "ca.crt").write_bytes(new_authority(datetime.now(UTC)).cert_pem)
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.96.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    return directory
+
+
+async def test_a_service_account_in_a_directory_of_its_own(account: Path) -> None:
+    """Token and CA are taken from the directory that is named, and a token that Kubernetes renewed is used in time."""
+    api = await connect(None, in_cluster=True, service_account=str(account))
+    configuration: Any = api.configuration
+    (account / "token").write_text("second", encoding="utf-8")
+
+    async def token() -> str:
+        found: str = await configuration.get_api_key_with_prefix("BearerToken")
+        return found
+
+    soon = await token()
+    loader = inspect.getclosurevars(configuration.refresh_api_key_hook).nonlocals["self"]
+    loader.token_expires_at -= timedelta(minutes=1)
+    later = await token()
+    await api.close()
+
+    assert (configuration.host, configuration.ssl_ca_cert) == ("https://10.96.0.1:443", str(account / "ca.crt"))
+    assert (soon, later) == ("bearer first", "bearer second")
+
+
+async def test_a_service_account_that_is_not_there(account: Path) -> None:
+    """A directory without a token is an error that names it and the setting."""
+    (account / "token").unlink()
+
+    with pytest.raises(ClusterError) as raised:
+        await connect(None, in_cluster=True, service_account=str(account))
+
+    assert str(raised.value) == (
+        "this process does not seem to run in a Pod with a service account: Service token file does not exist; "
+        f"name a kubeconfig, or let the Pod mount its service account's token and CA certificate at {account}, "
+        "where cluster.serviceAccount has them"
+    )
+
+
+async def test_a_service_account_with_a_bad_authority(account: Path) -> None:
+    """A CA certificate that OpenSSL does not take is an error that says where it is."""
+    (account / "ca.crt").write_text("nonsense", encoding="utf-8")
+
+    with pytest.raises(ClusterError) as raised:
+        await connect(None, in_cluster=True, service_account=str(account))
+
+    assert str(raised.value).startswith("the certificates for https://10.96.0.1:443 cannot be used: ")
+    assert str(raised.value).endswith(f"they are named or held by {account}")
+
+
+async def test_the_default_kubeconfig(
+    server: FakeApi, kubeconfig: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a name it is $KUBECONFIG, which may hold several, as for kubectl."""
+    write(kubeconfig, config(server.url))
+    monkeypatch.setenv("KUBECONFIG", f"{tmp_path / 'none'}:{kubeconfig}")
+
+    api = await connect(None, in_cluster=False)
+
+    assert api.configuration.host == server.url
+    await api.close()
+
+
+async def test_a_plugin_that_fails(kubeconfig: Path) -> None:
+    """A program that gives no credentials is an error; the client would go on as nobody."""
+    write(kubeconfig, config(user=plugin("raise SystemExit(1)")))
+
+    text = await failure(kubeconfig)
+
+    assert f"gets its credentials from {sys.executable}, which gave none" in text
+
+
+async def test_a_plugin_is_asked_again(server: FakeApi, kubeconfig: Path, tmp_path: Path) -> None:
+    """When a token of a program has expired, the next request has a new one."""
+    count = tmp_path / "count"
+    credential = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential"}
+    code = (
+        f"import json, pathlib; count = pathlib.Path({str(count)!r})\n"
+        "number = int(count.read_text()) + 1 if count.exists() else 1\n"
+        "count.write_text(str(number))\n"
+        f"status = {{'token': f'token-{{number}}', 'expirationTimestamp': '2020-01-01T00:00:00Z'}}\n"
+        f"print(json.dumps({json.dumps(credential)} | {{'status': status}}))"
+    )
+    write(kubeconfig, config(server.url, user=plugin(code)))
+    server.put(NAMESPACES, named("one"))
+
+    api = await connect(str(kubeconfig), in_cluster=False)
+    await fetch(api, Call("GET", f"{NAMESPACES}/one"))
+    await api.close()
+
+    assert [seen.headers["Authorization"] for seen in server.seen] == ["Bearer token-2"]
+
+
+async def test_closed_means_closed(kubeconfig: Path) -> None:
+    """A watch that is given up leaves no socket open once close() returns, though the API server notices nothing."""
+    now = datetime.now(UTC)
+    authority = new_authority(now)
+    leaf = authority.issue(["127.0.0.1"], now)
+    serving = ServingContext()
+    serving.swap(leaf.cert_pem, leaf.key_pem)
+    ended, noticed = threading.Event(), asyncio.Event()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\nfirst\n")
+        await writer.drain()
+        ended.wait(PATIENCE)  # with the whole loop: the client ends in its own thread, and gets no answer to that
+        with suppress(OSError):
+            await reader.read()
+        writer.close()
+        with suppress(OSError):
+            await writer.wait_closed()
+        noticed.set()
+
+    async def watch() -> None:
+        connection = await connect(str(kubeconfig), in_cluster=False)
+        async with opened(connection, Call("GET", NAMESPACES)) as response:
+            assert await response.content.readline() == b"first\n"
+        await connection.close()
+        assert [each for each in connection._sockets if each.fileno() >= 0] == []
+
+    def client() -> None:
+        try:
+            asyncio.run(watch())
+        finally:
+            ended.set()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0, ssl=serving.context)
+    cluster = {
+        "server": f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}",
+        "certificate-authority-data": base64.b64encode(authority.cert_pem).decode(),
+    }
+    write(kubeconfig, config(clusters=[{"name": "c", "cluster": cluster}]))
+
+    with warnings.catch_warnings(record=True) as left_open:
+        warnings.simplefilter("always")
+        async with server:
+            await asyncio.to_thread(client)
+            await noticed.wait()
+        gc.collect()
+
+    assert [str(each.message) for each in left_open] == []

@@ -1,0 +1,303 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import date, datetime, timedelta, timezone
+
+import pytest
+from support.api.fakeapi import NAMESPACES, NODES, RESOURCE_GROUP, FakeApi, named, status
+from support.api.times import Times
+from support.patience import PATIENCE, until
+
+from policies.engine.facts import Facts, FactUnavailable, Node, References, Taint, UnknownFact, UnknownReferences
+from policies.topology.level import level
+from policies.topology.topology import Topology
+from webhook.cluster.api.client import Connection
+from webhook.cluster.facts.facts import ClusterFacts
+from webhook.http.state import Resolver
+
+CONTROL_PLANE = {"ns.coreweave.cloud/org": "control-plane"}
+
+
+@asynccontextmanager
+async def following(
+    api: Connection, times: Times, *, watch_nodes: bool = False, watch_topologies: bool = False
+) -> AsyncIterator[ClusterFacts]:
+    """Facts, from their first lists on."""
+    facts = ClusterFacts(api, watch_nodes=watch_nodes, watch_topologies=watch_topologies, clock=times.clock)
+    await facts.start()
+    try:
+        await until(lambda: not facts.unsynced())
+        yield facts
+    finally:
+        await facts.stop()
+
+
+def test_they_are_facts_and_resolve(api: Connection) -> None:
+    """They can stand wherever facts, or someone who fetches them, are asked for."""
+    facts = ClusterFacts(api, watch_nodes=False)
+    asked: list[Facts] = [facts]  # what a type checker has to say is all the proof there is
+    fetching: list[Resolver] = [facts]
+
+    assert (asked, fetching) == ([facts], [facts])
+
+
+async def test_namespace_labels_follow_the_cluster(server: FakeApi, api: Connection, times: Times) -> None:
+    """The labels of a Namespace are those of its last event; one that is deleted is unknown."""
+    server.put(NAMESPACES, named("team", {"a": "b"}))
+    server.put(NAMESPACES, named("bare"))
+
+    async with following(api, times) as facts:
+        assert (facts.namespace_labels("team"), facts.namespace_labels("bare")) == ({"a": "b"}, {})
+
+        await server.watched(NAMESPACES)
+        server.put(NAMESPACES, named("team", {"a": "c"}))
+        await until(lambda: facts.namespace_labels("team") == {"a": "c"})
+
+        server.delete(NAMESPACES, "bare")
+        server.put(NAMESPACES, named("last"))
+        await until(lambda: "last" in facts._namespaces.by_key)
+        with pytest.raises(UnknownFact) as caught:
+            facts.namespace_labels("bare")
+        assert caught.value.namespace == "bare"
+
+
+async def test_whole_namespaces_follow_the_cluster(server: FakeApi, api: Connection, times: Times) -> None:
+    """A Namespace is known with all that expressions see of it, without managedFields, as of its last event."""
+    more = {"uid": "1", "creationTimestamp": "2026-03-01T00:00:00Z", "annotations": {"owner": "a"}}
+    condition = {"type": "NamespaceContentRemaining", "status": "True", "reason": "SomeResourcesRemain"}
+    first = named("team", {"a": "b"}, spec={"finalizers": ["kubernetes"]}, status={"phase": "Active"})
+    first["metadata"] |= more
+    last = named("team", {"a": "b"}, spec={}, status={"phase": "Terminating", "conditions": [condition]})
+    server.put(NAMESPACES, first)
+
+    async with following(api, times) as facts:
+        metadata = {"name": "team", "labels": {"a": "b"}, "resourceVersion": "101"}
+        assert facts.namespace("team") == {
+            "metadata": metadata | more,
+            "spec": {"finalizers": ["kubernetes"]},
+            "status": {"phase": "Active"},
+        }
+
+        await server.watched(NAMESPACES)
+        server.put(NAMESPACES, last)
+        await until(lambda: facts.namespace("team")["status"] == {"phase": "Terminating", "conditions": [condition]})
+        assert facts.namespace("team")["metadata"] == metadata | {"resourceVersion": "102"}
+
+
+async def test_a_miss_is_read(server: FakeApi, api: Connection, times: Times) -> None:
+    """A Namespace that the watch does not know is asked for once, and the next look finds it."""
+    server.put(NAMESPACES, named("team", {"a": "b"}))
+    facts = ClusterFacts(api, watch_nodes=False, clock=times.clock)  # not started: as good as a watch that is late
+
+    with pytest.raises(UnknownFact):
+        facts.namespace_labels("team")
+    with pytest.raises(UnknownFact):
+        facts.namespace("team")
+    await facts.read_namespace("team", PATIENCE)
+    await facts.read_namespace("none", PATIENCE)
+
+    assert facts.namespace_labels("team") == {"a": "b"}
+    assert facts.namespace("team")["metadata"]["labels"] == {"a": "b"}
+    missing = {"kubernetes.io/metadata.name": "none"}
+    assert facts.namespace_labels("none") == missing
+    assert facts.namespace("none") == {"metadata": {"name": "none", "labels": missing}}
+    await facts.stop()
+
+
+async def test_the_watch_knows_better_than_a_read(server: FakeApi, api: Connection, times: Times) -> None:
+    """What was read once, even that a Namespace does not exist, gives way to what the watch says."""
+    server.put(NAMESPACES, named("other"))
+
+    async with following(api, times) as facts:
+        await server.watched(NAMESPACES)
+        await facts.read_namespace("team", PATIENCE)
+        server.put(NAMESPACES, named("team", {"a": "b"}))
+        await until(lambda: facts.namespace_labels("team") == {"a": "b"})
+
+
+async def test_control_plane_namespaces(server: FakeApi, api: Connection, times: Times) -> None:
+    """Those are the Namespaces with exactly that label, sorted, and they change with the cluster."""
+    server.put(NAMESPACES, named("b", CONTROL_PLANE))
+    server.put(NAMESPACES, named("a", CONTROL_PLANE))
+    server.put(NAMESPACES, named("c", {"ns.coreweave.cloud/org": "org-1"}))
+
+    async with following(api, times) as facts:
+        assert facts.control_plane_namespaces() == ("a", "b")
+        await server.watched(NAMESPACES)
+        server.put(NAMESPACES, named("b", {}))
+        await until(lambda: facts.control_plane_namespaces() == ("a",))
+
+
+async def test_nodes(server: FakeApi, api: Connection, times: Times) -> None:
+    """Nodes are known by their labels and taints, and a write that changes neither is no change."""
+    server.put(NAMESPACES, named("team"))
+    taints = [{"key": "is_gpu", "value": "true", "effect": "PreferNoSchedule"}, {"key": "lock", "effect": "NoExecute"}]
+    server.put(NODES, named("gpu", {"zone": "a"}, spec={"taints": taints}))
+    server.put(NODES, named("plain", spec={"podCIDR": "10.0.0.0/24"}))
+
+    async with following(api, times, watch_nodes=True) as facts:
+        before = facts.nodes()
+        assert before == (
+            Node("gpu", {"zone": "a"}, (Taint("is_gpu", "PreferNoSchedule", "true"), Taint("lock", "NoExecute"))),
+            Node("plain", {}),
+        )
+        assert server.lists(NODES) == [{"limit": "100"}]
+
+        await server.watched(NODES)
+        server.put(NODES, named("plain", status={"phase": "Running"}))
+        server.delete(NODES, "gpu")
+        await until(lambda: facts.nodes() == (Node("plain", {}),))
+        assert len(before) == 2
+
+
+async def test_nodes_are_watched_on_demand(server: FakeApi, api: Connection, times: Times) -> None:
+    """Where no rule needs Nodes, the API server is not asked for them."""
+    server.put(NAMESPACES, named("team"))
+    server.put(NODES, named("gpu"))
+
+    async with following(api, times) as facts:
+        assert facts.nodes() == ()
+
+    assert not [seen for seen in server.seen if seen.path == NODES]
+
+
+async def test_claims_and_classes(server: FakeApi, api: Connection, times: Times) -> None:
+    """Device classes are found by claim or by template; one that is not known asks for none."""
+    server.put(NAMESPACES, named("team"))
+    server.groups[RESOURCE_GROUP] = {"versions": [{"version": "v1"}]}
+    spec = {"devices": {"requests": [{"exactly": {"deviceClassName": "gpu"}}]}}
+    base = f"{RESOURCE_GROUP}/v1"
+    server.put(f"{base}/resourceclaims", named("x", namespace="team", spec=spec))
+    server.put(f"{base}/resourceclaimtemplates", named("y", namespace="team", spec={"spec": spec}))
+    server.put(f"{base}/deviceclasses", named("gpu", spec={"extendedResourceName": "example.com/gpu"}))
+
+    async with following(api, times) as facts:
+        asked = [("team", "x", ""), ("team", "", "y"), ("team", "", "x"), ("team", "y", ""), ("other", "x", "")]
+        assert [set(facts.claim_classes(*which)) for which in asked] == [{"gpu"}, {"gpu"}, set(), set(), set()]
+        assert facts.extended_resources() == {"gpu": "example.com/gpu"}
+
+
+async def test_topologies(server: FakeApi, api: Connection, times: Times) -> None:
+    """Topology objects are known where they are asked for, from the first list on; one that is unusable is told."""
+    server.put(NAMESPACES, named("team"))
+    server.install("kai.scheduler", {"v1alpha1": {"topologies": "Topology"}}, namespaced=False)
+    path = "/apis/kai.scheduler/v1alpha1/topologies"
+    server.put(path, named("racks", spec={"levels": [{"nodeLabel": "example.org/rack"}]}))
+    server.put(path, named("none", spec={"levels": []}))
+    times.patience = 0
+
+    async with following(api, times, watch_topologies=True) as facts:
+        racks = Topology("racks", (level("example.org/rack"),), source="KAI Topology racks", in_cluster=True)
+        assert facts.topologies() == (racks,)
+        assert facts.topologies() is facts.topologies()
+        problem = "spec.levels: a topology needs levels, farthest first, found none"
+        assert facts.problems() == [f"KAI Topology none: {problem}"]
+
+    assert ClusterFacts(api, watch_nodes=False, watch_topologies=True).unsynced()[-2:] == [
+        f"Topology of {group}: not known yet whether it is served: waiting for the API server"
+        for group in ("kai.scheduler", "kueue.x-k8s.io")
+    ]
+
+
+async def test_topologies_are_watched_on_demand(server: FakeApi, api: Connection, times: Times) -> None:
+    """Where no rule needs topologies, the API server is not asked for them."""
+    server.put(NAMESPACES, named("team"))
+
+    async with following(api, times) as facts:
+        assert facts.topologies() == ()
+
+    assert {seen.path for seen in server.seen} == {NAMESPACES, RESOURCE_GROUP}
+
+
+async def test_references_are_looked_for(server: FakeApi, api: Connection) -> None:
+    """Who names a topology is never known beforehand; the kinds that were given are looked through each time."""
+    server.install("batch", {"v1": {"jobs": "Job", "cronjobs": "CronJob"}})
+    annotations = {"kai.scheduler/topology": "racks"}
+    for kind in ("jobs", "cronjobs"):
+        found = named("train", namespace="team")
+        found["metadata"]["annotations"] = annotations
+        server.put(f"/apis/batch/v1/{kind}", found)
+    everywhere = ClusterFacts(api, watch_nodes=False)
+    facts = ClusterFacts(api, watch_nodes=False, workloads=[("batch", "Job")])
+
+    for _ in range(2):
+        with pytest.raises(UnknownReferences) as caught:
+            facts.references("racks")
+        assert await facts.read_references(caught.value.topology, PATIENCE) == References(("Job team/train",))
+    assert await everywhere.read_references("racks", PATIENCE) == References(("CronJob team/train", "Job team/train"))
+
+
+async def test_reasons_until_everything_is_there(server: FakeApi, api: Connection, times: Times) -> None:
+    """Readiness names what is missing and why; when it is there, a later failure is a problem but no reason."""
+    server.put(NAMESPACES, named("team"))
+    server.put(NODES, named("gpu"))
+    server.fail(NODES, 403, status(403, "you may not"))
+    facts = ClusterFacts(api, watch_nodes=True, clock=times.clock)
+    times.patience = 0
+    assert facts.unsynced() == [
+        "namespaces: first list not done: waiting for the API server",
+        "nodes: first list not done: waiting for the API server",
+        "resource.k8s.io: not known yet whether it is served: waiting for the API server",
+    ]
+
+    await facts.start()
+    await until(lambda: len(facts.unsynced()) == 1 and facts.problems())
+    words = f"the API server refused GET {NODES} at {server.url} (403: you may not)"
+    assert (facts.unsynced(), facts.problems()) == ([f"nodes: first list not done: {words}"], [f"nodes: {words}"])
+
+    times.wake()
+    await server.watched(NODES)
+    assert (facts.unsynced(), facts.problems()) == ([], [])
+
+    await server.watched(NAMESPACES)
+    server.fail(NAMESPACES, 500, "oops", times=9)
+    server.cut(NAMESPACES)
+    await until(facts.problems)
+    assert (facts.unsynced(), facts.namespace_labels("team")) == ([], {})
+    await facts.stop()
+
+
+async def test_stopping_leaves_nothing(server: FakeApi, api: Connection, times: Times) -> None:
+    """After the end no task runs on, also where the API server does not answer."""
+    server.put(NAMESPACES, named("team"))
+    server.groups[RESOURCE_GROUP] = {"versions": [{"version": "v1"}]}
+    devices = ("resourceclaims", "resourceclaimtemplates", "deviceclasses")
+    for kind in devices:
+        server.put(f"{RESOURCE_GROUP}/v1/{kind}", named("x", namespace="team"))
+    server.install("kai.scheduler", {"v1alpha1": {"topologies": "Topology"}}, namespaced=False)
+    topologies = {"topologies of kai.scheduler", "topologies of kueue.x-k8s.io", "topologies.kai.scheduler"}
+    names = {"namespaces", "devices", "read namespace slow", *devices, *topologies}
+    async with following(api, times, watch_topologies=True) as facts:
+        server.held = asyncio.Event()
+        reading = asyncio.create_task(facts.read_namespace("slow", PATIENCE))
+        await until(lambda: {task.get_name() for task in asyncio.all_tasks()} >= names)
+
+    assert {task.get_name() for task in asyncio.all_tasks()}.isdisjoint(names)
+    with pytest.raises(FactUnavailable, match="shutting down"):
+        await reading
+    server.held.set()
+
+
+async def test_stopping_twice_or_without_a_start(api: Connection) -> None:
+    """The end may be called at any time."""
+    facts = ClusterFacts(api, watch_nodes=True)
+    await facts.stop()
+    await facts.start()
+    await facts.stop()
+    await facts.stop()
+
+
+@pytest.mark.parametrize(
+    ("now", "today"),
+    [
+        pytest.param(timedelta(hours=0), date(2026, 3, 1), id="UTC"),
+        pytest.param(timedelta(hours=-5), date(2026, 3, 2), id="later in UTC"),
+    ],
+)
+def test_today_is_the_date_in_utc(api: Connection, times: Times, now: timedelta, today: date) -> None:
+    """The date is that of UTC, wherever the clock stands."""
+    times.date = datetime(2026, 3, 1, 23, 30, tzinfo=timezone(now))
+
+    assert ClusterFacts(api, watch_nodes=False, clock=times.clock).today() == today

@@ -1,0 +1,252 @@
+"""The look through the workloads of a cluster for those that name a topology."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+from support.api.fakeapi import FakeApi, Json, named, status
+from support.patience import PATIENCE, until
+
+from policies.engine.facts import References
+from policies.objects.workload import BUILT_IN
+from webhook.cluster.api.client import Connection
+from webhook.cluster.facts.references import PAGE_SIZE, SHARE, WORKLOADS, search
+
+PODS, JOBS, CRON_JOBS = "/api/v1/pods", "/apis/batch/v1/jobs", "/apis/batch/v1/cronjobs"
+MPI_JOBS, RUNTIMES = "/apis/kubeflow.org/v2beta1/mpijobs", "/apis/trainer.kubeflow.org/v1alpha1/clustertrainingruntimes"
+KINDS = (("", "Pod"), ("batch", "Job"), ("batch", "CronJob"), ("kubeflow.org", "MPIJob"))
+TOPOLOGY = "kai.scheduler/topology"
+
+
+@pytest.fixture(autouse=True)
+def installed(server: FakeApi) -> None:
+    """An API server with Pods, Jobs, CronJobs and, in its second version, MPIJobs; all of them empty."""
+    server.install("", {"v1": {"pods": "Pod", "services": "Service"}})
+    server.install("batch", {"v1": {"jobs": "Job", "cronjobs": "CronJob"}})
+    server.install("kubeflow.org", {"v1": {"notebooks": "Notebook"}, "v2beta1": {"mpijobs": "MPIJob"}})
+
+
+def workload(name: str, topology: str | None = "fabric", *, namespace: str = "team", **more: Any) -> Json:
+    """An object that names a topology, with more in its metadata."""
+    found = named(name, namespace=namespace, spec={"suspend": True})
+    found["metadata"] |= {"annotations": {"example.org/a": "b"} | ({TOPOLOGY: topology} if topology else {}), **more}
+    return found
+
+
+def pod(name: str, **spec: str) -> Json:
+    """A Pod that names a topology."""
+    return workload(name) | {"spec": spec}
+
+
+def owner(**more: Any) -> Json:
+    """An owner reference in an object's metadata."""
+    return {"ownerReferences": [{"apiVersion": "v1", "kind": "Thing", "name": "a", "uid": "1", **more}]}
+
+
+async def test_all_kinds(server: FakeApi, api: Connection) -> None:
+    """Workloads of all installed kinds that name the topology are found, by kind, Namespace and name, in order."""
+    server.install("trainer.kubeflow.org", {"v1alpha1": {"clustertrainingruntimes": "ClusterTrainingRuntime"}})
+    server.put(JOBS, workload("train", namespace="b"))
+    server.put(JOBS, workload("train", namespace="a"))
+    server.put(CRON_JOBS, workload("nightly"))
+    server.put(MPI_JOBS, workload("ring", " fabric "))
+    server.put(RUNTIMES, workload("torch", namespace=""))
+    server.put(PODS, pod("bare"))
+
+    found = await search(api, WORKLOADS, "fabric", PATIENCE)
+
+    assert found == References(
+        (
+            "ClusterTrainingRuntime torch",
+            "CronJob team/nightly",
+            "Job a/train",
+            "Job b/train",
+            "MPIJob team/ring",
+            "Pod team/bare",
+        )
+    )
+
+
+async def test_owned_pods_that_are_pending(server: FakeApi, api: Connection) -> None:
+    """Annotations of a template alone are seen on Pods that have no Node yet, whoever owns these."""
+    server.put(PODS, pod("x") | {"metadata": workload("x", **owner(controller=True))["metadata"]})
+
+    assert await search(api, KINDS, "fabric", PATIENCE) == References(("Pod team/x",))
+
+
+@pytest.mark.parametrize(
+    ("path", "item"),
+    [
+        pytest.param(JOBS, workload("x", "other"), id="another topology"),
+        pytest.param(JOBS, workload("x", None), id="none"),
+        pytest.param(JOBS, named("x"), id="no annotations"),
+        pytest.param(JOBS, workload("x", annotations=None), id="annotations are null"),
+        pytest.param(JOBS, workload("x", **owner(controller=True)), id="owned by a controller"),
+        pytest.param(JOBS, workload("x", deletionTimestamp="2026-03-01T00:00:00Z"), id="being deleted"),
+        pytest.param(PODS, pod("x", nodeName="gpu-1"), id="a Pod that has its Node"),
+    ],
+)
+async def test_who_does_not_count(server: FakeApi, api: Connection, path: str, item: Json) -> None:
+    """Workloads that need not be scheduled by the topology any more, or by their owner's annotation, are left out."""
+    server.put(path, item)
+    server.put(path, workload("y", **owner()))
+    server.put(path, workload("z", ownerReferences=None))
+
+    found = await search(api, KINDS, "fabric", PATIENCE)
+
+    kind = {JOBS: "Job", PODS: "Pod"}[path]
+    assert found == References((f"{kind} team/y", f"{kind} team/z"))
+
+
+async def test_nobody(server: FakeApi, api: Connection) -> None:
+    """Where nobody names the topology nothing is found, also for a name that is empty."""
+    server.put(JOBS, workload("x", None))
+
+    assert await search(api, KINDS, "fabric", PATIENCE) == References()
+    assert await search(api, KINDS, "", PATIENCE) == References()
+
+
+async def test_what_is_asked(server: FakeApi, api: Connection) -> None:
+    """Kinds are looked for in the versions of their group, and only metadata is listed, of Pods where unbound."""
+    rows = [*KINDS, ("batch", "Gone"), ("ray.io", "RayJob"), ("ray.io", "RayCluster")]
+
+    assert await search(api, rows, "fabric", PATIENCE) == References()
+
+    listing = {each.path: (each.query, each.headers["Accept"]) for each in server.seen if each.query}
+    metadata = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+    assert listing == {
+        PODS: ({"limit": "500", "fieldSelector": "spec.nodeName="}, metadata),
+        **{path: ({"limit": "500"}, metadata) for path in (JOBS, CRON_JOBS, MPI_JOBS)},
+    }
+    documents = sorted(each.path for each in server.seen if not each.query)
+    assert documents == [
+        "/api/v1",
+        "/apis/batch",
+        "/apis/batch/v1",
+        "/apis/kubeflow.org",
+        "/apis/kubeflow.org/v1",
+        "/apis/kubeflow.org/v2beta1",
+        "/apis/ray.io",
+    ]
+
+
+async def test_a_kind_in_several_versions(server: FakeApi, api: Connection) -> None:
+    """A kind that is served in several versions is listed in the one that the API server prefers."""
+    server.install("batch", {"v1": {"jobs": "Job"}, "v1beta1": {"jobs": "Job", "cronjobs": "CronJob"}})
+
+    assert await search(api, KINDS, "fabric", PATIENCE) == References()
+
+    listed = {each.path for each in server.seen if each.query} - {PODS, MPI_JOBS}
+    assert listed == {JOBS, "/apis/batch/v1beta1/cronjobs"}
+
+
+async def test_pages(server: FakeApi, api: Connection) -> None:
+    """Many workloads come in pages of 500, and the last ones are found like the first."""
+    for number in range(2 * PAGE_SIZE + 1):
+        server.put(JOBS, workload(f"job-{number:04}"))
+
+    found = await search(api, KINDS, "fabric", PATIENCE)
+
+    assert found == References(tuple(f"Job team/job-{number:04}" for number in range(2 * PAGE_SIZE + 1)))
+    assert server.lists(JOBS) == [
+        {"limit": "500"},
+        {"limit": "500", "continue": "500"},
+        {"limit": "500", "continue": "1000"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("path", "code", "body", "incomplete"),
+    [
+        pytest.param(JOBS, 403, status(403, "you may not"), "Job (forbidden)", id="a forbidden kind"),
+        pytest.param(JOBS, 500, "oops", "Job (HTTP 500)", id="a list that fails"),
+        pytest.param(JOBS, 200, "<html>", "Job (failed)", id="no list"),
+        pytest.param(JOBS, 200, {"metadata": {}, "items": [{"metadata": 1}]}, "Job (failed)", id="no objects"),
+        pytest.param(JOBS, 404, status(404, "gone"), "", id="a kind that has just gone"),
+        pytest.param("/apis/batch", 503, "not now", "CronJob, Job (HTTP 503)", id="a group that cannot be looked up"),
+        pytest.param("/apis/batch/v1", 403, "no", "CronJob, Job (forbidden)", id="a version that cannot be looked up"),
+    ],
+)
+async def test_what_cannot_be_looked_at(
+    server: FakeApi, api: Connection, path: str, code: int, body: Any, incomplete: str
+) -> None:
+    """Where a kind cannot be listed the others are, the answer says which and why, and the log has all of it."""
+    server.put(MPI_JOBS, workload("ring"))
+    server.fail(path, code, body, times=9)
+
+    with capture_logs() as logs:
+        found = await search(api, KINDS, "fabric", PATIENCE)
+
+    assert found == References(("MPIJob team/ring",), incomplete)
+    kinds = ["Job"] if path == JOBS else ["Job", "CronJob"]
+    assert [(each["event"], each["log_level"], each["kinds"]) for each in logs] == (
+        [("workloads could not be listed", "warning", kinds)] if incomplete else []
+    )
+
+
+async def test_a_list_that_breaks_off(server: FakeApi, api: Connection) -> None:
+    """What the first pages had counts, and the answer says that there may be more."""
+    server.put(JOBS, workload("first"))
+    for number in range(PAGE_SIZE):
+        server.put(JOBS, workload(f"job-{number}", None))
+    server.fail(JOBS, 410, status(410, "expired"), query={"continue": "500"})
+
+    assert await search(api, KINDS, "fabric", PATIENCE) == References(("Job team/first",), "Job (HTTP 410)")
+
+
+async def test_several_reasons(server: FakeApi, api: Connection) -> None:
+    """Reasons are told one after the other, each with the first of its kinds and the number of the others."""
+    for path in (PODS, JOBS, CRON_JOBS):
+        server.fail(path, 403, status(403, "you may not"))
+    server.fail(MPI_JOBS, 500, "oops")
+    server.install("ray.io", {"v1": {"rayjobs": "RayJob"}})
+    server.fail("/apis/ray.io/v1/rayjobs", 403, status(403, "you may not"))
+
+    found = await search(api, [*KINDS, ("ray.io", "RayJob")], "fabric", PATIENCE)
+
+    assert found == References((), "MPIJob (HTTP 500); CronJob, Job, Pod and 1 more (forbidden)")
+
+
+async def test_no_answer(server: FakeApi, api: Connection) -> None:
+    """Where the API server cannot be reached nothing was looked at."""
+    await server.__aexit__()
+
+    assert await search(api, KINDS, "fabric", PATIENCE) == References((), "CronJob, Job, MPIJob and 1 more (no answer)")
+
+
+@pytest.mark.parametrize(
+    ("slow", "found"),
+    [
+        pytest.param(JOBS, References(("CronJob team/nightly",), "Job (no time left)"), id="a slow list"),
+        pytest.param("/apis/batch", References((), "CronJob, Job (no time left)"), id="a slow group"),
+    ],
+)
+async def test_the_time_is_up(server: FakeApi, api: Connection, slow: str, found: References) -> None:
+    """What is not done in time is told, what was found by then counts, and a part of the time is left over."""
+    server.put(CRON_JOBS, workload("nightly"))
+    server.put(JOBS, workload("train"))
+    server.slow = {slow}
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    searching = asyncio.create_task(search(api, KINDS, "fabric", 5.0))
+    await until(lambda: server.seen)
+    # Alarms of a loop that is late ring in their order all the same. The search has set its own by now.
+    in_time = loop.create_future()
+    loop.call_later(5.0 * SHARE, lambda: in_time.set_result(searching.done() or searching.cancelling() > 0))
+
+    assert await searching == found
+
+    assert loop.time() - began >= 5.0 * SHARE
+    assert await in_time
+    assert [task for task in asyncio.all_tasks() if "_Search" in repr(task)] == []
+
+
+def test_the_kinds() -> None:
+    """Of the built-in table all kinds are looked at that Pods are made of."""
+    left_out = {("apps", "ControllerRevision"), ("compute.coreweave.com", "NodePool")}
+    left_out |= {("resource.k8s.io", "ResourceClaimTemplate")}
+
+    assert {*WORKLOADS} == {row.group_kind for row in BUILT_IN} - left_out

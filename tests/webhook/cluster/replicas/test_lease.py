@@ -1,0 +1,293 @@
+"""Who leads, by the client library's election on a Lease of an API server that keeps versions."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+from support.api.fakeapi import status
+from support.api.guardedapi import GuardedApi
+from support.api.times import Times
+from support.patience import until
+
+from webhook.cluster.api.client import Connection
+from webhook.cluster.api.clock import Clock
+from webhook.cluster.replicas.lease import Durations, Leadership
+
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/cks/leases"
+LEASE = f"{LEASES}/writer"
+# As short as the library allows; a lease may run out while its holder is only slow.
+QUICK = Durations(2, 1.5, 1.0)
+# No lease runs out here.
+LASTING = Durations(3600, 1800.0, QUICK.retry)
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[GuardedApi]:
+    """A small API server that keeps versions."""
+    async with GuardedApi() as running:
+        yield running
+
+
+def _candidate(
+    api: Connection, identity: str, clock: Clock | None = None, durations: Durations = LASTING
+) -> Leadership:
+    return Leadership(api, "cks", "writer", identity, clock, durations=durations)
+
+
+@asynccontextmanager
+async def _running(*candidates: Leadership) -> AsyncIterator[None]:
+    tasks = [asyncio.create_task(candidate.run()) for candidate in candidates]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _spec(server: GuardedApi) -> dict[str, Any]:
+    lease = server.get(LEASES, "writer")
+    assert lease is not None
+    spec: dict[str, Any] = lease["spec"]
+    return spec
+
+
+def _told(logged: list[Any], event: str) -> list[tuple[str, str]]:
+    """Who logged the event, and why."""
+    return [(entry["identity"], entry.get("reason", "")) for entry in logged if entry["event"] == event]
+
+
+async def test_one_leads_and_all_know_who(server: GuardedApi, api: Connection, times: Times) -> None:
+    """The first one makes the Lease and leads; the other one knows its name; the Lease says when, in UTC."""
+    first, second = _candidate(api, "pod-a", times.clock), _candidate(api, "pod-b")
+
+    with capture_logs() as logged:
+        async with _running(first):
+            await first.changed.wait()
+            made = dict(_spec(server))
+            async with _running(second):
+                await second.changed.wait()
+                found = [(each.leading, each.holder) for each in (first, second)]
+
+    assert found == [(True, "pod-a"), (False, "pod-a")]
+    assert made == {
+        "holderIdentity": "pod-a",
+        "leaseDurationSeconds": 3600,
+        "acquireTime": "2026-03-01T23:30:00.000000Z",
+        "renewTime": "2026-03-01T23:30:00.000000Z",
+        "leaseTransitions": 0,
+    }
+    assert logged == [
+        {
+            "event": "leading",
+            "log_level": "info",
+            "lease": "cks/writer",
+            "identity": "pod-a",
+            "reason": "there was no lease",
+        }
+    ]
+
+
+async def test_a_lease_that_is_given_up_is_taken_soon(server: GuardedApi, api: Connection) -> None:
+    """A process that ends in order names nobody in the Lease, and another one takes it at its next look."""
+    first, second = _candidate(api, "pod-a"), _candidate(api, "pod-b")
+
+    with capture_logs() as logged:
+        async with _running(first, second):
+            await until(lambda: first.leading or second.leading)
+            leader, other = (first, second) if first.leading else (second, first)
+            await until(lambda: other.holder)
+            await leader.release()
+            given_up = dict(_spec(server))
+            await until(lambda: other.leading)  # a lease that had to run out would take an hour
+        taken = _spec(server)
+
+    assert (given_up["holderIdentity"], given_up["leaseDurationSeconds"]) == ("", 1)
+    assert (taken["holderIdentity"], taken["leaseTransitions"]) == (other.identity, 1)
+    assert _told(logged, "leading") == [
+        (leader.identity, "there was no lease"),
+        (other.identity, "nobody held it"),
+    ]
+    assert _told(logged, "no longer leading") == [(leader.identity, "the service is stopping")]
+
+
+async def test_a_holder_that_dies_is_followed(server: GuardedApi, api: Connection) -> None:
+    """The Lease of a process that is silent for its duration is taken; the reason names the silent one."""
+    first, second = (_candidate(api, identity, durations=QUICK) for identity in ("pod-a", "pod-b"))
+
+    with capture_logs() as logged:
+        async with _running(first):
+            await first.changed.wait()
+        async with _running(second):
+            await until(lambda: second.leading)
+
+    assert _told(logged, "leading")[1:] == [("pod-b", "pod-a did not renew it")]
+    assert _spec(server)["leaseTransitions"] == 1
+
+
+async def test_a_restart_under_the_same_name_leads_at_once(api: Connection) -> None:
+    """A container that is restarted in its Pod need not wait for the end of its own Lease."""
+    async with _running(first := _candidate(api, "pod-a")):
+        await first.changed.wait()
+    with capture_logs() as logged:
+        async with _running(again := _candidate(api, "pod-a")):
+            await until(lambda: again.leading)
+
+    assert _told(logged, "leading") == [("pod-a", "it was held under this identity already")]
+
+
+async def test_of_two_that_make_the_lease_one_leads(server: GuardedApi, api: Connection) -> None:
+    """Where both find no Lease, the API server lets one of them make it; the other says so in one line."""
+    first, second = _candidate(api, "pod-a"), _candidate(api, "pod-b")
+    server.held = asyncio.Event()
+
+    with capture_logs() as logged:
+        async with _running(first, second):
+            await until(lambda: len(server.seen) == 2)
+            server.held.set()
+            await until(lambda: first.holder == second.holder != "")
+
+    loser = second if first.leading else first
+    assert [each.leading for each in (first, second)].count(True) == 1
+    assert [entry for entry in logged if entry["event"] != "leading"] == [
+        {
+            "event": "lease was changed by another",
+            "log_level": "info",
+            "lease": "cks/writer",
+            "identity": loser.identity,
+            "reason": f'the API server refused POST {LEASES} at {server.url} (409: "writer" already exists)',
+        }
+    ]
+
+
+async def test_a_lease_that_was_taken_is_lost_at_once(server: GuardedApi, api: Connection) -> None:
+    """Whoever finds another name in the Lease no longer leads, and says whose it is."""
+    first = _candidate(api, "pod-a")
+
+    with capture_logs() as logged:
+        async with _running(first):
+            await first.changed.wait()
+            first.changed.clear()
+            lease = json.loads(json.dumps(server.get(LEASES, "writer")))
+            lease["spec"] |= {"holderIdentity": "pod-z", "leaseDurationSeconds": 60}
+            server.put(LEASES, lease)
+            await first.changed.wait()
+            found = (first.leading, first.holder)
+
+    assert found == (False, "pod-z")
+    assert _told(logged, "no longer leading") == [("pod-a", "pod-z has taken it")]
+
+
+async def test_an_api_server_in_trouble(server: GuardedApi, api: Connection) -> None:
+    """A holder that cannot renew the Lease stops leading in time, says why once, and leads again afterwards."""
+    first = _candidate(api, "pod-a", durations=QUICK)
+
+    with capture_logs() as logged:
+        async with _running(first):
+            await until(lambda: first.leading)
+            server.fail(LEASE, 503, status(503, "busy"), times=3)
+            await until(lambda: not first.leading)
+            await until(lambda: first.leading)
+
+    busy = f"the API server refused GET {LEASE} at {server.url} (503: busy)"
+    assert [(entry["event"], entry.get("reason", "")) for entry in logged] == [
+        ("leading", "there was no lease"),
+        ("reading the lease failed", busy),
+        ("no longer leading", f"it could not be renewed: {busy}"),
+        ("reading the lease works again", ""),
+        ("leading", "it was held under this identity already"),
+    ]
+
+
+async def test_no_answer_at_all(server: GuardedApi, api: Connection) -> None:
+    """Neither a closed port nor an answer that is no Lease ends the election."""
+    first = _candidate(api, "pod-a")
+    server.fail(LEASE, 200, "<html>")
+
+    with capture_logs() as logged:
+        async with _running(first):
+            await until(lambda: first.leading)
+
+    assert [entry["event"] for entry in logged] == [
+        "reading the lease failed",
+        "reading the lease works again",
+        "leading",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("code", "remedy"),
+    [
+        pytest.param(
+            403,
+            "a Role in namespace cks must allow the service's account to create leases, and to get and update writer "
+            "among them",
+            id="right",
+        ),
+        pytest.param(404, "make the Namespace cks, or name another one as cluster.namespace", id="namespace"),
+    ],
+)
+async def test_what_is_missing_is_named(server: GuardedApi, api: Connection, code: int, remedy: str) -> None:
+    """Without the right to it, or a place for it, the log says what to do, once."""
+    first = _candidate(api, "pod-a")
+    server.fail(LEASES, code, status(code, "no"), times=2)
+
+    with capture_logs() as logged:
+        async with _running(first):
+            await until(lambda: first.leading)
+
+    assert [(entry["event"], entry.get("reason", "")) for entry in logged] == [
+        ("writing the lease failed", f"the API server refused POST {LEASES} at {server.url} ({code}: no); {remedy}"),
+        ("writing the lease works again", ""),
+        ("leading", "there was no lease"),
+    ]
+
+
+async def test_a_clock_that_jumps(server: GuardedApi, api: Connection, times: Times) -> None:
+    """What a candidate remembers moves with the clock.
+
+    The library's own clock cannot be moved here. So with ours alone set back by a day, the holder looks a day silent.
+    """
+    second = _candidate(api, "pod-b", times.clock)
+    holder = {"holderIdentity": "pod-a", "leaseDurationSeconds": 3600}
+    moments = dict.fromkeys(("acquireTime", "renewTime"), "2026-03-01T23:30:00.000000Z")
+    server.put(LEASES, {"metadata": {"name": "writer"}, "spec": holder | moments})
+
+    with capture_logs() as logged:
+        async with _running(second):
+            await until(lambda: second.holder)
+            times.date -= timedelta(days=1)
+            await until(lambda: second.leading)
+
+    assert [(entry["event"], entry.get("seconds"), entry.get("reason")) for entry in logged] == [
+        ("clock jumped", -86400, None),
+        ("leading", None, "pod-a did not renew it"),
+    ]
+
+
+async def test_release_without_the_lease(server: GuardedApi, api: Connection) -> None:
+    """Whoever does not hold the Lease leaves it alone, and one that cannot be given up is only logged."""
+    first, second = _candidate(api, "pod-a"), _candidate(api, "pod-b")
+    async with _running(first, second):
+        await until(lambda: first.holder and second.holder)
+        leader, other = (first, second) if first.leading else (second, first)
+        await other.release()
+        before = len(server.written)
+        server.fail(LEASE, 503, status(503, "busy"), times=99)
+        with capture_logs() as logged:
+            await leader.release()
+
+    assert [writer["spec"]["holderIdentity"] for writer in server.written_to(LEASES)] == [leader.identity] * before
+    assert [
+        (entry["event"], entry.get("reason")) for entry in logged if entry["event"] != "reading the lease failed"
+    ] == [
+        ("no longer leading", "the service is stopping"),
+        ("lease not given up", f"the API server refused GET {LEASE} at {server.url} (503: busy)"),
+    ]

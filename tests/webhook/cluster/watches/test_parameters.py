@@ -1,0 +1,361 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+from support.api.fakeapi import FakeApi, Json, named, status
+from support.api.times import Times
+from support.patience import PATIENCE, until
+
+from policies.admissionpolicy.model import ParamKind
+from policies.admissionpolicy.params import Parameters, UnknownParameters
+from policies.admissionpolicy.wanted import WantedParameters
+from policies.engine.facts import FactUnavailable
+from policies.engine.match import EVERYTHING, LabelSelector, SelectorRequirement
+from webhook.cluster.api.client import Connection
+from webhook.cluster.watches.parameters import ClusterParameters
+
+CONFIG_MAP = ParamKind(api_version="v1", kind="ConfigMap")
+LIMIT = ParamKind(api_version="example.org/v1", kind="Limit")
+MAPS = "/api/v1/configmaps"
+TEAM_MAPS = "/api/v1/namespaces/team/configmaps"
+LIMITS = "/apis/example.org/v1/limits"
+FIVE = WantedParameters(kind=CONFIG_MAP, namespace="team", name="five")
+BIG = LabelSelector((SelectorRequirement("size", "In", ("l", "xl")),))
+
+
+def resource(name: str, kind: str, *, namespaced: bool) -> Json:
+    """An APIResource."""
+    return {"name": name, "singularName": "", "namespaced": namespaced, "kind": kind, "verbs": ["list", "watch"]}
+
+
+@pytest.fixture
+async def parameters(server: FakeApi, api: Connection, times: Times) -> AsyncIterator[ClusterParameters]:
+    """Parameters of a small API server that has ConfigMaps and Limits; whoever pauses waits until it is woken."""
+    maps = [
+        resource("configmaps/odd", "ConfigMap", namespaced=False),
+        resource("configmaps", "ConfigMap", namespaced=True),
+    ]
+    server.groups["/api/v1"] = {"kind": "APIResourceList", "resources": maps}
+    serve_limits(server)
+    times.patience = 0
+    made = ClusterParameters(api, times.clock)
+    yield made
+    await made.stop()
+
+
+def serve_limits(server: FakeApi) -> None:
+    """Let there be Limits, which are cluster-scoped."""
+    resources = [resource("limits", "Limit", namespaced=False)]
+    server.groups["/apis/example.org/v1"] = {"kind": "APIResourceList", "resources": resources}
+
+
+def config_map(name: str, value: str, namespace: str = "team", labels: Json | None = None) -> Json:
+    """A ConfigMap as lists have it: without apiVersion and kind."""
+    return named(name, labels, namespace, data={"a": value})
+
+
+def shown(item: Json) -> Json:
+    """A ConfigMap as a parameter."""
+    metadata = {key: value for key, value in item["metadata"].items() if key != "managedFields"}
+    return {"apiVersion": "v1", "kind": "ConfigMap", **item, "metadata": metadata}
+
+
+async def followed(parameters: ClusterParameters, *wanted: WantedParameters) -> None:
+    """Follow, and wait until all is known."""
+    await parameters.follow(wanted)
+    await until(lambda: not parameters.unsynced())
+
+
+def test_they_are_parameters(api: Connection) -> None:
+    """They can stand wherever the evaluation of policies asks for parameters."""
+    found = ClusterParameters(api)
+    asked: list[Parameters] = [found]  # what a type checker has to say is all the proof there is
+
+    assert asked == [found]
+
+
+async def test_one_by_name(server: FakeApi, parameters: ClusterParameters) -> None:
+    """The one object is watched and no other, with its kind put in and no managedFields, and changes are seen."""
+    first, second = config_map("five", "5"), config_map("five", "6")
+    server.put(TEAM_MAPS, first)
+    await followed(parameters, FIVE)
+
+    assert parameters.scope(CONFIG_MAP) == "Namespaced"
+    assert parameters.named(CONFIG_MAP, "team", "five") == shown(first)
+    selector = {"fieldSelector": "metadata.name=five"}
+    assert server.lists(TEAM_MAPS) == [{**selector, "limit": "500"}]
+
+    await server.watched(TEAM_MAPS)
+    server.put(TEAM_MAPS, second)
+    await until(lambda: parameters.named(CONFIG_MAP, "team", "five") == shown(second))
+    assert server.watches(TEAM_MAPS)[0].items() >= selector.items()
+
+    server.delete(TEAM_MAPS, "five", "team")
+    await until(lambda: parameters.named(CONFIG_MAP, "team", "five") is None)
+
+
+async def test_one_by_name_in_the_namespace_of_the_request(server: FakeApi, parameters: ClusterParameters) -> None:
+    """Without a namespace in the reference, objects of that name are known in all of them."""
+    ours, theirs = config_map("five", "5"), config_map("five", "6", "other")
+    server.put(MAPS, ours)
+    server.put(MAPS, theirs)
+    await followed(parameters, WantedParameters(kind=CONFIG_MAP, name="five"))
+
+    found = [parameters.named(CONFIG_MAP, namespace, "five") for namespace in ("team", "other", "none")]
+    assert found == [shown(ours), shown(theirs), None]
+
+
+async def test_names_are_escaped(server: FakeApi, parameters: ClusterParameters) -> None:
+    """A name with signs that mean something in a field selector selects itself."""
+    server.put(LIMITS, named("a,b=c\\d"))
+    await followed(parameters, WantedParameters(kind=LIMIT, name="a,b=c\\d"))
+
+    assert server.lists(LIMITS) == [{"fieldSelector": "metadata.name=a\\,b\\=c\\\\d", "limit": "500"}]
+
+
+async def test_all_that_a_selector_selects(server: FakeApi, parameters: ClusterParameters) -> None:
+    """Selected objects are those of the namespace asked for, by name."""
+    six, five, other = (config_map(name, "", space) for name, space in (("six", "team"), ("five", "team"), ("o", "x")))
+    for each in (six, other, five):
+        server.put(MAPS, each)
+    await followed(parameters, WantedParameters(kind=CONFIG_MAP, selector=BIG))
+
+    assert parameters.selected(CONFIG_MAP, "team", BIG) == [shown(five), shown(six)]
+    assert parameters.selected(CONFIG_MAP, "none", BIG) == []
+    assert server.lists(MAPS) == [{"labelSelector": "size in (l,xl)", "limit": "500"}]
+
+
+async def test_an_empty_selector(server: FakeApi, parameters: ClusterParameters) -> None:
+    """A selector without requirements selects everything."""
+    five = config_map("five", "5")
+    server.put(TEAM_MAPS, five)
+    await followed(parameters, WantedParameters(kind=CONFIG_MAP, namespace="team", selector=EVERYTHING))
+
+    assert parameters.selected(CONFIG_MAP, "team", EVERYTHING) == [shown(five)]
+    assert server.lists(TEAM_MAPS) == [{"limit": "500"}]
+
+
+async def test_cluster_scoped_ones(server: FakeApi, parameters: ClusterParameters) -> None:
+    """Cluster-scoped objects are found without a namespace, and custom ones keep their managedFields."""
+    limit = named("five", apiVersion="example.org/v1", kind="Limit", max=5)
+    server.put(LIMITS, limit)
+    misplaced = WantedParameters(kind=LIMIT, namespace="team", name="five")
+    await followed(parameters, WantedParameters(kind=LIMIT, name="five"), misplaced)
+
+    assert (parameters.scope(LIMIT), parameters.named(LIMIT, "", "five")) == ("Cluster", limit)
+    assert {seen.path for seen in server.seen} == {"/apis/example.org/v1", LIMITS}
+
+
+async def test_only_the_scope(server: FakeApi, parameters: ClusterParameters) -> None:
+    """Where no binding names parameters, the kind is looked up and nothing is watched."""
+    await followed(parameters, WantedParameters(kind=CONFIG_MAP))
+
+    assert parameters.scope(CONFIG_MAP) == "Namespaced"
+    assert [seen.path for seen in server.seen] == ["/api/v1"]
+
+
+async def test_unknown_until_the_first_list(server: FakeApi, parameters: ClusterParameters) -> None:
+    """Before discovery and the first list, questions raise what is to be read, and reading it waits for them."""
+    server.put(TEAM_MAPS, config_map("five", "5"))
+    asked: list[Callable[[], object]] = [
+        lambda: parameters.scope(CONFIG_MAP),
+        lambda: parameters.named(CONFIG_MAP, "team", "five"),
+        lambda: parameters.selected(CONFIG_MAP, "team", BIG),
+    ]
+    needed = []
+    await parameters.follow([FIVE, WantedParameters(kind=CONFIG_MAP, namespace="team", selector=BIG)])
+    for each in asked:
+        with pytest.raises(UnknownParameters) as caught:
+            each()
+        needed.append(caught.value)
+    assert parameters.unsynced() == ["ConfigMap of v1: not known yet whether it is served: waiting for the API server"]
+
+    for unknown in needed:
+        await parameters.read_parameters(unknown, PATIENCE)
+
+    assert [unknown.wanted for unknown in needed] == [
+        WantedParameters(kind=CONFIG_MAP),
+        FIVE,
+        WantedParameters(kind=CONFIG_MAP, namespace="team", selector=BIG),
+    ]
+    assert [bool(each()) for each in asked] == [True, True, True]
+
+
+async def test_what_nobody_wants(parameters: ClusterParameters) -> None:
+    """Parameters that are not followed cannot be read, and the text says that no policy names them."""
+    await followed(parameters, WantedParameters(kind=LIMIT))
+
+    for unknown in (UnknownParameters(CONFIG_MAP, namespace="team", name="x"), UnknownParameters(LIMIT, name="x")):
+        with pytest.raises(FactUnavailable) as caught:
+            await parameters.read_parameters(unknown, PATIENCE)
+        assert str(caught.value) == f"{unknown.wanted} could not be read: no policy in force names such parameters"
+    with pytest.raises(UnknownParameters):
+        parameters.scope(CONFIG_MAP)
+
+
+async def test_a_kind_that_comes_and_goes(server: FakeApi, parameters: ClusterParameters, times: Times) -> None:
+    """A kind that is not served has no scope and no objects; it is found when it comes, and missed when it goes."""
+    del server.groups["/apis/example.org/v1"]
+    limit = named("five", apiVersion="example.org/v1", kind="Limit")
+    problem = "Limit of example.org/v1: not served; install its CustomResourceDefinition, or correct the paramKind"
+    await followed(parameters, WantedParameters(kind=LIMIT, name="five"))
+    assert (parameters.scope(LIMIT), parameters.named(LIMIT, "", "five")) == (None, None)
+    assert parameters.problems() == [problem]
+
+    serve_limits(server)
+    server.put(LIMITS, limit)
+    times.wake()
+    await server.watched(LIMITS)
+    assert (parameters.scope(LIMIT), parameters.named(LIMIT, "", "five")) == ("Cluster", limit)
+    assert parameters.problems() == []
+
+    server.groups["/apis/example.org/v1"] = {"kind": "APIResourceList", "resources": None}
+    server.fail(LIMITS, 404, "404 page not found", times=9)
+    server.end(LIMITS)
+    await awake(times, lambda: parameters.problems() == [problem])
+    assert (parameters.scope(LIMIT), parameters.named(LIMIT, "", "five")) == (None, None)
+
+
+async def test_what_was_known_stays_known(server: FakeApi, parameters: ClusterParameters, times: Times) -> None:
+    """Once an object is known it stays so while the API server fails; the failure is a problem."""
+    server.put(TEAM_MAPS, config_map("five", "5"))
+    await followed(parameters, FIVE)
+    await server.watched(TEAM_MAPS)
+
+    server.fail(TEAM_MAPS, 500, "oops", times=99)
+    server.fail("/api/v1", 503, "not now", times=99)
+    server.cut(TEAM_MAPS)
+    problems = [
+        f"ConfigMap of v1: the API server refused GET /api/v1 at {server.url} (503: not now)",
+        f"ConfigMap five in namespace team: the API server refused GET {TEAM_MAPS} at {server.url} (500: oops)",
+    ]
+    await awake(times, lambda: parameters.problems() == problems)
+
+    assert parameters.unsynced() == []
+    assert parameters.named(CONFIG_MAP, "team", "five") is not None
+
+    server.failures.clear()
+    await awake(times, lambda: not parameters.problems())
+
+
+@pytest.mark.parametrize(
+    ("wanted", "path", "role"),
+    [
+        pytest.param(FIVE, TEAM_MAPS, "a Role in namespace team", id="namespace"),
+        pytest.param(WantedParameters(kind=CONFIG_MAP, name="five"), MAPS, "a ClusterRole", id="all-namespaces"),
+        pytest.param(WantedParameters(kind=LIMIT, name="five"), LIMITS, "a ClusterRole", id="group"),
+    ],
+)
+async def test_a_missing_right(
+    server: FakeApi, parameters: ClusterParameters, wanted: WantedParameters, path: str, role: str
+) -> None:
+    """Where the service may not read parameters, the text says so, and which right is to be granted."""
+    server.fail(path, 403, status(403, "you may not"), times=99)
+    await parameters.follow([wanted])
+    await until(parameters.problems)
+
+    what = "limits of example.org" if wanted.kind == LIMIT else "configmaps"
+    reason = (
+        f"the API server refused GET {path} at {server.url} (403: you may not); "
+        f"{role} must allow the service's account to list and watch {what}"
+    )
+    assert parameters.problems() == [f"{wanted}: {reason}"]
+    needed = UnknownParameters(wanted.kind, namespace=wanted.namespace, name="five")
+    with pytest.raises(FactUnavailable) as caught:
+        await parameters.read_parameters(needed, 0.01)
+    assert str(caught.value) == f"{wanted} could not be read: {reason}"
+
+
+@pytest.mark.parametrize(
+    ("code", "body", "reason"),
+    [
+        pytest.param(500, "oops", "the API server refused GET /api/v1 at {url} (500: oops)", id="broken"),
+        pytest.param(
+            200, "<html>", "the answer to GET /api/v1 is not a list of resources: JSON is malformed", id="odd"
+        ),
+    ],
+)
+async def test_failed_discovery(
+    server: FakeApi, parameters: ClusterParameters, times: Times, code: int, body: str, reason: str
+) -> None:
+    """Until it is known whether a kind is served nothing is known, the text says why, and it is tried again."""
+    server.put(TEAM_MAPS, config_map("five", "5"))
+    server.fail("/api/v1", code, body)
+    await parameters.follow([FIVE])
+    await until(parameters.problems)
+
+    needed = UnknownParameters(CONFIG_MAP)
+    with pytest.raises(FactUnavailable) as caught:
+        await parameters.read_parameters(needed, 0.01)
+    assert str(caught.value).startswith(f"ConfigMap of v1 could not be read: {reason.format(url=server.url)}")
+
+    times.wake()
+    await until(lambda: not parameters.problems())  # while there is one, a read waits for a second alone
+    await parameters.read_parameters(needed, PATIENCE)
+    assert (parameters.scope(CONFIG_MAP), parameters.problems()) == ("Namespaced", [])
+
+
+async def test_a_slow_answer(server: FakeApi, parameters: ClusterParameters) -> None:
+    """Where nothing is wrong but the time is up, the text says so."""
+    server.held = asyncio.Event()  # the list of what has no objects yet is answered as a single object is
+    await parameters.follow([FIVE])
+
+    with pytest.raises(FactUnavailable) as caught:
+        await parameters.read_parameters(UnknownParameters(CONFIG_MAP, namespace="team", name="five"), 0.01)
+    assert str(caught.value) == (
+        f"ConfigMap five in namespace team could not be read: the API server at {server.url} took over 0.0 s"
+    )
+    server.held.set()
+
+
+async def test_following_anew(server: FakeApi, parameters: ClusterParameters) -> None:
+    """What is wanted as before is followed on without another list; what is dropped is watched no more."""
+    first = config_map("five", "5")
+    server.put(TEAM_MAPS, first)
+    server.put(MAPS, config_map("six", "6"))
+    server.put(LIMITS, named("five"))
+    await followed(parameters, FIVE, WantedParameters(kind=LIMIT, name="five"))
+    await server.watched(TEAM_MAPS)
+
+    await parameters.follow([FIVE, WantedParameters(kind=CONFIG_MAP, name="six")])
+    assert parameters.named(CONFIG_MAP, "team", "five") == shown(first)
+    await until(lambda: not parameters.unsynced())
+    assert parameters.named(CONFIG_MAP, "team", "six") is not None
+    with pytest.raises(UnknownParameters):
+        parameters.scope(LIMIT)
+
+    await parameters.follow([FIVE])
+    with pytest.raises(UnknownParameters):
+        parameters.named(CONFIG_MAP, "team", "six")
+    assert len(server.lists(TEAM_MAPS)) == 1
+    await until(lambda: tasks() == {"paramKind ConfigMap", "parameters: ConfigMap five in namespace team"})
+
+
+async def test_stopping_leaves_nothing(server: FakeApi, parameters: ClusterParameters) -> None:
+    """After the end no task runs on, what is known stays known, and another end does no harm."""
+    server.put(TEAM_MAPS, config_map("five", "5"))
+    await parameters.stop()
+    await followed(parameters, FIVE)
+    await parameters.stop()
+    await parameters.stop()
+
+    assert tasks() == set()
+    assert parameters.named(CONFIG_MAP, "team", "five") is not None
+
+
+async def awake(times: Times, probe: Callable[[], object]) -> None:
+    """Wait until something holds, and end all pauses meanwhile."""
+
+    def woken() -> object:
+        times.wake()
+        return probe()
+
+    await until(woken)
+
+
+def tasks() -> set[str]:
+    """The tasks that follow parameters."""
+    names = {task.get_name() for task in asyncio.all_tasks()}
+    return {name for name in names if name.startswith("param")}

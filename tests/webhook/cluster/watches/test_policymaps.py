@@ -1,0 +1,75 @@
+"""ConfigMaps with policies: what is known of them, and what they are told."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from support.api.fakeapi import Failure, FakeApi, status
+from support.api.times import Times
+
+from webhook.cluster.api.client import Connection
+from webhook.cluster.watches.policymaps import REFUSED, PolicyMaps
+from webhook.sources.configmaps import ConfigMaps
+from webhook.sources.policyset import Content
+
+MAPS = "/api/v1/namespaces/cks/configmaps"
+EVENTS = "/api/v1/namespaces/cks/events"
+
+
+def _config_map(name: str, **data: str) -> dict[str, Any]:
+    return {"metadata": {"name": name, "uid": f"uid-{name}"}, "data": data}
+
+
+async def _followed(api: Connection, times: Times) -> PolicyMaps:
+    maps = PolicyMaps(api, "cks", times.clock)
+    await maps.start()
+    await maps.changed.wait()
+    return maps
+
+
+def _told(server: FakeApi) -> list[tuple[str, str, Any]]:
+    """The writes: method, path, and the annotation or the Event's type and message."""
+    found: list[tuple[str, str, Any]] = []
+    for seen in server.seen:
+        if seen.method == "PATCH":
+            found.append(("PATCH", seen.path, json.loads(seen.body)["metadata"]["annotations"][REFUSED]))
+        elif seen.method == "POST":
+            event = json.loads(seen.body)
+            found.append(("POST", seen.path, (event["type"], event["message"])))
+    return found
+
+
+async def test_keys_are_files(server: FakeApi, api: Connection, times: Times) -> None:
+    """Each ConfigMap is a source of its own with a version of its data; one without a file says what it lacks."""
+    server.put(MAPS, _config_map("empty", notes="x"))
+    server.put(MAPS, _config_map("good", **{"a.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: x}\n"}))
+    maps = await _followed(api, times)
+
+    found = await ConfigMaps(maps).contents()
+    await maps.stop()
+
+    assert [type(content) for content in found.values()] == [Content, Content]
+    assert {name: (len(content.parts), content.problem) for name, content in found.items()} == {
+        "ConfigMap cks/empty": (0, "ConfigMap empty: no key of its data ends in .yaml, .yml, .json"),
+        "ConfigMap cks/good": (1, ""),
+    }
+
+
+async def test_what_could_not_be_told_is_told_later(server: FakeApi, api: Connection, times: Times) -> None:
+    """A refusal that the API server did not take is told again; the next one that looks finds it told."""
+    server.put(MAPS, _config_map("team", **{"a.yaml": "{}"}))
+    maps = await _followed(api, times)
+    server.failures.append(Failure(f"{MAPS}/team", 503, status(503, "busy"), 1))
+
+    await maps.report("team", "a.yaml:1:1: wrong")
+    await maps.report("team", "a.yaml:1:1: wrong")
+    await maps.report("gone", "a.yaml:1:1: wrong")
+    await maps.stop()
+
+    refused = "a.yaml:1:1: wrong"
+    assert _told(server) == [
+        ("PATCH", f"{MAPS}/team", refused),
+        ("PATCH", f"{MAPS}/team", refused),
+        ("POST", EVENTS, ("Warning", refused)),
+    ]

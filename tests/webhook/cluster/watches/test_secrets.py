@@ -1,0 +1,216 @@
+"""The Secret with the CA: followed by name, and written in the version that was read."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from support.api.fakeapi import status
+from support.api.guardedapi import GuardedApi
+from support.api.times import Times
+from support.patience import until
+
+from webhook.cluster.api.client import Connection
+from webhook.cluster.api.errors import ApiError
+from webhook.cluster.watches.secrets import AuthoritySecret
+
+SECRETS = "/api/v1/namespaces/cks/secrets"
+OURS = {"app.kubernetes.io/name": "cks-admission", "app.kubernetes.io/managed-by": "cks-admission"}
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[GuardedApi]:
+    """A small API server that keeps versions."""
+    async with GuardedApi() as running:
+        running.put(SECRETS, _secret("another", b"x"))
+        yield running
+
+
+@pytest.fixture
+async def secret(server: GuardedApi, api: Connection, times: Times) -> AsyncIterator[AuthoritySecret]:
+    """The Secret, known as it is."""
+    found = AuthoritySecret(api, "cks", "ca", times.clock)
+    await found.start()
+    await server.watched(SECRETS)
+    yield found
+    await found.stop()
+
+
+def _secret(name: str, content: bytes, **metadata: Any) -> dict[str, Any]:
+    data = {"ca.crt": base64.b64encode(content).decode()}
+    return {"metadata": {"name": name, **metadata}, "type": "Opaque", "data": data}
+
+
+async def _refusal(secret: AuthoritySecret) -> tuple[int, str]:
+    with pytest.raises(ApiError) as raised:
+        await secret.write({"ca.crt": b"new"})
+    return raised.value.status, str(raised.value)
+
+
+async def test_one_secret_is_followed(server: GuardedApi, secret: AuthoritySecret) -> None:
+    """Nothing but the Secret of that name is asked for; what it holds is known, and that it has gone."""
+    before = (secret.exists, dict(secret.stored))
+    server.put(SECRETS, _secret("ca", b"first"))
+    await until(lambda: secret.exists)
+    there = dict(secret.stored)
+    secret.changed.clear()
+    server.delete(SECRETS, "ca")
+    await secret.changed.wait()
+
+    assert (before, there, secret.exists, secret.stored) == ((False, {}), {"ca.crt": b"first"}, False, {})
+    queries = [*server.lists(SECRETS), *server.watches(SECRETS)]
+    assert {query["fieldSelector"] for query in queries} == {"metadata.name=ca"}
+
+
+async def test_it_is_made(server: GuardedApi, secret: AuthoritySecret) -> None:
+    """A Secret that does not exist is made as an opaque one with the service's labels, and is known at once."""
+    await secret.write({"ca.crt": b"cert", "ca.key": b"key"})
+
+    assert secret.stored == {"ca.crt": b"cert", "ca.key": b"key"}
+    assert server.written == [
+        (
+            "POST",
+            SECRETS,
+            {
+                "apiVersion": "v1",
+                "kind": "Secret",
+                "type": "Opaque",
+                "metadata": {"name": "ca", "labels": OURS, "resourceVersion": str(server.version)},
+                "data": {"ca.crt": "Y2VydA==", "ca.key": "a2V5"},
+            },
+        )
+    ]
+
+
+async def test_what_others_have_written_is_kept(server: GuardedApi, secret: AuthoritySecret) -> None:
+    """Labels, annotations, the type and further data stay; only what is given takes the place of what was there."""
+    labels = {"team": "platform", "app.kubernetes.io/managed-by": "Helm"}
+    before = _secret("ca", b"old", uid="u", labels=labels, annotations={"note": "hands off"})
+    before["data"]["notes"] = "Tg=="
+    server.put(SECRETS, before | {"type": "kubernetes.io/custom"})
+    await until(lambda: secret.exists)
+
+    await secret.write({"ca.crt": b"new"})
+
+    assert server.get(SECRETS, "ca") == {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "type": "kubernetes.io/custom",
+        "metadata": {
+            "name": "ca",
+            "uid": "u",
+            "labels": {**labels, "app.kubernetes.io/name": "cks-admission"},
+            "annotations": {"note": "hands off"},
+            "resourceVersion": str(server.version),
+        },
+        "data": {"ca.crt": "bmV3", "notes": "Tg=="},
+    }
+    assert secret.stored == {"ca.crt": b"new", "notes": b"N"}
+
+
+async def test_it_is_read_anew(server: GuardedApi, secret: AuthoritySecret) -> None:
+    """What a dead watch has not told is known once it is read anew, and then followed over another watch."""
+    server.put(SECRETS, _secret("ca", b"first"))
+    await until(lambda: secret.stored == {"ca.crt": b"first"})
+    server.deafen(SECRETS)
+    server.put(SECRETS, _secret("ca", b"second"))
+
+    assert (secret.current, secret.stored) == (True, {"ca.crt": b"first"})
+    secret.reread()
+    assert (secret.current, secret.unsynced(), secret.stored) == (False, [], {"ca.crt": b"first"})
+    await until(lambda: secret.current)
+    assert secret.stored == {"ca.crt": b"second"}
+    await server.watched(SECRETS)
+    server.put(SECRETS, _secret("ca", b"third"))
+    await until(lambda: secret.stored == {"ca.crt": b"third"})
+
+
+async def test_writes_follow_each_other(server: GuardedApi, secret: AuthoritySecret) -> None:
+    """After a write the next one is in its version, whether or not the watch has told of it yet."""
+    for content in (b"1", b"2", b"3"):
+        await secret.write({"ca.crt": content})
+
+    assert secret.stored == {"ca.crt": b"3"}
+    assert [method for method, _, _ in server.written] == ["POST", "PUT", "PUT"]
+
+
+async def test_a_lost_race_is_a_conflict(server: GuardedApi, api: Connection) -> None:
+    """Whether it was made, changed or deleted by somebody else meanwhile: nothing is written, and 409 says so."""
+    first, second = (AuthoritySecret(api, "cks", "ca") for _ in range(2))  # they follow nothing
+
+    await first.write({"ca.crt": b"first"})
+    made = await _refusal(second)
+    server.put(SECRETS, _secret("ca", b"theirs"))
+    changed = await _refusal(first)
+    server.delete(SECRETS, "ca")
+    deleted = await _refusal(first)
+
+    refused = "Secret cks/ca could not be written: the API server refused"
+    assert [made, changed, deleted] == [
+        (409, f'{refused} POST {SECRETS} at {server.url} (409: "ca" already exists)'),
+        (409, f'{refused} PUT {SECRETS}/ca at {server.url} (409: the object "ca" has been modified)'),
+        (409, f'{refused} PUT {SECRETS}/ca at {server.url} (404: "ca" not found)'),
+    ]
+    assert len(server.written) == 1
+
+
+async def test_what_it_takes_to_write_is_said(server: GuardedApi, secret: AuthoritySecret) -> None:
+    """A right that is missing is named; a Secret that cannot be changed, as an immutable one, is to be deleted."""
+    server.fail(SECRETS, 403, status(403, "forbidden"))
+    forbidden = await _refusal(secret)
+    server.put(SECRETS, _secret("ca", b"old"))
+    await until(lambda: secret.exists)
+    server.fail(f"{SECRETS}/ca", 422, status(422, "immutable"))
+    immutable = await _refusal(secret)
+
+    refused = "Secret cks/ca could not be written: the API server refused"
+    right = "a Role in namespace cks must allow the service's account to create secrets, and to update ca among them"
+    remedy = "delete Secret cks/ca, and it is made anew"
+    assert [forbidden, immutable] == [
+        (403, f"{refused} POST {SECRETS} at {server.url} (403: forbidden); {right}"),
+        (422, f"{refused} PUT {SECRETS}/ca at {server.url} (422: immutable); {remedy}"),
+    ]
+
+
+async def test_the_right_to_follow_it(server: GuardedApi, api: Connection, times: Times) -> None:
+    """Without the right to list it, the reason why nothing is known says what to grant."""
+    times.patience = 0
+    server.fail(SECRETS, 403, status(403, "forbidden"), times=99)
+    secret = AuthoritySecret(api, "cks", "ca", times.clock)
+
+    waiting = secret.unsynced()
+    await secret.start()
+    await until(lambda: times.pauses)
+    refused = secret.unsynced()
+    await secret.stop()
+
+    right = "a Role in namespace cks must allow the service's account to list and watch the secret ca"
+    waits = "Secret cks/ca: first list not done"
+    assert (waiting, refused) == (
+        [f"{waits}: waiting for the API server"],
+        [f"{waits}: the API server refused GET {SECRETS} at {server.url} (403: forbidden); {right}"],
+    )
+
+
+async def test_data_that_does_not_decode(server: GuardedApi, secret: AuthoritySecret) -> None:
+    """What is no base64 is there and empty, as a file that was damaged; a Secret without data holds nothing."""
+    server.put(SECRETS, {"metadata": {"name": "ca"}, "data": {"ca.crt": "%%%", "ca.key": "a2V5"}})
+    await until(lambda: secret.exists)
+    odd = dict(secret.stored)
+    server.put(SECRETS, {"metadata": {"name": "ca"}})
+    await until(lambda: not secret.stored)
+
+    assert (odd, secret.exists) == ({"ca.crt": b"", "ca.key": b"key"}, True)
+
+
+async def test_one_event_for_several(api: Connection) -> None:
+    """Whoever waits for several things gives them one event."""
+    changed = asyncio.Event()
+    secret = AuthoritySecret(api, "cks", "ca", changed=changed)
+
+    await secret.write({"ca.crt": b"new"})
+
+    assert changed.is_set()

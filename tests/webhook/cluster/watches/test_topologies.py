@@ -1,0 +1,366 @@
+"""Topology objects of schedulers, in a cluster that may or may not have them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+from support.api.fakeapi import FakeApi, Json, named, status
+from support.api.times import Times
+from support.patience import until
+
+from policies.topology.document import KAI, KUEUE
+from policies.topology.level import level
+from policies.topology.topology import Topology
+from webhook.cluster.api.client import Connection
+from webhook.cluster.watches.devices import cancelled
+from webhook.cluster.watches.topologies import LOOK_AGAIN_SECONDS, VERSIONS, Topologies
+
+KAI_PATH = "/apis/kai.scheduler/v1alpha1/topologies"
+KUEUE_PATH = "/apis/kueue.x-k8s.io/v1beta1/topologies"
+ZONE, RACK, HOSTNAME = "topology.kubernetes.io/zone", "example.org/rack", "kubernetes.io/hostname"
+TOPOLOGY, QUEUE = {"topologies": "Topology"}, {"clusterqueues": "ClusterQueue"}
+NO_KEY = "KAI Topology odd: spec.levels[0].nodeLabel: a level is the key of a node label, such as example.org/rack; "
+
+
+@pytest.fixture
+def topologies(api: Connection, times: Times) -> Topologies:
+    """Those of the small API server; whoever pauses waits until he is woken."""
+    times.patience = 0
+    return Topologies(api, VERSIONS, times.clock)
+
+
+@asynccontextmanager
+async def running(topologies: Topologies) -> AsyncIterator[None]:
+    """Follow during the block; at its end, be cancelled."""
+    tasks = [asyncio.create_task(group.run()) for group in topologies.groups.values()]
+    try:
+        yield
+    finally:
+        await cancelled(tasks)
+        assert [task.cancelled() for task in tasks] == [True, True]
+
+
+def install(server: FakeApi, group: str, *versions: str) -> None:
+    """Serve the Topologies of a group."""
+    server.install(group, dict.fromkeys(versions, TOPOLOGY), namespaced=False)
+
+
+def topology(name: str, *keys: str) -> Json:
+    """A Topology as lists have it."""
+    return named(name, spec={"levels": [{"nodeLabel": key} for key in keys]})
+
+
+def known(name: str, source: str, *keys: str) -> Topology:
+    """What is made of one."""
+    return Topology(name, tuple(map(level, keys)), source=source, in_cluster=True)
+
+
+async def test_both_schedulers(server: FakeApi, topologies: Topologies) -> None:
+    """The objects of KAI and of Kueue are known by what they say, sorted by name, KAI's first where names are equal."""
+    install(server, KAI, "v1alpha1")
+    install(server, KUEUE, "v1beta1")
+    aliased = named("b", spec={"levels": [{"nodeLabel": RACK, "alias": "rack"}, {"nodeLabel": HOSTNAME}]})
+    server.put(KUEUE_PATH, topology("a", ZONE, HOSTNAME))
+    server.put(KUEUE_PATH, topology("b", RACK))
+    server.put(KAI_PATH, topology("c", ZONE))
+    server.put(KAI_PATH, aliased)
+
+    assert not topologies.known
+    async with running(topologies):
+        await until(lambda: not topologies.unsynced())
+
+        assert topologies.known == (
+            known("a", "Kueue Topology a", ZONE, HOSTNAME),
+            Topology("b", (level(RACK, "rack"), level(HOSTNAME)), source="KAI Topology b", in_cluster=True),
+            known("b", "Kueue Topology b", RACK),
+            known("c", "KAI Topology c", ZONE),
+        )
+        assert topologies.problems() == []
+
+
+async def test_changes_are_followed(server: FakeApi, topologies: Topologies) -> None:
+    """An object that is made, changed or deleted shows at once."""
+    install(server, KAI, "v1alpha1")
+    server.put(KAI_PATH, topology("a", ZONE))
+    server.put(KAI_PATH, topology("b", ZONE))
+
+    async with running(topologies):
+        await server.watched(KAI_PATH)
+        server.put(KAI_PATH, topology("c", RACK))
+        server.put(KAI_PATH, topology("b", RACK))
+        server.delete(KAI_PATH, "a")
+        await until(
+            lambda: topologies.known == (known("b", "KAI Topology b", RACK), known("c", "KAI Topology c", RACK))
+        )
+
+
+async def test_the_same_until_something_changes(server: FakeApi, topologies: Topologies, times: Times) -> None:
+    """Neither a write that changes no level nor another list makes a new tuple, and an old one never changes."""
+    install(server, KAI, "v1alpha1")
+    install(server, KUEUE, "v1beta1")
+    server.put(KAI_PATH, topology("a", ZONE))
+
+    async with running(topologies):
+        await server.watched(KAI_PATH)
+        await server.watched(KUEUE_PATH)
+        before = topologies.known
+
+        labelled = topology("a", ZONE)
+        labelled["metadata"]["labels"] = {"team": "x"}
+        server.put(KAI_PATH, labelled)
+        server.expired = "event"
+        server.end(KAI_PATH)
+        await awake(times, lambda: len(server.watches(KAI_PATH)) == 3)
+        assert (len(server.lists(KAI_PATH)), topologies.known is before) == (2, True)
+
+        server.put(KUEUE_PATH, topology("a", ZONE))
+        await until(lambda: topologies.known is not before)
+        assert before == (known("a", "KAI Topology a", ZONE),)
+
+
+async def test_absent(server: FakeApi, topologies: Topologies, times: Times) -> None:
+    """A cluster without the kinds is no reason to wait and no problem; it is asked again some seconds later."""
+    server.install(KUEUE, {"v1beta1": QUEUE}, namespaced=False)
+
+    async with running(topologies):
+        await until(lambda: len(times.pauses) == 2)
+
+        assert (topologies.known, topologies.unsynced(), topologies.problems()) == ((), [], [])
+        assert times.pauses == [LOOK_AGAIN_SECONDS] * 2
+        assert {seen.path for seen in server.seen} == {f"/apis/{KAI}", f"/apis/{KUEUE}", f"/apis/{KUEUE}/v1beta1"}
+    assert LOOK_AGAIN_SECONDS <= 5
+
+
+async def test_a_kind_that_comes_and_goes(server: FakeApi, topologies: Topologies, times: Times) -> None:
+    """A scheduler that is installed, removed and installed again is noticed each time, one beside the other."""
+    install(server, KUEUE, "v1beta1")
+    server.put(KUEUE_PATH, topology("k", ZONE))
+    of_kueue = known("k", "Kueue Topology k", ZONE)
+    both = (known("a", "KAI Topology a", RACK), of_kueue)
+
+    async with running(topologies):
+        await until(lambda: topologies.known == (of_kueue,))
+        for _ in range(2):
+            install(server, KAI, "v1alpha1")
+            server.put(KAI_PATH, topology("a", RACK))
+            await awake(times, lambda: topologies.known == both)
+            await server.watched(KAI_PATH)
+
+            server.uninstall(KAI)
+            # A watch that was cancelled ends a moment before its reflector, and what that says, is forgotten.
+            await awake(times, lambda: tasks() == {f"topologies.{KUEUE}"} and not topologies.problems())
+            assert (topologies.known, topologies.unsynced()) == ((of_kueue,), [])
+
+
+async def test_nothing_is_asked_while_watches_work(server: FakeApi, topologies: Topologies, times: Times) -> None:
+    """As long as both kinds are followed the API server is not asked again whether it has them."""
+    install(server, KAI, "v1alpha1")
+    install(server, KUEUE, "v1beta1")
+
+    async with running(topologies):
+        await server.watched(KAI_PATH)
+        await server.watched(KUEUE_PATH)
+        await paused(times, 2)
+        asked = len(server.seen)
+        for pauses in (4, 6, 8):
+            times.wake()
+            await paused(times, pauses)
+
+        assert len(server.seen) == asked
+
+
+@pytest.mark.parametrize(
+    ("served", "chosen"),
+    [
+        pytest.param({"v1beta1": TOPOLOGY, "v1beta2": TOPOLOGY}, "v1beta2", id="the newest, not the preferred one"),
+        pytest.param({"v1": TOPOLOGY, "v1alpha1": TOPOLOGY}, "v1alpha1", id="the newest of those that are known"),
+        pytest.param({"v1beta1": QUEUE, "v1alpha1": {**QUEUE, **TOPOLOGY}}, "v1alpha1", id="the one with the kind"),
+        pytest.param({"v1": TOPOLOGY}, None, id="none that is known"),
+    ],
+)
+async def test_the_version(
+    server: FakeApi, topologies: Topologies, times: Times, served: dict[str, dict[str, str]], chosen: str | None
+) -> None:
+    """Objects are read in the newest version that is served, is known here and has the kind."""
+    server.install(KUEUE, served, namespaced=False)
+
+    async with running(topologies):
+        await until(lambda: len(times.pauses) == 2 and not topologies.unsynced())
+
+    listed = {seen.path for seen in server.seen if seen.path.endswith("/topologies")}
+    assert listed == ({f"/apis/{KUEUE}/{chosen}/topologies"} if chosen else set())
+
+
+async def test_a_version_that_is_no_longer_served(server: FakeApi, topologies: Topologies, times: Times) -> None:
+    """When the cluster is upgraded, what was known stays known until the new version has been listed."""
+    install(server, KUEUE, "v1beta1")
+    server.put(KUEUE_PATH, topology("a", ZONE))
+    seen: list[tuple[Topology, ...]] = []
+
+    async with running(topologies):
+        await server.watched(KUEUE_PATH)
+        server.fail(KUEUE_PATH, 404, "404 page not found", times=99)
+        install(server, KUEUE, "v1beta2")
+        server.put(KUEUE_PATH.replace("v1beta1", "v1beta2"), topology("a", RACK))
+        server.end(KUEUE_PATH)
+
+        def changed() -> bool:
+            seen.append(topologies.known)
+            return topologies.known == (known("a", "Kueue Topology a", RACK),)
+
+        await awake(times, changed)
+        assert () not in seen
+        assert topologies.problems() == []
+
+
+@pytest.mark.parametrize(
+    ("spec", "problem"),
+    [
+        pytest.param({"levels": [{"nodeLabel": "no label"}]}, NO_KEY + 'found "no label"', id="a key that is none"),
+        pytest.param({"levels": [{"label": RACK}]}, NO_KEY + "found null", id="a level without a key"),
+        pytest.param(
+            None,
+            "KAI Topology odd: spec.levels: a topology needs levels, farthest first, found none",
+            id="no spec",
+        ),
+    ],
+)
+async def test_an_object_that_cannot_be_read(server: FakeApi, topologies: Topologies, spec: Any, problem: str) -> None:
+    """It is logged and told as a problem; it blocks nothing, the others are known, and it is when it is mended."""
+    install(server, KAI, "v1alpha1")
+    server.put(KAI_PATH, named("odd", spec=spec))
+    server.put(KAI_PATH, topology("fine", ZONE))
+
+    with capture_logs() as logs:
+        async with running(topologies):
+            await server.watched(KAI_PATH)
+            await until(lambda: not topologies.unsynced())
+            assert (topologies.known, topologies.problems()) == ((known("fine", "KAI Topology fine", ZONE),), [problem])
+
+            server.put(KAI_PATH, topology("odd", RACK))
+            await until(lambda: not topologies.problems())
+            assert [each.name for each in topologies.known] == ["fine", "odd"]
+
+            server.put(KAI_PATH, named("odd", spec=spec))
+            await until(topologies.problems)
+            assert [each.name for each in topologies.known] == ["fine"]
+
+    source, _, reason = problem.partition(": ")
+    event = {"event": "topology cannot be read", "log_level": "warning", "topology": source, "reason": reason}
+    assert [each for each in logs if each["event"] == event["event"]] == [event, event]
+
+
+async def test_what_was_known_stays_known(server: FakeApi, topologies: Topologies, times: Times) -> None:
+    """While a watch or discovery fails, the last objects count; the failure is a problem and no reason to wait."""
+    install(server, KAI, "v1alpha1")
+    server.put(KAI_PATH, topology("a", ZONE))
+    before = (known("a", "KAI Topology a", ZONE),)
+
+    async with running(topologies):
+        await server.watched(KAI_PATH)
+        await until(lambda: not topologies.unsynced())
+        server.fail(KAI_PATH, 500, "oops", times=999)
+        server.fail(f"/apis/{KAI}", 503, "not now", times=999)
+        server.cut(KAI_PATH)
+        problems = [
+            f"Topology of {KAI}: the API server refused GET /apis/{KAI} at {server.url} (503: not now)",
+            f"topologies.{KAI}: the API server refused GET {KAI_PATH} at {server.url} (500: oops)",
+        ]
+        await awake(times, lambda: topologies.problems() == problems)
+        assert (topologies.known, topologies.unsynced()) == (before, [])
+
+        server.failures.clear()
+        server.put(KAI_PATH, topology("b", ZONE))
+        await awake(times, lambda: len(topologies.known) == 2 and not topologies.problems())
+
+
+async def test_reasons_until_everything_is_there(server: FakeApi, topologies: Topologies, times: Times) -> None:
+    """Before the first answers readiness has a reason for each group, and the cause where one is known."""
+    install(server, KAI, "v1alpha1")
+    server.put(KAI_PATH, topology("a", ZONE))
+    server.fail(f"/apis/{KAI}", 200, "<html>")
+    assert topologies.unsynced() == [
+        f"Topology of {group}: not known yet whether it is served: waiting for the API server" for group in (KAI, KUEUE)
+    ]
+
+    async with running(topologies):
+        await until(lambda: topologies.problems() and len(topologies.unsynced()) == 1)
+        (reason,) = topologies.unsynced()
+        words = f"the answer to GET /apis/{KAI} is not a group: JSON is malformed: "
+        assert reason.startswith(f"Topology of {KAI}: not known yet whether it is served: {words}")
+
+        times.wake()
+        await until(lambda: not topologies.unsynced())
+        assert topologies.problems() == []
+        assert [each.name for each in topologies.known] == ["a"]
+
+
+async def test_a_missing_right(server: FakeApi, topologies: Topologies) -> None:
+    """Where the service may not look at topologies, readiness says so, and which right is to be granted."""
+    install(server, KAI, "v1alpha1")
+    server.fail(KAI_PATH, 403, status(403, "you may not"), times=9)
+
+    async with running(topologies):
+        await until(lambda: topologies.problems() and len(topologies.unsynced()) == 1)
+
+        reason = (
+            f"the API server refused GET {KAI_PATH} at {server.url} (403: you may not); "
+            f"a ClusterRole must allow the service's account to list and watch topologies of {KAI}"
+        )
+        assert topologies.unsynced() == [f"topologies.{KAI}: first list not done: {reason}"]
+        assert topologies.problems() == [f"topologies.{KAI}: {reason}"]
+
+
+async def test_what_is_installed_later_is_no_reason_to_wait(
+    server: FakeApi, topologies: Topologies, times: Times
+) -> None:
+    """A service that was ready stays so when a scheduler is installed whose topologies it may not look at."""
+    async with running(topologies):
+        await until(lambda: len(times.pauses) == 2)
+        install(server, KAI, "v1alpha1")
+        server.fail(KAI_PATH, 403, status(403, "you may not"), times=9)
+        await awake(times, topologies.problems)
+
+        assert topologies.unsynced() == []
+
+
+async def test_stopping_and_starting_again(server: FakeApi, topologies: Topologies) -> None:
+    """After the end no task runs on and what is known stays known; then it may begin anew."""
+    install(server, KAI, "v1alpha1")
+    server.put(KAI_PATH, topology("a", ZONE))
+    async with running(topologies):
+        await server.watched(KAI_PATH)
+        await until(lambda: not topologies.unsynced())
+        assert tasks() == {f"topologies.{KAI}"}
+
+    assert (tasks(), topologies.unsynced(), topologies.problems()) == (set(), [], [])
+    assert topologies.known == (known("a", "KAI Topology a", ZONE),)
+
+    server.put(KAI_PATH, topology("b", ZONE))
+    async with running(topologies):
+        await until(lambda: len(topologies.known) == 2)
+
+
+async def paused(times: Times, count: int) -> None:
+    """Wait until so many pauses have begun."""
+    await until(lambda: len(times.pauses) == count)
+
+
+async def awake(times: Times, probe: Any) -> None:
+    """Wait until something holds, and end all pauses meanwhile."""
+
+    def woken() -> object:
+        times.wake()
+        return probe()
+
+    await until(woken)
+
+
+def tasks() -> set[str]:
+    """The tasks that follow topologies."""
+    return {task.get_name() for task in asyncio.all_tasks() if task.get_name().startswith("topologies.")}

@@ -1,0 +1,146 @@
+"""The webhook configurations are known as they are in the cluster, and what they say of CAs and of their end."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+
+import pytest
+from support.api.fakeapi import MUTATING, VALIDATING, Json, status
+from support.api.times import Times
+from support.api.webhookapi import NAME, PATHS, WebhookApi
+from support.patience import until
+
+from certs.authority import new_authority
+from certs.bundle import Bundle
+from webhook.cluster.api.client import Connection
+from webhook.cluster.watches.webhooks import Webhooks
+
+_MUTATING, _VALIDATING = PATHS
+_CERTIFICATES = [new_authority(datetime(2026, 3, 1, tzinfo=UTC)).certificate for _ in range(2)]
+_OLD, _NEW = (Bundle((each,)).pem for each in _CERTIFICATES)
+_GONE = {"cks-admission.dev/unregister": "true"}
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[WebhookApi]:
+    """The small API server, with webhook configurations."""
+    async with WebhookApi() as running:
+        yield running
+
+
+@pytest.fixture
+async def webhooks(server: WebhookApi, api: Connection, times: Times) -> AsyncIterator[Webhooks]:
+    """The configurations, followed from the test's first change on."""
+    del server
+    found = Webhooks(api, NAME, times.clock)
+    await found.start()
+    await until(lambda: not found.unsynced())
+    yield found
+    await found.stop()
+
+
+def configuration(*bundles: bytes, annotations: dict[str, str] | None = None) -> Json:
+    """One with an entry for each bundle, as items of a list are: without apiVersion and kind."""
+    entries = [
+        {
+            "name": f"{number}.cks-admission.dev",
+            "clientConfig": {"caBundle": base64.b64encode(bundle).decode()} if bundle else {},
+        }
+        for number, bundle in enumerate(bundles)
+    ]
+    return {"metadata": {"name": NAME, "annotations": annotations or {}}, "webhooks": entries}
+
+
+async def shown(webhooks: Webhooks, server: WebhookApi, kind: str, content: Json | None) -> None:
+    """Put a configuration, or delete it for None, and wait until that shows."""
+    webhooks.changed.clear()
+    if content is None:
+        server.delete(PATHS[kind], NAME)
+    else:
+        server.put(PATHS[kind], content)
+    await webhooks.changed.wait()
+
+
+async def test_they_are_followed_whole(server: WebhookApi, webhooks: Webhooks) -> None:
+    """Each change shows, with all that is in it; only what has the name is asked for."""
+    await shown(webhooks, server, _VALIDATING, configuration(_OLD))
+    first = webhooks.known
+    await shown(webhooks, server, _VALIDATING, None)
+
+    head = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": _VALIDATING}
+    assert first[_VALIDATING]["webhooks"] == configuration(_OLD)["webhooks"]
+    assert {key: first[_VALIDATING][key] for key in head} == head
+    assert (list(first), webhooks.known) == ([_VALIDATING], {})
+    assert {query["fieldSelector"] for path in (MUTATING, VALIDATING) for query in server.lists(path)} == {
+        f"metadata.name={NAME}"
+    }
+
+
+async def test_what_may_not_be_followed_is_said(server: WebhookApi, api: Connection, times: Times) -> None:
+    """Before the first list it is said why there is none, and which right is missing."""
+    server.fail(MUTATING, 403, status(403, "no"), times=9999)
+    webhooks = Webhooks(api, NAME, times.clock)
+    await webhooks.start()
+    await until(lambda: any("403" in reason for reason in webhooks.unsynced()) and len(webhooks.unsynced()) == 1)
+    (reason,) = webhooks.unsynced()
+    trusted = webhooks.trusts(_CERTIFICATES[0])
+    await webhooks.stop()
+
+    assert reason.startswith("mutatingwebhookconfigurations: first list not done: the API server refused GET")
+    assert reason.endswith(
+        "; a ClusterRole must allow the service's account to list and watch mutatingwebhookconfigurations named "
+        f"{NAME} in admissionregistration.k8s.io"
+    )
+    assert trusted is False
+
+
+@pytest.mark.parametrize(
+    ("mutating", "validating", "trusted"),
+    [
+        pytest.param(None, None, True, id="nothing-registered"),
+        pytest.param([_OLD], [_OLD, _OLD], False, id="old"),
+        pytest.param([_NEW], [_NEW + _OLD, _OLD], False, id="one-entry-is-old"),
+        pytest.param([_NEW], [_NEW + _OLD, _OLD + _NEW], True, id="all-entries"),
+        pytest.param(None, [_NEW], True, id="one-configuration"),
+        pytest.param([_NEW], [b""], False, id="the-systems-roots"),
+        pytest.param([_NEW], [b"broken"], False, id="unreadable"),
+    ],
+)
+async def test_a_ca_is_trusted_once_every_entry_has_it(
+    server: WebhookApi,
+    webhooks: Webhooks,
+    mutating: list[bytes] | None,
+    validating: list[bytes] | None,
+    *,
+    trusted: bool,
+) -> None:
+    """The API server was told of a CA when each entry's caBundle has it; where there is none nobody can call."""
+    for kind, bundles in ((_MUTATING, mutating), (_VALIDATING, validating)):
+        if bundles is not None:
+            content = configuration(*bundles)
+            content["webhooks"].append({"name": "theirs.example.org", "clientConfig": {}})
+            await shown(webhooks, server, kind, content)
+
+    assert webhooks.trusts(_CERTIFICATES[1]) is trusted
+
+
+async def test_their_end_is_remembered(server: WebhookApi, webhooks: Webhooks) -> None:
+    """Announced to go, they stay unregistered once gone, until they are there without the announcement."""
+    found = [webhooks.unregistered]
+    for content in (configuration(), None, configuration(annotations=_GONE), None, configuration()):
+        await shown(webhooks, server, _VALIDATING, content)
+        found.append(webhooks.unregistered)
+
+    assert found == [False, False, False, True, True, False]
+
+
+async def test_an_end_within_one_glance_is_seen(server: WebhookApi, webhooks: Webhooks) -> None:
+    """Announcement and deletion may arrive together: nobody has to look in between."""
+    await shown(webhooks, server, _VALIDATING, configuration())
+    server.put(VALIDATING, configuration(annotations=_GONE))
+    server.delete(VALIDATING, NAME)
+    await until(lambda: not webhooks.known)
+
+    assert webhooks.unregistered

@@ -1,0 +1,372 @@
+"""From the settings to the rules about topologies: which there are, what is asked about, what it leads to."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.builders import Json, deployment, request, resource, template
+from support.service.reviews import TODAY
+
+from policies.engine.engine import mutate, validate
+from policies.engine.facts import References, StaticFacts
+from policies.engine.match import LabelSelector, ResourceRule, SelectorRequirement
+from policies.engine.rule import Hook, Rule
+from policies.objects.accelerator import Accelerators
+from policies.objects.workload import workload
+from policies.topology.builtin import BUILT_IN
+from policies.topology.level import Level
+from policies.topology.reading import Default, Options
+from policies.topology.scheduling import Schedulers
+from policies.topology.topology import Topology
+from webhook.configuration import rules
+from webhook.configuration.settings import Settings, SettingsError
+
+_FACTS = StaticFacts(TODAY, {"gold": {"tier": "gold"}})
+_TOPOLOGY, _REQUIRED = "kai.scheduler/topology", "kai.scheduler/topology-required-placement"
+_RACK: Json = {"annotations": {_TOPOLOGY: "coreweave", _REQUIRED: "rack=r1"}}
+_NO_RACK: Json = {"annotations": {_TOPOLOGY: "coreweave", _REQUIRED: "rak"}}
+_HALLS: Json = {"name": "halls", "levels": ["example.org/site", {"nodeLabel": "example.org/hall", "alias": "room"}]}
+_SITE, _HALL = (
+    Level("example.org/site", ("example.org/site",)),
+    Level("example.org/hall", ("example.org/hall",), "room"),
+)
+_FILE = """\
+apiVersion: kai.scheduler/v1alpha1
+kind: Topology
+metadata: {name: halls}
+spec:
+  levels:
+  - nodeLabel: example.org/site
+  - nodeLabel: example.org/hall
+"""
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files are in a directory of their own."""
+    monkeypatch.chdir(tmp_path)
+    Path("halls.yaml").write_text(_FILE, encoding="utf-8")
+
+
+def _settings(**topology: Any) -> Settings:
+    return Settings.model_validate({"topology": topology})
+
+
+def _rule(name: str = "topology", *, workloads: Any = (), **topology: Any) -> Rule:
+    settings = Settings.model_validate({"topology": topology, "workloads": workloads})
+    (found,) = (rule for rule in rules.build(settings).rules if rule.name == name)
+    return found
+
+
+def _hooks(rule: Rule) -> dict[str, Hook]:
+    return {hook.phase: hook for hook in rule.hooks}
+
+
+def _train(metadata: Json, kind: str = "Train") -> Json:
+    pods = [{"template": template({"nvidia.com/gpu": 8})}]
+    return resource("example.org/v1", kind, {"spec": {"pods": pods}}, **metadata)
+
+
+def test_the_topologies_that_there_are() -> None:
+    """Those of the configuration come first, then those of files, then the built-in ones, each with all it has."""
+    requirement = {"matchLabels": {"a": "b"}, "matchExpressions": [{"key": "c", "operator": "Exists"}]}
+    own = {**_HALLS, "name": "own", "nodeRequirement": requirement, "pool": {"matchLabels": {"pool": "x"}}}
+
+    found = rules.topologies(_settings(topologies=[own, {**_HALLS, "name": "plain"}], files=["halls.yaml"]))
+
+    assert list(found.by_name.values()) == [
+        Topology(
+            "own",
+            (_SITE, _HALL),
+            requirement=LabelSelector((SelectorRequirement("a", "In", ("b",)), SelectorRequirement("c", "Exists"))),
+            pool=LabelSelector((SelectorRequirement("pool", "In", ("x",)),)),
+            source="topology.topologies[0] of the configuration",
+        ),
+        Topology("plain", (_SITE, _HALL), source="topology.topologies[1] of the configuration"),
+        Topology("halls", (_SITE, Level("example.org/hall", ("example.org/hall",))), source="halls.yaml:1"),
+        *BUILT_IN,
+    ]
+    assert found.clashes == ()
+
+
+def test_a_topology_that_is_defined_twice_alike_is_one() -> None:
+    """The same levels in the configuration and in a file are one topology, which knows both places."""
+    found = rules.topologies(_settings(topologies=[_HALLS], files=["halls.yaml"]))
+
+    assert found.find("halls") == Topology(
+        "halls", (_SITE, _HALL), source="topology.topologies[0] of the configuration; halls.yaml:1"
+    )
+
+
+_POOL = {"matchLabels": {"a": "c"}}
+_APART = (
+    'topology "halls" is defined twice, with different node requirements or pools: topology.topologies[0] of the '
+    "configuration; topology.topologies[1] of the configuration, and topology.topologies[2] of the configuration. Keep "
+    "one of them."
+)
+_TWICE = 'topology "{}" is defined twice, with different levels: {}; and {}. Keep one.'
+
+
+@pytest.mark.parametrize(
+    ("settings", "errors"),
+    [
+        pytest.param(
+            {"topologies": [{"name": "gcp", "levels": ["example.org/hall"]}]},
+            [
+                _TWICE.format(
+                    "gcp",
+                    "topology.topologies[0] of the configuration (example.org/hall)",
+                    "built in (topology.kubernetes.io/zone, cloud.google.com/gce-topology-block, "
+                    "cloud.google.com/gce-topology-subblock, cloud.google.com/gce-topology-host, "
+                    "kubernetes.io/hostname)",
+                )
+            ],
+            id="with-a-built-in-one",
+        ),
+        pytest.param(
+            {"topologies": [{"name": "halls", "levels": ["example.org/hall"]}], "files": ["halls.yaml"]},
+            [
+                _TWICE.format(
+                    "halls",
+                    "topology.topologies[0] of the configuration (example.org/hall)",
+                    "halls.yaml:1 (example.org/site, example.org/hall)",
+                )
+            ],
+            id="with-a-file",
+        ),
+        pytest.param(
+            {"topologies": [{"name": name, "levels": [f"{x}.org/y"]} for x in "ab" for name in ("one", "two")]},
+            [
+                _TWICE.format(
+                    name,
+                    f"topology.topologies[{index}] of the configuration (a.org/y)",
+                    f"topology.topologies[{index + 2}] of the configuration (b.org/y)",
+                )
+                for index, name in enumerate(("one", "two"))
+            ],
+            id="two-clashes-within-the-configuration",
+        ),
+        pytest.param(
+            {"topologies": [_HALLS, {**_HALLS, "pool": {"matchLabels": {"a": "b"}}}, {**_HALLS, "pool": _POOL}]},
+            [_APART],
+            id="for-different-nodes",
+        ),
+        pytest.param(
+            {"files": ["nowhere.yaml"]},
+            ["nowhere.yaml: cannot be read: No such file or directory"],
+            id="a-file-that-is-not-there",
+        ),
+    ],
+)
+def test_topologies_that_cannot_be_used(settings: Json, errors: list[str]) -> None:
+    """Each clash of names is told with both places and their levels, and each mistake in files as it is, on a line."""
+    with pytest.raises(SettingsError) as caught:
+        rules.build(_settings(**settings))
+
+    assert str(caught.value).splitlines() == errors
+
+
+def test_every_setting_reaches_the_rule() -> None:
+    """What the rule knows of its options is what the configuration says."""
+    settings = Settings.model_validate(
+        {
+            "topology": {
+                "preferredNotMoreSpecific": "warn",
+                "unapplied": "deny",
+                "default": {
+                    "topology": "halls",
+                    "preferred": "room",
+                    "namespaceSelector": {"matchLabels": {"tier": "gold"}},
+                },
+                "poolKeys": ["example.org/pool"],
+                "schedulers": {"reading": ["gang-*"], "labels": ["example.org/queue"], "ignoring": ["slurm-*"]},
+            },
+            "tolerations": {"accelerators": {"resources": ["example.org/npu"], "deviceClasses": ["npu.example.org"]}},
+        }
+    )
+    found = rules.topology_options(settings)
+
+    assert found == Options(
+        found.workloads,
+        Schedulers(("gang-*",), ("example.org/queue",), ("slurm-*",)),
+        Accelerators(("example.org/npu",), ("npu.example.org",)),
+        Default("halls", "room", LabelSelector((SelectorRequirement("tier", "In", ("gold",)),))),
+        "warn",
+        "deny",
+        ("example.org/pool",),
+    )
+    defaults = rules.topology_options(Settings())
+    assert defaults == Options(defaults.workloads)
+
+
+_KINDS = [
+    {"group": "example.org", "kind": "Train", "templates": ["spec.pods[*].template"], "affinity": "always"},
+    {"group": "example.org", "kind": "Policy", "templates": ["spec.template"], "affinity": "suspended"},
+    {"group": "example.org", "kind": "Gateway", "templates": ["spec.template"], "jobs": ["spec.job"]},
+    {"group": "example.com", "kind": "Index", "templates": ["spec.template"], "affinity": "never"},
+    {"group": "example.com", "kind": "Labelled", "nodeLabels": ["spec.labels"]},
+]
+
+
+def test_configured_workloads_are_among_those_of_the_rule() -> None:
+    """Kinds of the configuration count with when their affinity may change; those without pod templates do not."""
+    built_in = rules.topology_options(Settings()).workloads
+    found = rules.topology_options(Settings.model_validate({"workloads": _KINDS})).workloads
+
+    assert {key: row for key, row in found.items() if key not in built_in} == {
+        ("example.org", "Train"): workload("example.org", "Train", ["spec.pods[*].template"], affinity="always"),
+        ("example.org", "Policy"): workload("example.org", "Policy", ["spec.template"], affinity="suspended"),
+        ("example.org", "Gateway"): workload(
+            "example.org", "Gateway", ["spec.template"], jobs=["spec.job"], affinity="create"
+        ),
+        ("example.com", "Index"): workload("example.com", "Index", ["spec.template"], affinity="never"),
+    }
+    assert {("compute.coreweave.com", "NodePool"), ("apps", "ControllerRevision")}.isdisjoint(found)
+
+
+def test_configured_workloads_are_asked_about() -> None:
+    """The API server is asked about their resources: on changes only where their affinity may be written at all."""
+    hooks = _hooks(_rule(workloads=_KINDS))
+    writes = ("CREATE", "UPDATE")
+    org = ResourceRule(writes, ("example.org",), ("trains", "policies", "gateways"))
+
+    assert [rule for rule in hooks["mutate"].resources if "example" in rule.groups[0]] == [org]
+    assert [rule for rule in hooks["validate"].resources if "example" in rule.groups[0]] == [
+        org,
+        ResourceRule(writes, ("example.com",), ("indexes",)),
+    ]
+    for hook in hooks.values():
+        assert "['example.org/Train']" in hook.conditions[0].expression
+
+
+@pytest.mark.parametrize(("affinity", "patched"), [("always", True), ("create", True), ("never", False)])
+def test_configured_workloads_are_placed(affinity: str, *, patched: bool) -> None:
+    """An annotation on a kind of the configuration becomes node affinity in its templates, unless it says never."""
+    row = {"group": "example.org", "kind": "Train", "templates": ["spec.pods[*].template"], "affinity": affinity}
+    settings = Settings.model_validate({"workloads": [row], "labels": {"action": "off"}})
+    ruleset = rules.build(settings)
+
+    answer = mutate(request(_train(_RACK)), ruleset, _FACTS)
+
+    assert [operation["path"] for operation in answer.operations] == (
+        ["/spec/pods/0/template/spec/affinity", "/metadata/annotations/cks-admission.dev~1topology"] if patched else []
+    )
+    assert mutate(request(_train(_RACK)), rules.build(Settings()), _FACTS).operations == ()
+
+
+@pytest.mark.parametrize(
+    ("action", "unapplied", "verdict", "policy"),
+    [
+        ("deny", "warn", "deny", "Ignore"),
+        ("deny", "deny", "deny", "Fail"),
+        ("warn", "deny", "warn", "Ignore"),
+        ("warn", "warn", "warn", "Ignore"),
+        ("audit", "deny", "audit", "Ignore"),
+        ("audit", "warn", "audit", "Ignore"),
+    ],
+)
+def test_an_action_decides_what_a_wrong_placement_leads_to(
+    action: str, unapplied: str, verdict: str, policy: str
+) -> None:
+    """The same placement is refused, warned of or only written down; the rule fails closed where it refuses all."""
+    settings = {"action": action, "unapplied": unapplied}
+    asked = request(deployment(metadata=_NO_RACK))
+
+    answer = validate(asked, rules.build(_settings(**settings)), _FACTS, "topology")
+
+    assert {decision.rule: decision.verdict for decision in answer.decisions} == {"topology": verdict}
+    hooks = _hooks(_rule(**settings))
+    assert (hooks["mutate"].failure_policy, hooks["validate"].failure_policy) == ("Ignore", policy)
+
+
+@pytest.mark.parametrize(
+    ("action", "policy"),
+    [pytest.param("deny", "Fail"), pytest.param("warn", "Ignore"), pytest.param("audit", "Ignore")],
+)
+def test_an_action_decides_what_a_deletion_leads_to(action: str, policy: str) -> None:
+    """Deleting a topology that workloads name is refused, warned of or only written down, and fails accordingly."""
+    gone = resource("kueue.x-k8s.io/v1beta1", "Topology", name="halls")
+    asked = request(old=gone, resource="topologies", namespace="")
+    facts = StaticFacts(TODAY, naming={"halls": References(("Job default/train",))})
+
+    answer = validate(asked, rules.build(_settings(deletion=action)), facts)
+
+    assert {decision.rule: decision.verdict for decision in answer.decisions} == {"topology-deletion": action}
+    assert [hook.failure_policy for hook in _rule("topology-deletion", deletion=action).hooks] == [policy]
+
+
+@pytest.mark.parametrize("action", ["deny", "warn", "audit"])
+def test_a_deletion_counts_while_annotations_are_looked_at(action: str) -> None:
+    """Where annotations are left alone, nobody is held up for the topologies that they name either."""
+    for settings, names in (
+        ({"deletion": action}, {"topology", "topology-deletion"}),
+        ({"deletion": action, "action": "off"}, set()),
+        ({"deletion": "off", "action": action}, {"topology"}),
+    ):
+        found = {rule.name for rule in rules.build(_settings(**settings)).rules}
+        assert found - {"labels", "tolerations", "sunk"} == names
+
+
+def test_a_namespace_selector_limits_the_rule() -> None:
+    """The rule is for the Namespaces that its selector names."""
+    ruleset = rules.build(_settings(namespaceSelector={"matchLabels": {"tier": "gold"}}))
+
+    for namespace, verdicts in (("gold", {"topology": "deny"}), ("other", {"topology": "admit"})):
+        asked = request(deployment(metadata=_NO_RACK), namespace=namespace)
+        answer = validate(asked, ruleset, _FACTS, "topology")
+        assert {decision.rule: decision.verdict for decision in answer.decisions} == verdicts
+
+
+@pytest.mark.parametrize(
+    ("default", "conditions"),
+    [
+        pytest.param({}, ["topology-is-mentioned"], id="none"),
+        pytest.param({"preferred": "rack"}, ["topology-is-mentioned"], id="a-level-of-no-topology"),
+        pytest.param({"topology": "coreweave", "preferred": ""}, ["topology-is-mentioned"], id="a-topology-alone"),
+        pytest.param({"topology": "coreweave"}, [], id="the-lowest-level"),
+        pytest.param({"topology": "coreweave", "preferred": "rack"}, [], id="a-level"),
+        pytest.param(
+            {"topology": "coreweave", "namespaceSelector": {"matchLabels": {"tier": "gold"}}},
+            [],
+            id="in-some-namespaces",
+        ),
+    ],
+)
+def test_a_default_placement_is_asked_about_everywhere(default: Json, conditions: list[str]) -> None:
+    """Where workloads without annotations are placed as well, no match condition may hide them."""
+    for hook in _rule(default=default).hooks:
+        assert [condition.name for condition in hook.conditions] == conditions
+
+
+def test_a_default_placement_places() -> None:
+    """A workload of several Pods gets the preference that the configuration gives, in the Namespaces that it names."""
+    selector = {"matchLabels": {"tier": "gold"}}
+    default = {"topology": "halls", "preferred": "room", "namespaceSelector": selector}
+    ruleset = rules.build(_settings(topologies=[_HALLS], default=default))
+    job = resource("batch/v1", "Job", {"spec": {"parallelism": 2, "template": template({"nvidia.com/gpu": 8})}})
+    exists = {"matchExpressions": [{"key": "example.org/hall", "operator": "Exists"}]}
+    preferred = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "preference": exists}]}
+
+    for namespace, values in (("gold", [{"nodeAffinity": preferred}]), ("other", [])):
+        answer = mutate(request(job, namespace=namespace), ruleset, _FACTS)
+        assert [o["value"] for o in answer.operations if o["path"] == "/spec/template/spec/affinity"] == values
+
+
+@pytest.mark.parametrize(
+    "preferred", ["lowest", "", "rack", "node.coreweave.cloud/rack", "superpod=3", "superpod in (3, 4)"]
+)
+def test_a_default_level_may_be_written_as_in_an_annotation(preferred: str) -> None:
+    """Each form of a placement is one for the default; of a topology of the cluster nothing is known beforehand."""
+    for topology in ("coreweave", "of-the-cluster"):
+        assert _rule(default={"topology": topology, "preferred": preferred}).name == "topology"
+
+
+def test_a_default_level_that_there_is_not() -> None:
+    """A default that no Pod could ever get is told when the configuration is read, with the levels that there are."""
+    with pytest.raises(SettingsError) as caught:
+        rules.build(_settings(default={"topology": "coreweave", "preferred": "rak"}))
+
+    assert str(caught.value) == (
+        'topology.default.preferred: "rak" is no level of topology "coreweave". Levels of topology '
+        '"coreweave", farthest first: region, zone, fabric, superpod, leafgroup, rack, hostname. Did you mean rack?'
+    )

@@ -1,0 +1,211 @@
+"""Files of YAML and JSON whose values know their lines."""
+
+import json
+import subprocess
+import sys
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.patience import PATIENCE
+
+from webhook.files import yamlfile
+from webhook.files.yamlfile import FileError, load
+
+_TEXT = """\
+# first
+apiVersion: v1
+metadata:
+  name: a
+  labels:
+    x: "1"
+items:
+- a: 1
+-
+  b: [c,
+      d]
+---
+---
+kind: second
+"""
+
+
+def _values(text: str) -> list[Any]:
+    return [document.value for document in load("a.yaml", text)]
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        pytest.param("", [], id="empty"),
+        pytest.param("# c\n---\n---\n", [], id="empty-documents"),
+        pytest.param("a: 1\n---\nb: 2\n", [{"a": 1}, {"b": 2}], id="two"),
+        pytest.param("a: {b: [c, null, true, 1.5]}\n", [{"a": {"b": ["c", None, True, 1.5]}}], id="nested"),
+        pytest.param("until: 2026-03-01\n", [{"until": "2026-03-01"}], id="date"),
+        pytest.param('{"a": "\\u00fc", "b": [1, 2]}', [{"a": "ü", "b": [1, 2]}], id="json"),
+        pytest.param('{\n\t"a": 1,\n\t"b":\t2\n}\n', [{"a": 1, "b": 2}], id="json-with-tabs"),
+        pytest.param('{"a": "b\\/c"}', [{"a": "b/c"}], id="json-with-an-escaped-slash"),
+        pytest.param('{"a": "\\ud83d\\ude00"}', [{"a": "\N{GRINNING FACE}"}], id="json-with-an-escaped-emoji"),
+        pytest.param("x: &a {b: 1}\ny: *a\n", [{"x": {"b": 1}, "y": {"b": 1}}], id="alias"),
+        pytest.param(
+            "x: &a {b: 1, c: 1}\ny: {<<: *a, c: 2}\n", [{"x": {"b": 1, "c": 1}, "y": {"b": 1, "c": 2}}], id="merge"
+        ),
+    ],
+)
+def test_documents_are_read(text: str, values: list[Any]) -> None:
+    """Each document that holds something is read; JSON is read as YAML."""
+    assert _values(text) == values
+
+
+@pytest.mark.parametrize(
+    ("path", "line"),
+    [
+        ((), 2),
+        (("apiVersion",), 2),
+        (("metadata",), 3),
+        (("metadata", "labels", "x"), 6),
+        (("metadata", "labels", "gone"), 5),
+        (("metadata", "gone", "deeper"), 3),
+        (("items",), 7),
+        (("items", 0), 8),
+        (("items", 0, "a"), 8),
+        (("items", 1), 10),
+        (("items", 1, "b", 1), 11),
+        (("items", 7), 7),
+        (("items", "x"), 7),
+        (("gone",), 2),
+        (("metadata", "name", "deeper"), 4),
+    ],
+    ids=lambda value: "-".join(map(str, value)) if isinstance(value, tuple) else "",
+)
+def test_a_place_has_its_line(path: tuple[str | int, ...], line: int) -> None:
+    """The line is that of the key or item, or of the nearest parent of what is not there."""
+    first, _ = load("a.yaml", _TEXT)
+
+    assert first.line(path) == line
+
+
+def test_a_later_document_has_its_line() -> None:
+    """Lines are counted from the top of the file, not of the document."""
+    _, second = load("a.yaml", _TEXT)
+
+    assert (second.name, second.value, second.line(), second.line(("kind",))) == ("a.yaml", {"kind": "second"}, 14, 14)
+
+
+_NUL = 'unacceptable character #x0000: control characters are not allowed in "<unicode string>", position 3'
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        pytest.param(
+            '{"a": {"b": 1,\n"b": 1}}', "a.yaml:2: the key 'b' is there twice, first on line 1", id="duplicate-in-json"
+        ),
+        pytest.param("a: 1\nb: 2\na: 3\n", "a.yaml:3: the key 'a' is there twice, first on line 1", id="duplicate"),
+        pytest.param(
+            "a:\n- b: 1\n  b: 2\n", "a.yaml:3: the key 'b' is there twice, first on line 2", id="duplicate-in-a-list"
+        ),
+        pytest.param(
+            "a: 1\n---\nb: {c: 1, c: 1}\n",
+            "a.yaml:3: the key 'c' is there twice, first on line 3",
+            id="duplicate-behind",
+        ),
+        pytest.param("a: [b\n", "a.yaml:2:1: not valid YAML: did not find expected ',' or ']'", id="unclosed"),
+        pytest.param(
+            "a: b: c\n", "a.yaml:1:5: not valid YAML: mapping values are not allowed in this context", id="two-colons"
+        ),
+        pytest.param(
+            "a: !x b\n", "a.yaml:1:4: not valid YAML: could not determine a constructor for the tag '!x'", id="tag"
+        ),
+        pytest.param("? [a]\n: b\n", "a.yaml:1:3: not valid YAML: found unhashable key", id="a-list-as-a-key"),
+        pytest.param("a: \0\n", f"a.yaml: not valid YAML: {_NUL}", id="nul"),
+    ],
+)
+def test_what_is_no_yaml_is_refused_with_its_place(text: str, error: str) -> None:
+    """A mistake is named by file, line and column, a key that stands twice by both its lines."""
+    with pytest.raises(FileError) as caught:
+        list(load("a.yaml", text))
+
+    assert str(caught.value) == error
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("a: !!int x\n", id="an-int-that-is-none"),
+        pytest.param("a: !!float x\n", id="a-float-that-is-none"),
+        pytest.param("a: !!bool x\n", id="a-boolean-that-is-none"),
+        pytest.param("a: !!timestamp x\n", id="a-timestamp-that-is-none"),
+        pytest.param("a: " + "1" * 5000 + "\n", id="an-int-without-end"),
+        pytest.param("a: &a [*a]\n", id="a-list-of-itself"),
+        pytest.param("a: \ud800\n", id="half-a-surrogate-pair"),
+        pytest.param('{"a": "\\ud800"}', id="half-a-surrogate-pair-in-json"),
+        pytest.param("[" * 2000 + "]" * 2000, id="too-deep"),
+    ],
+)
+def test_a_value_that_cannot_be_made_is_a_mistake_in_the_file(text: str) -> None:
+    """Whatever a file holds, reading it raises the file's own error and no other."""
+    with pytest.raises(FileError, match=r"^a\.yaml"):
+        list(load("a.yaml", text))
+
+
+_NINE = ", ".join(["{}"] * 9)
+_BOMBS = {
+    "aliases": "a: &a [x]\n"
+    + "".join(f"{b}: &{b} [{_NINE.format(*[f'*{a}'] * 9)}]\n" for a, b in pairwise("abcdefghi")),
+    "brackets": "[" * 200_000,
+    "braces": "{a: " * 200_000,
+    "dashes": "- " * 200_000,
+}
+_PROGRAM = """
+import sys
+from webhook import yamlfile
+from webhook.files.yamlfile import FileError, load
+try:
+    list(load("a.yaml", sys.stdin.read()))
+except FileError:
+    print("refused")
+"""
+
+
+@pytest.mark.parametrize("bomb", _BOMBS)
+def test_a_bomb_is_a_mistake_in_the_file(bomb: str) -> None:
+    """A small file that unfolds to a huge one, or nests without end, ends in an error soon and not in a crash."""
+    command = [sys.executable, "-c", _PROGRAM]
+    done = subprocess.run(command, input=_BOMBS[bomb], text=True, capture_output=True, timeout=PATIENCE, check=False)
+
+    assert (done.stdout, done.returncode) == ("refused\n", 0), done.stderr[-300:]
+
+
+# Not the control characters and separators that YAML takes for something else, and nobody writes.
+_WORDS = st.text(st.characters(categories=["L", "M", "N", "P", "S", "Zs"]) | st.sampled_from("\n\t"), max_size=8)
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**63) | _WORDS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_WORDS, inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=300)
+@given(value=_JSON.filter(lambda value: value is not None), indent=st.sampled_from([None, 2, "\t"]), raw=st.booleans())
+def test_all_json_is_read(value: Any, indent: int | str | None, *, raw: bool) -> None:
+    """What any JSON writer writes, people's objects in JSON files among it, is read as what it means."""
+    assert _values(json.dumps(value, indent=indent, ensure_ascii=not raw)) == [value]
+
+
+@settings(max_examples=300)
+@given(st.text(alphabet="ab:-?[]{},&*!|>'\"#%@ \n\t1.e", max_size=30) | st.text(max_size=30))
+def test_any_text_leads_to_a_file_error_at_worst(text: str) -> None:
+    """Whatever a file holds, reading it raises nothing but its own error."""
+    try:
+        for document in load("a.yaml", text):
+            document.line(("a", 0))
+    except FileError as error:
+        assert str(error).startswith("a.yaml")  # noqa: PT017 - most texts raise none
+
+
+def test_a_long_file_without_aliases_is_no_bomb() -> None:
+    """A file is refused for what its aliases unfold to, not for its length."""
+    yamlfile._refuse_bombs("long.yaml", f"[{'a,' * yamlfile.VALUES}]")

@@ -1,0 +1,270 @@
+"""Calls made to break the service: each has an answer, none has a 500, and the service goes on."""
+
+import gzip
+import json
+import zlib
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.builders import Json, daemon_set, pod
+from support.service.reviews import RESERVED, TODAY, UID, answer_of, body, refused_body, review
+from support.service.servers import Serve, default_rules
+from support.service.wire import JSON, connected, head
+
+from policies.engine.engine import mutate, validate
+from policies.engine.facts import StaticFacts
+from webhook.http.app import MAX_BODY
+from webhook.http.state import Served
+
+_PATHS = ("/validate", "/mutate")
+
+
+def _default() -> Served:
+    return Served(default_rules(), lambda: StaticFacts(TODAY))
+
+
+def _request(**changes: Any) -> bytes:
+    good = review(pod())
+    return json.dumps({**good, "request": {**good["request"], **changes}}).encode()
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        pytest.param(b"hello", id="not-json"),
+        pytest.param(b"[]", id="a-list"),
+        pytest.param(b"null", id="null"),
+        pytest.param(b"{}", id="an-empty-object"),
+        pytest.param(b'{"request": null', id="cut-off"),
+        pytest.param(b"\0" * 1000, id="nul-bytes"),
+        pytest.param(b"\xff\xfe" * 1000, id="no-utf-8"),
+        pytest.param(b"[" * 1_000_000, id="a-bomb-of-arrays"),
+        pytest.param(b'{"a":' * 1_000_000, id="a-bomb-of-objects"),
+        pytest.param(_request(uid=""), id="no-uid"),
+        pytest.param(_request(object=None), id="no-object"),
+        pytest.param(_request(uid="\ud800"), id="a-lone-surrogate"),
+        pytest.param(_request(operation=[]), id="an-operation-of-another-type"),
+        pytest.param(body(pod(labels=RESERVED)).replace(b'"true"', b"1" * 10_000), id="a-number-without-end"),
+    ],
+)
+async def test_a_bad_body_is_a_bad_call(serve: Serve, sent: bytes) -> None:
+    """Whatever the body is, both paths say 400 in plain text, and the connection serves the next review."""
+    running = await serve(_default())
+
+    async with connected(running.port) as wire:
+        for path in _PATHS:
+            reply = await wire.call(sent, path)
+            assert (reply.status, reply.headers["content-type"]) == (400, "text/plain; charset=utf-8")
+            assert reply.text.endswith(".\n")
+        assert answer_of((await wire.call(refused_body())).body)["allowed"] is False
+
+    assert 'cks_admission_rejected_calls_total{status="400"} 2.0\n' in (await running.get("/metrics")).text
+
+
+def _odd(metadata: Any, spec: Any = None) -> Json:
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+_MAP = "Labels must be a map of strings to strings.\n  metadata.labels: {}\nWrite labels as key: value pairs."
+
+
+@pytest.mark.parametrize(
+    ("obj", "message"),
+    [
+        pytest.param(_odd({"labels": ["foo.coreweave.cloud/bar"]}), _MAP.format("a list"), id="labels-a-list"),
+        pytest.param(
+            _odd({"labels": "foo.coreweave.cloud/bar"}), _MAP.format('"foo.coreweave.cloud/bar"'), id="labels-a-string"
+        ),
+        pytest.param(_odd({"labels": 7}), _MAP.format("the number 7"), id="labels-a-number"),
+        pytest.param(_odd({"labels": None}), None, id="labels-null"),
+        pytest.param(_odd(["x"]), None, id="metadata-a-list"),
+        pytest.param(_odd("x"), None, id="metadata-a-string"),
+        pytest.param(_odd(None), None, id="metadata-null"),
+        pytest.param(
+            _odd({"ownerReferences": "x", "annotations": ["y"], "deletionTimestamp": 3}), None, id="other-metadata"
+        ),
+        pytest.param(_odd({}, [1, 2]), None, id="spec-a-list"),
+        pytest.param(_odd({}, {"containers": {"a": 1}, "initContainers": ["x", None]}), None, id="containers-a-map"),
+        pytest.param(
+            _odd({}, {"containers": [{"resources": {"limits": ["x"], "requests": 3}}]}), None, id="limits-a-list"
+        ),
+        pytest.param(_odd({}, {"volumes": {"a": 1}, "resourceClaims": "x"}), None, id="volumes-a-map"),
+        pytest.param(_odd({"name": "a\u0000b", "labels": {"x": "\u0000"}}), None, id="escaped-nul"),
+        pytest.param({}, None, id="nothing-at-all"),
+        pytest.param({**daemon_set(), "spec": {"template": ["x"]}}, None, id="template-a-list"),
+        pytest.param({**daemon_set(), "spec": {"template": {"spec": "x"}}}, None, id="pod-spec-a-string"),
+    ],
+)
+async def test_an_odd_object_is_judged(serve: Serve, obj: Json, message: str | None) -> None:
+    """An object of the wrong shape is refused in a person's words or passed on to the API server, which refuses it."""
+    running = await serve(_default())
+
+    mutated, validated = [
+        await running.post(body(obj, resource=_resource(obj)), path) for path in ("/mutate", "/validate")
+    ]
+
+    answer = answer_of(validated.body)
+    assert (mutated.status, validated.status) == (200, 200)
+    assert answer_of(mutated.body)["allowed"] is True
+    assert answer.get("status", {}).get("message") == message
+    assert "error" not in str(answer["auditAnnotations"])
+
+
+def _resource(obj: Json) -> Json:
+    group, _, version = obj.get("apiVersion", "v1").rpartition("/")
+    return {"group": group, "version": version, "resource": f"{obj.get('kind', 'Pod').lower()}s"}
+
+
+@pytest.mark.parametrize("odd", ["all", {"key": "x"}, 3, True], ids=["a-string", "a-map", "a-number", "a-boolean"])
+async def test_tolerations_that_are_no_list_are_left_alone(serve: Serve, odd: Any) -> None:
+    """Tolerations of the wrong shape pass with a warning: a patch would not apply and fail the whole request."""
+    running = await serve(_default())
+
+    answer = answer_of((await running.post(body(pod(tolerations=odd)), "/mutate/pods")).body)
+
+    (warning,) = answer.pop("warnings")
+    assert answer == {"uid": UID, "allowed": True, "auditAnnotations": {"tolerations": "admit"}}
+    assert warning.startswith("spec.tolerations: must be a list, found ")
+
+
+async def test_a_deep_object_is_judged(serve: Serve) -> None:
+    """An object as deep as the decoder takes is judged and patched like any other."""
+    running = await serve(_default())
+    deep: Any = "x"
+    for _ in range(600):
+        deep = [deep]
+
+    for path in _PATHS:
+        reply = await running.post(body(pod(labels=RESERVED, deep=deep)), path)
+        assert reply.status == 200
+        assert "error" not in str(answer_of(reply.body)["auditAnnotations"])
+
+
+@pytest.mark.parametrize(
+    ("headers", "sent", "status"),
+    [
+        pytest.param(b"Content-Type: application/\xff\r\n", body(pod()), 415, id="content-type-no-utf-8"),
+        pytest.param("Content-Type: ä/ö\r\n".encode(), body(pod()), 415, id="content-type-no-ascii"),
+        pytest.param(b"Content-Type: \r\n", body(pod()), 415, id="content-type-empty"),
+        pytest.param(JSON + b"Content-Encoding: gzip\r\n", gzip.compress(body(pod())), 200, id="gzip"),
+        pytest.param(JSON + b"Content-Encoding: gzip\r\n", body(pod()), 400, id="gzip-that-is-none"),
+        pytest.param(JSON + b"Content-Encoding: gzip\r\n", gzip.compress(body(pod()))[:-20], 400, id="gzip-cut-off"),
+        pytest.param(JSON + b"Content-Encoding: gzip\r\n", gzip.compress(b" " * (MAX_BODY + 1)), 413, id="gzip-bomb"),
+        pytest.param(JSON + b"Content-Encoding: deflate\r\n", zlib.compress(body(pod())), 200, id="deflate"),
+        pytest.param(JSON + b"Content-Encoding: deflate\r\n", b"\xff" * 100, 400, id="deflate-that-is-none"),
+        pytest.param(JSON + b"Expect: the-unexpected\r\n", body(pod()), 200, id="an-unknown-expectation"),
+        pytest.param(JSON + b"Upgrade: h2c\r\nConnection: upgrade\r\n", body(pod()), 200, id="upgrade"),
+        pytest.param(JSON + b"X: " + b"x" * 10_000 + b"\r\n", body(pod()), 400, id="long-header"),
+    ],
+)
+async def test_odd_headers_have_an_answer(serve: Serve, headers: bytes, sent: bytes, status: int) -> None:
+    """Headers that no API server sends lead to an answer of the 200s or 400s."""
+    running = await serve(_default())
+
+    async with connected(running.port) as wire:
+        reply = await wire.call(sent, headers=headers)
+
+    assert reply.status == status
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        pytest.param("/validate/%ff", 404, id="no-utf-8"),
+        pytest.param("/validate/%00", 404, id="nul"),
+        pytest.param("/validate/a%2Fb", 404, id="slash"),
+        pytest.param("/validate/..%2f..%2fetc", 404, id="dots"),
+        pytest.param("/validate/%0d%0aSet-Cookie:%20x", 404, id="line-break"),
+        pytest.param("/validate/" + "x" * 5000, 404, id="long"),
+        pytest.param("/validate?timeout=%ff", 400, id="time-out-no-utf-8"),
+        pytest.param("/validate?timeout=%00", 400, id="time-out-nul"),
+        pytest.param("/validate?timeout=" + "9" * 5000 + "s", 200, id="time-out-without-end"),
+        pytest.param("/validate?timeout=0s", 200, id="time-out-of-nothing"),
+        pytest.param("/validate?timeout=1s&timeout=2s&a=b", 200, id="time-out-twice"),
+        pytest.param("/validate?%zz=%", 200, id="broken-escapes"),
+    ],
+)
+async def test_odd_paths_have_an_answer(serve: Serve, path: str, status: int) -> None:
+    """Paths and queries that no API server sends lead to an answer of the 200s or 400s, with no header of theirs."""
+    running = await serve(_default())
+
+    async with connected(running.port) as wire:
+        reply = await wire.call(body(pod()), path)
+
+    assert reply.status == status
+    assert "set-cookie" not in reply.headers
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        pytest.param(b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n", id="tls"),
+        pytest.param(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", id="http-2"),
+        pytest.param(b"hello\r\n\r\n", id="no-http"),
+        pytest.param(head(length=-1), id="negative-length"),
+        pytest.param(head(length=10**30), id="length-without-end"),
+        pytest.param(head(length=3, headers=JSON + b"Content-Length: 4\r\n"), id="two-lengths"),
+        pytest.param(head(length=3, headers=JSON + b"Transfer-Encoding: chunked\r\n"), id="length-and-chunks"),
+        pytest.param(head() + b"zz\r\nabc\r\n", id="a-chunk-without-size"),
+        pytest.param(head(headers=JSON + b"a b: c\r\n", length=0), id="a-header-with-a-space"),
+    ],
+)
+async def test_what_is_no_http_is_refused(serve: Serve, sent: bytes) -> None:
+    """Bytes that are no call end in a 400 and the end of that connection; the next one is served."""
+    running = await serve(_default())
+
+    async with connected(running.port) as wire:
+        await wire.send(sent)
+        assert (await wire.reply()).status == 400
+    async with connected(running.port) as wire:
+        assert (await wire.call(refused_body())).status == 200
+
+
+_JUNK = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=4) | st.sampled_from(list(RESERVED)),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from([*RESERVED, "key", "operator"]), inner),
+    max_leaves=5,
+)
+_FIELDS = ("metadata.labels", "metadata.annotations", "metadata.ownerReferences", "metadata", "spec")
+_SPEC = (
+    "tolerations",
+    "containers",
+    "initContainers",
+    "volumes",
+    "resourceClaims",
+    "nodeSelector",
+    "affinity",
+    "template",
+)
+_PLACES = [*_FIELDS, *(f"spec.{field}" for field in _SPEC), *(f"spec.template.spec.{field}" for field in _SPEC[:-1])]
+
+
+@settings(max_examples=150)
+@given(
+    changes=st.dictionaries(st.sampled_from(_PLACES), _JUNK, max_size=4),
+    old=st.dictionaries(st.sampled_from(_PLACES), _JUNK, max_size=2) | st.none(),
+    kind=st.sampled_from(["Pod", "DaemonSet", "Deployment", "Node", "CronJob"]),
+)
+def test_no_object_makes_a_rule_fail(changes: Json, old: Json | None, kind: str) -> None:
+    """Whatever stands in the fields that rules read, new or old, every rule comes to a decision."""
+    served = _default()
+    sent = body(_patched(kind, changes), None if old is None else _patched(kind, old))
+
+    for path, run in (("/mutate", mutate), ("/validate", validate)):
+        answer = run(served.routes[path].decode(sent), served.ruleset, served.facts())
+        assert [decision.failure for decision in answer.decisions if decision.failure] == []
+
+
+def _patched(kind: str, changes: Json) -> Json:
+    """An object of a kind with values at places; a place whose parent is no map is left out."""
+    obj: Json = {"apiVersion": "apps/v1" if kind in ("DaemonSet", "Deployment") else "v1", "kind": kind, "metadata": {}}
+    for path, value in changes.items():
+        *parents, last = path.split(".")
+        holder: Any = obj
+        for parent in parents:
+            holder = holder.setdefault(parent, {}) if isinstance(holder, dict) else None
+        if isinstance(holder, dict):
+            holder[last] = value
+    return obj

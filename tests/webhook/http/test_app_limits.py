@@ -1,0 +1,171 @@
+"""What bounds a call: its time-out, the number of calls at once, and the end of the process."""
+
+import asyncio
+
+import pytest
+from support.builders import pod
+from support.patience import until
+from support.service.reviews import NeedsNamespaces, answer_of, body, rule, served
+from support.service.servers import Directory, Serve, time_at_rest
+from support.service.wire import connected, head
+
+from policies.engine.ruleset import RuleSet
+from webhook.http.app import DEFAULT_TIMEOUT, MARGIN
+from webhook.http.state import Served
+
+
+def _asking(directory: Directory) -> Served:
+    """A rule that needs the labels of the Namespace `team`."""
+    return Served(RuleSet([rule(NeedsNamespaces("team"))]), directory.facts, directory)
+
+
+@pytest.mark.parametrize(
+    ("query", "seconds"),
+    [
+        pytest.param("", 10.0, id="none-is-the-api-default"),
+        pytest.param("?timeout=5s", 5.0, id="seconds"),
+        pytest.param("?timeout=30s", 30.0, id="the-longest"),
+        pytest.param("?timeout=1.5s", 1.5, id="with-a-fraction"),
+        pytest.param("?timeout=2500ms", 2.5, id="milliseconds"),
+        pytest.param("?timeout=2m", 30.0, id="minutes-are-cut"),
+        pytest.param("?timeout=" + "9" * 12 + "s", 30.0, id="without-end-is-cut"),
+    ],
+)
+async def test_the_callers_time_out_is_the_deadline(serve: Serve, query: str, seconds: float) -> None:
+    """What a look-up may take is the caller's time-out, the API server's longest at most, less a margin."""
+    directory = Directory({"team": {}})
+    running = await serve(_asking(directory))
+
+    with time_at_rest():
+        reply = await running.post(body(pod()), f"/validate{query}")
+
+    assert reply.status == 200
+    ((_, given),) = directory.asked
+    assert given == pytest.approx(seconds - MARGIN)
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        ("", "''"),
+        ("10", "'10'"),
+        ("s", "'s'"),
+        ("-1s", "'-1s'"),
+        ("1h", "'1h'"),
+        ("1e3s", "'1e3s'"),
+        ("10s%0a", r"'10s\n'"),
+        ("ten", "'ten'"),
+        ("10S", "'10S'"),
+    ],
+)
+async def test_a_time_out_that_is_no_duration_is_refused(serve: Serve, written: str, shown: str) -> None:
+    """A `timeout` that cannot be read is 400, and shown as it was found."""
+    running = await serve(served(rule()))
+
+    reply = await running.post(body(pod()), f"/validate?timeout={written}")
+
+    text = f"The query parameter timeout is {shown}; write a duration such as 10s.\n"
+    assert (reply.status, reply.text) == (400, text)
+
+
+@pytest.mark.parametrize("sent", [b"", body(pod())[:100]], ids=["nothing", "a-part"])
+async def test_a_body_that_does_not_come_ends_with_the_deadline(serve: Serve, sent: bytes) -> None:
+    """A body that stops arriving is 408 when the caller's time is up, not before and not much later."""
+    running = await serve(served(rule()))
+    loop = asyncio.get_running_loop()
+
+    async with connected(running.port) as wire:
+        started = loop.time()
+        await wire.send(head("/validate?timeout=300ms", 5000) + sent)
+        reply = await wire.reply()
+        passed = loop.time() - started
+
+    assert (reply.status, reply.text) == (408, "The body did not arrive within the time-out.\n")
+    assert 0.25 < passed < DEFAULT_TIMEOUT
+    assert running.state.in_flight == 0
+
+
+async def test_a_call_over_capacity_is_told_to_come_again(serve: Serve) -> None:
+    """One call more than may be handled at once is 503 with Retry-After, which the API server obeys."""
+    directory = Directory({"team": {}}, asyncio.Event())
+    running = await serve(_asking(directory), 1)
+    assert directory.hold
+
+    first = asyncio.create_task(running.post(body(pod())))
+    await directory.reading.wait()
+    second = await running.post(body(pod()))
+    in_flight = running.state.in_flight
+    directory.hold.set()
+
+    assert (second.status, second.headers["retry-after"], second.text) == (
+        503,
+        "1",
+        "Too many requests at once; try again.\n",
+    )
+    assert in_flight == 1
+    assert answer_of((await first).body)["allowed"] is True
+    assert (await running.post(body(pod()))).status == 200
+    assert running.state.in_flight == 0
+
+
+async def test_a_call_whose_body_is_still_coming_counts(serve: Serve) -> None:
+    """A slow sender takes up a place, so that slow senders cannot take up more memory than there are places."""
+    running = await serve(served(rule()), 1)
+
+    async with connected(running.port) as slow:
+        await slow.send(head(length=5000) + b"{")
+        await until(lambda: running.state.in_flight)
+        assert (await running.post(body(pod()))).status == 503
+
+
+async def test_a_caller_that_hangs_up_gives_its_place_back(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+    """A connection that is lost in the middle of a body is no error, and its place is free again."""
+    running = await serve(served(rule()), 1)
+
+    async with connected(running.port) as slow:
+        await slow.send(head(length=5000) + b"{")
+        await until(lambda: running.state.in_flight)
+    await until(lambda: not running.state.in_flight)
+
+    assert (await running.post(body(pod()))).status == 200
+    assert [record.getMessage() for record in caplog.records] == []
+
+
+@pytest.mark.parametrize(
+    ("sent", "path", "status"),
+    [
+        pytest.param(body(pod()), "/validate", 200, id="an-answer"),
+        pytest.param(b"[]", "/validate", 400, id="a-bad-call"),
+        pytest.param(body(pod()), "/validate/nothing", 404, id="an-unknown-group"),
+        pytest.param(body(pod()), "/mutate?timeout=x", 400, id="a-bad-time-out"),
+    ],
+)
+async def test_a_draining_service_closes_its_connections(serve: Serve, sent: bytes, path: str, status: int) -> None:
+    """From SIGTERM on every answer says `Connection: close`, and the connection is closed behind it."""
+    running = await serve(served(rule()))
+
+    async with connected(running.port) as wire:
+        before = await wire.call(body(pod()))
+        running.state.draining = True
+        last = await wire.call(sent, path)
+        assert await wire.ended()
+
+    assert (before.status, before.closes) == (200, False)
+    assert (last.status, last.closes) == (status, True)
+
+
+async def test_a_draining_service_over_capacity_closes_its_connections(serve: Serve) -> None:
+    """A call that is told to come again while the service drains comes again elsewhere, on another connection."""
+    directory = Directory({"team": {}}, asyncio.Event())
+    running = await serve(_asking(directory), 1)
+    assert directory.hold
+
+    first = asyncio.create_task(running.post(body(pod())))
+    await directory.reading.wait()
+    running.state.draining = True
+    async with connected(running.port) as wire:
+        second = await wire.call(body(pod()))
+    directory.hold.set()
+    await first
+
+    assert (second.status, second.closes) == (503, True)

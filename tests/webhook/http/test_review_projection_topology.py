@@ -1,0 +1,171 @@
+"""What the topology rule reads in objects of each kind is decoded: its answer is the one for the whole object."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import pytest
+from msgspec.structs import asdict, replace
+from support.builders import Json, merged, pod_spec, resource
+from support.service.reviews import TODAY, body
+from support.service.servers import default_rules
+
+from policies.engine.engine import mutate, validate
+from policies.engine.facts import StaticFacts
+from policies.engine.request import AdmissionRequest
+from policies.engine.ruleset import RuleSet
+from policies.objects.fieldpath import Location, Pattern, Wildcard, render
+from policies.objects.workload import BUILT_IN as TABLE
+from policies.objects.workload import HISTORIES, Workload, table, workload
+from webhook.http.review import Decoder
+
+_TRAIN: Json = {"group": "example.org", "kind": "Train", "templates": ["job.pods.*.template"], "jobs": ["job"]}
+_POOLS = [
+    {"name": pool, "levels": [f"example.org/{pool}"], "pool": {"matchLabels": {f"{owner}/node-pool": pool}}}
+    for pool, owner in (("a", "kai.scheduler"), ("b", "runai"))
+]
+_RULES = default_rules(topology={"topologies": _POOLS}, workloads=[_TRAIN])
+_WITH_DEFAULT = default_rules(topology={"default": {"topology": "coreweave", "preferred": "rack"}})
+_FACTS = StaticFacts(TODAY, claims={("default", "gpu"): frozenset({"gpu.nvidia.com"})})
+_ROWS = [
+    row
+    for row in table((*TABLE, workload("example.org", "Train", ["job.pods.*.template"], jobs=["job"]))).values()
+    if row.templates and row.group_kind not in HISTORIES
+]
+_TOPOLOGY, _REQUIRED = "kai.scheduler/topology", "kai.scheduler/topology-required-placement"
+_GPU: Json = {"resources": {"limits": {"nvidia.com/gpu": 8}}}
+
+
+def _rack(name: str) -> Json:
+    return {"metadata": {"annotations": {_TOPOLOGY: "coreweave", _REQUIRED: f"rack={name}"}}}
+
+
+_IN_RACK = {"matchExpressions": [{"key": "node.coreweave.cloud/rack", "operator": "In", "values": ["r1"]}]}
+_AFFINITY = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [_IN_RACK]}}}
+# What makes a difference in a template of a workload in rack r1, by its path.
+_MATTERS: dict[str, Json] = {
+    "metadata.annotations": _rack("r2"),
+    "metadata.labels": {"metadata": {"labels": {"kai.scheduler/queue": "team"}}},
+    "spec.affinity": {"spec": {"affinity": _AFFINITY}},
+    "spec.nodeSelector": {"spec": {"nodeSelector": {"kai.scheduler/node-pool": "a", "runai/node-pool": "b"}}},
+    "spec.schedulerName": {"spec": {"schedulerName": "kai-scheduler"}},
+}
+# What makes a template one that is placed beside another one.
+_ACCELERATED: dict[str, Json] = {
+    "spec.containers[*].resources": {"spec": {"containers": [{"name": "main", **_GPU}]}},
+    "spec.initContainers[*].resources": {"spec": {"initContainers": [{"name": "first", **_GPU}]}},
+    "spec.resourceClaims": {"spec": {"resourceClaims": [{"name": "gpu", "resourceClaimName": "gpu"}]}},
+}
+
+
+def _at(pattern: Pattern, index: int = 0) -> Location:
+    """A place of a pattern."""
+    wildcards: dict[Any, str | int] = {Wildcard.ITEMS: index, Wildcard.VALUES: "ab"[index]}
+    return tuple(wildcards.get(step, str(step)) for step in pattern)
+
+
+def _put(value: Any, location: Location, part: Json) -> Any:
+    """A value with a part merged into what stands at a location; items before it are empty."""
+    if not location:
+        return merged(value, part)
+    step, rest = location[0], location[1:]
+    if isinstance(step, int):
+        items = [*value, *({} for _ in range(step + 1 - len(value)))] if value else [{} for _ in range(step + 1)]
+        return [_put(item, rest, part) if index == step else item for index, item in enumerate(items)]
+    return {**value, step: _put(value.get(step, {}), rest, part)}
+
+
+class _Case(NamedTuple):
+    """Two objects of a kind that differ at one path, of which the rule says different things."""
+
+    path: str
+    obj: Json
+    without: Json
+
+
+def _cases() -> Iterator[_Case]:
+    for row in _ROWS:
+        rest: Json = {"status": {"phase": "x"}, **_rack("r1")}
+        kind = resource(f"{row.group}/v1" if row.group else "v1", row.kind, rest)
+        for pattern in row.templates:
+            one = _put(kind, _at(pattern), {"spec": pod_spec({"nvidia.com/gpu": 8})})
+            for path, part in _MATTERS.items():
+                yield _Case(_below(pattern, path), _put(one, _at(pattern), part), one)
+            beside = _beside(row, pattern)
+            if beside:
+                two = _put(kind, _at(pattern), {"spec": pod_spec()})
+                both = _put(two, beside, {"spec": pod_spec({"amd.com/gpu": 1})})
+                for path, part in _ACCELERATED.items():
+                    yield _Case(_below(pattern, path), _put(both, _at(pattern), part), both)
+        for job in row.jobs:
+            one = _put(kind, _at(row.templates[0]), {"spec": pod_spec({"nvidia.com/gpu": 8})})
+            yield _Case(_below(job, "metadata.annotations"), _put(one, _at(job), _rack("r3")), one)
+
+
+def _below(pattern: Pattern, path: str) -> str:
+    return f"{render(pattern)}.{path}".lstrip(".")
+
+
+def _beside(row: Workload, pattern: Pattern) -> Location | None:
+    """The place of another template of the same object; None where there is no other one."""
+    if not all(isinstance(step, str) for step in pattern):
+        return _at(pattern, 1)
+    return next((_at(other) for other in row.templates if other != pattern), None)
+
+
+def _decoded(ruleset: RuleSet, obj: Json, old: Json | None = None) -> tuple[AdmissionRequest, AdmissionRequest]:
+    """The request as it is decoded for the rule, and the same one with whole objects."""
+    part = Decoder(ruleset.route("validate", "topology").reads).decode(body(obj, old))
+    assert part.object
+    assert "status" not in part.object
+    return part, replace(part, object=obj, old_object=old)
+
+
+def _answers(ruleset: RuleSet, asked: AdmissionRequest) -> list[Json]:
+    return [asdict(decide(asked, ruleset, _FACTS, "topology")) for decide in (mutate, validate)]
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, id=f"{case.obj['kind']}-{case.path}") for case in _cases()])
+def test_what_a_placement_depends_on_is_decoded(case: _Case) -> None:
+    """Every path that decides about a placement is there in objects of every kind, and does decide."""
+    part, whole = _decoded(_RULES, case.obj)
+    without = replace(whole, object=case.without)
+
+    assert _answers(_RULES, part) == _answers(_RULES, whole)
+    assert _answers(_RULES, whole) != _answers(_RULES, without)
+
+
+_JOB = resource("batch/v1", "Job", {"spec": {"template": {"spec": pod_spec({"nvidia.com/gpu": 8})}}})
+
+
+@pytest.mark.parametrize("field", ["parallelism", "completions"])
+def test_what_makes_a_job_a_distributed_one_is_decoded(field: str) -> None:
+    """How many Pods a Job has decides whether it gets a default placement."""
+    job: Json = merged(_JOB, {"status": {}, "spec": {field: 2}})
+    part, whole = _decoded(_WITH_DEFAULT, job)
+
+    assert _answers(_WITH_DEFAULT, part) == _answers(_WITH_DEFAULT, whole)
+    assert _answers(_WITH_DEFAULT, whole) != _answers(_WITH_DEFAULT, replace(whole, object=_JOB))
+
+
+def test_what_lets_a_job_be_changed_is_decoded() -> None:
+    """Whether a Job was suspended decides whether a changed placement can have an effect."""
+    new = merged(_JOB, _rack("r1"), {"status": {}})
+    suspended, running = ({**_JOB, "spec": {**_JOB["spec"], "suspend": is_so}} for is_so in (True, False))
+    part, whole = _decoded(_RULES, new, suspended)
+
+    assert _answers(_RULES, part) == _answers(_RULES, whole)
+    assert _answers(_RULES, whole) != _answers(_RULES, replace(whole, old_object=running))
+
+
+def test_every_path_that_the_rule_reads_is_tried() -> None:
+    """The tests above leave out no path that the rule reads, but accelerators where a kind has one template only."""
+    jobs = {"spec.parallelism", "spec.completions", "spec.suspend"}
+    alone = {
+        _below(pattern, path)
+        for row in _ROWS
+        for pattern in row.templates
+        if _beside(row, pattern) is None
+        for path in _ACCELERATED
+    }
+
+    assert _RULES.route("validate", "topology").reads == {case.path for case in _cases()} | alone | jobs

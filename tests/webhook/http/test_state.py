@@ -1,0 +1,168 @@
+"""What is served, and whether it may be: readiness with its reasons, as probes see it."""
+
+import json
+from typing import Any
+
+import pytest
+from support.builders import Json, pod
+from support.service.reviews import TODAY, body, review, rule, served
+from support.service.servers import Serve, default_rules
+
+from policies.engine.facts import StaticFacts
+from policies.engine.match import ResourceRule
+from policies.engine.rule import POLICY_GROUPS, Hook, Rule
+from policies.engine.ruleset import RuleSet
+from webhook.configuration.rules import build
+from webhook.configuration.settings import Settings
+from webhook.http.review import is_about, presumed_target, target
+from webhook.http.state import FEW, GROUPS, Served, State
+
+
+def test_readiness_has_every_reason() -> None:
+    """Each gate gives its reasons under its name, in the order of the gates; the end of the process comes first."""
+    state = State(served())
+    reasons: list[str] = []
+    state.add_gate("certificate", lambda: ())
+    state.add_gate("cluster", lambda: reasons)
+    assert state.unready() == []
+
+    reasons += ["namespaces: not listed yet", "nodes: not listed yet"]
+    state.add_gate("rules", lambda: ["none are loaded"])
+    listed = ["cluster: namespaces: not listed yet", "cluster: nodes: not listed yet", "rules: none are loaded"]
+    assert state.unready() == listed
+
+    state.draining = True
+    assert state.unready() == ["draining: the service is shutting down", *listed]
+
+
+def test_a_gate_is_asked_each_time() -> None:
+    """Readiness comes and goes with what a gate says now."""
+    state = State(served())
+    reasons = ["expired"]
+    state.add_gate("certificate", lambda: reasons)
+
+    assert state.unready() == ["certificate: expired"]
+    reasons.clear()
+    assert state.unready() == []
+
+
+def _routes(found: Served) -> dict[str, tuple[str, str | None]]:
+    return {path: (route.phase, route.group) for path, route in found.routes.items()}
+
+
+def test_what_is_served_knows_its_paths() -> None:
+    """Below /mutate and /validate are the groups of all rules that there may be, also of those that are off."""
+    everything: dict[str, tuple[str, str | None]] = {f"/{phase}": (phase, None) for phase in GROUPS}
+    everything |= {f"/{phase}/{group}": (phase, group) for phase, named in GROUPS.items() for group in named}
+
+    assert _routes(Served(default_rules(), lambda: StaticFacts(TODAY))) == everything
+    assert _routes(served(rule(phases=("mutate",)))) == {**everything, "/mutate/things": ("mutate", "things")}
+    assert _routes(served()) == everything
+
+
+async def test_probes_of_a_service_that_is_ready(serve: Serve) -> None:
+    """A ready service says ok to both probes."""
+    running = await serve(served())
+
+    for path in ("/livez", "/readyz"):
+        reply = await running.get(path)
+        assert (reply.status, reply.headers["content-type"], reply.text) == (200, "text/plain; charset=utf-8", "ok\n")
+
+
+async def test_probes_of_a_service_that_is_not_ready(serve: Serve) -> None:
+    """A service that is not ready says why, a line for each reason, and is alive all the same."""
+    running = await serve(served())
+    running.state.add_gate("certificate", lambda: ["no certificate is served yet: tls.crt does not exist"])
+    running.state.draining = True
+
+    ready, alive = await running.get("/readyz"), await running.get("/livez")
+
+    assert ready.status == 503
+    assert ready.text.splitlines() == [
+        "not ready",
+        "- draining: the service is shutting down",
+        "- certificate: no certificate is served yet: tls.crt does not exist",
+    ]
+    assert (alive.status, alive.text) == (200, "ok\n")
+
+
+async def test_a_service_that_is_not_ready_answers_reviews(serve: Serve) -> None:
+    """Readiness is advice to whoever sends reviews; what is sent all the same is answered."""
+    running = await serve(served(rule()))
+    running.state.add_gate("cluster", lambda: ["namespaces: not listed yet"])
+    running.state.draining = True
+
+    assert (await running.post(body(pod()))).status == 200
+
+
+async def test_the_health_port_has_no_reviews(serve: Serve) -> None:
+    """The plain port answers probes and metrics only."""
+    running = await serve(served(rule()))
+
+    for path in ("/validate", "/mutate", "/", "/validate/things"):
+        assert (await running.get(path)).status == 404
+
+
+def _many() -> RuleSet:
+    """More rules than are read for together: those on Pods read containers, those on Jobs the template."""
+    return RuleSet(
+        [
+            Rule(
+                f"{resource}-{number}",
+                (Hook("validate", "things", (ResourceRule(("CREATE",), ("*",), (resource,)),), "Fail"),),
+                "deny",
+                frozenset({reads}),
+                validate=lambda request, facts: (),  # noqa: ARG005 - it is never asked
+            )
+            for resource, reads in (("pods", "spec.containers"), ("jobs", "spec.template"))
+            for number in range(FEW)
+        ]
+    )
+
+
+_SPEC: Json = {"containers": [{"name": "main"}], "template": {"spec": {}}}
+_WHOLE = json.dumps(review({**pod(), "spec": _SPEC}), separators=(",", ":")).encode()
+_OF_JOBS = _WHOLE.replace(b'"resource":"pods"', b'"resource":"jobs"')
+
+
+@pytest.mark.parametrize(
+    ("sent", "resource", "spec"),
+    [
+        pytest.param(_WHOLE, "pods", {"containers": _SPEC["containers"]}, id="pods"),
+        pytest.param(_OF_JOBS, "jobs", {"template": _SPEC["template"]}, id="jobs"),
+        pytest.param(
+            _WHOLE.replace(
+                b'"userInfo":', b'"resource":{"group":"batch","version":"v1","resource":"jobs"},"userInfo":'
+            ),
+            "jobs",
+            {"template": _SPEC["template"]},
+            id="told-twice",
+        ),
+        pytest.param(json.dumps(json.loads(_WHOLE), indent=1).encode(), "pods", _SPEC["containers"], id="indented"),
+    ],
+)
+def test_what_is_read_follows_what_a_review_is_about(sent: bytes, resource: str, spec: Any) -> None:
+    """No more is decoded than the rules for an object read; of what a review tells twice the last one counts."""
+    request = Served(_many(), lambda: StaticFacts(TODAY)).routes["/validate"].decode(sent)
+
+    wanted = spec if isinstance(spec, dict) else {"containers": spec}
+    assert (request.resource.resource, (request.object or {})["spec"]) == (resource, wanted)
+
+
+def test_the_head_of_a_review_tells_what_it_is_about() -> None:
+    """What an API server sends needs no second reading; what it never sends so is not presumed."""
+    presumed = presumed_target(_WHOLE)
+    found = target(_WHOLE)
+
+    assert presumed is not None
+    assert found is not None
+    assert is_about(found, presumed)
+    assert presumed_target(json.dumps(json.loads(_WHOLE), indent=1).encode()) is None
+
+
+def test_every_group_is_known_beforehand() -> None:
+    """No configuration has a group that another replica, which has not read it yet, would not answer."""
+    everything = build(Settings.model_validate({"sunk": {"daemonSets": "inject"}}))
+
+    for phase, known in GROUPS.items():
+        assert known - set(POLICY_GROUPS.values()) == everything.groups(phase)

@@ -1,0 +1,304 @@
+"""What others made of a webhook configuration: what counts, what is said of it, and what is to be written."""
+
+from __future__ import annotations
+
+import base64
+from copy import deepcopy
+from typing import Any
+
+import pytest
+from support.builders import Json
+
+from webhook.configuration.settings import KeptRequirement, Registration
+from webhook.registration.drift import (
+    BundleOnly,
+    Managed,
+    Step,
+    Writer,
+    changed_by,
+    difference,
+    foreign,
+    kept,
+    restored,
+)
+
+_KEPT = Registration().kept
+_OWN = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["cks-admission"]}
+_AKS = [
+    {"key": "control-plane", "operator": "NotIn", "values": ["true"]},
+    {"key": "kubernetes.azure.com/managedby", "operator": "NotIn", "values": ["aks"]},
+]
+_GKE = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system", "gke-managed-system"]}
+_THEIRS: Json = {"name": "theirs.example.org", "clientConfig": {"url": "https://example.org"}}
+
+
+_CLIENT = {"url": "https://127.0.0.1/validate/labels"}
+_INJECTED = {"cert-manager.io/inject-ca-from": "cks/serving"}
+
+
+def _wanted(**more: Any) -> Json:
+    """What the service applies, in short."""
+    entry = {
+        "name": "labels.cks-admission.dev",
+        "clientConfig": {**_CLIENT, "caBundle": "AAAA"},
+        "failurePolicy": "Fail",
+        "matchConditions": [{"name": "one", "expression": "1 == 1"}, {"name": "two", "expression": "2 == 2"}],
+        "namespaceSelector": {"matchExpressions": [_OWN]},
+        "objectSelector": {},
+        "rules": [{"operations": ["CREATE"]}],
+        "timeoutSeconds": 5,
+    }
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": "cks-admission", "labels": {"app": "cks"}, **more},
+        "webhooks": [entry],
+    }
+
+
+def _observed(*added: Json, **changes: Any) -> Json:
+    """What is in the cluster: with what the API server adds, and changes in the one entry."""
+    found = _wanted()
+    found["metadata"] |= {"uid": "u-1", "resourceVersion": "7", "labels": {"app": "cks", "theirs": "x"}}
+    found["webhooks"] = [{**found["webhooks"][0], **changes}, *added]
+    return found
+
+
+def _injected(observed: Json) -> Json:
+    observed["metadata"]["annotations"] = _INJECTED
+    return observed
+
+
+def _selector(*requirements: Json, **more: Any) -> Json:
+    return {"matchExpressions": [_OWN, *requirements], **more}
+
+
+@pytest.mark.parametrize(
+    ("added", "stays"),
+    [
+        pytest.param(_AKS, _AKS, id="aks"),
+        pytest.param([_GKE], [_GKE], id="gke"),
+        pytest.param(
+            [{"key": "control-plane", "operator": "DoesNotExist"}] * 2,
+            [{"key": "control-plane", "operator": "DoesNotExist"}],
+            id="absent-label-twice",
+        ),
+        pytest.param([{**_GKE, "values": ["kube-system", "default"]}], [], id="one-value-is-not-allowed"),
+        pytest.param([{**_AKS[0], "operator": "In"}], [], id="only-what-leaves-out"),
+        pytest.param([{"key": "control-plane", "operator": "Exists"}], [], id="only-what-leaves-out-a-label"),
+        pytest.param([{"key": "other", "operator": "DoesNotExist"}], [], id="another-key"),
+        pytest.param(
+            [{"key": "kubernetes.io/metadata.name", "operator": "DoesNotExist"}], [], id="every-namespace-has-a-name"
+        ),
+    ],
+)
+def test_what_a_cloud_adds_stays(added: list[Json], stays: list[Json]) -> None:
+    """Requirements that are named in the settings are kept beside the wanted ones; any other counts as a change."""
+    observed = _observed(namespaceSelector=_selector(*added))
+
+    found = kept(_wanted(), observed, _KEPT)
+    step = Managed(_wanted(), _KEPT).step(observed)
+
+    assert found["webhooks"][0]["namespaceSelector"] == _selector(*stays)
+    assert step.differences == ([] if stays else ["labels.cks-admission.dev: namespaceSelector"])
+    assert step.wanted == {**found, "metadata": {**found["metadata"], "uid": "u-1"}}
+
+
+def test_an_entry_without_a_selector_gets_what_a_cloud_adds() -> None:
+    """A cloud adds to every entry, to those of cluster-scoped objects too."""
+    wanted = _wanted()
+    wanted["webhooks"][0]["namespaceSelector"] = {}
+
+    found = kept(wanted, _observed(namespaceSelector={"matchExpressions": _AKS}), _KEPT)
+
+    assert found["webhooks"][0]["namespaceSelector"] == {"matchExpressions": _AKS}
+
+
+@pytest.mark.parametrize(
+    "observed",
+    [
+        pytest.param(_observed(), id="as-it-is"),
+        pytest.param(
+            _observed(matchConditions=_wanted()["webhooks"][0]["matchConditions"][::-1]), id="order-of-conditions"
+        ),
+        pytest.param(_observed(namespaceSelector=_selector(matchLabels={})), id="empty-map-of-labels"),
+        pytest.param(_observed(someLaterField="x"), id="a-field-of-a-later-release"),
+        pytest.param(_observed(_THEIRS), id="an-entry-of-others"),
+    ],
+)
+def test_what_means_the_same_is_no_difference(observed: Json) -> None:
+    """Order, what the API server writes differently, and what is not the service's are left as they are."""
+    assert difference(_wanted(), observed) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        pytest.param({"failurePolicy": "Ignore"}, "failurePolicy is Ignore, not Fail", id="policy"),
+        pytest.param({"timeoutSeconds": 30}, "timeoutSeconds is 30, not 5", id="number"),
+        pytest.param({"objectSelector": {"matchLabels": {"a": "b"}}}, "objectSelector", id="object-selector"),
+        pytest.param(
+            {"namespaceSelector": _selector(matchLabels={"a": "b"})}, "namespaceSelector", id="namespace-selector"
+        ),
+        pytest.param(
+            {
+                "matchConditions": [
+                    {"name": "one", "expression": "1 == 1"},
+                    {"name": "two", "expression": "false"},
+                    {"name": "more", "expression": "false"},
+                ]
+            },
+            "matchConditions more, two",
+            id="conditions",
+        ),
+        pytest.param({"matchConditions": None}, "matchConditions one, two", id="no-conditions"),
+        pytest.param(
+            {"clientConfig": {"url": "https://127.0.0.1/validate/labels"}}, "clientConfig caBundle", id="ca-bundle"
+        ),
+        pytest.param({"rules": []}, "rules", id="rules"),
+    ],
+)
+def test_a_changed_field_is_told(changes: Json, expected: str) -> None:
+    """Each field that differs is named with its entry, and with what can be shown in a line."""
+    assert difference(_wanted(), _observed(**changes)) == [f"labels.cks-admission.dev: {expected}"]
+
+
+def test_everything_else_that_differs_is_told() -> None:
+    """Labels, annotations, owners, entries that are gone and entries in the service's name that it did not write."""
+    wanted = _wanted(annotations={"a": "b"}, ownerReferences=[{"kind": "ClusterRole", "name": "cks", "uid": "u-2"}])
+    observed = _observed()
+    observed["metadata"] |= {"labels": None, "ownerReferences": [{"uid": "u-1"}]}
+    observed["webhooks"][0]["name"] = "other.cks-admission.dev"
+
+    assert difference(wanted, observed) == [
+        "label app",
+        "annotation a",
+        "owner ClusterRole cks",
+        "labels.cks-admission.dev: missing",
+        "other.cks-admission.dev: not wanted",
+    ]
+
+
+def test_what_is_restored_is_exactly_what_is_wanted() -> None:
+    """The service's entries are put as wanted, but for later fields; what is not the service's is put as it was."""
+    later = {"someLaterField": "x"}
+    stray = {**_THEIRS, "name": "stray.cks-admission.dev"}
+    wanted = _wanted(annotations={"a": "b"}, ownerReferences=[{"kind": "ClusterRole", "name": "cks", "uid": "u-2"}])
+    observed = _observed(
+        _THEIRS,
+        stray,
+        matchConditions=[{"name": "never", "expression": "false"}],
+        clientConfig={"service": {"name": "evil"}},
+        **later,
+    )
+    observed["metadata"]["ownerReferences"] = [{"uid": "u-1"}]
+    before = deepcopy(observed)
+
+    assert restored(wanted, observed) == {
+        **wanted,
+        "metadata": {
+            **before["metadata"],
+            "annotations": {"a": "b"},
+            "ownerReferences": [{"uid": "u-1"}, {"kind": "ClusterRole", "name": "cks", "uid": "u-2"}],
+        },
+        "webhooks": [{**wanted["webhooks"][0], **later}, _THEIRS],
+    }
+    assert (observed, foreign(observed)) == (before, [_THEIRS])
+
+
+def test_an_injected_bundle_is_somebody_elses() -> None:
+    """Where cert-manager writes the CA it is neither a difference nor lost; the rest of the clientConfig counts."""
+    wanted = _wanted(annotations=_INJECTED)
+    observed = _injected(_observed(clientConfig={**_CLIENT, "caBundle": "BBBB"}))
+    elsewhere = _injected(_observed(clientConfig={"url": "https://evil", "caBundle": "BBBB"}))
+    own = {**_CLIENT, "caBundle": "BBBB"}
+
+    same, moved = Managed(wanted).step(observed), Managed(wanted).step(elsewhere)
+    put_right = Managed(wanted).restored(elsewhere)
+    assert (same.differences, moved.differences) == ([], ["labels.cks-admission.dev: clientConfig url"])
+    assert [each["webhooks"][0]["clientConfig"] for each in (same.wanted, moved.wanted, put_right) if each] == [own] * 3
+
+
+@pytest.mark.parametrize("first", ["AAAA", ""])
+def test_a_new_entry_begins_with_the_ca_of_another(first: str) -> None:
+    """What cert-manager has not come to yet has the CA of others; where there are none, the one to begin with."""
+    wanted = _wanted(annotations=_INJECTED)
+    entry = {**wanted["webhooks"][0], "clientConfig": {**_CLIENT, **({"caBundle": first} if first else {})}}
+    wanted["webhooks"] = [entry, {**entry, "name": "pods.cks-admission.dev"}]
+    alone = _injected({**_observed(), "webhooks": [_THEIRS]})
+    bare = _injected(_observed(clientConfig=_CLIENT))
+    injected = _injected(_observed(clientConfig={**_CLIENT, "caBundle": "BBBB"}))
+
+    found = {}
+    for name, observed in (("alone", alone), ("bare", bare), ("injected", injected)):
+        applied = Managed(wanted).step(observed).wanted
+        assert applied is not None
+        found[name] = [each["clientConfig"].get("caBundle", "") for each in applied["webhooks"]]
+    assert found == {"alone": [first] * 2, "bare": [first] * 2, "injected": ["BBBB"] * 2}
+
+
+@pytest.mark.parametrize(
+    ("target", "observed", "step"),
+    [
+        pytest.param(Managed(None), None, Step(None, []), id="not-wanted-and-not-there"),
+        pytest.param(Managed(None), _observed(), Step(None, ["no rule needs it"]), id="not-wanted"),
+        pytest.param(Managed(_wanted()), None, Step(_wanted(), ["it does not exist"]), id="not-there"),
+        pytest.param(BundleOnly(b"x"), None, Step(None, []), id="nothing-to-write-a-bundle-into"),
+        pytest.param(BundleOnly(b""), _observed(), Step(None, []), id="no-bundle"),
+        pytest.param(BundleOnly(b"x"), {**_observed(), "webhooks": [_THEIRS]}, Step(None, []), id="no-own-entries"),
+    ],
+)
+def test_what_there_is_to_do_where_something_is_missing(
+    target: Managed | BundleOnly, observed: Json | None, step: Step
+) -> None:
+    """What is not there is made where it is wanted whole, and never for its caBundle alone."""
+    assert target.step(observed) == step
+
+
+def test_only_a_bundle_is_applied() -> None:
+    """Of what somebody else applies the service writes the caBundles of its entries, in the object that it saw."""
+    target = BundleOnly(b"ca")
+    encoded = base64.b64encode(b"ca").decode()
+    wanted = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": "cks-admission", "uid": "u-1"},
+        "webhooks": [{"name": "labels.cks-admission.dev", "clientConfig": {"caBundle": encoded}}],
+    }
+
+    assert target.step(_observed(_THEIRS)) == Step(wanted, ["labels.cks-admission.dev: caBundle"])
+    assert target.step(_observed(_THEIRS, clientConfig={"caBundle": encoded})) == Step(wanted, [])
+    assert target.restored(_observed()) is None
+
+
+@pytest.mark.parametrize(
+    ("entries", "writer"),
+    [
+        pytest.param([], Writer("", ""), id="nothing-is-known"),
+        pytest.param([("cks-admission", "T12:00")], Writer("", ""), id="nobody-else"),
+        pytest.param(
+            [("cks-admission", "T12:00"), ("kubectl", "T12:01"), ("helm", "T12:02")],
+            Writer("helm", "T12:02"),
+            id="the-last",
+        ),
+        pytest.param([("cks-admission", "T12:00"), ("kubectl", "T11:59")], Writer("", ""), id="before-us"),
+        pytest.param(
+            [("cks-admission", "T12:00"), ("kubectl", "T12:00")], Writer("kubectl", "T12:00"), id="same-second"
+        ),
+    ],
+)
+def test_who_wrote_last_is_told(entries: list[tuple[str, str]], writer: Writer) -> None:
+    """The manager with the newest entry that is not older than the service's own, if there is one."""
+    fields = [{"manager": manager, "time": time} for manager, time in entries]
+
+    assert changed_by({"metadata": {"managedFields": fields}}) == writer
+
+
+def test_a_key_may_be_listed_twice() -> None:
+    """What one of the lines allows is allowed."""
+    lines = [KeptRequirement(key="a", values=("x",)), KeptRequirement(key="a", values=("y",))]
+    requirements = [{"key": "a", "operator": "NotIn", "values": [value]} for value in "xyz"]
+
+    found = kept(_wanted(), _observed(namespaceSelector=_selector(*requirements)), lines)
+
+    assert found["webhooks"][0]["namespaceSelector"] == _selector(*requirements[:2])

@@ -1,0 +1,153 @@
+"""The rights that the settings ask for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from policies.objects.workload import BUILT_IN, HISTORIES
+from webhook.configuration.settings import Settings
+from webhook.registration.rights import needed
+
+_OFF: dict[str, Any] = {
+    "topology": {"action": "off"},
+    "sunk": {"action": "off"},
+    "policies": {"configMaps": False, "native": False},
+}
+_LEAST = {
+    "get namespaces",
+    "list namespaces",
+    "watch namespaces",
+    *(
+        f"{verb} {resource}.resource.k8s.io"
+        for verb in ("list", "watch")
+        for resource in ("deviceclasses", "resourceclaims", "resourceclaimtemplates")
+    ),
+}
+_NODES = {"list nodes", "watch nodes"}
+_TOPOLOGIES = {
+    f"{verb} topologies.{group}" for verb in ("list", "watch") for group in ("kai.scheduler", "kueue.x-k8s.io")
+}
+_WORKLOADS = {
+    f"list {row.resource}.{row.group}".rstrip(".")
+    for row in BUILT_IN
+    if row.templates and row.group_kind not in HISTORIES
+}
+_CONFIGURATIONS = [f"{kind}webhookconfigurations.admissionregistration.k8s.io" for kind in ("mutating", "validating")]
+_LEASE = {"create leases.coordination.k8s.io @cloud"} | {
+    f"{verb} leases.coordination.k8s.io agreed @cloud" for verb in ("get", "update")
+}
+_AUTHORIZER = {"create subjectaccessreviews.authorization.k8s.io"}
+
+
+def _needed(**sections: Any) -> list[str]:
+    """Each right as `verb resource.group name @namespace`."""
+    cluster = {"namespace": "cloud", "lease": "agreed"}
+    found = needed(Settings.model_validate({**_OFF, "cluster": cluster, **sections}))
+    assert all(right.reason for right in found)
+    return [
+        " ".join(
+            part
+            for part in (
+                right.verb,
+                f"{right.resource}.{right.group}".rstrip("."),
+                right.name,
+                right.namespace and f"@{right.namespace}",
+            )
+            if part
+        )
+        for right in found
+    ]
+
+
+@pytest.mark.parametrize(
+    ("sections", "more"),
+    [
+        pytest.param({}, set(), id="nothing"),
+        pytest.param({"sunk": {}}, _NODES, id="sunk"),
+        pytest.param({"sunk": {"daemonSets": "off"}}, set(), id="sunk without DaemonSets"),
+        pytest.param({"topology": {}}, _NODES | _TOPOLOGIES | _WORKLOADS, id="topology"),
+        pytest.param({"topology": {"deletion": "off"}}, _NODES | _TOPOLOGIES, id="topology without deletion"),
+        pytest.param(
+            {
+                "topology": {},
+                "workloads": [{"group": "example.org", "kind": "Train", "templates": ["spec.template"]}],
+            },
+            _NODES | _TOPOLOGIES | _WORKLOADS | {"list trains.example.org"},
+            id="a workload of the settings",
+        ),
+        pytest.param(
+            {"policies": {"native": False}},
+            {
+                *(f"{verb} configmaps @cloud" for verb in ("list", "watch", "patch")),
+                "create events @cloud",
+                *_AUTHORIZER,
+            },
+            id="ConfigMaps",
+        ),
+        pytest.param(
+            {"policies": {"configMaps": False}},
+            {
+                *(
+                    f"{verb} {resource}.admissionregistration.k8s.io"
+                    for verb in ("list", "watch")
+                    for resource in ("validatingadmissionpolicies", "validatingadmissionpolicybindings")
+                ),
+                *_AUTHORIZER,
+            },
+            id="native policies",
+        ),
+        pytest.param(
+            {"policies": {"configMaps": False, "native": False, "directories": ["policies"]}},
+            _AUTHORIZER,
+            id="policies in files",
+        ),
+        pytest.param(
+            {"registration": {"apply": True, "name": "hooks", "owner": "cks"}},
+            {
+                *(f"create {each}" for each in _CONFIGURATIONS),
+                *(
+                    f"{verb} {each} hooks"
+                    for verb in ("get", "list", "watch", "patch", "update", "delete")
+                    for each in _CONFIGURATIONS
+                ),
+                "get clusterroles.rbac.authorization.k8s.io cks",
+                *_LEASE,
+            },
+            id="registration",
+        ),
+        pytest.param(
+            {"registration": {"caOnly": True, "name": "hooks"}},
+            {
+                *(f"{verb} {each} hooks" for verb in ("get", "list", "watch", "patch") for each in _CONFIGURATIONS),
+                *_LEASE,
+            },
+            id="caBundle alone",
+        ),
+        pytest.param(
+            {"tls": {"secret": "ca"}},
+            {
+                "create secrets @cloud",
+                *(f"{verb} secrets ca @cloud" for verb in ("list", "watch", "update")),
+                *_LEASE,
+            },
+            id="a CA in a Secret",
+        ),
+    ],
+)
+def test_each_setting_asks_for_its_rights(sections: dict[str, Any], more: set[str]) -> None:
+    """A right is needed where a setting makes use of it, once, and nowhere else."""
+    found = _needed(**sections)
+
+    assert set(found) == _LEAST | more
+    assert len(found) == len(set(found))
+
+
+def test_what_is_only_told_is_not_vital() -> None:
+    """Without a right to look at workloads or to write Events the service says less, and does the same."""
+    found = needed(Settings())
+    telling = {f"{right.verb} {right.resource}" for right in found if not right.vital}
+
+    assert {"create events", "patch configmaps", "list deployments"} <= telling
+    assert not {"list nodes", "list configmaps", "get namespaces"} & telling

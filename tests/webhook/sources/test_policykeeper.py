@@ -1,0 +1,175 @@
+"""The rules of policies and of the configuration, each of which may change while the other stays."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+from support.builders import Json, pod, request
+from support.service.reviews import RESERVED, TODAY
+
+from policies.engine.engine import validate
+from policies.engine.facts import StaticFacts
+from webhook.configuration import rules
+from webhook.configuration.configuration import Loaded
+from webhook.configuration.settings import Settings, SettingsError
+from webhook.metrics import Metrics
+from webhook.sources.directories import Directories
+from webhook.sources.policykeeper import PolicyKeeper
+
+_POLICY = """\
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: names}
+spec:
+  matchConstraints:
+    resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]
+  validations: [{expression: "false", message: "Never."}]
+"""
+_BINDING = """\
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: bound}
+spec: {policyName: names, validationActions: [ACTION]}
+"""
+_EXCEPTION = """\
+apiVersion: cks-admission.dev/v1
+kind: PolicyException
+metadata: {name: moving}
+spec: {policies: [names], reason: "REASON", until: "2099-12-31", match: {users: [bob]}}
+"""
+_LIMITS = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: limits, namespace: team}\ndata: {most: 'MOST'}\n"
+
+
+def _loaded(**settings: Any) -> Loaded:
+    chosen = Settings.model_validate(settings)
+    return Loaded(chosen, rules.topologies(chosen))
+
+
+class _Kept:
+    """A keeper of what is in a directory."""
+
+    def __init__(self, directory: Path, **settings: Any) -> None:
+        self.directory = directory
+        before = _loaded(policies={"directories": [str(directory)]}, **settings)
+        source = Directories((str(directory),))
+        self.keeper = PolicyKeeper(before.settings, [source], Metrics(), before.catalog)
+
+    def write(self, **texts: str) -> None:
+        for name, text in texts.items():
+            (self.directory / f"{name}.yaml").write_text(text, encoding="utf-8")
+
+    async def look(self) -> list[Json]:
+        """What is logged of a look at the directory."""
+        with capture_logs() as events:
+            await self.keeper.look()
+        return [dict(event) for event in events]
+
+    def verdicts(self) -> Json:
+        """What is said of a Pod with a reserved label."""
+        answer = validate(request(pod(labels=RESERVED)), self.keeper.ruleset, StaticFacts(TODAY))
+        return {decision.rule: decision.verdict for decision in answer.decisions}
+
+
+def _event(policies: int, **names: list[str]) -> Json:
+    empty: Json = {"added": [], "removed": [], "changed": []}
+    return {"event": "policies loaded", "log_level": "info", "policies": policies, **empty, **names}
+
+
+async def test_what_changed_is_told_by_name(tmp_path: Path) -> None:
+    """Policies, bindings, exceptions and the objects beside them are each named where they come, change and go."""
+    kept = _Kept(tmp_path)
+    texts = {"policy": _POLICY, "binding": _BINDING.replace("ACTION", "Deny"), "limits": _LIMITS, "why": _EXCEPTION}
+
+    kept.write(**texts)
+    events = [await kept.look()]
+    kept.write(binding=_BINDING.replace("ACTION", "Warn"))
+    events.append(await kept.look())
+    kept.write(why=_EXCEPTION.replace("REASON", "OPS-1"), limits=_LIMITS.replace("MOST", "3"))
+    events.append(await kept.look())
+    kept.write(policy=f"# As before.\n{_POLICY.replace('Never.', 'No.')}")
+    (tmp_path / "why.yaml").unlink()
+    events.append(await kept.look())
+
+    assert events == [
+        [
+            _event(
+                1,
+                added=["names"],
+                bindings_added=["bound"],
+                exceptions_added=["moving"],
+                objects_added=["ConfigMap team/limits"],
+            )
+        ],
+        [_event(1, bindings_changed=["bound"])],
+        [_event(1, exceptions_changed=["moving"], objects_changed=["ConfigMap team/limits"])],
+        [_event(1, changed=["names"], exceptions_removed=["moving"])],
+    ]
+
+
+async def test_another_configuration(tmp_path: Path) -> None:
+    """The policies stay in force under other settings, and later changes of them go by the new ones."""
+    kept = _Kept(tmp_path)
+    kept.write(policy=_POLICY, binding=_BINDING.replace("ACTION", "Deny"))
+    await kept.look()
+    found = [kept.verdicts()]
+
+    exception = {"rules": ["names"], "reason": "x", "until": "2099-12-31"}
+    await kept.keeper.reconfigure(_loaded(labels={"action": "warn"}, exceptions=[exception]))
+    found.append(kept.verdicts())
+    kept.write(binding=_BINDING.replace("ACTION", "Audit"))
+    await kept.look()
+    found.append(kept.verdicts())
+    await kept.keeper.reconfigure(_loaded())
+    found.append(kept.verdicts())
+
+    others = {"topology": "admit", "tolerations": "warn"}
+    assert [{name: verdict for name, verdict in each.items() if name not in others} for each in found] == [
+        {"labels": "deny", "names": "deny"},
+        {"labels": "warn", "names": "excepted"},
+        {"labels": "warn", "names": "excepted"},
+        {"labels": "deny", "names": "audit"},
+    ]
+
+
+async def test_a_configuration_that_cannot_be_used(tmp_path: Path) -> None:
+    """It is refused, and the policies go on under the old one, as do their reloads."""
+    kept = _Kept(tmp_path, labels={"action": "audit"})
+    kept.write(policy=_POLICY, binding=_BINDING.replace("ACTION", "Deny"))
+    await kept.look()
+    before = kept.keeper.ruleset
+
+    with pytest.raises(SettingsError, match=r'^topology\.default\.preferred: "rak" '):
+        await kept.keeper.reconfigure(_loaded(topology={"default": {"topology": "coreweave", "preferred": "rak"}}))
+
+    assert (kept.keeper.ruleset is before, kept.keeper.unused()) == (True, [])
+    kept.write(binding=_BINDING.replace("ACTION", "Audit"))
+    await kept.look()
+    assert {name: kept.verdicts()[name] for name in ("labels", "names")} == {"labels": "audit", "names": "audit"}
+
+
+async def test_a_name_that_no_policy_has(tmp_path: Path) -> None:
+    """The policy may come yet, in a ConfigMap for one: the exception is doubtful and refuses nothing."""
+    kept = _Kept(tmp_path)
+    await kept.look()
+    exception = {"rules": ["later"], "reason": "x", "until": "2099-12-31"}
+
+    with capture_logs() as events:
+        await kept.keeper.reconfigure(_loaded(exceptions=[exception]))
+
+    known = "labels, topology, topology-deletion, tolerations, sunk"
+    why = f"exceptions: there is no rule 'later'; known are {known}"
+    assert events == [{"event": "policy is doubtful", "log_level": "warning", "reason": why}]
+    assert [each.rules for each in kept.keeper.ruleset.exceptions] == [("later",)]
+
+
+async def test_both_change_at_once(tmp_path: Path) -> None:
+    """Whichever is looked at first, in the end the rules are those of both."""
+    kept = _Kept(tmp_path)
+    await kept.look()
+    kept.write(policy=_POLICY, binding=_BINDING.replace("ACTION", "Deny"))
+
+    await asyncio.gather(kept.keeper.look(), kept.keeper.reconfigure(_loaded(labels={"action": "warn"})))
+
+    assert {name: kept.verdicts()[name] for name in ("labels", "names")} == {"labels": "warn", "names": "deny"}

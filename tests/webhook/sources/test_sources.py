@@ -1,0 +1,101 @@
+"""What directories of policies hold, and what of them is read again."""
+
+import errno
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from webhook.sources.directories import Directories
+
+_CONTEXT = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: NAME}\n"
+
+
+def _write(file: Path, *names: str) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("---\n".join(_CONTEXT.replace("NAME", name) for name in names), encoding="utf-8")
+
+
+def _names(source: Directories, path: Path) -> list[str]:
+    content = source.read()[str(path)]
+    return [part.report.document.value["metadata"]["name"] for part in content.parts]
+
+
+def test_a_directory_is_read_by_name(tmp_path: Path) -> None:
+    """All YAML and JSON files below it, the ones of a directory in their order before those below; suites are none."""
+    _write(tmp_path / "b.yaml", "b", "b2")
+    _write(tmp_path / "a.yml", "a")
+    _write(tmp_path / "inner" / "c.yaml", "c")
+    (tmp_path / "d.json").write_text('{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "d"}}')
+    (tmp_path / "suite.yaml").write_text("name: x")
+    (tmp_path / "README.md").write_text("# Policies")
+
+    assert _names(Directories((str(tmp_path),)), tmp_path) == ["a", "b", "b2", "d", "c"]
+
+
+def test_a_mounted_config_map(tmp_path: Path) -> None:
+    """The files that kubelet links are read once, and again when it switches the link to a new directory."""
+    _write(tmp_path / "..2026_01" / "a.yaml", "old")
+    _write(tmp_path / "..2026_02" / "a.yaml", "new")
+    (tmp_path / "..data").symlink_to("..2026_01")
+    (tmp_path / "a.yaml").symlink_to("..data/a.yaml")
+    source = Directories((str(tmp_path),))
+    before = source.read()[str(tmp_path)]
+
+    (tmp_path / "..next").symlink_to("..2026_02")
+    (tmp_path / "..next").rename(tmp_path / "..data")
+
+    assert [part.report.document.value["metadata"]["name"] for part in before.parts] == ["old"]
+    assert _names(source, tmp_path) == ["new"]
+    assert source.read()[str(tmp_path)].version != before.version
+
+
+def test_only_files_that_changed_are_read_again(tmp_path: Path) -> None:
+    """What stands in an unchanged file stays the same object, whatever its dates; the version tells a change."""
+    _write(tmp_path / "a.yaml", "a")
+    _write(tmp_path / "b.yaml", "b")
+    source = Directories((str(tmp_path),))
+    first = source.read()[str(tmp_path)]
+
+    (tmp_path / "a.yaml").touch()
+    same = source.read()[str(tmp_path)]
+    _write(tmp_path / "b.yaml", "other")
+    third = source.read()[str(tmp_path)]
+
+    assert (same.version == first.version, third.version == first.version) == (True, False)
+    assert [one is other for one, other in zip(first.parts, same.parts, strict=True)] == [True, True]
+    assert [one is other for one, other in zip(first.parts, third.parts, strict=True)] == [True, False]
+
+
+def test_all_that_cannot_be_read(tmp_path: Path) -> None:
+    """Every file that is no YAML or no text is named, with the place; a path that is not there is a problem too."""
+    (tmp_path / "a.yaml").write_text("a: [")
+    (tmp_path / "b.yaml").write_bytes(b"a: \xff")
+    _write(tmp_path / "c.yaml", "c")
+    missing = tmp_path / "missing.yaml"
+
+    found = Directories((str(tmp_path), str(missing))).read()
+
+    assert {path: content.problem for path, content in found.items()} == {
+        str(tmp_path): f"{tmp_path}/a.yaml:2:1: not valid YAML: did not find expected node content\n"
+        f"{tmp_path}/b.yaml: not UTF-8 text: invalid start byte at byte 3",
+        str(missing): f"{missing}: cannot be read: No such file or directory",
+    }
+
+
+def test_what_cannot_be_listed_is_not_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A directory that cannot be read, as on a file system that is away, has a problem and has not lost its files."""
+    _write(tmp_path / "a.yaml", "a")
+    _write(tmp_path / "inner" / "b.yaml", "b")
+    source = Directories((str(tmp_path),))
+    listed = os.scandir
+
+    def away(path: str) -> Any:
+        if str(path).endswith("inner"):
+            raise OSError(errno.ESTALE, "Stale file handle", str(path))
+        return listed(path)
+
+    monkeypatch.setattr(os, "scandir", away)
+
+    assert source.read()[str(tmp_path)].problem == f"{tmp_path}/inner: cannot be read: Stale file handle"

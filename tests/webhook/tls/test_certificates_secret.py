@@ -1,0 +1,448 @@
+"""The CA that replicas share in a Secret, through its whole life and through all that may happen to it.
+
+After each step of each replica a client with what the webhook configurations carry is asked what it thinks of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import yaml
+from support.api.fakeapi import status
+from support.api.guardedapi import GuardedApi
+from support.patience import until
+from support.service.replicas import SECRETS, World, logging
+
+from certs.authority import new_authority
+from certs.bundle import Bundle
+from certs.stored import BUNDLE, CA_CERT, CA_KEY
+from certs.wording import moment
+from webhook.cluster.api.client import connect
+from webhook.cluster.replicas.replica import Replica as Sharing
+from webhook.configuration.settings import SettingsError, Tls
+from webhook.metrics import Metrics
+from webhook.tls.certificates import Certificates
+from webhook.tls.upkeep import Upkeep
+
+START = datetime(2026, 3, 1, 12, tzinfo=UTC)
+DAY = timedelta(days=1)
+ANOTHER_CA = "the leaf was renewed: it is signed by another CA than the current one: its issuer is CN=cks-admission CA,"
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    """An API server without a Secret, and replica a in the lead."""
+    async with GuardedApi() as server:
+        kubeconfig = tmp_path / "kubeconfig"
+        config = {
+            "current-context": "fake",
+            "contexts": [{"name": "fake", "context": {"cluster": "fake", "user": "me"}}],
+            "clusters": [{"name": "fake", "cluster": {"server": server.url}}],
+            "users": [{"name": "me", "user": {"token": "my-token"}}],
+        }
+        kubeconfig.write_text(yaml.safe_dump(config), encoding="utf-8")
+        server.put(SECRETS, {"metadata": {"name": "another"}})
+        api = await connect(str(kubeconfig), in_cluster=False)
+        yield World(server, api, START)
+        await api.close()
+
+
+def another_ca(world: World) -> str:
+    """Why a leaf of an old CA is renewed."""
+    authority = Bundle.from_pem(world.stored[CA_CERT])
+    return f"{ANOTHER_CA} the current CA CN=cks-admission CA with SHA-256 {authority.fingerprints[0]}"
+
+
+async def test_the_first_turn(world: World) -> None:
+    """The leader makes the CA; each replica shows a leaf of its own by it, and nothing of a leaf is stored."""
+    async with world.replica("a") as first, world.replica("b") as second:
+        with logging() as logged:
+            await world.turn()
+        shown = [first.shown, second.shown]
+        leaf = first.certificates.serving.leaf
+        metrics = [
+            first.metrics.registry.get_sample_value(f"cks_admission_{name}_expiry_timestamp_seconds")
+            for name in ("certificate", "authority")
+        ]
+
+    assert set(world.stored) == {BUNDLE, CA_CERT, CA_KEY}
+    assert world.bundle == Bundle.from_pem(world.stored[CA_CERT])
+    assert None not in shown
+    assert shown[0] != shown[1]
+    assert leaf is not None
+    assert metrics == [(START + 7 * DAY).timestamp(), (START + 365 * DAY).timestamp()]
+    assert [(entry["event"], entry.get("reason")) for entry in logged.entries if entry["event"] != "listed"] == [
+        ("certificate", "ca.crt was made: there was none"),
+        ("certificate", "the leaf was made: there was none"),
+        ("certificate served", None),
+        ("certificate", "the leaf was made: there was none"),
+        ("certificate served", None),
+    ]
+    assert b"PRIVATE KEY" in world.stored[CA_KEY]
+    assert "PRIVATE KEY" not in str(logged.entries)
+
+
+async def test_a_whole_life(world: World) -> None:
+    """Leaves and CAs are renewed at two thirds of their lives, and old CAs leave the bundle at their end."""
+    async with world.replica("a"), world.replica("b"):
+        with logging() as logged:
+            sizes = []
+            for days in range(0, 500, 2):
+                world.now = START + days * DAY
+                await world.turn()
+                sizes.append(len(world.bundle))
+
+    due = "was renewed: two thirds of its life were over on"
+    assert logged.shared() == [
+        "ca.crt was made: there was none",
+        f"ca.crt {due} 2026-10-30 19:40:00 UTC; it ends on 2027-03-01 12:00:00 UTC",
+        "ca-bundle.crt no longer holds CN=cks-admission CA, which expired on 2027-03-01 12:00:00 UTC",
+        f"ca.crt {due} 2027-07-01 19:40:00 UTC; it ends on 2027-10-31 12:00:00 UTC",
+    ]
+    assert [days for days in range(2, 500, 2) if sizes[days // 2] != sizes[days // 2 - 1]] == [244, 366, 488]
+    first = f"the leaf {due} 2026-03-06 03:40:00 UTC; it ends on 2026-03-08 12:00:00 UTC"
+    assert logged.own()[:4] == ["the leaf was made: there was none"] * 2 + [first] * 2
+    assert len(world.server.written_to(SECRETS)) == 4
+
+
+async def test_clients_see_a_rotation_with_overlap(world: World) -> None:
+    """By real handshakes: whoever knows only the old CA is served until clients are told, then whoever knows both."""
+    today = datetime.now(UTC).replace(microsecond=0)
+    world.now = today - 244 * DAY
+    async with world.replica("a") as first, world.replica("b") as second:
+        await world.turn()
+        world.now = today - 2 * DAY
+        await world.turn()
+        old = world.bundle
+        world.now = today
+
+        first.certificates.look()
+        await first.certificates.save()
+        await second.told()
+        second.certificates.look()
+        for replica in (first, second):
+            replica.install()
+        waiting = [await replica.handshake(old) for replica in (first, second)]
+        first.register()
+        told = [await replica.handshake(world.bundle) for replica in (first, second)]
+        second.install()
+        swapped = [await replica.handshake(world.bundle) for replica in (first, second)]
+        behind = [await replica.handshake(old) for replica in (first, second)]
+
+    assert len(world.bundle) == 2
+    assert waiting == told == swapped == ["shown", "shown"]
+    assert behind == ["shown", "unable to get local issuer certificate"]
+
+
+async def test_a_lost_race_to_make_the_authority(world: World) -> None:
+    """Of two that take themselves for the leader and make a CA at once, one wins; the other one takes the winner's."""
+    world.holders = ["a", "b"]
+    async with world.replica("a") as first, world.replica("b") as second:
+        world.server.held = asyncio.Event()
+        with logging() as logged:
+            for replica in (first, second):
+                replica.certificates.look()
+            saving = asyncio.gather(first.certificates.save(), second.certificates.save())
+            await until(lambda: len([seen for seen in world.server.seen if seen.method == "POST"]) == 2)
+            world.server.held.set()
+            await saving
+            await world.turn()
+
+        authorities = [replica.shared.authority for replica in (first, second)]
+
+    assert [each.cert_pem for each in authorities if each] == [world.stored[CA_CERT]] * 2
+    refused = f'the API server refused POST {SECRETS} at {world.server.url} (409: "ca" already exists)'
+    faster = "somebody else was faster, and it is looked at again"
+    assert logged.shared() == [
+        "ca.crt was made: there was none",
+        f"Secret cks/ca could not be written: {refused}; {faster}",
+    ]
+    assert world.bundle == Bundle.from_pem(world.stored[CA_CERT])
+
+
+def _deleted(world: World) -> None:
+    world.server.delete(SECRETS, "ca")
+
+
+def _cut(name: str, length: int) -> Callable[[World], None]:
+    def cut(world: World) -> None:
+        world.store({name: world.stored[name][:length]})
+
+    return cut
+
+
+def _missing(name: str) -> Callable[[World], None]:
+    return lambda world: world.store({name: None})
+
+
+def _undecodable(world: World) -> None:
+    world.server.put(SECRETS, {"metadata": {"name": "ca"}, "data": {CA_CERT: "%%", CA_KEY: "%%", BUNDLE: "%%"}})
+
+
+def _foreign(world: World) -> None:
+    theirs = new_authority(START, name="Their CA")
+    world.store({CA_CERT: theirs.cert_pem, CA_KEY: theirs.key_pem, "notes": b"hands off"})
+
+
+def _overtaken(world: World) -> None:
+    """Another CA of ours, as after a Secret was restored from a backup, whose bundle knows the current one."""
+    ours = new_authority(START)
+    world.store({CA_CERT: ours.cert_pem, CA_KEY: ours.key_pem})
+
+
+_GONE = "Secret cks/ca is gone, and is made anew; the CAs that it held are trusted until they expire"
+_CUT_CERT = "block 1 (line 1) begins a CERTIFICATE and has no END line: it was cut off"
+_CUT_KEY = "block 1 (line 1) begins a PRIVATE KEY and has no END line: it was cut off"
+_THEIRS = "Secret cks/ca is not what its name is reserved for: ca.crt: it holds CN=Their CA, issued by CN=Their CA"
+_FAULTS = {
+    "deleted": (_deleted, [_GONE, "ca.crt was made: there was none"], True),
+    "certificate cut off": (
+        _cut(CA_CERT, 200),
+        [f"ca.crt was renewed: ca.crt is damaged: {_CUT_CERT}"],
+        True,
+    ),
+    "key cut off": (_cut(CA_KEY, 60), [f"ca.crt was renewed: ca.key is damaged: {_CUT_KEY}"], True),
+    "key missing": (_missing(CA_KEY), ["ca.crt was renewed: ca.key is missing"], True),
+    "bundle cut off": (
+        _cut(BUNDLE, 200),
+        [f"ca-bundle.crt was renewed: ca-bundle.crt is damaged: {_CUT_CERT}"],
+        False,
+    ),
+    "no base64": (
+        _undecodable,
+        [
+            "ca.crt was renewed: ca.crt is damaged: it is empty",
+            "ca-bundle.crt was renewed: ca-bundle.crt is damaged: it is empty",
+        ],
+        True,
+    ),
+    "somebody else's": (
+        _foreign,
+        [
+            f"{_THEIRS}; it was not made here, and is overwritten",
+            "ca.crt was made: there was none",
+        ],
+        True,
+    ),
+    "another CA of ours": (_overtaken, ["ca-bundle.crt was renewed: the current CA was missing from it"], True),
+}
+
+
+@pytest.mark.parametrize("fault", _FAULTS)
+async def test_a_fault_is_repaired(fault: str, world: World) -> None:
+    """Whatever happens to the Secret, the leader repairs it at its next turn with a reason; no client is refused."""
+    strike, reasons, renewed = _FAULTS[fault]
+    async with world.replica("a"), world.replica("b"):
+        await world.turn()
+        before = world.bundle
+        world.now += DAY
+        strike(world)
+        with logging() as logged:
+            await world.turn()
+            await world.turn()
+
+    assert logged.shared() == reasons
+    assert Bundle.from_pem(world.stored[BUNDLE]) == world.bundle
+    assert set(before) <= set(world.bundle)
+    own = [another_ca(world)] * 2 if renewed else []
+    assert logged.own() == own
+    assert len(world.bundle) == (2 if renewed else 1)
+
+
+async def test_a_fault_while_nobody_leads(world: World) -> None:
+    """Without a leader all go on by the CA that they know, renew their leaves, and the next leader keeps it trusted."""
+    async with world.replica("a"), world.replica("b") as second:
+        await world.turn()
+        old = world.bundle
+        world.holders = []
+        world.server.delete(SECRETS, "ca")
+        with logging() as logged:
+            for _ in range(10):
+                world.now += DAY
+                await world.turn()
+        world.holders = ["b"]
+        await world.turn()
+        await world.turn()
+        shown = second.certificates.serving.leaf
+
+    assert [reason.partition(":")[0] for reason in logged.reasons()] == ["the leaf was renewed"] * 4
+    assert set(old) < set(world.bundle)
+    assert shown is not None
+    assert shown.not_after == world.now + 7 * DAY
+
+
+async def test_a_replica_without_a_certificate_says_whom_it_waits_for(world: World) -> None:
+    """Readiness names the holder of the lease, or says that there is none, and what is wrong with the Secret."""
+    none = "no certificate is served yet"
+    world.holders = ["pod-z"]
+    async with world.replica("b") as second:
+        await second.turn()
+        missing = second.certificates.unready()
+        world.holders = []
+        nobody = second.certificates.unready()
+        world.store({CA_CERT: b"", CA_KEY: b""})
+        await second.told()
+        await second.turn()
+        damaged = second.certificates.unready()
+        bundle = second.certificates.ca_bundle
+        world.holders = ["b"]
+        await second.turn()
+
+        assert second.certificates.unready() == []
+
+    assert missing == [f"{none}; Secret cks/ca does not exist; pod-z, which holds the lease, renews it"]
+    assert nobody == [f"{none}; Secret cks/ca does not exist; whoever gets the lease renews it"]
+    problem = "the CA in Secret cks/ca cannot be used: ca.crt is damaged: it is empty"
+    assert damaged == [f"{none}; {problem}; whoever gets the lease renews it"]
+    assert bundle is None
+
+
+async def test_a_secret_that_cannot_be_written(world: World) -> None:
+    """Without the right to write it the leader says so once, is not ready for that reason, and tries on."""
+    async with world.replica("a") as first:
+        await world.server.watched(SECRETS)
+        world.server.fail(SECRETS, 403, status(403, "forbidden"), times=3)
+        with logging() as logged:
+            for _ in range(3):
+                await first.turn()
+            unready = first.certificates.unready()
+            await first.turn()
+
+        assert first.certificates.unready() == []
+
+    right = "a Role in namespace cks must allow the service's account to create secrets, and to update ca among them"
+    answer = f"the API server refused POST {SECRETS} at {world.server.url} (403: forbidden)"
+    refused = f"Secret cks/ca could not be written: {answer}"
+    assert logged.reasons("certificate not renewed") == [f"{refused}; {right}"]
+    assert unready == [f"no certificate is served yet; {refused}; {right}"]
+
+
+@pytest.mark.parametrize("days", [30, 250])
+async def test_a_clock_that_jumps_and_comes_back(days: int, world: World) -> None:
+    """Wherever the clock goes and comes back to, all show what holds there, with the reason for each renewal."""
+    async with world.replica("a"), world.replica("b"):
+        for jump in (timedelta(), days * DAY, timedelta()):
+            world.now = START + jump
+            with logging() as logged:
+                await world.turn()
+                await world.turn()
+
+    back = "and it is 2026-03-01 12:00:00 UTC: a clock was set back"
+    there = START + days * DAY - timedelta(hours=1)
+    leaf = f"the leaf was renewed: it is not valid before {moment(there)} {back}"
+    if days == 30:
+        assert logged.reasons() == [leaf] * 2
+    else:
+        assert logged.shared() == [f"ca.crt was renewed: it is not valid before {moment(there)} {back}"]
+        assert logged.own() == [f"{leaf}; {another_ca(world).partition(': ')[2]}"] * 2
+
+
+async def test_a_machine_that_was_suspended(world: World) -> None:
+    """A replica that looks again after a month shows a new leaf at that first look, though nobody else noticed."""
+    async with world.replica("a") as first, world.replica("b") as second:
+        await world.turn()
+        asleep = second.shown
+        for days in range(30):
+            world.now = START + days * DAY
+            world.replicas.remove(second)
+            await first.turn()
+            world.replicas.append(second)
+        world.replicas.remove(second)
+        unready = second.certificates.unready()
+        with logging() as logged:
+            await second.turn()
+        world.replicas.append(second)
+        world.check()
+
+    assert unready == ["the served certificate expired on 2026-03-08 12:00:00 UTC"]
+    assert logged.reasons() == ["the leaf was renewed: it expired on 2026-03-08 12:00:00 UTC"]
+    assert second.shown != asleep
+
+
+async def test_an_authority_that_was_renewed_while_a_replica_was_away(world: World) -> None:
+    """Back after a rotation, a replica shows a leaf of the new CA at its first look."""
+    async with world.replica("a") as first:
+        async with world.replica("b") as second:
+            await world.turn()
+        for days in range(260):
+            world.now = START + days * DAY
+            await first.turn()
+        await second.secret.start()
+        await second.told()
+        with logging() as logged:
+            await second.turn()
+        await second.secret.stop()
+
+    assert second.certificates.unready() == []
+    assert len(world.bundle) == 2
+    assert logged.reasons() == [
+        f"the leaf was renewed: it expired on 2026-03-08 12:00:00 UTC; {another_ca(world).partition(': ')[2]}"
+    ]
+
+
+async def test_a_replica_that_starts_amid_a_rotation(world: World) -> None:
+    """While clients do not know the new CA, a replica that has nothing else to show is not ready; then it is."""
+    async with world.replica("a") as first:
+        await world.turn()
+        world.server.delete(SECRETS, "ca")
+        await first.told()
+        first.certificates.look()
+        await first.certificates.save()
+        fresh = World(world.server, world.api, world.now)
+        async with fresh.replica("b") as second:
+            changed = asyncio.Event()
+            leadership: Any = second
+            webhooks: Any = None
+            sharing = Sharing(leadership, webhooks, second.secret, changed)
+            registrar: Any = SimpleNamespace(look=changed.clear)
+            upkeep = Upkeep(
+                second.certificates, registrar, Metrics(), 60.0, sharing, lambda authority: authority in world.bundle
+            )
+            starting = asyncio.create_task(upkeep.start())
+            await until(lambda: second.shown)
+            amid = second.certificates.unready()
+            first.register()
+            changed.set()
+            await starting
+            after = second.certificates.unready()
+
+    assert amid == ["clients have not been told yet of the CA of the served certificate"]
+    assert after == []
+
+
+async def test_leaves_are_renewed_without_the_api_server(world: World) -> None:
+    """A month without an answer costs nothing: the CA is known, and leaves are made in memory."""
+    async with world.replica("a") as first:
+        await world.turn()
+        world.server.slow.add(SECRETS)
+        world.server.cut(SECRETS)
+        for days in range(30):
+            world.now = START + days * DAY
+            await first.turn()
+
+        assert first.certificates.unready() == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ({"secret": "ca"}, "tls.secret needs a cluster: set cluster.kubeconfig or cluster.inCluster"),
+        (
+            {"secret": "ca", "certFile": "tls.crt", "keyFile": "tls.key"},
+            "tls: secret and certFile exclude each other; give one of them",
+        ),
+    ],
+    ids=["without a cluster", "beside files"],
+)
+def test_settings_that_ask_for_too_much(settings: dict[str, str], problem: str) -> None:
+    """A Secret needs a cluster, and there is one way to a certificate only."""
+    with pytest.raises(SettingsError) as raised:
+        Certificates(Tls.model_validate(settings), Metrics())
+
+    assert str(raised.value) == problem

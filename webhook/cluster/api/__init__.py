@@ -1,0 +1,1 @@
+"""Requests to the API server, and the objects in its answers."""

@@ -1,0 +1,122 @@
+"""One request to the API server over the client's transport: its TLS, credentials and connections, and nothing else.
+
+The client's generated classes would turn every object into a tree of Python objects. Here bodies stay bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from aiohttp import ClientError, ClientPayloadError, ClientResponse, ClientTimeout
+
+from webhook.cluster.api.errors import ApiError, ClusterError, UnreachableError
+from webhook.cluster.api.wire import UNREADABLE
+
+if TYPE_CHECKING:
+    from kubernetes.aio.client import ApiClient
+
+CONNECT_SECONDS = 10.0
+# Long enough for 500 large objects from a busy API server, whose own limit for a request is 60 s.
+ANSWER_SECONDS = 65.0
+_LONGEST_MESSAGE = 600  # an error's text may end up in a log line or in an answer
+
+
+class Call(msgspec.Struct, frozen=True):
+    """A request. `path` is quoted already; `body` is sent as JSON.
+
+    seconds: for the whole answer, None for one that does not end. silence: the longest wait for the next part of it.
+    """
+
+    method: str
+    path: str
+    query: tuple[tuple[str, str], ...] = ()
+    accept: str = "application/json"
+    content_type: str = "application/json"
+    body: Mapping[str, Any] | None = None
+    seconds: float | None = ANSWER_SECONDS
+    silence: float | None = None
+
+
+class _Details(msgspec.Struct, rename="camel"):
+    retry_after_seconds: float | None = None
+
+
+class Status(msgspec.Struct):
+    """What the API server answers when it refuses."""
+
+    code: int | None = None
+    reason: str | None = None
+    message: str | None = None
+    details: _Details | None = None
+
+
+_STATUS = msgspec.json.Decoder(Status)
+
+
+async def fetch(api: ApiClient, call: Call) -> bytes:
+    """The body of the answer. Raises ClusterError."""
+    async with opened(api, call) as response:
+        return await response.read()
+
+
+@asynccontextmanager
+async def opened(api: ApiClient, call: Call) -> AsyncIterator[ClientResponse]:
+    """The answer while its body arrives. Raises ApiError or UnreachableError, the latter also while it is read."""
+    where = f"{call.method} {call.path} at {api.configuration.host}"
+    try:
+        response = await _send(api, call)
+        try:
+            if response.status >= 400:
+                raise refused(where, response.status, await response.read(), response.headers.get("Retry-After", ""))
+            yield response
+        finally:
+            # Back to the pool if the body was read to its end; otherwise the connection is closed.
+            response.close()
+    except TimeoutError as error:
+        raise UnreachableError(f"the API server did not answer {where} in time") from error
+    except ClientPayloadError as error:
+        raise UnreachableError(f"the API server's answer to {where} broke off") from error
+    except (ClientError, OSError) as error:
+        raise UnreachableError(
+            f"the API server did not answer {where}: {str(error) or type(error).__name__}"
+        ) from error
+
+
+def refused(where: str, status: int, body: bytes, retry_after: str = "") -> ApiError:
+    """The error for an answer, in the words of its body where that is a Status."""
+    try:
+        answer = _STATUS.decode(body)
+    except UNREADABLE:
+        answer = Status(message=body.decode("utf-8", "replace"))
+    status = status or answer.code or 0
+    words = " ".join((answer.message or answer.reason or "").split())[:_LONGEST_MESSAGE]
+    seconds = float(retry_after) if retry_after.isascii() and retry_after.isdigit() else 0.0
+    if not seconds and answer.details is not None:
+        seconds = answer.details.retry_after_seconds or 0.0
+    return ApiError(f"the API server refused {where} ({status}{f': {words}' if words else ''})", status, seconds)
+
+
+async def _send(api: ApiClient, call: Call) -> ClientResponse:
+    """Raises ClusterError where there are no credentials to send."""
+    client: Any = api  # the client has annotations for its users, and none for these
+    try:
+        method, url, headers, body, form = await client.param_serialize(
+            call.method,
+            call.path,
+            query_params=list(call.query),
+            header_params={"Accept": call.accept, "Content-Type": call.content_type},
+            body=call.body,
+            auth_settings=["BearerToken"],
+        )
+    except Exception as error:
+        # Tokens are read again from time to time: from a file that may be gone, or by a program that may fail.
+        raise ClusterError(
+            f"no credentials for {call.method} {call.path} at {client.configuration.host}: {error}"
+        ) from error
+    timeout = ClientTimeout(total=call.seconds, sock_connect=CONNECT_SECONDS, sock_read=call.silence)
+    answer = await client.call_api(method, url, headers, body, form, _request_timeout=timeout)
+    response: ClientResponse = answer.response
+    return response

@@ -1,0 +1,151 @@
+"""Connects to a cluster: as a Pod in it, or by a kubeconfig."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
+
+from aiohttp import TCPConnector
+from kubernetes.aio import config as kubernetes_config
+from kubernetes.aio.client import ApiClient, Configuration
+from kubernetes.aio.config.incluster_config import SERVICE_TOKEN_FILENAME, InClusterConfigLoader
+
+from webhook.cluster.api.errors import ApiError, ClusterError, UnreachableError
+
+if TYPE_CHECKING:
+    from aiohttp.connector import AddrInfoType
+
+__all__ = ["ApiError", "ClusterError", "Connection", "UnreachableError", "connect"]
+
+_DEFAULT = "~/.kube/config"
+_MOUNTED = Path(SERVICE_TOKEN_FILENAME).parent
+# Far above what this process needs to close its own sockets; the API server has no part in that.
+_CLOSING_SECONDS = 10.0
+
+
+class Connection(ApiClient):
+    """The client's connection, with what is used of it outside of this package declared. Made where a loop runs."""
+
+    def __init__(self, settings: Any) -> None:
+        super().__init__(settings)
+        self._sockets: WeakSet[socket.socket] = WeakSet()
+        transport: Any = self.rest_client
+        self._connector = TCPConnector(limit=transport.maxsize, ssl=transport.ssl_context, socket_factory=self._socket)
+        settings.client_session_kwargs = {"connector": self._connector}
+
+    async def close(self) -> None:
+        """Close the connections to the API server, and wait for that.
+
+        aiohttp waits for those in its pool and in use. It has forgotten one whose answer was not read to its end, which
+        still waits for the API server's farewell in TLS, and would be left open by a loop that ends now.
+        """
+        closing: Any = super().close
+        await closing()
+        await self._connector.close()
+        for each in self._sockets:
+            with suppress(OSError):  # most are closed by now
+                each.shutdown(socket.SHUT_RDWR)  # so that no farewell is waited for
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_CLOSING_SECONDS):
+                while any(each.fileno() >= 0 for each in self._sockets):  # noqa: ASYNC110 - a socket tells nobody
+                    await asyncio.sleep(0.001)
+
+    def _socket(self, address: AddrInfoType) -> socket.socket:
+        family, kind, protocol, *_ = address
+        made = socket.socket(family, kind, protocol)
+        self._sockets.add(made)
+        return made
+
+
+async def connect(
+    kubeconfig: str | None,
+    in_cluster: bool,  # noqa: FBT001 - a setting, as it is
+    service_account: str = "",
+) -> Connection:
+    """A connection by a kubeconfig (None: $KUBECONFIG or ~/.kube/config), or as the Pod that this process runs in.
+
+    service_account: in a Pod, the directory with its token and ca.crt; empty for where Kubernetes usually mounts it.
+    The token is read again every minute, since Kubernetes renews it.
+
+    Nothing is sent yet. Raises ClusterError where the credentials cannot be read.
+    """
+    settings: Any = Configuration()
+    if in_cluster:
+        _use_service_account(settings, service_account)
+    else:
+        await _use_kubeconfig(settings, kubeconfig)
+    try:
+        api = Connection(settings)
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+        raise ClusterError(
+            f"the certificates for {settings.host} cannot be used: {error}; they are named or held by "
+            f"{service_account or 'the service account' if in_cluster else _where(kubeconfig)}"
+        ) from error
+    api.user_agent = "cks-admission"
+    return api
+
+
+def _use_service_account(settings: Any, directory: str) -> None:
+    token = Path(directory or _MOUNTED) / "token"
+    loader: Any = InClusterConfigLoader
+    try:
+        loader(str(token), str(token.with_name("ca.crt"))).load_and_set(settings)
+    except (kubernetes_config.ConfigException, OSError) as error:
+        place = f" and CA certificate at {directory}, where cluster.serviceAccount has them" if directory else ""
+        raise ClusterError(
+            f"this process does not seem to run in a Pod with a service account: {str(error).rstrip('.')}; "
+            f"name a kubeconfig, or let the Pod mount its service account's token{place}"
+        ) from error
+
+
+async def _use_kubeconfig(settings: Any, kubeconfig: str | None) -> None:
+    where = _where(kubeconfig)
+    if not _exists(where):
+        raise ClusterError(f"there is no kubeconfig at {where}; name another one, or set up access with kubectl first")
+    loader: Any = kubernetes_config.load_kube_config
+    try:
+        # Not persisted: what an identity provider renews is of no concern to the user's file.
+        loaded = await loader(config_file=where, client_configuration=settings, persist_config=False)
+    except Exception as error:
+        # Whatever is wrong with the text ends in some error or other of the client's (YAML, TypeError, KeyError ...).
+        reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
+        raise ClusterError(
+            f"the kubeconfig {where} cannot be used: {reason}; `kubectl --kubeconfig {where} version` should work first"
+        ) from error
+    _check(settings, loaded, where)
+
+
+def _check(settings: Any, loaded: Any, where: str) -> None:
+    """Find out what the client passes over in silence. Raises ClusterError."""
+    context = loaded.current_context["name"]
+    if "host" not in vars(loaded):
+        raise ClusterError(f"context {context} of the kubeconfig {where} names a cluster without a server")
+    user = loaded._user  # noqa: SLF001 - as the client's own refresh_token does
+    if user is None or "exec" not in user:
+        return
+    if not settings.api_key and not settings.cert_file:
+        raise ClusterError(
+            f"context {context} of the kubeconfig {where} gets its credentials from {user['exec']['command']}, which "
+            "gave none; that command has to work here, or take a kubeconfig with a token or a certificate"
+        )
+    if hasattr(loaded, "exec_plugin_expiry"):
+
+        async def renew(current: Any) -> None:
+            await loaded.load_from_exec_plugin()  # does nothing before the token expires
+            current.api_key["BearerToken"] = loaded.token
+
+        settings.refresh_api_key_hook = renew
+
+
+def _exists(where: str) -> bool:
+    """Whether there is one at least: like $PATH, several may be named."""
+    return any(Path(part).expanduser().exists() for part in where.split(os.pathsep) if part)
+
+
+def _where(kubeconfig: str | None) -> str:
+    return kubeconfig or os.environ.get("KUBECONFIG") or str(Path(_DEFAULT).expanduser())

@@ -1,0 +1,141 @@
+"""Where the API server has the objects of a kind, if it has any.
+
+https://kubernetes.io/docs/concepts/overview/kubernetes-api/#unaggregated-discovery
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import quote
+
+import msgspec
+import structlog
+
+from policies.admissionpolicy.model import ParamKind
+from policies.admissionpolicy.params import KindScope
+from webhook.cluster.api.call import Call, fetch
+from webhook.cluster.api.clock import Backoff, Clock
+from webhook.cluster.api.errors import ApiError, ClusterError
+from webhook.cluster.api.wire import UNREADABLE
+
+if TYPE_CHECKING:
+    from kubernetes.aio.client import ApiClient
+
+T = TypeVar("T")
+
+
+class ServedKind(msgspec.Struct, frozen=True):
+    """A kind that is served: `root` is `/api/v1` or `/apis/GROUP/VERSION`, `resource` its name in plural."""
+
+    root: str
+    resource: str
+    scope: KindScope
+
+    def path(self, namespace: str) -> str:
+        """Where objects are listed: those of a namespace, or all."""
+        place = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
+        return f"{self.root}{place}/{self.resource}"
+
+
+class _Version(msgspec.Struct):
+    version: str
+
+
+class _Group(msgspec.Struct, rename="camel"):
+    versions: list[_Version]
+    preferred_version: _Version | None = None
+
+
+class _Resource(msgspec.Struct):
+    name: str
+    kind: str
+    namespaced: bool
+
+
+class _Resources(msgspec.Struct):
+    resources: list[_Resource] | None = None
+
+
+_GROUP = msgspec.json.Decoder(_Group)
+_RESOURCES = msgspec.json.Decoder(_Resources)
+
+
+async def versions(api: ApiClient, group: str) -> tuple[str, ...]:
+    """The versions of a group that are served, the one that the API server prefers first; none where it has no group.
+
+    Raises ClusterError.
+    """
+    if not group:
+        return ("v1",)  # the core group is older than groups, and has no document of this form
+    found = await _read(api, f"/apis/{quote(group, safe='')}", _GROUP, "a group")
+    if found is None:
+        return ()
+    preferred = (found.preferred_version,) if found.preferred_version else ()
+    return tuple(dict.fromkeys(each.version for each in (*preferred, *found.versions)))
+
+
+async def kinds(api: ApiClient, api_version: str) -> Mapping[str, ServedKind]:
+    """The kinds of `v1` or `GROUP/VERSION` by their names; none where it is not served. Raises ClusterError."""
+    root = f"/apis/{quote(api_version)}" if "/" in api_version else f"/api/{quote(api_version)}"
+    found = await _read(api, root, _RESOURCES, "a list of resources")
+    served: dict[str, ServedKind] = {}
+    for each in (found and found.resources) or ():
+        if "/" not in each.name:  # with a slash it is a subresource
+            scope: KindScope = "Namespaced" if each.namespaced else "Cluster"
+            served.setdefault(each.kind, ServedKind(root, each.name, scope))
+    return served
+
+
+async def find(api: ApiClient, kind: ParamKind) -> ServedKind | None:
+    """Where the objects of a kind are, None where it is not served. Raises ClusterError."""
+    return (await kinds(api, kind.api_version)).get(kind.kind)
+
+
+class Discovery:
+    """Asks the API server whether something is served, again and again until it answers.
+
+    problem: why there is no answer yet, None where the last attempt had one.
+    """
+
+    def __init__(self, about: str, clock: Clock) -> None:
+        self.problem: str | None = None
+        self._about = about
+        self._backoff = Backoff(clock)
+        self._log = structlog.get_logger()
+
+    @property
+    def waiting(self) -> str:
+        """What to say before the first answer."""
+        reason = self.problem or "waiting for the API server"
+        return f"{self._about}: not known yet whether it is served: {reason}"
+
+    def problems(self) -> list[str]:
+        """The problem, with what it is about."""
+        return [f"{self._about}: {self.problem}"] if self.problem else []
+
+    async def ask(self, question: Callable[[], Awaitable[T]]) -> T:
+        """The answer to a question that raises ClusterError where there is none."""
+        while True:
+            try:
+                answer = await question()
+            except ClusterError as error:
+                self.problem = str(error)
+                self._log.warning("discovery failed", about=self._about, reason=self.problem)
+                await self._backoff.wait(error.retry_after if isinstance(error, ApiError) else 0.0)
+            else:
+                self.problem = None
+                self._backoff.reset()
+                return answer
+
+
+async def _read(api: ApiClient, path: str, decoder: msgspec.json.Decoder[T], what: str) -> T | None:
+    """What is at a path, None where nothing is. Raises ClusterError."""
+    try:
+        return decoder.decode(await fetch(api, Call("GET", path)))
+    except ApiError as error:
+        if error.status == 404:
+            return None
+        raise
+    except UNREADABLE as error:
+        raise ClusterError(f"the answer to GET {path} is not {what}: {error}") from error

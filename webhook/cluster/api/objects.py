@@ -1,0 +1,212 @@
+"""The parts of Kubernetes objects that are read here, and what of them is kept. Everything else is skipped unparsed."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Generic, TypeVar
+
+import msgspec
+from msgspec import Struct, field
+
+from policies.engine.facts import Node, Taint
+
+T = TypeVar("T", bound="Object")
+
+
+class Metadata(Struct, rename="camel"):
+    """An object's metadata."""
+
+    name: str = ""
+    namespace: str = ""
+    resource_version: str = ""
+    labels: dict[str, str] | None = None
+
+
+class Object(Struct):
+    """Any object."""
+
+    metadata: Metadata
+
+
+class WholeObject(Object):
+    """An object with all that is in it."""
+
+    content: dict[str, Any]
+
+
+class _NamespaceMetadata(Metadata, rename="camel", omit_defaults=True):
+    generate_name: str = ""
+    uid: str = ""
+    generation: int = 0
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    deletion_grace_period_seconds: int | None = None
+    annotations: dict[str, str] | None = None
+    finalizers: list[str] | None = None
+
+
+class _NamespaceSpec(Struct, omit_defaults=True):
+    finalizers: list[str] | None = None
+
+
+class _NamespaceStatus(Struct, omit_defaults=True):
+    phase: str = ""
+    conditions: list[dict[str, Any]] | None = None
+
+
+class NamespaceObject(Object):
+    """A Namespace as `namespaceObject` shows it: all but managedFields and ownerReferences.
+
+    Source: CreateNamespaceObject in k8s.io/apiserver's pkg/admission/plugin/cel/condition.go.
+    """
+
+    metadata: _NamespaceMetadata
+    spec: _NamespaceSpec = field(default_factory=_NamespaceSpec)
+    status: _NamespaceStatus = field(default_factory=_NamespaceStatus)
+
+
+class _TaintJson(Struct):
+    key: str
+    effect: str = ""
+    value: str | None = None
+
+
+class _NodeSpec(Struct):
+    taints: list[_TaintJson] | None = None
+
+
+class NodeObject(Object):
+    """A Node."""
+
+    spec: _NodeSpec = field(default_factory=_NodeSpec)
+
+
+class _ClassName(Struct, rename="camel"):
+    device_class_name: str = ""
+
+
+class _DeviceRequest(_ClassName, rename="camel"):
+    """A request for devices. v1beta1 names the class of the only alternative here, later versions in `exactly`."""
+
+    exactly: _ClassName | None = None
+    first_available: list[_ClassName] | None = None
+
+    def classes(self) -> Iterator[str]:
+        for place in (self, self.exactly, *(self.first_available or ())):
+            if place is not None and place.device_class_name:
+                yield place.device_class_name
+
+
+class _Devices(Struct):
+    requests: list[_DeviceRequest] | None = None
+
+
+class ClaimSpec(Struct):
+    """What a ResourceClaim asks for."""
+
+    devices: _Devices | None = None
+
+    def classes(self) -> frozenset[str] | None:
+        """The device classes, None for none."""
+        requests = self.devices.requests if self.devices else None
+        return frozenset(name for request in requests or () for name in request.classes()) or None
+
+
+class ClaimObject(Object):
+    """A ResourceClaim."""
+
+    spec: ClaimSpec = field(default_factory=ClaimSpec)
+
+
+class _TemplateSpec(Struct):
+    spec: ClaimSpec = field(default_factory=ClaimSpec)
+
+
+class ClaimTemplateObject(Object):
+    """A ResourceClaimTemplate."""
+
+    spec: _TemplateSpec = field(default_factory=_TemplateSpec)
+
+
+class _AnnotatedMetadata(Metadata, rename="camel"):
+    uid: str = ""
+    annotations: dict[str, str] | None = None
+
+
+class ConfigMapObject(Object):
+    """A ConfigMap, without its binary data."""
+
+    metadata: _AnnotatedMetadata
+    data: dict[str, str] | None = None
+
+
+class _ClassSpec(Struct, rename="camel"):
+    extended_resource_name: str | None = None
+
+
+class DeviceClassObject(Object):
+    """A DeviceClass."""
+
+    spec: _ClassSpec = field(default_factory=_ClassSpec)
+
+
+class Resource(Struct, Generic[T], frozen=True):
+    """A kind of object to follow.
+
+    decode: reads one. page: objects per list request. query: further parameters of each request, as a fieldSelector.
+    """
+
+    name: str
+    decode: Callable[[msgspec.Raw], T]
+    page: int = 500
+    query: tuple[tuple[str, str], ...] = ()
+
+
+NAMESPACES = Resource("namespaces", msgspec.json.Decoder(NamespaceObject).decode)
+# A Node names up to 50 images and weighs 20 KB and more, so a page of 500 would take over 10 MB while it is read.
+NODES = Resource("nodes", msgspec.json.Decoder(NodeObject).decode, page=100)
+CLAIMS = Resource("resourceclaims", msgspec.json.Decoder(ClaimObject).decode)
+CLAIM_TEMPLATES = Resource("resourceclaimtemplates", msgspec.json.Decoder(ClaimTemplateObject).decode)
+DEVICE_CLASSES = Resource("deviceclasses", msgspec.json.Decoder(DeviceClassObject).decode)
+
+_OBJECT = msgspec.json.Decoder(Object)
+_CONTENT = msgspec.json.Decoder(dict[str, Any])
+
+
+def whole(raw: msgspec.Raw) -> WholeObject:
+    """An object with all that is in it. Raises what decoding raises."""
+    return WholeObject(_OBJECT.decode(raw).metadata, _CONTENT.decode(raw))
+
+
+class KnownNamespace(Struct, frozen=True):
+    """What is kept of a Namespace. content: all of it in JSON, which takes less room than the objects it decodes to."""
+
+    labels: Mapping[str, str]
+    content: bytes
+
+
+def name_of(obj: Object) -> str:
+    """The name, which is the whole key of an object that is in no Namespace."""
+    return obj.metadata.name
+
+
+def key_of(obj: Object) -> tuple[str, str]:
+    """Namespace and name."""
+    return obj.metadata.namespace, obj.metadata.name
+
+
+def labels_of(obj: Object) -> dict[str, str]:
+    """The labels. The same few keys are on every object, so they are kept in memory once."""
+    return {sys.intern(key): value for key, value in (obj.metadata.labels or {}).items()}
+
+
+def namespace_of(obj: NamespaceObject) -> KnownNamespace:
+    """What expressions and selectors read of a Namespace."""
+    return KnownNamespace(labels_of(obj), msgspec.json.encode(obj))
+
+
+def node_of(obj: NodeObject) -> Node:
+    """What rules read of a Node."""
+    taints = tuple(Taint(sys.intern(taint.key), taint.effect, taint.value or "") for taint in obj.spec.taints or ())
+    return Node(obj.metadata.name, labels_of(obj), taints)

@@ -1,0 +1,1 @@
+"""What rules look up in the cluster."""

@@ -1,0 +1,171 @@
+"""Who names a topology: workloads are looked through when somebody deletes one, as far as the time allows."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+import structlog
+
+from policies.engine.facts import References
+from policies.objects.workload import BUILT_IN, HISTORIES
+from policies.topology.annotation import TOPOLOGY
+from webhook.cluster.api.discovery import ServedKind, kinds, versions
+from webhook.cluster.api.errors import ApiError, ClusterError, UnreachableError
+from webhook.cluster.api.pages import pages
+from webhook.cluster.api.wire import UNREADABLE, Page
+
+if TYPE_CHECKING:
+    from kubernetes.aio.client import ApiClient
+
+GroupKind = tuple[str, str]
+
+WORKLOADS: tuple[GroupKind, ...] = tuple(
+    row.group_kind for row in BUILT_IN if row.templates and row.group_kind not in HISTORIES
+)
+"""The kinds of the built-in table that Pods are made of."""
+
+# As client-go's metadata client asks; an API that cannot cut objects down sends them whole.
+ACCEPT = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+PAGE_SIZE = 500
+# Kinds that are listed at once: a page of 500 takes about 1 MB while it is read.
+AT_ONCE = 8
+# The rest of the time is for the evaluation with what was found, and for what else the review has to look for.
+SHARE = 0.8
+_SHOWN = 3
+_LATE = "no time left"
+
+
+class _Annotations(msgspec.Struct):
+    topology: str | None = msgspec.field(name=TOPOLOGY, default=None)
+
+
+class _Owner(msgspec.Struct):
+    controller: bool | None = None
+
+
+class _Metadata(msgspec.Struct, rename="camel"):
+    name: str
+    namespace: str = ""
+    deletion_timestamp: str | None = None
+    annotations: _Annotations | None = None
+    owner_references: list[_Owner] | None = None
+
+    def names(self, topology: str) -> bool:
+        """Whether the object names a topology, and will be there for a while."""
+        named = self.annotations.topology if self.annotations else None
+        return named is not None and named.strip() == topology and not self.deletion_timestamp
+
+    @property
+    def is_owned(self) -> bool:
+        """Whether a controller owns it, which then names the topology itself."""
+        return any(owner.controller for owner in self.owner_references or ())
+
+
+class _Item(msgspec.Struct):
+    metadata: _Metadata
+
+
+_ITEM = msgspec.json.Decoder(_Item)
+
+
+async def search(api: ApiClient, workloads: Iterable[GroupKind], topology: str, seconds: float) -> References:
+    """The workloads of some kinds that name a topology. What could not be looked at within the time is told."""
+    looked = _Search(api, workloads, topology)
+    try:
+        async with asyncio.timeout(seconds * SHARE), asyncio.TaskGroup() as tasks:
+            for group in dict.fromkeys(group for group, _ in looked.left):
+                tasks.create_task(looked.group(group, tasks))
+    except TimeoutError:
+        pass  # it is told what is left
+    return References(tuple(sorted(looked.found)), looked.incomplete())
+
+
+class _Search:
+    """One look through the workloads. found: who names the topology. left: kinds that are not done, each with why."""
+
+    def __init__(self, api: ApiClient, workloads: Iterable[GroupKind], topology: str) -> None:
+        self.found: list[str] = []
+        self.left = dict.fromkeys(workloads, _LATE)
+        self._api = api
+        self._topology = topology
+        self._free = asyncio.Semaphore(AT_ONCE)
+        self._log = structlog.get_logger()
+
+    def incomplete(self) -> str:
+        """Which kinds were not looked at or not to the end, and why, in a few words; empty where all were."""
+        by_reason: dict[str, list[str]] = {}
+        for (_, kind), reason in sorted(self.left.items(), key=lambda each: each[0][1]):
+            by_reason.setdefault(reason, []).append(kind)
+        return "; ".join(f"{_listed(names)} ({reason})" for reason, names in sorted(by_reason.items()))
+
+    async def group(self, group: str, tasks: asyncio.TaskGroup) -> None:
+        """Find out which kinds of a group are installed, and have a task for each look through its objects."""
+        wanted = [each for each in self.left if each[0] == group]
+        try:
+            places = await self._places(group, {kind for _, kind in wanted})
+        except ClusterError as error:
+            self._failed(wanted, error)
+            return
+        for each in wanted:
+            if each[1] not in places:
+                del self.left[each]
+        for kind, place in places.items():
+            tasks.create_task(self._kind(group, kind, place))
+
+    async def _places(self, group: str, wanted: set[str]) -> dict[str, ServedKind]:
+        """Where kinds of a group are: each in the first version that has it. Raises ClusterError."""
+        found: dict[str, ServedKind] = {}
+        for version in await versions(self._api, group):
+            if missing := wanted - found.keys():
+                served = await kinds(self._api, f"{group}/{version}" if group else version)
+                found |= {kind: served[kind] for kind in missing & served.keys()}
+        return found
+
+    async def _kind(self, group: str, kind: str, place: ServedKind) -> None:
+        """Look through all objects of a kind."""
+        # Pods that have their Node run on. Those that have not may have their annotations of a template alone.
+        is_pod = (group, kind) == ("", "Pod")
+        query = (("fieldSelector", "spec.nodeName="),) if is_pod else ()
+        try:
+            async with self._free:
+                async for page in pages(self._api, place.path(""), query, PAGE_SIZE, ACCEPT):
+                    named = [each for each in _read(page) if each.names(self._topology)]
+                    self.found += [_called(kind, each) for each in named if is_pod or not each.is_owned]
+        except ClusterError as error:
+            self._failed([(group, kind)], error)
+        else:
+            del self.left[group, kind]
+
+    def _failed(self, which: Sequence[GroupKind], error: ClusterError) -> None:
+        if isinstance(error, ApiError) and error.status == 404:
+            for each in which:
+                del self.left[each]  # it has gone since it was discovered
+            return
+        self.left |= dict.fromkeys(which, _in_short(error))
+        self._log.warning("workloads could not be listed", kinds=[kind for _, kind in which], reason=str(error))
+
+
+def _read(page: Page) -> list[_Metadata]:
+    """What is of interest of the objects of a page. Raises ClusterError."""
+    try:
+        return [_ITEM.decode(raw).metadata for raw in page.items or ()]
+    except UNREADABLE as error:
+        raise ClusterError(f"a list holds what is no object: {error}") from error
+
+
+def _called(kind: str, found: _Metadata) -> str:
+    return f"{kind} {found.namespace}/{found.name}" if found.namespace else f"{kind} {found.name}"
+
+
+def _in_short(error: ClusterError) -> str:
+    if isinstance(error, ApiError):
+        return "forbidden" if error.status == 403 else f"HTTP {error.status}"
+    return "no answer" if isinstance(error, UnreachableError) else "failed"
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more

@@ -1,0 +1,272 @@
+"""Reads once what `doctor` judges: all at the same time, and what cannot be read is told as such."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from urllib.parse import quote
+
+from policies.engine.request import JsonObject, UserInfo, mapping
+from policies.topology.machine import Machine, machines
+from webhook.cluster.api.call import Call
+from webhook.cluster.api.errors import ApiError, ClusterError
+from webhook.cluster.facts.references import ACCEPT
+from webhook.cluster.inspection import inventory, reads
+from webhook.cluster.inspection.handshake import certificates
+from webhook.cluster.replicas.registration import GROUP, PLURALS, path
+from webhook.cluster.watches.nativepolicies import DERIVE
+from webhook.cluster.watches.policymaps import REFUSED, SELECTOR, PolicyMap
+from webhook.configuration.settings import Settings
+from webhook.doctor import address, probe, replicas, rights
+from webhook.doctor.finding import Read, Unread
+from webhook.doctor.seen import Cluster, Probe, Seen, Served, Target, Topologies, Workspace
+from webhook.registration.rights import Right
+
+if TYPE_CHECKING:
+    from kubernetes.aio.client import ApiClient
+
+T = TypeVar("T")
+
+_CONNECT_SECONDS = 3.0
+_AT_ONCE = 8
+_ACCOUNT = "system:serviceaccount:"
+_ADMISSION = f"/apis/{GROUP}/v1"
+_AUTHORIZATION = "/apis/authorization.k8s.io/v1"
+
+
+class Asked(NamedTuple):
+    """What to look at.
+
+    account: the service account whose rights count, as namespace and name; None for the account that asks. is_service:
+    whether that one is known to be the service's. probed: the Namespace in which a reserved label is tried, or empty.
+    """
+
+    account: tuple[str, str] | None = None
+    is_service: bool = False
+    probed: str = "default"
+
+
+async def examine(api: ApiClient, settings: Settings, needed: Sequence[Right], asked: Asked) -> Seen:
+    """Read it all. needed: the rights to ask for. Raises ClusterError where the API server answers nothing at all."""
+    version = str((await reads.send(api, Call("GET", "/version", seconds=reads.SECONDS))).get("gitVersion", ""))
+    cluster, workspace = await asyncio.gather(_cluster(api, settings, version), _workspace(api, settings))
+    targets = address.targets(settings, workspace.service, workspace.slices)
+    served, answers, probed = await asyncio.gather(
+        asyncio.gather(*map(_served, targets)),
+        _answers(api, rights.asked(needed, cluster.groups), asked.account),
+        reads.tried(_probed(api, asked.probed), "") if asked.probed else _none(),
+    )
+    own = "the account that asks" if isinstance(cluster.user, Unread) else cluster.user.username
+    user = own if asked.account is None else _ACCOUNT + ":".join(asked.account)
+    is_service = asked.is_service or user.startswith(_ACCOUNT)
+    return Seen(cluster, workspace, served, user, is_service, answers, probed)
+
+
+async def _none() -> None:
+    """Nothing was asked."""
+
+
+async def _cluster(api: ApiClient, settings: Settings, version: str) -> Cluster:
+    name = settings.registration.name
+    both = " and ".join(PLURALS.values())
+    async with asyncio.TaskGroup() as tasks:
+        user = tasks.create_task(reads.tried(_user(api), "create selfsubjectreviews"))
+        groups = tasks.create_task(reads.tried(_groups(api), "get /apis"))
+        own = {
+            kind: tasks.create_task(reads.tried(reads.one(api, path(kind, name)), f"get {PLURALS[kind]} {name}"))
+            for kind in PLURALS
+        }
+        others = tasks.create_task(reads.tried(_others(api, name), f"list {both}"))
+        namespaces = tasks.create_task(reads.tried(_namespaces(api), "list namespaces"))
+        natives = tasks.create_task(
+            reads.tried(_natives(api, settings), "list validatingadmissionpolicies and their bindings")
+        )
+        nodes = tasks.create_task(reads.tried(_machines(api, settings), "list nodes"))
+        topologies = tasks.create_task(reads.tried(_topologies(api, settings), "list topologies"))
+    return Cluster(
+        user.result(),
+        version,
+        groups.result(),
+        {kind: each.result() for kind, each in own.items()},
+        others.result(),
+        namespaces.result(),
+        natives.result(),
+        nodes.result(),
+        topologies.result(),
+    )
+
+
+async def _workspace(api: ApiClient, settings: Settings) -> Workspace:
+    namespace, service, secret = settings.cluster.namespace, settings.registration.service, settings.tls.secret
+    lease = settings.cluster.lease
+
+    def place(root: str, *more: str) -> str:
+        return "/".join((root, "namespaces", *(quote(each, safe="") for each in (namespace, *more))))
+
+    def tried(reading: Coroutine[Any, Any, T], right: str) -> asyncio.Task[Read[T]]:
+        return tasks.create_task(reads.tried(reading, f"{right} in namespace {namespace}"))
+
+    core, coordination = "/api/v1", "/apis/coordination.k8s.io/v1"
+    where = reads.one(api, place(core, "services", service))
+    the_service = await reads.tried(where, f"get services {service} in namespace {namespace}")
+    own = (("labelSelector", replicas.selector(the_service)),)
+    of_service = (("labelSelector", f"kubernetes.io/service-name={service}"),)
+    async with asyncio.TaskGroup() as tasks:
+        slices = tried(
+            reads.several(api, place("/apis/discovery.k8s.io/v1", "endpointslices"), of_service), "list endpointslices"
+        )
+        deployments = tried(reads.several(api, place("/apis/apps/v1", "deployments"), own), "list deployments")
+        pods = tried(reads.several(api, place(core, "pods"), own), "list pods")
+        the_lease = tried(reads.one(api, place(coordination, "leases", lease)), f"get leases {lease}")
+        the_secret = tried(_secret(api, place(core, "secrets"), secret), f"list secrets {secret}")
+        maps = tried(_maps(api, place(core, "configmaps"), settings), "list configmaps")
+    return Workspace(
+        the_service,
+        slices.result(),
+        deployments.result(),
+        pods.result(),
+        the_lease.result(),
+        the_secret.result(),
+        maps.result(),
+    )
+
+
+async def _user(api: ApiClient) -> UserInfo:
+    """Who asks, as the API server knows them. Raises ClusterError."""
+    found = await reads.send(api, _creation("/apis/authentication.k8s.io/v1", "SelfSubjectReview", {}))
+    user = mapping(mapping(found, "status"), "userInfo")
+    return UserInfo(user.get("username", ""), groups=tuple(user.get("groups") or ()))
+
+
+async def _groups(api: ApiClient) -> Mapping[str, tuple[str, ...]]:
+    found = await reads.send(api, Call("GET", "/apis"))
+    groups = found.get("groups") or ()
+    return {group["name"]: tuple(each["version"] for each in group["versions"]) for group in groups}
+
+
+async def _others(api: ApiClient, name: str) -> list[JsonObject]:
+    """The webhook configurations that have another name than the service's; items of a list do not say their kind."""
+    lists = await asyncio.gather(*(reads.several(api, f"{_ADMISSION}/{plural}") for plural in PLURALS.values()))
+    return [
+        {**each, "kind": kind}
+        for kind, found in zip(PLURALS, lists, strict=True)
+        for each in found
+        if each["metadata"]["name"] != name
+    ]
+
+
+async def _namespaces(api: ApiClient) -> Mapping[str, Mapping[str, str]]:
+    found = await reads.several(api, "/api/v1/namespaces", accept=ACCEPT)
+    return {each["metadata"]["name"]: each["metadata"].get("labels") or {} for each in found}
+
+
+async def _natives(api: ApiClient, settings: Settings) -> Mapping[str, list[JsonObject]]:
+    """The cluster's own policies that ask for rules for pod templates, each with its bindings."""
+    if not settings.policies.native:
+        return {}
+    kinds = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+    plurals = ("validatingadmissionpolicies", "validatingadmissionpolicybindings")
+    policies, bindings = await asyncio.gather(*(reads.several(api, f"{_ADMISSION}/{plural}") for plural in plurals))
+    head = {"apiVersion": f"{GROUP}/v1"}
+    found = {each["metadata"]["name"]: [{**head, "kind": kinds[0], **each}] for each in policies if _asks(each)}
+    for each in bindings:
+        if (policy := found.get(each["spec"].get("policyName", ""))) is not None:
+            policy.append({**head, "kind": kinds[1], **each})
+    return found
+
+
+def _asks(policy: JsonObject) -> bool:
+    places = (policy["metadata"].get(place) or {} for place in ("annotations", "labels"))
+    return any(place.get(DERIVE) == "true" for place in places)
+
+
+async def _machines(api: ApiClient, settings: Settings) -> tuple[Machine, ...]:
+    if settings.topology.action == "off":
+        return ()
+    return machines(await inventory.nodes(api), None, settings.tolerations.accelerators.resources)
+
+
+async def _topologies(api: ApiClient, settings: Settings) -> Topologies:
+    if settings.topology.action == "off":
+        return Topologies()
+    found = await inventory.topologies(api)
+    return Topologies(found.found, found.problems)
+
+
+async def _secret(api: ApiClient, where: str, name: str) -> Mapping[str, bytes] | None:
+    """The data of the Secret of a name. The service's own account may list it and not get it. Raises ClusterError."""
+    found = await reads.several(api, where, (("fieldSelector", f"metadata.name={name}"),)) if name else []
+    if not found:
+        return None
+    try:
+        return {key: base64.b64decode(value) for key, value in (found[0].get("data") or {}).items()}
+    except binascii.Error as error:
+        raise ClusterError(f"the data at {where} are no base64: {error}") from None
+
+
+async def _maps(api: ApiClient, where: str, settings: Settings) -> Mapping[str, PolicyMap]:
+    if not settings.policies.config_maps:
+        return {}
+    return {each.name: each for each in map(_map, await reads.several(api, where, (("labelSelector", SELECTOR),)))}
+
+
+def _map(found: JsonObject) -> PolicyMap:
+    metadata = found["metadata"]
+    refused = (metadata.get("annotations") or {}).get(REFUSED, "")
+    return PolicyMap(metadata["name"], metadata.get("uid", ""), found.get("data") or {}, refused)
+
+
+async def _served(target: Target) -> Served:
+    try:
+        return Served(target, await certificates(target.host, target.port, target.name, _CONNECT_SECONDS))
+    except ClusterError as error:
+        return Served(target, Unread(str(error)))
+
+
+async def _answers(
+    api: ApiClient, needed: Sequence[Right], account: tuple[str, str] | None
+) -> Mapping[Right, Read[bool]]:
+    free = asyncio.Semaphore(_AT_ONCE)
+    kind = "SelfSubjectAccessReview" if account is None else "SubjectAccessReview"
+
+    async def answer(right: Right) -> bool:
+        async with free:
+            found = await reads.send(api, _creation(_AUTHORIZATION, kind, {"spec": {**_who(account), **_what(right)}}))
+        return bool(mapping(found, "status").get("allowed"))
+
+    plural = f"{kind.lower()}s"
+    found = await asyncio.gather(*(reads.tried(answer(right), f"create {plural}") for right in needed))
+    return dict(zip(needed, found, strict=True))
+
+
+def _who(account: tuple[str, str] | None) -> JsonObject:
+    """The user of a SubjectAccessReview, with the groups that every service account is in."""
+    if account is None:
+        return {}
+    groups = ["system:serviceaccounts", f"system:serviceaccounts:{account[0]}", "system:authenticated"]
+    return {"user": _ACCOUNT + ":".join(account), "groups": groups}
+
+
+def _what(right: Right) -> JsonObject:
+    fields = ("verb", "group", "resource", "subresource", "name", "namespace")
+    return {"resourceAttributes": {field: getattr(right, field) for field in fields if getattr(right, field)}}
+
+
+async def _probed(api: ApiClient, namespace: str) -> Probe:
+    """What the API server says to an object with a reserved label; nothing is stored. Raises ClusterError."""
+    where = f"/api/v1/namespaces/{quote(namespace, safe='')}/configmaps"
+    try:
+        await reads.send(api, Call("POST", where, (("dryRun", "All"),), body=probe.probe_object(namespace)))
+    except ApiError as error:
+        return Probe(namespace, error.status, str(error))
+    return Probe(namespace, 201)
+
+
+def _creation(root: str, kind: str, content: JsonObject) -> Call:
+    """A review: an object that is answered and not stored."""
+    return Call(
+        "POST", f"{root}/{kind.lower()}s", body={"apiVersion": root.removeprefix("/apis/"), "kind": kind, **content}
+    )

@@ -1,0 +1,97 @@
+"""What is in a cluster, looked at once: its Nodes, the Pods that are bound to them, its Topology objects."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from policies.topology import document
+from policies.topology.document import GROUPS, KIND, TopologyError
+from policies.topology.machine import NodeObject, PodObject
+from policies.topology.topology import Topology
+from webhook.cluster.api.errors import ApiError, ClusterError
+from webhook.cluster.api.pages import pages
+from webhook.cluster.api.wire import UNREADABLE
+from webhook.cluster.watches.topologies import VERSIONS
+
+if TYPE_CHECKING:
+    from kubernetes.aio.client import ApiClient
+
+T = TypeVar("T")
+
+# A Node names up to 50 images and weighs 20 KB and more.
+_NODES_PAGE, _PODS_PAGE = 100, 500
+_BOUND = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
+_NODE = msgspec.json.Decoder(NodeObject)
+_POD = msgspec.json.Decoder(PodObject)
+_CONTENT = msgspec.json.Decoder(dict[str, Any])
+
+
+class Topologies(Struct, frozen=True):
+    """Topologies that are objects of the cluster. problems: a line for each that cannot be read or looked at."""
+
+    found: tuple[Topology, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+async def nodes(api: ApiClient) -> list[NodeObject]:
+    """All Nodes. Raises ClusterError."""
+    return [item async for item in _listed(api, "/api/v1/nodes", _NODE, _NODES_PAGE)]
+
+
+async def pods(api: ApiClient) -> list[PodObject]:
+    """The Pods of all Namespaces that are bound to a Node and have not ended. Raises ClusterError."""
+    query = (("fieldSelector", _BOUND),)
+    return [item async for item in _listed(api, "/api/v1/pods", _POD, _PODS_PAGE, query)]
+
+
+async def topologies(api: ApiClient) -> Topologies:
+    """The Topology objects of KAI and of Kueue, none where these are not installed. Raises ClusterError.
+
+    Who may not look at them is told so: the API server gives the same answer where there is no such kind.
+    """
+    found: list[Topology] = []
+    problems: list[str] = []
+    for group, versions in VERSIONS.items():
+        try:
+            objects = await _topologies(api, group, versions)
+        except ApiError as error:
+            if error.status != 403:
+                raise
+            problems.append(f"{GROUPS[group]}'s topologies are not known: {error}")
+            continue
+        for each in objects:
+            source = document.source_of(each)
+            try:
+                found.append(document.read(each, source, in_cluster=True))
+            except TopologyError as error:
+                problems.append(f"{source} cannot be used: {error}")
+    return Topologies(tuple(found), tuple(problems))
+
+
+async def _topologies(api: ApiClient, group: str, versions: Sequence[str]) -> list[dict[str, Any]]:
+    """The objects in the newest version that is served. The items of a list do not say what they are."""
+    for version in versions:
+        try:
+            objects = _listed(api, f"/apis/{group}/{version}/topologies", _CONTENT, _PODS_PAGE)
+            return [{**each, "apiVersion": f"{group}/{version}", "kind": KIND} async for each in objects]
+        except ApiError as error:
+            if error.status != 404:
+                raise
+    return []
+
+
+async def _listed(
+    api: ApiClient, path: str, decoder: msgspec.json.Decoder[T], size: int, query: tuple[tuple[str, str], ...] = ()
+) -> AsyncIterator[T]:
+    """The objects of a list, page by page. Raises ClusterError."""
+    async for page in pages(api, path, query, size):
+        for raw in page.items or ():
+            try:
+                item = decoder.decode(raw)
+            except UNREADABLE as error:
+                raise ClusterError(f"an object in the answer to GET {path} cannot be read: {error}") from error
+            yield item

@@ -1,0 +1,75 @@
+"""Single reads of a cluster whose failure is an answer, too: what could not be read, and for want of which right."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from policies.engine.request import JsonObject
+from webhook.cluster.api.call import Call, fetch
+from webhook.cluster.api.errors import ApiError, ClusterError
+from webhook.cluster.api.pages import pages
+from webhook.cluster.api.wire import UNREADABLE
+from webhook.doctor.finding import Read, Unread
+
+if TYPE_CHECKING:
+    from kubernetes.aio.client import ApiClient
+
+T = TypeVar("T")
+
+SECONDS = 7.0
+"""How long a read may take."""
+
+_PAGE = 500
+_OBJECT = msgspec.json.Decoder(dict[str, Any])
+
+
+async def tried(reading: Awaitable[T], right: str, seconds: float = SECONDS) -> Read[T]:
+    """What is read, or why it could not be. right: the one that it takes, as `list nodes`."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await reading
+    except TimeoutError:
+        return Unread(f"no answer within {seconds:.0f} s")
+    except ApiError as error:
+        return Unread(str(error), right if error.status == 403 else "")
+    except ClusterError as error:
+        return Unread(str(error))
+
+
+async def one(api: ApiClient, path: str) -> JsonObject | None:
+    """The object at a path, None where there is none. Raises ClusterError."""
+    try:
+        return await send(api, Call("GET", path))
+    except ApiError as error:
+        if error.status == 404:
+            return None
+        raise
+
+
+async def several(
+    api: ApiClient, path: str, query: tuple[tuple[str, str], ...] = (), accept: str = "application/json"
+) -> list[JsonObject]:
+    """The objects of a list, none where there is no such kind. query: selectors. Raises ClusterError."""
+    try:
+        return [decoded(raw, path) async for page in pages(api, path, query, _PAGE, accept) for raw in page.items or ()]
+    except ApiError as error:
+        if error.status == 404:
+            return []
+        raise
+
+
+async def send(api: ApiClient, call: Call) -> JsonObject:
+    """The object that answers a call. Raises ClusterError."""
+    return decoded(msgspec.Raw(await fetch(api, call)), call.path)
+
+
+def decoded(raw: msgspec.Raw, path: str) -> JsonObject:
+    """An object. Raises ClusterError."""
+    try:
+        return _OBJECT.decode(raw)
+    except UNREADABLE as error:
+        raise ClusterError(f"the answer to GET {path} cannot be read: {error}") from error

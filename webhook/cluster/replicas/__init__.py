@@ -1,0 +1,1 @@
+"""What replicas share: the Lease and the webhook configurations."""

@@ -1,0 +1,155 @@
+"""Reads and writes the webhook configurations of the cluster, and removes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import msgspec
+
+from webhook.cluster.api.call import Call, fetch
+from webhook.cluster.api.errors import ApiError, ClusterError
+from webhook.registration.configuration import UNREGISTER
+from webhook.registration.drift import MANAGER
+
+if TYPE_CHECKING:
+    from kubernetes.aio.client import ApiClient
+
+GROUP = "admissionregistration.k8s.io"
+PLURALS = {
+    "MutatingWebhookConfiguration": "mutatingwebhookconfigurations",
+    "ValidatingWebhookConfiguration": "validatingwebhookconfigurations",
+}
+_CLUSTER_ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
+_MANAGER = (("fieldManager", MANAGER),)
+# The API server itself gives a write up after 34 s. It compiles all conditions of a configuration, and where that takes
+# it long, a write that is given up sooner would be begun anew for ever.
+_SECONDS = 35.0
+
+Json = dict[str, Any]
+
+_OBJECT = msgspec.json.Decoder(Json)
+
+
+async def read(api: ApiClient, kind: str, name: str) -> Json | None:
+    """A configuration as it is now; None where there is none. Raises ClusterError."""
+    try:
+        body = await fetch(api, Call("GET", path(kind, name), seconds=_SECONDS))
+    except ClusterError as error:
+        if _is_absent(error):
+            return None
+        raise _failure(f"{kind} {name} could not be read", error, kind, "get") from error
+    return {**_OBJECT.decode(body), "apiVersion": f"{GROUP}/v1", "kind": kind}
+
+
+async def apply(api: ApiClient, configuration: Mapping[str, Any]) -> Json:
+    """Make a configuration be as given by server-side apply, taking its fields over from whoever set them before.
+
+    Returns what it is then. Raises ClusterError.
+    """
+    # Applying what does not exist yet is authorized as a creation as well.
+    return await _write(
+        api, "PATCH", configuration, (*_MANAGER, ("force", "true")), "application/apply-patch+yaml", "patch and create"
+    )
+
+
+async def replace(api: ApiClient, configuration: Mapping[str, Any]) -> Json:
+    """Put a configuration in the place of the one with its resourceVersion. Returns what it is then.
+
+    Raises ClusterError; an ApiError of status 409 where somebody else was quicker.
+    """
+    return await _write(api, "PUT", configuration, _MANAGER, "application/json", "update")
+
+
+async def owner_uid(api: ApiClient, name: str) -> str | None:
+    """The uid of a ClusterRole; None where there is none. Raises ClusterError."""
+    try:
+        body = await fetch(api, Call("GET", f"{_CLUSTER_ROLES}/{quote(name, safe='')}", seconds=_SECONDS))
+    except ApiError as error:
+        if error.status == 404:
+            return None
+        remedy = "; a ClusterRole must allow the service's account to get it" if error.status == 403 else ""
+        raise ClusterError(f"ClusterRole {name} could not be read: {error}{remedy}") from error
+    return str(_OBJECT.decode(body)["metadata"]["uid"])
+
+
+async def unregister(api: ApiClient, names: Mapping[str, str]) -> list[str]:
+    """Delete the configurations, given as a name for each kind, for good; returns which there were, as `kind/name`.
+
+    They are annotated first, so that a running service lets them go. It need not be waited for: whoever watches them
+    is shown each change of an object in its order, this one before the deletion.
+
+    Raises ClusterError at the first that cannot be annotated or deleted.
+    """
+    announced = {"metadata": {"annotations": {UNREGISTER: "true"}}}
+    for kind, name in names.items():
+        call = Call(
+            "PATCH",
+            path(kind, name),
+            _MANAGER,
+            content_type="application/merge-patch+json",
+            body=announced,
+            seconds=_SECONDS,
+        )
+        try:
+            await fetch(api, call)
+        except ClusterError as error:
+            if not _is_absent(error):
+                raise _failure(f"{kind} {name} could not be annotated", error, kind, "patch") from error
+    return await remove(api, names)
+
+
+async def remove(api: ApiClient, names: Mapping[str, str]) -> list[str]:
+    """Delete the configurations, given as a name for each kind; returns which there were, as `kind/name`.
+
+    Raises ClusterError at the first that cannot be deleted.
+    """
+    removed = []
+    for kind, name in names.items():
+        try:
+            await fetch(api, Call("DELETE", path(kind, name), seconds=_SECONDS))
+        except ClusterError as error:
+            if _is_absent(error):
+                continue
+            raise _failure(f"{kind} {name} could not be removed", error, kind, "delete") from error
+        removed.append(f"{kind}/{name}")
+    return removed
+
+
+def path(kind: str, name: str = "") -> str:
+    """Where a configuration is, or where all of its kind are. Raises ClusterError for another kind."""
+    if kind not in PLURALS:
+        raise ClusterError(f"{kind} is not a kind of webhook configuration; these are: {', '.join(PLURALS)}")
+    whole = f"/apis/{GROUP}/v1/{PLURALS[kind]}"
+    return f"{whole}/{quote(name, safe='')}" if name else whole
+
+
+async def _write(
+    api: ApiClient,
+    method: str,
+    configuration: Mapping[str, Any],
+    query: tuple[tuple[str, str], ...],
+    content_type: str,
+    verbs: str,
+) -> Json:
+    kind, name = configuration["kind"], configuration["metadata"]["name"]
+    call = Call(method, path(kind, name), query, content_type=content_type, body=configuration, seconds=_SECONDS)
+    try:
+        return _OBJECT.decode(await fetch(api, call))
+    except ClusterError as error:
+        raise _failure(f"{kind} {name} could not be written", error, kind, verbs) from error
+
+
+def _is_absent(error: ClusterError) -> bool:
+    return isinstance(error, ApiError) and error.status == 404
+
+
+def _failure(what: str, error: ClusterError, kind: str, verbs: str) -> ClusterError:
+    """The error in words of what was tried; an answer stays an answer with its status."""
+    if not isinstance(error, ApiError):
+        return ClusterError(f"{what}: {error}")
+    remedy = (
+        f"; a ClusterRole must allow its account to {verbs} {PLURALS[kind]} in {GROUP}" if error.status == 403 else ""
+    )
+    return ApiError(f"{what}: {error}{remedy}", error.status, error.retry_after)

@@ -1,0 +1,1 @@
+"""Objects that are followed: a list, then a watch."""

@@ -1,0 +1,111 @@
+"""ResourceClaims, their templates and DeviceClasses: followed where the cluster serves them, in a version it serves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import structlog
+
+from webhook.cluster.api.clock import Clock
+from webhook.cluster.api.discovery import Discovery, versions
+from webhook.cluster.api.objects import (
+    CLAIM_TEMPLATES,
+    CLAIMS,
+    DEVICE_CLASSES,
+    ClaimObject,
+    ClaimTemplateObject,
+    DeviceClassObject,
+    key_of,
+    name_of,
+)
+from webhook.cluster.watches.cache import Cache
+from webhook.cluster.watches.reflector import Reflector
+
+if TYPE_CHECKING:
+    from kubernetes.aio.client import ApiClient
+
+GROUP = "resource.k8s.io"
+# Those whose claims have the shapes that are read here, newest first. Older ones were never on by default.
+VERSIONS = ("v1", "v1beta2", "v1beta1")
+# The group comes, goes and changes its version when the cluster is upgraded.
+LOOK_AGAIN_SECONDS = 600.0
+
+
+class Devices:
+    """What is known of claims for devices; nothing where the cluster has none."""
+
+    def __init__(self, api: ApiClient, clock: Clock) -> None:
+        self.claims = Cache[ClaimObject, tuple[str, str], frozenset[str]](key_of, lambda item: item.spec.classes())
+        self.templates = Cache[ClaimTemplateObject, tuple[str, str], frozenset[str]](
+            key_of, lambda item: item.spec.spec.classes()
+        )
+        self.extended = Cache[DeviceClassObject, str, str](name_of, lambda item: item.spec.extended_resource_name)
+        self._api = api
+        self._clock = clock
+        self._reflectors: tuple[Reflector[Any], ...] = (
+            Reflector(api, CLAIMS, "", self.claims, clock),
+            Reflector(api, CLAIM_TEMPLATES, "", self.templates, clock),
+            Reflector(api, DEVICE_CLASSES, "", self.extended, clock),
+        )
+        self._version: str | None = None
+        self._decided = False
+        self._discovery = Discovery(GROUP, clock)
+        self._log = structlog.get_logger()
+
+    async def run(self) -> NoReturn:
+        """Follow until cancelled, and look from time to time whether the version is still the one to use."""
+        followers: list[asyncio.Task[NoReturn]] = []
+        try:
+            while True:
+                version = await self._discovery.ask(self._choose)
+                if version != self._version or not self._decided:
+                    await cancelled(followers)
+                    followers = self._follow(version)
+                await self._clock.sleep(LOOK_AGAIN_SECONDS)
+        finally:
+            self._version, self._decided = None, False
+            await cancelled(followers)
+
+    def unsynced(self) -> list[str]:
+        """Why not everything is known yet."""
+        if not self._decided:
+            return [self._discovery.waiting]
+        if self._version is None:
+            return []
+        return [reason for reflector in self._reflectors for reason in reflector.unsynced()]
+
+    def problems(self) -> list[str]:
+        """Why not everything is up to date."""
+        followed = self._reflectors if self._version is not None else ()
+        found = [f"{each.resource.name}: {each.problem}" for each in followed if each.problem]
+        return [*self._discovery.problems(), *found]
+
+    def _follow(self, version: str | None) -> list[asyncio.Task[NoReturn]]:
+        """Start to follow a version; None for none."""
+        self._version, self._decided = version, True
+        if version is None:
+            self._log.info("no device claims", reason=f"{GROUP} is not served in {', '.join(VERSIONS)}")
+            for cache in (self.claims, self.templates, self.extended):
+                cache.replace([])
+            return []
+        self._log.info("device claims are followed", api_version=f"{GROUP}/{version}")
+        for reflector in self._reflectors:
+            reflector.path = f"/apis/{GROUP}/{version}/{reflector.resource.name}"
+        return [asyncio.create_task(reflector.run(), name=reflector.resource.name) for reflector in self._reflectors]
+
+    async def _choose(self) -> str | None:
+        """The version to use: the one that the API server prefers if possible, None if none will do."""
+        served = await versions(self._api, GROUP)
+        return next(
+            (version for version in (*served[:1], *VERSIONS) if version in VERSIONS and version in served), None
+        )
+
+
+async def cancelled(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Cancel tasks and wait until they have ended."""
+    running = list(tasks)
+    for task in running:
+        task.cancel()
+    await asyncio.gather(*running, return_exceptions=True)

@@ -1,0 +1,75 @@
+"""All that is followed of a cluster, as far as it is of interest."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+import structlog
+
+from webhook.cluster.facts.facts import ClusterFacts
+from webhook.cluster.facts.references import WORKLOADS, GroupKind
+from webhook.cluster.watches.nativepolicies import NativePolicies
+from webhook.cluster.watches.policymaps import PolicyMaps
+
+if TYPE_CHECKING:
+    from webhook.cluster.api.client import Connection
+
+# How long to wait for the first lists before serving without them; look-ups then ask the API server.
+FIRST_SYNC = 10.0
+
+
+class Followed(NamedTuple):
+    """The facts, and where policies come from; None for what is not of interest."""
+
+    facts: ClusterFacts
+    maps: PolicyMaps | None
+    natives: NativePolicies | None
+
+    def unsynced(self) -> list[str]:
+        """What has not arrived yet, a reason each."""
+        return [reason for each in self if each is not None for reason in each.unsynced()]
+
+    def unsynced_policies(self) -> list[str]:
+        """What has not arrived yet of what policies are made from."""
+        return [reason for each in (self.maps, self.natives) if each is not None for reason in each.unsynced()]
+
+
+@asynccontextmanager
+async def follow(
+    api: Connection,
+    *,
+    nodes: bool,
+    topologies: bool,
+    maps_in: str,
+    natives: bool,
+    workloads: Iterable[GroupKind] = WORKLOADS,
+) -> AsyncIterator[Followed]:
+    """Follow a cluster over a connection, which is closed in the end, and give the first lists a while to arrive.
+
+    nodes, topologies, natives: whether Nodes, Topology objects and native policies are of interest. maps_in: the
+    Namespace whose ConfigMaps may hold policies, empty for none. workloads: the kinds that may name a topology.
+    """
+    followed = Followed(
+        ClusterFacts(api, watch_nodes=nodes, watch_topologies=topologies, workloads=workloads),
+        PolicyMaps(api, maps_in) if maps_in else None,
+        NativePolicies(api) if natives else None,
+    )
+    running = [each for each in followed if each is not None]
+    try:
+        for each in running:
+            await each.start()
+        try:
+            async with asyncio.timeout(FIRST_SYNC):
+                while followed.unsynced():  # noqa: ASYNC110 - a few looks at start, at several caches
+                    await asyncio.sleep(0.02)
+        except TimeoutError:
+            reasons = followed.unsynced()
+            structlog.get_logger().warning("serving before the cluster's facts have arrived", reasons=reasons)
+        yield followed
+    finally:
+        for each in running:
+            await each.stop()
+        await api.close()

@@ -1,0 +1,85 @@
+"""The cluster's own ValidatingAdmissionPolicies that ask for their rules to be applied to pod templates, too."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from webhook.cluster.api.clock import Clock
+from webhook.cluster.api.objects import Resource, WholeObject, name_of, whole
+from webhook.cluster.watches.cache import Cache
+from webhook.cluster.watches.devices import cancelled
+from webhook.cluster.watches.reflector import Reflector
+
+if TYPE_CHECKING:
+    from kubernetes.aio.client import ApiClient
+
+DERIVE = "cks-admission.dev/derive"
+"""The label or annotation by which a policy asks, with the value `true`."""
+
+_GROUP = "/apis/admissionregistration.k8s.io/v1"
+_POLICIES, _BINDINGS = "validatingadmissionpolicies", "validatingadmissionpolicybindings"
+
+Json = dict[str, Any]
+
+
+class NativePolicies:
+    """Policies that ask, and their bindings. changed: set when any of them may be another one."""
+
+    def __init__(self, api: ApiClient, clock: Clock | None = None) -> None:
+        clock = clock or Clock()
+        self.changed = asyncio.Event()
+        self._policies = Cache[WholeObject, str, Json](name_of, _asking, self.changed.set)
+        self._bindings = Cache[WholeObject, str, Json](name_of, _binding, self.changed.set)
+        self._reflectors = (
+            Reflector(api, Resource(_POLICIES, whole), f"{_GROUP}/{_POLICIES}", self._policies, clock),
+            Reflector(api, Resource(_BINDINGS, whole), f"{_GROUP}/{_BINDINGS}", self._bindings, clock),
+        )
+        self._tasks: list[asyncio.Task[Any]] = []
+
+    @property
+    def known(self) -> Mapping[str, list[Json]]:
+        """The policies that ask, by name, each as a list of it and its bindings in the order of their names."""
+        found = {name: [policy] for name, policy in sorted(self._policies.by_key.items())}
+        for _, binding in sorted(self._bindings.by_key.items()):
+            if (policy := found.get(binding.get("spec", {}).get("policyName", ""))) is not None:
+                policy.append(binding)
+        return found
+
+    async def start(self) -> None:
+        """Begin to follow; `unsynced` says whether the first lists have arrived."""
+        self._tasks = [asyncio.create_task(each.run(), name=each.resource.name) for each in self._reflectors]
+
+    async def stop(self) -> None:
+        """End what is under way."""
+        await cancelled(self._tasks)
+
+    def unsynced(self) -> list[str]:
+        """Why not all is known yet, and what to do where a right is missing. A cluster without the kind has none."""
+        hint = (
+            "; a ClusterRole must allow the service's account to list and watch "
+            f"{_POLICIES} and {_BINDINGS} in admissionregistration.k8s.io, or set policies.native to false"
+        )
+        return [
+            reason + (hint if each.status == 403 else "")
+            for each in self._reflectors
+            if each.status != 404
+            for reason in each.unsynced()
+        ]
+
+
+def _asking(found: WholeObject) -> Json | None:
+    metadata = found.content.get("metadata") or {}
+    places = (metadata.get("annotations") or {}, metadata.get("labels") or {})
+    asks = any(place.get(DERIVE) == "true" for place in places)
+    return _named(found, "ValidatingAdmissionPolicy") if asks else None
+
+
+def _binding(found: WholeObject) -> Json:
+    return _named(found, "ValidatingAdmissionPolicyBinding")
+
+
+def _named(found: WholeObject, kind: str) -> Json:
+    """What it is, which the items of a list do not say."""
+    return {"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, **found.content}

@@ -1,0 +1,180 @@
+"""Follows the objects of one kind: a list, then a watch from there, again and again, as client-go's reflector does.
+
+The client's own Watch is not used: it parses every event twice into Python objects, meets an expired version with one
+retry from the same version instead of a list, and stops at a line of 4 MiB.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Generic, NoReturn, TypeVar
+
+import msgspec
+import structlog
+
+from webhook.cluster.api.call import Call, opened, refused
+from webhook.cluster.api.clock import Backoff, Clock
+from webhook.cluster.api.errors import ApiError, ClusterError
+from webhook.cluster.api.objects import Object, Resource
+from webhook.cluster.api.pages import pages
+from webhook.cluster.api.wire import EVENT, UNREADABLE, Lines
+from webhook.cluster.watches.cache import Sink
+
+if TYPE_CHECKING:
+    from kubernetes.aio.client import ApiClient
+
+T = TypeVar("T", bound=Object)
+
+# A watch is ended by the API server after 5 to 10 minutes, each at its own time, so that a fleet does not come back at
+# once and new API servers get their share. As client-go.
+WATCH_SECONDS = 300
+# Bookmarks come about once a minute, the first one after up to two. Three without a byte: the connection is taken for
+# dead, and a new one costs little if it was not.
+SILENCE_SECONDS = 180.0
+# A watch that ends sooner than this without any event does not work; the next one waits. As client-go.
+SHORT_SECONDS = 1.0
+# The version to watch from has expired, or is none that this server can read.
+_LIST_AGAIN = frozenset({400, 410})
+
+
+class Reflector(Generic[T]):
+    """Keeps a sink up to date with the objects of one kind.
+
+    path: where they are listed. silence: the longest wait for the next byte of a watch.
+    synced: set once the first list has arrived. problem: why the sink is not up to date, None when it is. status: the
+    HTTP status of a problem that is an answer, else 0.
+    """
+
+    def __init__(
+        self,
+        api: ApiClient,
+        resource: Resource[T],
+        path: str,
+        sink: Sink[T],
+        clock: Clock,
+        *,
+        silence: float = SILENCE_SECONDS,
+    ) -> None:
+        self.resource = resource
+        self.path = path
+        self.synced = asyncio.Event()
+        self.problem: str | None = None
+        self.status = 0
+        self._api = api
+        self._sink = sink
+        self._clock = clock
+        self._silence = silence
+        self._backoff = Backoff(clock)
+        self._version = ""  # empty: a list is needed
+        self._log = structlog.get_logger()
+
+    async def run(self) -> NoReturn:
+        """Follow until cancelled. Nothing that the API server does or sends ends it."""
+        self._version = ""
+        while True:
+            pause = 0.0
+            try:
+                await self._follow()
+            except ClusterError as error:
+                pause = self._failed(error)
+            except Exception as error:  # noqa: BLE001 - one bad answer must not leave the facts stale for ever
+                self.problem, self.status = f"unexpected: {error!r}", 0
+                self._log.exception("watch failed", resource=self.resource.name)
+                self._version = ""
+            await self._backoff.wait(pause)
+
+    def unsynced(self) -> list[str]:
+        """Why nothing is known yet; empty after the first list, however old that is."""
+        if self.synced.is_set():
+            return []
+        return [f"{self.resource.name}: first list not done: {self.problem or 'waiting for the API server'}"]
+
+    async def _follow(self) -> None:
+        """Watch for as long as that works, after a list if need be. Returns where a watch ends at once."""
+        if not self._version:
+            await self._list()
+        while await self._watch():
+            self._backoff.reset()
+
+    async def _list(self) -> None:
+        objects: list[T] = []
+        version = ""
+        async for page in pages(self._api, self.path, self.resource.query, self.resource.page):
+            objects += [item for raw in page.items or () if (item := self._read(raw)) is not None]
+            version = page.metadata.resource_version
+        self._sink.replace(objects)
+        self._version = version
+        self._recovered()
+        self._log.info("listed", resource=self.resource.name, objects=len(objects))
+        self.synced.set()
+
+    async def _watch(self) -> bool:
+        """Take events until the API server ends the watch; whether that worked."""
+        seconds = int(WATCH_SECONDS * (1 + self._clock.random()))
+        query = {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": self._version,
+            "timeoutSeconds": str(seconds),
+        }
+        whole_query = (*self.resource.query, *query.items())
+        call = Call("GET", self.path, whole_query, seconds=None, silence=self._silence)
+        lines = Lines()
+        began = self._clock.monotonic()
+        worked = False
+        async with opened(self._api, call) as response:
+            self._recovered()
+            try:
+                async for part in response.content.iter_any():
+                    for line in lines.feed(part):
+                        worked = self._take(line) or worked
+            except TimeoutError:
+                self._log.debug("watch was silent", resource=self.resource.name)
+        return worked or self._clock.monotonic() - began >= SHORT_SECONDS
+
+    def _take(self, line: bytes) -> bool:
+        """Take the event of one line; whether it was one. Raises ApiError for an event that ends the watch."""
+        try:
+            event = EVENT.decode(line)
+        except UNREADABLE as error:
+            self._skipped(error, len(line))
+            return False
+        if event.type == "ERROR":
+            self._version = ""
+            raise refused(f"to go on with the watch of {self.path}", 0, bytes(event.object))
+        item = self._read(event.object)
+        if item is None:
+            return False
+        if event.type != "BOOKMARK":
+            self._sink.changed(event.type, item)
+        self._version = item.metadata.resource_version or self._version
+        return True
+
+    def _read(self, raw: msgspec.Raw) -> T | None:
+        """An object, or None for one that cannot be read: what is known of the others must not depend on it."""
+        try:
+            return self.resource.decode(raw)
+        except UNREADABLE as error:
+            self._skipped(error, len(bytes(raw)))
+            return None
+
+    def _failed(self, error: ClusterError) -> float:
+        """Note a failure; the pause that the API server asks for."""
+        status = error.status if isinstance(error, ApiError) else 0
+        if status in _LIST_AGAIN:
+            self._version = ""
+        self.problem, self.status = str(error), status
+        # Versions expire in the ordinary course of things.
+        (self._log.info if status == 410 else self._log.warning)(
+            "watch failed", resource=self.resource.name, reason=self.problem, status=status
+        )
+        return error.retry_after if isinstance(error, ApiError) else 0.0
+
+    def _recovered(self) -> None:
+        if self.problem is not None:
+            self._log.info("watch works again", resource=self.resource.name)
+        self.problem, self.status = None, 0
+
+    def _skipped(self, error: Exception, size: int) -> None:
+        # Neither the object nor a part of it goes into the log.
+        self._log.error("object skipped", resource=self.resource.name, reason=str(error), bytes=size)

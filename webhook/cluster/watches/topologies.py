@@ -1,0 +1,155 @@
+"""The topologies that are objects of the cluster: followed where it serves their kinds, as long as it does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, NoReturn
+
+import structlog
+
+from policies.admissionpolicy.model import ParamKind
+from policies.topology.document import KAI, KIND, KUEUE, TopologyError, read, source_of
+from policies.topology.topology import Topology
+from webhook.cluster.api.clock import Clock
+from webhook.cluster.api.discovery import Discovery, ServedKind, find, versions
+from webhook.cluster.api.objects import Resource, WholeObject, name_of, whole
+from webhook.cluster.watches.cache import Cache
+from webhook.cluster.watches.devices import cancelled
+from webhook.cluster.watches.reflector import Reflector
+
+if TYPE_CHECKING:
+    from kubernetes.aio.client import ApiClient
+
+VERSIONS: Mapping[str, Sequence[str]] = {KAI: ("v1alpha1",), KUEUE: ("v1beta2", "v1beta1", "v1alpha1")}
+"""The groups that have topologies, the one that counts first, each with the versions that are read, newest first."""
+
+# How soon a CustomResourceDefinition that was installed or removed is noticed. Nothing is asked while watches work.
+LOOK_AGAIN_SECONDS = 5.0
+
+
+class Topologies:
+    """The topologies of several groups. groups: those that are followed, by name."""
+
+    def __init__(self, api: ApiClient, groups: Mapping[str, Sequence[str]], clock: Clock) -> None:
+        self.groups = {group: FollowedGroup(api, group, own, clock, self._gather) for group, own in groups.items()}
+        self._known: tuple[Topology, ...] = ()
+
+    @property
+    def known(self) -> tuple[Topology, ...]:
+        """Those that there are, sorted by name; of one name in the order of the groups. The same until one changes."""
+        return self._known
+
+    def unsynced(self) -> list[str]:
+        """Why not everything is known yet."""
+        return [reason for group in self.groups.values() for reason in group.unsynced()]
+
+    def problems(self) -> list[str]:
+        """Why not everything is up to date, and which objects cannot be used."""
+        return [problem for group in self.groups.values() for problem in group.problems()]
+
+    def _gather(self) -> None:
+        found = [each for group in self.groups.values() for each in group.topologies()]
+        found.sort(key=lambda each: each.name)
+        # Rules remember what they made of a tuple, so a list that brings nothing new must not bring a new one.
+        if (now := tuple(found)) != self._known:
+            self._known = now
+
+
+class FollowedGroup:
+    """What is known of one group. notice: called when its topologies may be others."""
+
+    def __init__(
+        self, api: ApiClient, group: str, known_versions: Sequence[str], clock: Clock, notice: Callable[[], None]
+    ) -> None:
+        self._api = api
+        self._group = group
+        self._versions = known_versions
+        self._clock = clock
+        self._notice = notice
+        self._objects = Cache[WholeObject, str, Topology | str](name_of, self._read, self._filled)
+        self._synced = False  # for good: what is installed later is no reason to send reviews elsewhere
+        self._discovery = Discovery(f"{KIND} of {group}", clock)
+        self._decided = False
+        self._served: ServedKind | None = None
+        self._reflector: Reflector[WholeObject] | None = None
+        self._watch: asyncio.Task[NoReturn] | None = None
+        self._log = structlog.get_logger()
+
+    def topologies(self) -> list[Topology]:
+        """Those that can be used."""
+        return [each for each in self._objects.values if isinstance(each, Topology)]
+
+    async def run(self) -> NoReturn:
+        """Follow until cancelled, and look again whether the kind is served while it is not, or its watch fails."""
+        try:
+            while True:
+                if self._reflector is None or self._reflector.problem:
+                    await self._found(await self._discovery.ask(self._find))
+                await self._clock.sleep(LOOK_AGAIN_SECONDS)
+        finally:
+            self._decided = False
+            await self._end()
+
+    def unsynced(self) -> list[str]:
+        """Why it is not known yet which there are; empty from the first answer on."""
+        if self._synced:
+            return []
+        if self._reflector is None:
+            return [self._discovery.waiting]
+        return [reason + self._right() for reason in self._reflector.unsynced()]
+
+    def problems(self) -> list[str]:
+        """Why not everything is up to date, and which objects cannot be used."""
+        found = self._discovery.problems()
+        if self._reflector is not None and self._reflector.problem:
+            found.append(f"{self._reflector.resource.name}: {self._reflector.problem}{self._right()}")
+        return [*found, *sorted(each for each in self._objects.values if isinstance(each, str))]
+
+    async def _find(self) -> ServedKind | None:
+        """Where the objects are in the newest version that has them, None where none does. Raises ClusterError."""
+        served = await versions(self._api, self._group)
+        for version in self._versions:
+            kind = ParamKind(api_version=f"{self._group}/{version}", kind=KIND)
+            # The group has other kinds, too, so that a version may be served without this one.
+            if version in served and (found := await find(self._api, kind)):
+                return found
+        return None
+
+    async def _found(self, served: ServedKind | None) -> None:
+        if served == self._served and self._decided:
+            return
+        await self._end()
+        self._served, self._decided = served, True
+        if served is None:
+            self._log.info("no topologies of a scheduler", group=self._group)
+            self._objects.replace([])
+            return
+        self._log.info("topologies of a scheduler are followed", path=served.path(""))
+        resource = Resource(f"{served.resource}.{self._group}", whole)
+        self._reflector = Reflector(self._api, resource, served.path(""), self._objects, self._clock)
+        self._watch = asyncio.create_task(self._reflector.run(), name=resource.name)
+
+    async def _end(self) -> None:
+        await cancelled([self._watch] if self._watch else [])
+        self._reflector = self._watch = None
+
+    def _filled(self) -> None:
+        self._synced = True
+        self._notice()
+
+    def _read(self, found: WholeObject) -> Topology | str:
+        """A topology, or why it is none: nothing is known of it then, and the others are none the worse."""
+        document = {"apiVersion": self._group, "kind": KIND, **found.content}
+        source = source_of(document)
+        try:
+            return read(document, source, in_cluster=True)
+        except TopologyError as error:
+            self._log.warning("topology cannot be read", topology=source, reason=str(error))
+            return f"{source}: {error}"
+
+    def _right(self) -> str:
+        """What to grant, where a right is missing."""
+        if self._reflector is None or self._reflector.status != 403:
+            return ""
+        return f"; a ClusterRole must allow the service's account to list and watch topologies of {self._group}"

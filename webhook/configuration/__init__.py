@@ -1,0 +1,1 @@
+"""The settings, and the rules that follow from them."""

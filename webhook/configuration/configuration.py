@@ -1,0 +1,199 @@
+"""The configuration in force: it follows its file, and the files with topologies that it names."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
+
+import structlog
+
+from policies.topology.catalog import Catalog
+from webhook.configuration import differences, rules
+from webhook.configuration.settings import Settings, SettingsError
+from webhook.files import manifest
+from webhook.files.watch import LOOK_SECONDS, changes
+from webhook.metrics import Metrics
+from webhook.sources import topologyfiles
+
+# What is read when the process starts: ports, watches and clients are made of it.
+_AT_START = ("listen", "health", "tls", "cluster", "policies", "log")
+
+
+class Loaded(NamedTuple):
+    """What was read from files, and holds together."""
+
+    settings: Settings
+    catalog: Catalog
+
+
+class Configuration:
+    """Reads everything again when one of the files may have changed, and takes it or leaves it as a whole.
+
+    read: the settings as the file and the command line have them now; it may raise SettingsError. path: the file; None
+    where there is none. current: what is in force. Raises SettingsError.
+    """
+
+    def __init__(self, read: Callable[[], Settings], path: Path | None, metrics: Metrics) -> None:
+        self._read = read
+        self._path = path
+        self._metrics = metrics
+        self._log = structlog.get_logger()
+        written = self._written()
+        self._start = read()
+        self._files = self._start.topology.files
+        self._seen = written, topologyfiles.version(self._files)
+        self._refused = ""
+        self._waiting: list[str] = []
+        self.current = Loaded(self._start, rules.topologies(self._start))
+
+    def notes(self) -> list[str]:
+        """What the files hold now that is not in force, and why."""
+        refused = f"refused, what was loaded before stays in force:\n{self._refused}" if self._refused else ""
+        waiting = f"restart needed for {', '.join(self._waiting)}" if self._waiting else ""
+        return [note for note in (refused, waiting) if note]
+
+    async def run(
+        self, prepare: Callable[[Loaded], Awaitable[None]], changed: Callable[[], Awaitable[None]]
+    ) -> NoReturn:
+        """Follow the files; for the functions see `look`."""
+        while True:
+            try:
+                async for _ in self._changes():
+                    await self.look(prepare, changed)
+            except Exception:  # noqa: BLE001 - whatever it is, the next change must be looked at again
+                self._log.exception("configuration could not be followed")
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def look(self, prepare: Callable[[Loaded], Awaitable[None]], changed: Callable[[], Awaitable[None]]) -> bool:
+        """Read the files where they hold something new, and say whether another configuration is in force now.
+
+        prepare: make the rules of a configuration; it is refused where that raises. changed: put them in force, called
+        once it is `current`.
+        """
+        try:
+            found = await asyncio.to_thread(self._newest)
+            if found is None:
+                return False
+            wanted, catalog = found
+            loaded = Loaded(_in_force(self._start, wanted), catalog)
+            is_other = _is_other(self.current, loaded)
+            if is_other:
+                await prepare(loaded)
+        except SettingsError as error:
+            self._refuse(str(error))
+            return False
+        except Exception as error:  # noqa: BLE001 - a defect met by what somebody wrote must not end what is in force
+            self._log.exception("configuration could not be used")
+            self._refuse(f"it cannot be used: {type(error).__name__}: {error}")
+            return False
+        before = self.current
+        if is_other:
+            self.current = loaded
+        self._tell(before, wanted)
+        if is_other:
+            await changed()
+        return is_other
+
+    def _newest(self) -> tuple[Settings, Catalog] | None:
+        """What the files hold now; None where it was seen before. Raises SettingsError. Runs in a thread."""
+        written = self._written()
+        seen = written, topologyfiles.version(self._files)
+        if seen == self._seen:
+            return None
+        self._seen = seen  # also where it cannot be read: it is refused once
+        settings = self._read()
+        self._files = settings.topology.files
+        self._seen = written, topologyfiles.version(self._files)
+        return settings, rules.topologies(settings)
+
+    def _written(self) -> str:
+        """The same text as long as the file holds the same."""
+        if self._path is None:
+            return ""
+        try:
+            return hashlib.sha256(self._path.read_bytes()).hexdigest()
+        except OSError as error:
+            return str(error)
+
+    async def _changes(self) -> AsyncIterator[None]:
+        """A change in a file, or a few seconds without one."""
+        while True:
+            places = await asyncio.to_thread(self._places)
+            if not places:
+                yield
+                await asyncio.sleep(LOOK_SECONDS)
+                continue
+            watch = changes(places, recursive=False)
+            told = asyncio.ensure_future(anext(watch))
+            await asyncio.sleep(0)  # with its first step the watch begins: what changes from here on is told
+            try:
+                yield
+                while await asyncio.to_thread(self._places) == places:
+                    await told
+                    told = asyncio.ensure_future(anext(watch))
+                    yield
+            finally:
+                told.cancel()
+
+    def _places(self) -> set[Path]:
+        """The directories of the files: in a mounted ConfigMap it is a link beside them that changes."""
+        places = set() if self._path is None else {self._path.parent}
+        for path in self._files:
+            with suppress(OSError):
+                places |= {Path(path), *(file.parent for file in manifest.followed(path))}
+        return {place for place in places if place.is_dir()}
+
+    def _refuse(self, reason: str) -> None:
+        if reason != self._refused:
+            self._log.error("configuration refused", reason=reason)
+        self._refused = reason
+        self._metrics.configuration_reloads.labels("refused").inc()
+        self._metrics.configuration_refused.set(1)
+
+    def _tell(self, before: Loaded, wanted: Settings) -> None:
+        self._refused = ""
+        self._metrics.configuration_reloads.labels("loaded").inc()
+        self._metrics.configuration_refused.set(0)
+        topologies = differences.of_names(_by_name(before.catalog), _by_name(self.current.catalog))
+        self._log.info(
+            "configuration loaded",
+            changed=_changed(before.settings, self.current.settings),
+            **differences.flattened({"topologies": topologies}),
+        )
+        waiting, self._waiting = self._waiting, _changed(self.current.settings, wanted)
+        if self._waiting and self._waiting != waiting:
+            self._log.warning("restart needed", keys=self._waiting)
+
+
+def _in_force(start: Settings, wanted: Settings) -> Settings:
+    """The settings as they can be without a restart: what is read at the start stays as it was then."""
+    kept: dict[str, Any] = {name: getattr(start, name) for name in _AT_START}
+    timeout = {"timeout_seconds": wanted.registration.timeout_seconds}
+    kept["registration"] = start.registration.model_copy(update=timeout)
+    if start.cluster.kubeconfig or start.cluster.in_cluster:
+        # What a rule would have to know of the cluster is not followed where the rule was off at the start.
+        if not rules.follows_topologies(start):
+            kept["topology"] = wanted.topology.model_copy(update={"action": "off"})
+        if not rules.follows_nodes(start):
+            kept["sunk"] = wanted.sunk.model_copy(
+                update={"action": start.sunk.action, "daemon_sets": start.sunk.daemon_sets}
+            )
+    return wanted.model_copy(update=kept)
+
+
+def _is_other(one: Loaded, other: Loaded) -> bool:
+    return one.settings != other.settings or one.catalog.by_name != other.catalog.by_name
+
+
+def _by_name(catalog: Catalog) -> dict[str, object]:
+    """Topologies by name, whatever line of a file they stand on."""
+    return {name: replace(topology, source="") for name, topology in catalog.by_name.items()}
+
+
+def _changed(before: Settings, after: Settings) -> list[str]:
+    return differences.of_keys(before.model_dump(by_alias=True), after.model_dump(by_alias=True))

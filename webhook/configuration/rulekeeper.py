@@ -1,0 +1,31 @@
+"""The rules where no policies come from anywhere: those of the configuration alone."""
+
+from __future__ import annotations
+
+import asyncio
+
+from policies.engine.ruleset import RuleSet
+from webhook.configuration import rules
+from webhook.configuration.configuration import Loaded
+from webhook.configuration.rules import PolicyRules
+from webhook.configuration.settings import SettingsError
+
+
+class RuleKeeper:
+    """What PolicyKeeper is where there are policies, without the CEL engine. Raises SettingsError."""
+
+    complete = True
+    rules: PolicyRules = rules.NO_POLICIES
+
+    def __init__(self, loaded: Loaded) -> None:
+        self.ruleset = _built(loaded)
+
+    async def reconfigure(self, loaded: Loaded) -> None:
+        """Make the rules of another configuration. Raises SettingsError, and then those before stay."""
+        self.ruleset = await asyncio.to_thread(_built, loaded)
+
+
+def _built(loaded: Loaded) -> RuleSet:
+    if unknown := rules.unknown_names(loaded.settings):
+        raise SettingsError("\n".join(unknown))
+    return rules.build(loaded.settings, catalog=loaded.catalog)

@@ -1,0 +1,379 @@
+"""From the settings to the rules in force: which there are, what they are for, what the API server is told of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec.structs import replace
+
+from policies import labels, sunk, tolerations
+from policies.conditions import matchcondition
+from policies.engine.exception import PolicyException
+from policies.engine.match import LabelSelector, ResourceRule, SelectorRequirement
+from policies.engine.requester import Exemptions
+from policies.engine.rule import Action, FailurePolicy, Hook, MatchCondition, Rule, Scope
+from policies.engine.ruleset import RuleSet
+from policies.engine.violation import quote
+from policies.objects.accelerator import Accelerators
+from policies.objects.workload import BUILT_IN, HISTORIES, Workload, table, workload
+from policies.topology import builtin, deletion, document, placement
+from policies.topology import rule as topology_rule
+from policies.topology.catalog import Catalog
+from policies.topology.reading import LOWEST, Default, Options
+from policies.topology.scheduling import Schedulers
+from webhook.configuration import essential
+from webhook.configuration.settings import DefaultPlacement, LabelExceptionSettings, Selector, Settings, SettingsError
+from webhook.sources import topologyfiles
+
+if TYPE_CHECKING:
+    from policies.admissionpolicy.compilation import Compile
+    from policies.admissionpolicy.documents import Loaded
+    from policies.admissionpolicy.exceptions import WrittenException
+    from policies.admissionpolicy.params import Parameters
+    from webhook.sources.policyfiles import PolicyFiles
+
+BUILT_IN_RULES = (labels.RULE, topology_rule.RULE, deletion.RULE, tolerations.RULE, sunk.RULE)
+
+_WRITES = ("CREATE", "UPDATE")
+_EVERYTHING = (ResourceRule(_WRITES, ("*",), ("*/*",)),)
+_PODS = (ResourceRule(("CREATE",), ("",), ("pods",), ("v1",)),)
+_DAEMON_SETS = (ResourceRule(_WRITES, ("apps",), ("daemonsets",), ("v1",)),)
+
+
+class ClusterPolicies(NamedTuple):
+    """What a cluster adds to policies: its parameters, and policies of its own that ask for derived rules."""
+
+    parameters: Parameters
+    native: Loaded
+
+
+class PolicyRules(NamedTuple):
+    """What policies come to: their rules, the exceptions written beside them, and the names that these may give."""
+
+    rules: tuple[Rule, ...] = ()
+    exceptions: tuple[WrittenException, ...] = ()
+    names: tuple[str, ...] = ()
+
+
+NO_POLICIES = PolicyRules()
+
+
+def build(
+    settings: Settings,
+    control_plane_namespaces: Iterable[str] = (),
+    policies: PolicyRules = NO_POLICIES,
+    catalog: Catalog | None = None,
+) -> RuleSet:
+    """The rules that the settings ask for, and those of policies.
+
+    control_plane_namespaces: those found in the cluster, for the match conditions; the rules themselves look them up.
+    catalog: the topologies, read from their files where they are not at hand.
+    Raises SettingsError where settings contradict each other.
+    """
+    rules = [
+        _labels_rule(settings, _workloads(settings), control_plane_namespaces),
+        # Before what adds something to nearly every Pod: a rule that comes after a change sees a copy of the object.
+        _topology_rule(settings, topologies(settings) if catalog is None else catalog),
+        _topology_deletion_rule(settings),
+        _tolerations_rule(settings),
+        _sunk_rule(settings),
+        *policies.rules,
+    ]
+    exceptions = (*_exceptions(settings), *(written.value for written in policies.exceptions))
+    return RuleSet(essential.unasked(rules, settings), exceptions, essential.safety(settings))
+
+
+def of_policies(
+    settings: Settings, files: PolicyFiles, compile_: Compile | None = None, cluster: ClusterPolicies | None = None
+) -> PolicyRules:
+    """The rules that policies and their bindings make: first what mutates.
+
+    cluster: where there is one. A policy of its own that has the name of another one here is left out.
+    Raises SettingsError where a policy has the name of a built-in rule.
+    """
+    from policies.admissionpolicy import mutatingrule, policyrule  # noqa: PLC0415 - nothing else needs the CEL engine
+    from policies.admissionpolicy.compilation import compile_policy  # noqa: PLC0415 - as above
+    from policies.admissionpolicy.params import LayeredParameters  # noqa: PLC0415 - as above
+
+    loaded = files.loaded
+    names = tuple(dict.fromkeys(policy.name for policy in loaded.policies))
+    for name in reserved():
+        if name in names:
+            raise SettingsError(f"policies: {name!r} is the name of a built-in rule; give the policy another one")
+    chosen, workloads = compile_ or compile_policy, _workloads(settings)
+    parameters = files.parameters if cluster is None else LayeredParameters(cluster.parameters, files.parameters)
+    exceptions = (*_exceptions(settings), *(written.value for written in loaded.exceptions))
+    found = [
+        *mutatingrule.rules(loaded.policies, loaded.bindings, parameters, files.schema, exceptions, chosen),
+        *policyrule.rules(loaded.policies, loaded.bindings, parameters, workloads, chosen),
+    ]
+    if cluster is not None:
+        taken = {*reserved(), *names}
+        own = [policy for policy in cluster.native.policies if policy.name not in taken]
+        found += policyrule.rules(own, cluster.native.bindings, cluster.parameters, workloads, chosen, native=True)
+    rules = dict.fromkeys(rule.name for rule in found)
+    return PolicyRules(tuple(found), loaded.exceptions, tuple(dict.fromkeys((*rules, *names))))
+
+
+def reserved() -> tuple[str, ...]:
+    """Names that no policy may have: those of the built-in rules."""
+    from policies.admissionpolicy import mutatingrule  # noqa: PLC0415 - as above
+
+    return (*BUILT_IN_RULES, mutatingrule.NAME)
+
+
+def unknown_names(settings: Settings, policies: PolicyRules = NO_POLICIES) -> list[str]:
+    """A line for each name in an exception that neither a rule nor a policy has, with or without a binding."""
+    known = (*BUILT_IN_RULES, *policies.names)
+    found = [
+        f"exceptions: there is no rule {name!r}; known are {', '.join(known)}"
+        for exception in settings.exceptions
+        for name in exception.rules
+        if name not in known
+    ]
+    return [*found, *(str(problem) for written in policies.exceptions for problem in written.unknown(known))]
+
+
+def _workloads(settings: Settings) -> Mapping[tuple[str, str], Workload]:
+    rows = (
+        workload(
+            row.group,
+            row.kind,
+            row.templates,
+            jobs=row.jobs,
+            claims=row.claims,
+            node_labels=row.node_labels,
+            affinity=row.affinity,
+        )
+        for row in settings.workloads
+    )
+    try:
+        return table((*BUILT_IN, *rows))
+    except ValueError as error:
+        raise SettingsError(f"workloads: {error}") from None
+
+
+def _labels_rule(
+    settings: Settings, workloads: Mapping[tuple[str, str], Workload], control_plane_namespaces: Iterable[str]
+) -> Rule:
+    exceptions = [_label_exception(exception) for exception in settings.labels.exceptions]
+    if settings.organization.id:
+        exceptions.append(labels.organization(settings.organization.id))
+    more = settings.labels.exempt
+    built_in = Exemptions()
+    exempt = Exemptions(
+        users=(*built_in.users, *more.users),
+        groups=(*built_in.groups, *more.groups),
+        service_accounts=(*built_in.service_accounts, *more.service_accounts),
+    )
+    configured = tuple(f"{namespace}/*" for namespace in more.control_plane_namespaces)
+    with_configured = replace(exempt, service_accounts=(*exempt.service_accounts, *configured))
+    guard = labels.LabelGuard(workloads, exceptions, with_configured)
+    namespaces = sorted({*control_plane_namespaces, *more.control_plane_namespaces})
+    requester = matchcondition.requester_is_not_exempt(exempt, namespaces)
+    scopes: tuple[Scope, ...] = ("Namespaced", "Cluster")
+    hooks = tuple(
+        Hook(
+            "validate",
+            "labels",
+            _EVERYTHING,
+            _failure_policy(settings.labels.action),
+            (
+                requester,
+                matchcondition.reserved_label_changes(workloads.values(), exceptions, cluster_scope=scope == "Cluster"),
+            ),
+            scope,
+            # Its conditions are what keeps it away from a cluster that comes up; a label is as good as a right.
+            everywhere=True,
+        )
+        for scope in scopes
+    )
+    return Rule(
+        labels.RULE,
+        hooks,
+        settings.labels.action,
+        guard.reads,
+        _selector(settings.labels.namespace_selector),
+        validate=guard.validate,
+    )
+
+
+def _tolerations_rule(settings: Settings) -> Rule:
+    chosen = settings.tolerations
+    rule = tolerations.CpuToleration(_accelerators(settings), chosen.daemon_sets)
+    pods = (matchcondition.pod_is_no_mirror(), matchcondition.pod_lacks_cpu_toleration())
+    hooks = [_changing("pods", _PODS, pods), _judging("pods", _PODS, chosen.action, pods)]
+    if chosen.daemon_sets == "inject":
+        hooks.append(_changing("daemonsets", _DAEMON_SETS))
+    if chosen.daemon_sets != "off":
+        hooks.append(_judging("daemonsets", _DAEMON_SETS, chosen.action))
+    return Rule(
+        tolerations.RULE,
+        tuple(hooks),
+        chosen.action,
+        tolerations.READS,
+        _selector(chosen.namespace_selector),
+        validate=rule.validate,
+        mutate=rule.mutate,
+    )
+
+
+def _sunk_rule(settings: Settings) -> Rule:
+    chosen = settings.sunk
+    rule = sunk.SunkDaemonSets(chosen.daemon_sets, chosen.node_selector, settings.organization.reserved_hash)
+    hooks = [_judging("daemonsets", _DAEMON_SETS, chosen.action)]
+    if chosen.daemon_sets == "inject":
+        hooks.append(_changing("daemonsets", _DAEMON_SETS))
+    return Rule(
+        sunk.RULE,
+        tuple(hooks),
+        "off" if chosen.daemon_sets == "off" else chosen.action,
+        sunk.READS,
+        _selector(chosen.namespace_selector),
+        validate=rule.validate,
+        mutate=rule.mutate,
+    )
+
+
+def _topology_rule(settings: Settings, catalog: Catalog) -> Rule:
+    chosen = settings.topology
+    options = topology_options(settings)
+    _check_default(chosen.default, catalog)
+    rule = topology_rule.TopologyPlacement(catalog, options)
+    rows = list(options.workloads.values())
+    has_default = bool(chosen.default.topology and chosen.default.preferred)
+    conditions = () if has_default else (matchcondition.topology_is_mentioned(rows),)
+    written = [row for row in rows if row.affinity != "never"]
+    # Controllers update annotated Pods and Jobs, so an outage must not stop that; placement is no matter of security.
+    is_strict = chosen.action == chosen.unapplied == "deny"
+    judging = _judging("topology", _resources(rows), chosen.action, conditions)
+    hooks = (
+        replace(_changing("topology", _resources(written), conditions), scope="*"),
+        replace(judging, scope="*", failure_policy="Fail" if is_strict else "Ignore"),
+    )
+    return Rule(
+        topology_rule.RULE,
+        hooks,
+        chosen.action,
+        topology_rule.reads(rows),
+        _selector(chosen.namespace_selector),
+        validate=rule.validate,
+        mutate=rule.mutate,
+    )
+
+
+def _topology_deletion_rule(settings: Settings) -> Rule:
+    action = settings.topology.deletion
+    resources = ResourceRule(("DELETE",), tuple(document.GROUPS), ("topologies",))
+    hook = replace(_judging("topologies", (resources,), action), scope="Cluster")
+    off = "off" in (action, settings.topology.action)
+    return Rule(deletion.RULE, (hook,), "off" if off else action, deletion.READS, validate=deletion.validate)
+
+
+def topologies(settings: Settings) -> Catalog:
+    """The topologies that are known without a cluster. Raises SettingsError."""
+    own = (
+        document.make(
+            each.name,
+            [level.written for level in each.levels],
+            f"topology.topologies[{index}] of the configuration",
+            requirement=_selector(each.node_requirement),
+            pool=_selector(each.pool) if each.pool != Selector() else None,
+        )
+        for index, each in enumerate(settings.topology.topologies)
+    )
+    try:
+        catalog = Catalog((*own, *topologyfiles.read(settings.topology.files), *builtin.BUILT_IN))
+    except topologyfiles.TopologyFilesError as error:
+        raise SettingsError(str(error)) from None
+    if catalog.clashes:
+        raise SettingsError("\n".join(map(str, catalog.clashes)))
+    return catalog
+
+
+def follows_topologies(settings: Settings) -> bool:
+    """Whether a rule has to know the topologies of the cluster, and who names them."""
+    return settings.topology.action != "off"
+
+
+def follows_nodes(settings: Settings) -> bool:
+    """Whether a rule has to know the Nodes."""
+    return follows_topologies(settings) or "off" not in (settings.sunk.daemon_sets, settings.sunk.action)
+
+
+def topology_options(settings: Settings) -> Options:
+    """What the settings say about topology annotations. Raises SettingsError."""
+    chosen = settings.topology
+    rows = (row for row in _workloads(settings).values() if row.templates and row.group_kind not in HISTORIES)
+    default = chosen.default
+    return Options(
+        workloads={row.group_kind: row for row in rows},
+        schedulers=Schedulers(chosen.schedulers.reading, chosen.schedulers.labels, chosen.schedulers.ignoring),
+        accelerators=_accelerators(settings),
+        default=Default(default.topology, default.preferred, _selector(default.namespace_selector)),
+        not_more_specific=chosen.preferred_not_more_specific,
+        unapplied=chosen.unapplied,
+        pool_keys=chosen.pool_keys,
+    )
+
+
+def _check_default(default: DefaultPlacement, catalog: Catalog) -> None:
+    """Raises SettingsError for a level that a topology has not; one that is not known yet may be in the cluster."""
+    topology = catalog.find(default.topology)
+    if topology is None or default.preferred in ("", LOWEST):
+        return
+    try:
+        placement.parse(default.preferred, topology)
+    except placement.PlacementError as error:
+        told = f"topology.default.preferred: {quote(default.preferred)} {error}"
+        raise SettingsError(" ".join(told.split())) from None
+
+
+def _resources(rows: Iterable[Workload]) -> tuple[ResourceRule, ...]:
+    """The resources of kinds, a rule for each group."""
+    by_group: dict[str, list[str]] = {}
+    for row in rows:
+        by_group.setdefault(row.group, []).append(row.resource)
+    return tuple(ResourceRule(_WRITES, (group,), tuple(names)) for group, names in by_group.items())
+
+
+def _accelerators(settings: Settings) -> Accelerators:
+    chosen = settings.tolerations.accelerators
+    return Accelerators(chosen.resources, chosen.device_classes)
+
+
+def _changing(group: str, resources: tuple[ResourceRule, ...], conditions: tuple[MatchCondition, ...] = ()) -> Hook:
+    """What changes objects refuses nothing, whatever happens to it."""
+    return Hook("mutate", group, resources, "Ignore", conditions, everywhere=True)
+
+
+def _judging(
+    group: str, resources: tuple[ResourceRule, ...], action: Action, conditions: tuple[MatchCondition, ...] = ()
+) -> Hook:
+    """What refuses objects leaves alone what a cluster cannot do without."""
+    return Hook("validate", group, resources, _failure_policy(action), conditions, everywhere=action != "deny")
+
+
+def _failure_policy(action: Action) -> FailurePolicy:
+    """What follows where a rule cannot be asked: one that refuses fails closed, one that only tells fails open."""
+    return "Fail" if action == "deny" else "Ignore"
+
+
+def _exceptions(settings: Settings) -> list[PolicyException]:
+    """The entries of `exceptions:`, which have their place in the configuration for a name."""
+    return [
+        PolicyException(f"exceptions[{index}]", **{**dict(each), "object_selector": _selector(each.object_selector)})
+        for index, each in enumerate(settings.exceptions)
+    ]
+
+
+def _label_exception(exception: LabelExceptionSettings) -> labels.LabelException:
+    kinds = ((group, kind) for kind, _, group in (name.partition(".") for name in exception.kinds))
+    return labels.LabelException(exception.key, frozenset(kinds), frozenset(exception.values))
+
+
+def _selector(selector: Selector) -> LabelSelector:
+    equal = (SelectorRequirement(key, "In", (value,)) for key, value in selector.match_labels.items())
+    others = (SelectorRequirement(r.key, r.operator, r.values) for r in selector.match_expressions)
+    return LabelSelector((*equal, *others))

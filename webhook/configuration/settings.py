@@ -1,0 +1,523 @@
+"""The configuration: one YAML file, every key documented and defaulted.
+
+`cks-admission export configuration` prints all of it with its defaults; `docs/reference/configuration.md` is that text.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from datetime import date
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic.alias_generators import to_camel
+from pydantic_core import InitErrorDetails, PydanticCustomError
+
+from policies.engine.request import JsonObject
+from policies.engine.rule import Action
+from policies.objects.accelerator import Accelerators
+from policies.objects.fieldpath import parse
+from policies.objects.workload import AffinityChange
+from policies.topology.document import TopologyError, make
+from policies.topology.reading import Options
+from policies.topology.scheduling import Schedulers
+from webhook.files.yamlfile import Document, FileError, load
+from webhook.logs import Format, Level
+
+# The type of an error whose text says already what was found.
+_TOLD: Final = "told"
+
+
+class SettingsError(Exception):
+    """A configuration that cannot be used. The text has a line per mistake: file, line, key, what was found."""
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, strict=True)
+
+
+def _glob(text: str) -> str:
+    if not text:
+        raise ValueError("an empty glob matches nothing")
+    return text
+
+
+def _path(text: str) -> str:
+    parse(text)
+    return text
+
+
+def _inner_path(text: str) -> str:
+    if not text:
+        raise ValueError("an empty path is the object itself, which is no such place")
+    return _path(text)
+
+
+def _off(value: object) -> object:
+    """Take the word off as people write it: without quotes YAML makes a boolean of it."""
+    return "off" if value is False else value
+
+
+Glob = Annotated[str, AfterValidator(_glob)]
+FieldPath = Annotated[str, AfterValidator(_path)]
+InnerPath = Annotated[str, AfterValidator(_inner_path)]
+RuleAction = Annotated[Action, BeforeValidator(_off)]
+DenyOrWarn = Literal["deny", "warn"]
+DaemonSets = Annotated[Literal["inject", "warn", "off"], BeforeValidator(_off)]
+Port = Annotated[int, Field(ge=0, le=65535)]
+Strings = Annotated[tuple[str, ...], Field(strict=False)]
+Globs = Annotated[tuple[Glob, ...], Field(strict=False)]
+FieldPaths = Annotated[tuple[FieldPath, ...], Field(strict=False)]
+InnerPaths = Annotated[tuple[InnerPath, ...], Field(strict=False)]
+
+
+class Listen(_Model):
+    """Where the API server reaches the service."""
+
+    host: str = Field("0.0.0.0", description="Address to listen on.")  # noqa: S104 - a Pod is reached from other hosts
+    port: Port = Field(9443, description="TLS port; 0 takes a free one.")
+    workers: int = Field(
+        1, ge=1, le=256, description="Processes that share the port; needs the kernel's SO_REUSEPORT where over 1."
+    )
+    max_in_flight: int = Field(
+        512,
+        ge=1,
+        description="Reviews that a worker handles at once; more get 503 with Retry-After, which the API server obeys.",
+    )
+    drain_seconds: float = Field(
+        5.0, ge=0, le=600, description="After SIGTERM, how long the port stays open while readiness already says no."
+    )
+    grace_seconds: float = Field(
+        20.0, ge=0, le=600, description="After that, how long requests in flight may take to finish."
+    )
+
+
+class Health(_Model):
+    """Where probes and Prometheus reach the service, over plain HTTP."""
+
+    host: str = Field("0.0.0.0", description="Address to listen on.")  # noqa: S104 - kubelets and Prometheus come from outside
+    port: Port = Field(8081, description="Port of /livez, /readyz and /metrics; 0 takes a free one.")
+
+
+class Tls(_Model):
+    """The certificate to serve: a pair of files that somebody else renews, or one of the service's own."""
+
+    cert_file: str = Field("", description="Certificate chain, PEM; watched. Empty: the service makes its own.")
+    key_file: str = Field("", description="Private key of certFile, PEM.")
+    secret: str = Field(
+        "", description="Secret in cluster.namespace with the CA that all replicas share. Empty: directory is used."
+    )
+    directory: str = Field(".cks-admission/certs", description="Where the service keeps the CA and pair that it makes.")
+    client_ca_file: str = Field(
+        "", description="CA bundle, PEM, watched: only callers with a certificate of these CAs are answered."
+    )
+    names: Strings = Field(
+        ("localhost", "127.0.0.1"), description="DNS names and IP addresses in the certificate that the service makes."
+    )
+    check_seconds: float = Field(10.0, gt=0, description="How often the pair is looked at for a change or for its age.")
+
+
+class Cluster(_Model):
+    """The cluster to read Namespaces, Nodes and claims from; without one, rules know what the request says."""
+
+    kubeconfig: str = Field("", description="Path of a kubeconfig.")
+    in_cluster: bool = Field(False, description="Use the Pod's service account.")
+    service_account: str = Field(
+        "", description="Directory with token and ca.crt of the service account; empty for where Pods usually have it."
+    )
+    namespace: str = Field("cks-admission", min_length=1, description="The Namespace in which the service runs.")
+    lease: str = Field(
+        "cks-admission", min_length=1, description="Lease there by which replicas agree who writes to the cluster."
+    )
+
+
+class KeptRequirement(_Model):
+    """A requirement that a cloud adds to the namespaceSelector of every webhook, with NotIn or DoesNotExist."""
+
+    key: str = Field(min_length=1, description="Label key.")
+    values: Globs = Field((), description="Values that may stand with NotIn, as globs.")
+
+
+class Registration(_Model):
+    """The webhook configurations by which the API server knows the service."""
+
+    apply: bool = Field(
+        False, description="Write them to the cluster, and again whenever somebody changes or deletes them."
+    )
+    ca_only: bool = Field(
+        False, description="Write nothing but the caBundle, into configurations that somebody else applies."
+    )
+    name: str = Field("cks-admission", min_length=1, description="Name of both webhook configurations.")
+    url: str = Field(
+        "", pattern=r"^(https://.*)?$", description="Base URL of the service, for one outside the cluster."
+    )
+    service: str = Field("cks-admission", description="Name of the Service; used where no url is given.")
+    service_port: Port = Field(443, description="Port of the Service.")
+    ca_file: str = Field("", description="CA bundle of tls.certFile, PEM; the service's own CA needs no mention.")
+    inject_ca_from: str = Field(
+        "", description="Certificate of cert-manager, as namespace/name, whose CA cert-manager writes into caBundle."
+    )
+    owner: str = Field(
+        "", description="ClusterRole that owns the configurations: Kubernetes deletes them when it is deleted."
+    )
+    kept: Annotated[tuple[KeptRequirement, ...], Field(strict=False)] = Field(
+        (
+            KeptRequirement(key="control-plane", values=("true",)),
+            KeptRequirement(key="kubernetes.azure.com/managedby", values=("aks",)),
+            KeptRequirement(key="kubernetes.io/metadata.name", values=("kube-*", "gke-*")),
+        ),
+        description="Requirements of a cloud's own that stay in namespaceSelectors.",
+    )
+    timeout_seconds: int = Field(5, ge=1, le=30, description="How long the API server waits for an answer.")
+
+
+class Requirement(_Model):
+    """One requirement of a label selector."""
+
+    key: str = Field(min_length=1, description="Label key.")
+    operator: Literal["In", "NotIn", "Exists", "DoesNotExist"] = Field(description="In, NotIn, Exists or DoesNotExist.")
+    values: Strings = Field((), description="Values for In and NotIn.")
+
+    @model_validator(mode="after")
+    def _values_fit_the_operator(self) -> Self:
+        if bool(self.values) != (self.operator in ("In", "NotIn")):
+            raise ValueError(f"{self.operator} {'takes no' if self.values else 'needs'} values")
+        return self
+
+
+class Selector(_Model):
+    """A label selector; an empty one selects everything."""
+
+    match_labels: dict[str, str] = Field({}, description="Labels that must have these values.")
+    match_expressions: Annotated[tuple[Requirement, ...], Field(strict=False)] = Field((), description="Requirements.")
+
+
+class LabelExceptionSettings(_Model):
+    """A reserved label that people may set."""
+
+    key: str = Field(min_length=1, description="Label key.")
+    kinds: Annotated[Strings, Field(min_length=1)] = Field(
+        description="Kinds, as Pod or NodePool.compute.coreweave.com; Pod includes pod templates."
+    )
+    values: Strings = Field((), description="Values allowed; empty allows any.")
+
+
+class Exempt(_Model):
+    """Requesters to leave alone, beside the cluster's own components. Exact names, or globs with * and ?."""
+
+    users: Globs = Field((), description="User names.")
+    groups: Globs = Field((), description="Groups.")
+    service_accounts: Globs = Field((), description="Service accounts, as namespace/name.")
+    control_plane_namespaces: Strings = Field(
+        (),
+        description="Namespaces known to be the control plane's: their accounts pass even while the service is down.",
+    )
+
+
+class LabelsSettings(_Model):
+    """The guard of the reserved label namespaces."""
+
+    action: RuleAction = Field("deny", description="What a violation leads to: deny, warn, audit or off.")
+    namespace_selector: Selector = Field(Selector(), description="Namespaces whose objects are judged.")
+    exceptions: Annotated[tuple[LabelExceptionSettings, ...], Field(strict=False)] = Field(
+        (
+            LabelExceptionSettings(key="qos.coreweave.cloud/interruptable", kinds=("Pod",)),
+            LabelExceptionSettings(key="qos.coreweave.com/graceful-interruptible", kinds=("Pod",)),
+        ),
+        description="Reserved labels that people may set. A list given here replaces this one.",
+    )
+    exempt: Exempt = Field(Exempt(), description="More requesters to leave alone.")
+
+
+class AcceleratorSettings(_Model):
+    """What counts as an accelerator."""
+
+    resources: Globs = Field(Accelerators().resources, description="Extended resources, as globs.")
+    device_classes: Strings = Field(
+        Accelerators().device_classes, description="Device classes of dynamic resource claims."
+    )
+
+
+class TolerationsSettings(_Model):
+    """The CPU toleration."""
+
+    action: RuleAction = Field(
+        "warn", description="What a toleration found missing at /validate leads to; off ends the rule."
+    )
+    namespace_selector: Selector = Field(Selector(), description="Namespaces whose Pods and DaemonSets are changed.")
+    daemon_sets: DaemonSets = Field("inject", description="DaemonSet templates: inject, warn or off.")
+    accelerators: AcceleratorSettings = Field(AcceleratorSettings(), description="What makes a Pod a GPU Pod.")
+
+
+class SunkSettings(_Model):
+    """DaemonSets on SUNK Nodes."""
+
+    action: RuleAction = Field(
+        "warn", description="What a missing toleration leads to where it is not injected; off ends the rule."
+    )
+    namespace_selector: Selector = Field(Selector(), description="Namespaces whose DaemonSets are looked at.")
+    daemon_sets: DaemonSets = Field("warn", description="inject, warn or off.")
+    node_selector: dict[str, str] = Field(
+        {}, description="Labels of SUNK Nodes; empty: those with a sunk.coreweave.com/ taint or label."
+    )
+
+
+class LevelSettings(_Model):
+    """A level: a node label key, or a map with an alias."""
+
+    node_label: str = Field(description="Key of the label that Nodes of one domain share.")
+    alias: str = Field("", description="Further name of the level.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _key_alone(cls, value: Any) -> Any:
+        return value if isinstance(value, dict | LevelSettings) else {"nodeLabel": value}
+
+    @property
+    def written(self) -> str | JsonObject:
+        """The level as people write it."""
+        return {"nodeLabel": self.node_label, "alias": self.alias} if self.alias else self.node_label
+
+
+class OwnTopology(_Model):
+    """A topology beside the built-in ones."""
+
+    name: str = Field(min_length=1, description="Name.")
+    levels: Annotated[tuple[LevelSettings, ...], Field(strict=False)] = Field(
+        description="Levels, farthest first: node label keys, or maps of nodeLabel and alias."
+    )
+    node_requirement: Selector = Field(Selector(), description="Label selector of Nodes that Pods may be placed on.")
+    pool: Selector = Field(Selector(), description="Label selector of the Nodes that it is for; empty: not said.")
+
+    @model_validator(mode="after")
+    def _is_a_topology(self) -> Self:
+        try:
+            make(self.name, [level.written for level in self.levels], "")
+        except TopologyError as error:
+            found = [
+                InitErrorDetails(type=PydanticCustomError(_TOLD, "{problem}", {"problem": problem}), loc=at, input=None)
+                for at, problem in error.problems
+            ]
+            raise ValidationError.from_exception_data(self.name, found) from None
+        return self
+
+
+class DefaultPlacement(_Model):
+    """What holds where no annotation says it."""
+
+    topology: str = Field("", description="Topology of placements that name none; empty for none.")
+    preferred: str = Field(
+        "lowest",
+        description="Level that distributed workloads without annotations prefer; lowest for the last, empty for none.",
+    )
+    namespace_selector: Selector = Field(Selector(), description="Namespaces in which that holds.")
+
+
+class SchedulerSettings(_Model):
+    """Schedulers that are not Kubernetes' own, by name (globs) or by a label of the workload or Pod."""
+
+    reading: Globs = Field(Schedulers().reading, description="Names of those that read the annotations themselves.")
+    labels: Strings = Field(Schedulers().labels, description="Labels that hand a Pod to one of these.")
+    ignoring: Globs = Field(Schedulers().ignoring, description="Names of those that do not look at node affinity.")
+
+
+class TopologySettings(_Model):
+    """Topology annotations, which become node affinity."""
+
+    action: RuleAction = Field("deny", description="What a wrong annotation leads to; off ends the rule.")
+    namespace_selector: Selector = Field(Selector(), description="Namespaces whose workloads are judged and changed.")
+    preferred_not_more_specific: DenyOrWarn = Field(
+        "deny", description="A preferred placement that is not more specific than the required one: deny or warn."
+    )
+    unapplied: DenyOrWarn = Field(
+        "warn", description="A required placement found missing from the node affinity at /validate: deny or warn."
+    )
+    deletion: RuleAction = Field(
+        "warn", description="What deleting a Topology object that workloads name leads to; off where action is."
+    )
+    default: DefaultPlacement = Field(DefaultPlacement(), description=DefaultPlacement.__doc__)
+    topologies: Annotated[tuple[OwnTopology, ...], Field(strict=False)] = Field((), description=OwnTopology.__doc__)
+    files: Strings = Field(
+        (), description="Files and directories with topologies in the form of KAI, of Kueue or of Run:ai's API."
+    )
+    pool_keys: Strings = Field(Options({}).pool_keys, description="Node labels by which workloads name a node pool.")
+    schedulers: SchedulerSettings = Field(SchedulerSettings(), description=SchedulerSettings.__doc__)
+
+
+class Organization(_Model):
+    """The organization whose cluster this is."""
+
+    id: str = Field("", description="Value that users may give the label ns.coreweave.cloud/org on their Namespaces.")
+    reserved_hash: str = Field(
+        "", description="Value of the Nodes' taint node.coreweave.cloud/reserved; empty: read off Nodes."
+    )
+
+
+class Policies(_Model):
+    """Admission policies in Kubernetes' own form, which apply besides the built-in rules."""
+
+    directories: Strings = Field(
+        (), description="Files and directories with policies, bindings and parameters; watched for changes."
+    )
+    config_maps: bool = Field(
+        True,
+        description="In a cluster, also ConfigMaps labelled cks-admission.dev/policies=true in cluster.namespace.",
+    )
+    native: bool = Field(
+        True,
+        description="In a cluster, judge pod templates by its own policies with cks-admission.dev/derive: true.",
+    )
+
+
+class WorkloadSettings(_Model):
+    """A kind of workload beside the built-in ones, by paths such as spec.tasks[*].template or spec.specs.*.template."""
+
+    group: str = Field(description="API group; empty for the core group.")
+    kind: str = Field(min_length=1, description="Kind.")
+    templates: FieldPaths = Field((), description="Paths of pod templates.")
+    jobs: InnerPaths = Field((), description="Paths of templates of objects between it and its Pods.")
+    claims: InnerPaths = Field((), description="Paths of claim templates.")
+    node_labels: InnerPaths = Field((), description="Paths of maps of labels that end on Nodes.")
+    affinity: AffinityChange = Field(
+        "create", description="When node affinity may be written: always, suspended, create or never."
+    )
+
+
+class ExceptionSettings(_Model):
+    """Lets requests pass rules until a date. Every list but rules matches everything when empty; globs are allowed."""
+
+    rules: Annotated[Strings, Field(min_length=1)] = Field(
+        description="Names of rules: labels, tolerations, sunk, topology, topology-deletion, or of policies."
+    )
+    reason: str = Field(min_length=1, description="Why; shown in the audit log.")
+    until: Annotated[date, Field(strict=False)] = Field(description="Last day (UTC) on which it holds.")
+    namespaces: Globs = Field((), description="Namespaces.")
+    kinds: Globs = Field((), description="Kinds, as Pod or Deployment.apps.")
+    names: Globs = Field((), description="Names.")
+    users: Globs = Field((), description="User names.")
+    groups: Globs = Field((), description="Groups, of which the user is in one.")
+    object_selector: Selector = Field(
+        Selector(), description="Labels of the object or the old object: matchLabels and matchExpressions."
+    )
+
+
+class Safety(_Model):
+    """What policies, and built-in rules that refuse, leave alone: a cluster must come up. Labels are guarded still."""
+
+    namespaces: Strings = Field(
+        ("kube-system", "kube-public", "kube-node-lease"),
+        description="Namespaces besides the service's own; an empty list opts in to judging them all.",
+    )
+    bootstrap: bool = Field(
+        True,
+        description="Leases, CertificateSigningRequests, and Nodes as far as kubelets and controllers write them.",
+    )
+
+
+class Log(_Model):
+    """Logs, on stderr."""
+
+    level: Level = Field("info", description="debug, info, warning or error; admitted requests are logged at debug.")
+    format: Format = Field("auto", description="json, text, or auto: text on a terminal.")
+
+
+class Settings(_Model):
+    """The whole configuration."""
+
+    listen: Listen = Field(Listen(), description=Listen.__doc__)
+    health: Health = Field(Health(), description=Health.__doc__)
+    tls: Tls = Field(Tls(), description=Tls.__doc__)
+    cluster: Cluster = Field(Cluster(), description=Cluster.__doc__)
+    registration: Registration = Field(Registration(), description=Registration.__doc__)
+    organization: Organization = Field(Organization(), description=Organization.__doc__)
+    labels: LabelsSettings = Field(LabelsSettings(), description=LabelsSettings.__doc__)
+    tolerations: TolerationsSettings = Field(TolerationsSettings(), description=TolerationsSettings.__doc__)
+    sunk: SunkSettings = Field(SunkSettings(), description=SunkSettings.__doc__)
+    topology: TopologySettings = Field(TopologySettings(), description=TopologySettings.__doc__)
+    policies: Policies = Field(Policies(), description=Policies.__doc__)
+    safety: Safety = Field(Safety(), description=Safety.__doc__)
+    workloads: Annotated[tuple[WorkloadSettings, ...], Field(strict=False)] = Field(
+        (), description=WorkloadSettings.__doc__
+    )
+    exceptions: Annotated[tuple[ExceptionSettings, ...], Field(strict=False)] = Field(
+        (), description=ExceptionSettings.__doc__
+    )
+    log: Log = Field(Log(), description=Log.__doc__)
+
+
+def read(path: Path) -> Settings:
+    """The settings in a file. Raises SettingsError."""
+    try:
+        text = path.read_bytes()
+    except OSError as error:
+        raise SettingsError(f"{path}: cannot be read: {error}") from None
+    try:
+        documents = load(str(path), text)
+    except FileError as error:
+        raise SettingsError(str(error)) from None
+    if not documents:
+        return Settings()
+    if len(documents) > 1:
+        raise SettingsError(f"{path}:{documents[1].line()}: a second document; the configuration is one")
+    return _validated(documents[0])
+
+
+def override(settings: Settings, changes: Iterable[tuple[str, Any]]) -> Settings:
+    """The settings with values from the command line, each as ("listen.port", 8443). Raises SettingsError."""
+    values = settings.model_dump(by_alias=True)
+    for key, value in changes:
+        section, _, name = key.partition(".")
+        values[section][name] = value
+    try:
+        return Settings.model_validate(values)
+    except ValidationError as error:
+        lines = [f"command line: {_dotted(e['loc'])}: {_problem(e)}" for e in error.errors()]
+        raise SettingsError("\n".join(lines)) from None
+
+
+def _validated(document: Document) -> Settings:
+    if not isinstance(document.value, dict):
+        raise SettingsError(f"{document.name}:{document.line()}: a map of settings was expected")
+    try:
+        return Settings.model_validate(document.value)
+    except ValidationError as error:
+        lines = [
+            f"{document.name}:{document.line(e['loc'])}: {_dotted(e['loc'])}: {_problem(e)}" for e in error.errors()
+        ]
+        raise SettingsError("\n".join(lines)) from None
+
+
+def _dotted(location: Sequence[str | int]) -> str:
+    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in location).lstrip(".")
+
+
+def _problem(error: Any) -> str:
+    """What is wrong with one value, and what was found."""
+    if error["type"] == "extra_forbidden":
+        known = _known_keys(error["loc"][:-1])
+        near = difflib.get_close_matches(str(error["loc"][-1]), known, 1)
+        return "unknown key" + (f"; did you mean {near[0]}?" if near else f"; known here: {', '.join(known)}")
+    message = str(error["msg"]).removeprefix("Value error, ")
+    if error["type"] == "missing":
+        return "this key is required"
+    if error["type"] == _TOLD:
+        return message
+    return f"{message[0].lower()}{message[1:]}, found {error['input']!r}"
+
+
+def _known_keys(location: Sequence[str | int]) -> list[str]:
+    """The keys of the model that stands at a location."""
+    model: Any = Settings
+    for step in location:
+        if isinstance(step, str):
+            field = next(f for f in model.model_fields.values() if f.alias == step)
+            model = _model_in(field.annotation)
+    return [str(field.alias) for field in model.model_fields.values()]
+
+
+def _model_in(annotation: Any) -> Any:
+    """The model of a field that holds one, or a tuple of them."""
+    arguments = getattr(annotation, "__args__", ())
+    return _model_in(arguments[0]) if arguments else annotation

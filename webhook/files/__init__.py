@@ -1,0 +1,1 @@
+"""YAML files as kubectl reads them, with the place of every value."""

@@ -1,0 +1,146 @@
+"""Objects in files, as people give them to kubectl, and the requests that the API server would make of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from policies.engine.request import (
+    AdmissionRequest,
+    GroupVersionKind,
+    GroupVersionResource,
+    JsonObject,
+    Operation,
+    UserInfo,
+)
+from policies.objects.workload import plural
+from webhook.files.yamlfile import load
+
+SUFFIXES = (".yaml", ".yml", ".json")
+# Resource names that are not the lower-case kind with an s or es.
+_IRREGULAR = {"Endpoints": "endpoints"}
+# Kinds without a namespace; a kind that is not known is taken for a namespaced one, as nearly all custom resources are.
+CLUSTER_SCOPED = {
+    "": ("Namespace", "Node", "PersistentVolume"),
+    "admissionregistration.k8s.io": (
+        "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding", "MutatingWebhookConfiguration",
+        "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ValidatingWebhookConfiguration",
+    ),
+    "apiextensions.k8s.io": ("CustomResourceDefinition",),
+    "apiregistration.k8s.io": ("APIService",),
+    "certificates.k8s.io": ("CertificateSigningRequest", "ClusterTrustBundle"),
+    "compute.coreweave.com": ("NodePool",),
+    "flowcontrol.apiserver.k8s.io": ("FlowSchema", "PriorityLevelConfiguration"),
+    "networking.k8s.io": ("IngressClass", "IPAddress", "ServiceCIDR"),
+    "node.k8s.io": ("RuntimeClass",),
+    "rbac.authorization.k8s.io": ("ClusterRole", "ClusterRoleBinding"),
+    "resource.k8s.io": ("DeviceClass", "ResourceSlice"),
+    "scheduling.k8s.io": ("PriorityClass",),
+    "storage.k8s.io": ("CSIDriver", "CSINode", "StorageClass", "VolumeAttachment"),
+    "trainer.kubeflow.org": ("ClusterTrainingRuntime",),
+}  # fmt: skip
+
+
+class ManifestError(Exception):
+    """A file with something that is no Kubernetes object; the text says where and what."""
+
+
+class Manifest(NamedTuple):
+    """An object and where it came from, as file:line."""
+
+    where: str
+    object: JsonObject
+
+
+def read(paths: Iterable[str], stdin: bytes = b"") -> Iterator[Manifest]:
+    """The objects in files, in directories (by name, with all below) and, for `-`, in the text of standard input.
+
+    Raises ManifestError, FileError and OSError.
+    """
+    for path in paths:
+        if path == "-":
+            yield from _objects("stdin", stdin)
+        else:
+            for file in given(path):
+                yield from _objects(file, Path(file).read_bytes())
+
+
+def given(path: str) -> Iterator[str]:
+    """The file that somebody names on a command line, or those in the directory, by name, with all below."""
+    if Path(path).is_dir():
+        yield from sorted(str(p) for p in Path(path).rglob("*") if p.suffix in SUFFIXES and p.is_file())
+    else:
+        yield path
+
+
+def followed(path: str) -> Iterator[Path]:
+    """The file that a service is configured with, or those in the directory, by name, with all below.
+
+    What begins with a dot is left out: in a mounted ConfigMap such directories hold the same files a second time.
+    Raises OSError.
+    """
+    if not Path(path).is_dir():
+        yield Path(path)
+        return
+    for directory, below, names in os.walk(path, onerror=_raised):
+        below[:] = sorted(name for name in below if not name.startswith("."))
+        for name in sorted(names):
+            file = Path(directory, name)
+            if file.suffix in SUFFIXES and not name.startswith("."):
+                yield file
+
+
+def _raised(error: OSError) -> None:
+    """What cannot be listed is not empty."""
+    raise error
+
+
+def _objects(name: str, text: str | bytes) -> Iterator[Manifest]:
+    for document in load(name, text):
+        for place, value in document.parts():
+            yield _manifest(f"{name}:{document.line(place)}", value)
+
+
+def _manifest(where: str, value: Any) -> Manifest:
+    if not isinstance(value, dict):
+        raise ManifestError(f"{where}: not a Kubernetes object: a map with apiVersion, kind and metadata was expected")
+    for field in ("apiVersion", "kind"):
+        if not isinstance(value.get(field), str) or not value[field]:
+            raise ManifestError(f"{where}: not a Kubernetes object: it has no {field}")
+    if not isinstance(value.get("metadata", {}), dict):
+        raise ManifestError(f"{where}: metadata must be a map")
+    return Manifest(where, value)
+
+
+def request(
+    obj: JsonObject, old: JsonObject | None, *, user: UserInfo, namespace: str, uid: str = "check"
+) -> AdmissionRequest:
+    """The request that the API server would make for a create or, with an old object, an update.
+
+    namespace: the one for objects that name none. The resource is guessed from the kind, as kubectl does offline.
+    """
+    group, _, version = obj["apiVersion"].rpartition("/")
+    kind = obj["kind"]
+    metadata = obj.get("metadata") or {}
+    operation: Operation = "CREATE" if old is None else "UPDATE"
+    name = str(metadata.get("name") or "")
+    if (group, kind) == ("", "Namespace"):
+        scope = name
+    elif kind in CLUSTER_SCOPED.get(group, ()):
+        scope = ""
+    else:
+        scope = str(metadata.get("namespace") or namespace)
+    return AdmissionRequest(
+        uid=uid,
+        kind=GroupVersionKind(group, version, kind),
+        resource=GroupVersionResource(group, version, _IRREGULAR.get(kind) or plural(kind)),
+        name=name,
+        namespace=scope,
+        operation=operation,
+        user_info=user,
+        object=obj,
+        old_object=old,
+        dry_run=True,
+    )

@@ -1,0 +1,82 @@
+"""The text of YAML documents, changed without losing what their authors wrote around the values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+import yaml
+
+from webhook.files import yamlfile
+
+_MARKER = re.compile(r"^(?:%.*\n)*---(?=\s|$)", re.MULTILINE)
+Entry = tuple[yaml.Node, yaml.Node]
+"""A key and its value."""
+
+
+def documents(text: str) -> Iterator[tuple[int, str]]:
+    """The documents of a file, each with the number of lines before it; what holds comments only is among them."""
+    start = 0
+    for marker in _MARKER.finditer(text):
+        yield text.count("\n", 0, start), text[start : marker.start()]
+        start = marker.end()
+    yield text.count("\n", 0, start), text[start:]
+
+
+def without(text: str, path: Sequence[str], prefix: str) -> str:
+    """A document without those keys of the map at a path that begin with a prefix, and without the map if none is left.
+
+    Comments on the lines of what goes, go too. Raises FileError where the rest is no YAML, for want of an anchor.
+    """
+    while True:
+        (document,) = yamlfile.load("<document>", text)
+        found = _first(document.node, path, prefix)
+        if found is None:
+            return text
+        text = _cut(text, *found)
+
+
+def _first(root: yaml.Node | None, path: Sequence[str], prefix: str) -> tuple[yaml.MappingNode, int] | None:
+    """The map and the index in it of the first entry to be cut; None where nothing is left to do."""
+    above: tuple[yaml.MappingNode, int] | None = None
+    node = root
+    for step in path:
+        if not isinstance(node, yaml.MappingNode):
+            return None
+        index = next((index for index, (key, _) in enumerate(node.value) if key.value == step), None)
+        if index is None:
+            return None
+        above, node = (node, index), node.value[index][1]
+    if not isinstance(node, yaml.MappingNode):
+        return None
+    wanted = [index for index, (key, _) in enumerate(node.value) if str(key.value).startswith(prefix)]
+    if not wanted:
+        return None
+    return above if above is not None and len(wanted) == len(node.value) else (node, wanted[0])
+
+
+def _cut(text: str, parent: yaml.MappingNode, index: int) -> str:
+    """The text without one entry of a map: its lines, or in a map in braces what is between two commas."""
+    lines = text.splitlines(keepends=True)
+    key, value = parent.value[index]
+    if not parent.flow_style:
+        return "".join([*lines[: key.start_mark.line], *lines[_last_line(value) + 1 :]])
+    start, end = _offset(lines, key.start_mark), _offset(lines, value.end_mark)
+    if index + 1 < len(parent.value):
+        end = _offset(lines, parent.value[index + 1][0].start_mark)
+    elif index > 0:
+        start = _offset(lines, parent.value[index - 1][1].end_mark)
+    return text[:start] + text[end:]
+
+
+def _last_line(node: yaml.Node) -> int:
+    """The last line of a value; a collection in block style ends with its last part, whatever comments follow."""
+    if isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
+        last = node.value[-1]
+        return _last_line(last[1] if isinstance(last, tuple) else last)
+    ends_below = node.end_mark.column == 0 and node.end_mark.line > node.start_mark.line
+    return int(node.end_mark.line) - ends_below
+
+
+def _offset(lines: Sequence[str], mark: yaml.Mark) -> int:
+    return sum(map(len, lines[: mark.line])) + int(mark.column)

@@ -1,0 +1,175 @@
+"""The HTTP side: one application that the API server calls over TLS, one for probes and metrics without."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from functools import lru_cache
+from typing import Any
+from urllib.parse import parse_qsl
+
+import structlog
+from aiohttp import hdrs, web
+from multidict import CIMultiDict
+
+from webhook import logs, metrics
+from webhook.http.decision import decide
+from webhook.http.review import ReviewError, encode
+from webhook.http.state import State
+from webhook.metrics import Metrics
+
+# The API server takes writes of up to 3 MiB (k8s.io/apiserver MaxRequestBodyBytes). A review holds the object, the old
+# object and a request of a few KiB around them: 6 MiB, and 2 MiB for what defaults and escapes in JSON add.
+MAX_BODY = 8 * 1024 * 1024
+# The API server keeps idle connections for 90 s and does not repeat a POST on one that was closed meanwhile, so the
+# server must be the one that waits longer (k8s.io/apimachinery net.SetTransportDefaults, IdleConnTimeout).
+KEEP_ALIVE = 120.0
+# A webhook's default in admissionregistration.k8s.io/v1, for callers that name none.
+DEFAULT_TIMEOUT = 10.0
+# The most that the API server lets a webhook take; whoever asks for more would only hold a place.
+LONGEST_TIMEOUT = 30.0
+# Kept back from the caller's time-out, so that an answer is on its way before the caller gives up.
+MARGIN = 0.1
+RETRY_AFTER = "1"
+
+_TIMEOUT = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m)\Z")
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0}
+_TEXT_HEADERS: dict[str, str] = {hdrs.CONTENT_TYPE: "text/plain; charset=utf-8"}
+_JSON = "application/json"
+_JSON_HEADERS = CIMultiDict({hdrs.CONTENT_TYPE: _JSON})
+
+
+class Service:
+    """The handlers and what they share."""
+
+    def __init__(self, state: State, measures: Metrics, max_in_flight: int) -> None:
+        self.state = state
+        self.metrics = measures
+        self.max_in_flight = max_in_flight
+        self.log = structlog.get_logger().bind()  # a logger, not a proxy that looks for one at each call
+        measures.track_in_flight(lambda: state.in_flight)
+
+    def admission_server(self) -> web.Server:
+        """`POST /mutate` and `/validate` with all rules, `/mutate/<group>` and `/validate/<group>` with some.
+
+        A bare server: an application's routing and signals cost about as much per review as the rules do.
+        """
+        loop = asyncio.get_running_loop()
+
+        def request(message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> web.BaseRequest:
+            return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=MAX_BODY)
+
+        return web.Server(self.review, request_factory=request, access_log=None, keepalive_timeout=KEEP_ALIVE)
+
+    def health_app(self) -> web.Application:
+        """`/livez`, `/readyz` with its reasons, `/metrics`."""
+        app = web.Application()
+        app.router.add_get("/livez", self.livez)
+        app.router.add_get("/readyz", self.readyz)
+        app.router.add_get("/metrics", self.expose_metrics)
+        return app
+
+    async def review(self, http: web.BaseRequest) -> web.Response:
+        """Answer one AdmissionReview; a call that is none gets an HTTP error."""
+        state = self.state
+        if state.in_flight >= self.max_in_flight:
+            response = self._refuse_call(503, "Too many requests at once; try again.", {hdrs.RETRY_AFTER: RETRY_AFTER})
+        else:
+            state.in_flight += 1
+            try:
+                response = await self._answer(http)
+            except ReviewError as error:
+                response = self._refuse_call(error.status, str(error))
+            finally:
+                state.in_flight -= 1
+        if state.draining:
+            response.force_close()
+        return response
+
+    async def _answer(self, http: web.BaseRequest) -> web.Response:
+        served = self.state.served
+        route = served.routes.get(http.path)
+        if route is None:
+            raise ReviewError(f"There is no {http.path} here, only {', '.join(sorted(served.routes))}.", 404)
+        if http.method != hdrs.METH_POST:
+            raise ReviewError(f"A review is sent by POST, not by {http.method}.", 405)
+        deadline = asyncio.get_running_loop().time() + _timeout(http.rel_url.raw_query_string)
+        body = await _read(http, deadline)
+        started = time.perf_counter()
+        request = route.decode(body)
+        answer = await decide(request, route, served, deadline - MARGIN, self.metrics)
+        reply = encode(request.uid, answer)
+        self.metrics.observe(route.phase, request, answer, time.perf_counter() - started)
+        logs.log_answer(self.log, route.phase, request, answer)
+        return web.Response(body=reply, headers=_JSON_HEADERS)
+
+    def _refuse_call(self, status: int, text: str, headers: dict[str, str] | None = None) -> web.Response:
+        self.metrics.rejected_calls.labels(str(status)).inc()
+        self.log.info("call rejected", status=status, reason=text)
+        # A header may hold bytes that are no text, and the refusal quotes it.
+        body = f"{text}\n".encode(errors="replace")
+        return web.Response(status=status, body=body, headers={**_TEXT_HEADERS, **(headers or {})})
+
+    async def livez(self, _http: web.Request) -> web.Response:
+        """The process answers."""
+        return web.Response(text="ok\n")
+
+    async def readyz(self, _http: web.Request) -> web.Response:
+        """Whether reviews may be sent here, and if not, why."""
+        reasons = self.state.unready()
+        lines = "".join(f"- {line}\n" for line in (*reasons, *self.state.notes()))
+        return web.Response(status=503 if reasons else 200, text=("not ready\n" if reasons else "ok\n") + lines)
+
+    async def expose_metrics(self, _http: web.Request) -> web.Response:
+        """The metrics, for Prometheus."""
+        return web.Response(body=self.metrics.expose(), headers={hdrs.CONTENT_TYPE: metrics.CONTENT_TYPE})
+
+
+@lru_cache(maxsize=64)  # an API server asks with the few time-outs of its configurations
+def _timeout(query: str) -> float:
+    """Seconds that the caller waits: the API server says so in `?timeout=10s`."""
+    text = dict(parse_qsl(query, keep_blank_values=True)).get("timeout")
+    if text is None:
+        return DEFAULT_TIMEOUT
+    found = _TIMEOUT.match(text)
+    if found is None:
+        raise ReviewError(f"The query parameter timeout is {text!r}; write a duration such as 10s.")
+    return min(float(found[1]) * _UNITS[found[2]], LONGEST_TIMEOUT)
+
+
+async def _read(http: web.BaseRequest, deadline: float) -> bytes:
+    """The body. Raises ReviewError where it is too large, too slow or not said to be JSON."""
+    if http.headers.get(hdrs.CONTENT_TYPE) != _JSON and http.content_type != _JSON:  # the latter parses, at a cost
+        found = http.headers.get(hdrs.CONTENT_TYPE, "none")
+        raise ReviewError(f"Expected the Content-Type application/json, found {found}.", 415)
+    if http.content_length is not None and http.content_length > MAX_BODY:
+        raise _too_large(f"{http.content_length} bytes, more")
+    try:
+        if http.content.is_eof():  # all of it is here, as nearly always: no need for a timer or a loop of copies
+            body = http.content.read_nowait()
+        else:
+            async with asyncio.timeout_at(deadline):
+                if http.headers.get(hdrs.EXPECT, "").lower() == "100-continue":  # as curl asks before a large body
+                    await http.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+                    http.writer.output_size = 0
+                body = await http.read()
+    except web.HTTPRequestEntityTooLarge:
+        raise _too_large("more") from None
+    except TimeoutError:
+        raise ReviewError("The body did not arrive within the time-out.", 408) from None
+    except Exception as error:  # noqa: BLE001 - a lost connection, or a body that is not encoded as its headers say
+        raise ReviewError(f"The body could not be read: {type(error).__name__}.") from None
+    if len(body) > MAX_BODY:
+        raise _too_large("more")
+    if not body:
+        raise ReviewError("The body is empty; send an AdmissionReview.")
+    return body
+
+
+def _too_large(size: str) -> ReviewError:
+    return ReviewError(
+        f"The body has {size} than {MAX_BODY} bytes: the API server takes objects of up to 3 MiB, "
+        "and a review holds two of them.",
+        413,
+    )

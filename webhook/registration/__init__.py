@@ -1,0 +1,1 @@
+"""The webhook configurations: made from the rules, written, watched and repaired."""

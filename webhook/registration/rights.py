@@ -1,0 +1,122 @@
+"""The rights that the service's account needs in the cluster, as the settings ask for them. Pure.
+
+Operators grant them by RBAC; `cks-admission doctor` asks the API server for each of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import product
+
+from msgspec import Struct
+
+from policies.topology.document import GROUPS
+from webhook.configuration import rules
+from webhook.configuration.settings import Settings
+
+ADMISSION = "admissionregistration.k8s.io"
+CONFIGURATIONS = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
+_FOLLOW = ("list", "watch")
+_READ = ("get", *_FOLLOW)
+
+
+class Right(Struct, frozen=True):
+    """One verb on one resource.
+
+    name: the only object that it is needed for, empty for all. namespace: empty for the whole cluster. reason: what it
+    is for. vital: whether the service does less without it; where not, it only tells less.
+    """
+
+    verb: str
+    group: str
+    resource: str
+    subresource: str = ""
+    name: str = ""
+    namespace: str = ""
+    reason: str = ""
+    vital: bool = True
+
+
+def needed(settings: Settings) -> list[Right]:
+    """All rights that a service with a cluster needs, each once. Raises SettingsError where settings do not fit."""
+    return [
+        *_facts(settings),
+        *_topologies(settings),
+        *_policies(settings),
+        *_registration(settings),
+        *_shared(settings),
+    ]
+
+
+def _facts(settings: Settings) -> Iterator[Right]:
+    yield from _rights(_READ, "", ["namespaces"], "rules look at the labels of Namespaces")
+    follows_sunk = "off" not in (settings.sunk.daemon_sets, settings.sunk.action)
+    if follows_sunk or settings.topology.action != "off":
+        yield from _rights(_FOLLOW, "", ["nodes"], "rules look at the labels and taints of Nodes")
+    devices = ("deviceclasses", "resourceclaims", "resourceclaimtemplates")
+    yield from _rights(_FOLLOW, "resource.k8s.io", devices, "device claims may make a Pod a GPU Pod")
+
+
+def _topologies(settings: Settings) -> Iterator[Right]:
+    if settings.topology.action == "off":
+        return
+    for group in GROUPS:
+        yield from _rights(_FOLLOW, group, ["topologies"], "workloads may name topologies of the cluster")
+    if settings.topology.deletion == "off":
+        return
+    reason = "who deletes a Topology object is told which workloads name it"
+    for row in rules.topology_options(settings).workloads.values():
+        yield Right("list", row.group, row.resource, reason=reason, vital=False)
+
+
+def _policies(settings: Settings) -> Iterator[Right]:
+    chosen = settings.policies
+    if chosen.config_maps:
+        namespace = settings.cluster.namespace
+        yield from _rights(_FOLLOW, "", ["configmaps"], "policies may be in ConfigMaps", namespace=namespace)
+        telling = "owners of ConfigMaps with policies are told what is wrong with them"
+        yield Right("patch", "", "configmaps", namespace=namespace, reason=telling, vital=False)
+        yield Right("create", "", "events", namespace=namespace, reason=telling, vital=False)
+    if chosen.native:
+        natives = ("validatingadmissionpolicies", "validatingadmissionpolicybindings")
+        yield from _rights(_FOLLOW, ADMISSION, natives, "policies of the cluster may ask for rules for pod templates")
+    if chosen.native or chosen.config_maps or chosen.directories:
+        reason = "policies may ask the authorizer"
+        yield Right("create", "authorization.k8s.io", "subjectaccessreviews", reason=reason)
+
+
+def _registration(settings: Settings) -> Iterator[Right]:
+    chosen = settings.registration
+    if chosen.apply:
+        reason = "the service writes its webhook configurations, and follows them"
+        # What does not exist yet has no name for the authorizer.
+        yield from _rights(["create"], ADMISSION, CONFIGURATIONS, reason)
+        verbs = (*_READ, "patch", "update", "delete")
+        yield from _rights(verbs, ADMISSION, CONFIGURATIONS, reason, name=chosen.name)
+    elif chosen.ca_only:
+        reason = "the service writes the caBundle into its webhook configurations, and follows them"
+        yield from _rights((*_READ, "patch"), ADMISSION, CONFIGURATIONS, reason, name=chosen.name)
+    if chosen.owner:
+        reason = "the ClusterRole owns the webhook configurations"
+        yield Right("get", "rbac.authorization.k8s.io", "clusterroles", name=chosen.owner, reason=reason)
+
+
+def _shared(settings: Settings) -> Iterator[Right]:
+    """What replicas share in their Namespace."""
+    namespace, secret = settings.cluster.namespace, settings.tls.secret
+    if secret:
+        reason = "the replicas share the CA in this Secret"
+        yield Right("create", "", "secrets", namespace=namespace, reason=reason)
+        yield from _rights((*_FOLLOW, "update"), "", ["secrets"], reason, name=secret, namespace=namespace)
+    if secret or settings.registration.apply or settings.registration.ca_only:
+        group, lease = "coordination.k8s.io", settings.cluster.lease
+        reason = "the replicas agree by this Lease who of them writes"
+        yield Right("create", group, "leases", namespace=namespace, reason=reason)
+        yield from _rights(("get", "update"), group, ["leases"], reason, name=lease, namespace=namespace)
+
+
+def _rights(
+    verbs: Iterable[str], group: str, resources: Iterable[str], reason: str, *, name: str = "", namespace: str = ""
+) -> Iterator[Right]:
+    for resource, verb in product(resources, verbs):
+        yield Right(verb, group, resource, name=name, namespace=namespace, reason=reason)

@@ -1,0 +1,1 @@
+"""Where policies and topologies come from: files, ConfigMaps, the cluster."""

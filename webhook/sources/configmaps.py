@@ -1,0 +1,71 @@
+"""Policies in ConfigMaps."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from policies.admissionpolicy.documents import Part
+from webhook.files import manifest, yamlfile
+from webhook.files.watch import LOOK_SECONDS
+from webhook.sources import policyfiles
+from webhook.sources.policyset import Content
+
+if TYPE_CHECKING:
+    from webhook.cluster.watches.policymaps import PolicyMap, PolicyMaps
+
+
+class ConfigMaps:
+    """ConfigMaps of the service's Namespace, each a source of its own: every key that ends in .yaml, .yml or .json."""
+
+    def __init__(self, maps: PolicyMaps) -> None:
+        self._maps = maps
+        self._known: dict[str, Content] = {}
+
+    async def contents(self) -> Mapping[str, Content]:
+        """What the ConfigMaps hold, as far as the watch knows them."""
+        return await asyncio.to_thread(self._contents, dict(self._maps.known))
+
+    async def changes(self) -> AsyncIterator[None]:
+        """Something was added, changed or deleted; now and then also without that, for what could not be told."""
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_SECONDS):
+                    await self._maps.changed.wait()
+            self._maps.changed.clear()
+            yield
+
+    async def report(self, refused: Mapping[str, str]) -> None:
+        """An annotation and an Event for each ConfigMap that is refused, or is no longer."""
+        for name in list(self._maps.known):
+            await self._maps.report(name, refused.get(self._source(name), ""))
+
+    def _source(self, name: str) -> str:
+        return f"ConfigMap {self._maps.namespace}/{name}"
+
+    def _contents(self, maps: Mapping[str, PolicyMap]) -> Mapping[str, Content]:
+        known, self._known = self._known, {}
+        for name, found in sorted(maps.items()):
+            version = hashlib.sha256(repr(sorted(found.data.items())).encode()).hexdigest()
+            before = known.get(self._source(name))
+            content = before if before and before.version == version else _of_keys(name, found.data, version)
+            self._known[self._source(name)] = content
+        return self._known
+
+
+def _of_keys(name: str, data: Mapping[str, str], version: str) -> Content:
+    found: list[Part] = []
+    problems: list[str] = []
+    keys = sorted(key for key in data if key.endswith(manifest.SUFFIXES) and not policyfiles.is_suite(Path(key)))
+    if not keys:
+        problems.append(f"ConfigMap {name}: no key of its data ends in {', '.join(manifest.SUFFIXES)}")
+    for key in keys:
+        try:
+            found += policyfiles.parts(data[key], f"{name}/{key}")
+        except yamlfile.FileError as error:
+            problems.append(str(error))
+    return Content(version, tuple(found), "\n".join(problems))

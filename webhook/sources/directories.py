@@ -1,0 +1,67 @@
+"""Policies in files."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+
+from policies.admissionpolicy.documents import Part
+from webhook.files import watch, yamlfile
+from webhook.sources import policyfiles
+from webhook.sources.policyset import Content
+
+
+class Directories:
+    """Files and directories, each a source of its own. Files that did not change are not read into policies again."""
+
+    def __init__(self, paths: tuple[str, ...]) -> None:
+        self._paths = paths
+        self._known: dict[Path, tuple[str, tuple[Part, ...]]] = {}
+
+    async def contents(self) -> Mapping[str, Content]:
+        """What the files hold. Reading them takes no time from the reviews in flight but that of a thread."""
+        return await asyncio.to_thread(self.read)
+
+    def read(self) -> Mapping[str, Content]:
+        """What the files hold now."""
+        known, self._known = self._known, {}
+        return {path: self._content(path, known) for path in self._paths}
+
+    def _content(self, path: str, known: Mapping[Path, tuple[str, tuple[Part, ...]]]) -> Content:
+        version = hashlib.sha256()
+        found: list[Part] = []
+        problems: list[str] = []
+        try:
+            for file in policyfiles.files(path):
+                content = file.read_bytes()
+                digest = hashlib.sha256(content).hexdigest()
+                version.update(f"{file}\n{digest}\n".encode())
+                before = known.get(file)
+                try:
+                    now = before if before and before[0] == digest else (digest, policyfiles.parts(content, str(file)))
+                except yamlfile.FileError as error:
+                    problems.append(str(error))
+                    continue
+                self._known[file] = now
+                found += now[1]
+        except OSError as error:
+            problems.append(f"{error.filename}: cannot be read: {error.strerror}")
+            version.update(problems[-1].encode())
+        return Content(version.hexdigest(), tuple(found), "\n".join(problems))
+
+    async def changes(self) -> AsyncIterator[None]:
+        """A change in a file, or a few seconds without one."""
+        while True:
+            existing = [path for path in self._paths if os.path.exists(path)]  # noqa: ASYNC240, PTH110 - a few, seldom
+            if not existing:
+                await asyncio.sleep(watch.LOOK_SECONDS)
+                yield
+                continue
+            async for _ in watch.changes(existing):
+                yield
+
+    async def report(self, refused: Mapping[str, str]) -> None:
+        """Nobody to tell: the log, the metrics and the readiness say it."""

@@ -1,0 +1,203 @@
+"""Policy documents in files: what is there, where each part of it stands, and the objects of a cluster beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import date
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+from policies import rbac
+from policies.admissionpolicy import documents, resources, scalars, schema
+from policies.admissionpolicy.document import Document, Place
+from policies.admissionpolicy.document import Path as FieldPath
+from policies.admissionpolicy.documents import Loaded, Part
+from policies.admissionpolicy.model import ParamKind
+from policies.admissionpolicy.params import KindScope, StaticParameters
+from policies.admissionpolicy.schema import Schema
+from policies.engine.facts import NAME_LABEL, StaticFacts
+from policies.engine.request import GroupVersionKind, JsonObject, mapping
+from policies.rbac import RbacError, Rights
+from webhook.files import manifest, yamlfile
+
+_CRD = "CustomResourceDefinition"
+
+
+class PolicyFilesError(Exception):
+    """Policies that cannot be used: all problems, each with file, line, column and field."""
+
+
+class PolicyFiles(NamedTuple):
+    """What policy files come to.
+
+    loaded: policies, bindings, exceptions and the objects beside them. parameters: those objects, as bindings may name
+    them. namespaces: those among them, by name. custom: the schemas of their CRDs. rights: what
+    the RBAC objects among them allow, None where there are none.
+    """
+
+    loaded: Loaded
+    parameters: StaticParameters
+    namespaces: Mapping[str, JsonObject]
+    custom: Mapping[GroupVersionKind, Schema]
+    rights: Rights | None = None
+
+    def facts(self, today: date) -> StaticFacts:
+        """What rules may ask, as far as the files say it."""
+        labels = {
+            name: {NAME_LABEL: name, **mapping(mapping(each, "metadata"), "labels")}
+            for name, each in self.namespaces.items()
+        }
+        return StaticFacts(today, labels, decisions=self.rights, whole_namespaces=self.namespaces)
+
+    def schema(self, kind: GroupVersionKind) -> Schema:
+        """The schema of a kind: a built-in one, that of a CRD, or one that knows nothing."""
+        return schema.built_in(kind) or self.custom.get(kind) or schema.unknown(kind)
+
+
+def load(paths: Iterable[str], today: date | None = None) -> PolicyFiles:
+    """Read files, and directories with all below them; `today`: to warn of exceptions that end.
+
+    Raises PolicyFilesError, and OSError.
+    """
+    return read(texts(paths), today)
+
+
+def texts(paths: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """The names and texts of files, and of those in directories. Raises PolicyFilesError, and OSError."""
+    for file in (file for path in paths for file in files(path)):
+        try:
+            yield str(file), yamlfile.decoded(str(file), file.read_bytes())
+        except yamlfile.FileError as error:
+            raise PolicyFilesError(str(error)) from None
+
+
+def read(found: Iterable[tuple[str, str]], today: date | None = None) -> PolicyFiles:
+    """What files by their names and texts come to. Raises PolicyFilesError."""
+    try:
+        loaded = documents.read((each for name, text in found for each in parse(text, name)), today, complete=True)
+    except yamlfile.FileError as error:
+        raise PolicyFilesError(str(error)) from None
+    if loaded.errors:
+        raise PolicyFilesError("\n".join(map(str, loaded.errors)))
+    try:
+        return of(loaded)._replace(rights=rbac.read(loaded.context))
+    except RbacError as error:
+        raise PolicyFilesError(str(error)) from None
+
+
+def of(loaded: Loaded) -> PolicyFiles:
+    """What documents come to that have no errors."""
+    objects = tuple(each.value for each in loaded.context if _is_object(each.value))
+    definitions = [each.get("spec") or {} for each in objects if each["kind"] == _CRD]
+    parameters = StaticParameters(objects, _scopes(objects, definitions))
+    return PolicyFiles(loaded, parameters, _namespaces(objects), _custom(definitions))
+
+
+def parse(content: bytes | str, name: str) -> list[Document]:
+    """The documents in a file. Raises FileError."""
+    text = yamlfile.decoded(name, content)
+    lines = text.splitlines()
+    return [_document(found, lines) for found in yamlfile.load(name, text)]
+
+
+def parts(content: bytes | str, name: str) -> tuple[Part, ...]:
+    """The objects in a file, each read by itself. Raises FileError."""
+    return tuple(part for document in parse(content, name) for part in documents.parts(document))
+
+
+def is_suite(file: Path) -> bool:
+    """Whether a file is a suite by its name: suite.yaml or *.suite.yaml."""
+    return file.name == "suite.yaml" or file.name.endswith(".suite.yaml")
+
+
+def files(path: str) -> Iterator[Path]:
+    """The file, or those below a directory; a suite there is about policies and no part of them. Raises OSError."""
+    named = Path(path)
+    return (file for file in manifest.followed(path) if file == named or not is_suite(file))
+
+
+def _document(found: yamlfile.Document, lines: Sequence[str]) -> Document:
+    root = found.node
+    if root is None:  # JSON that is no YAML has no places
+        return Document(value=found.value, name=found.name, places=lambda _: (1, 1))
+
+    def places(path: FieldPath) -> Place:
+        node = _node(root, path)[1]
+        place = node.start_mark.line + 1, node.start_mark.column + 1
+        return scalars.place(lines, *place) if isinstance(node, yaml.ScalarNode) else place
+
+    def keys(path: FieldPath) -> Place:
+        key, node = _node(root, path)
+        mark = (key or node).start_mark
+        return mark.line + 1, mark.column + 1
+
+    def inside(path: FieldPath, offset: int) -> Place:
+        node = _node(root, path)[1]
+        mark = node.start_mark
+        return scalars.inside(lines, mark.line + 1, mark.column + 1, node.value, offset)
+
+    return Document(value=found.value, name=found.name, line=found.line(), places=places, keys=keys, inside=inside)
+
+
+def _node(root: yaml.Node, path: FieldPath) -> tuple[yaml.Node | None, yaml.Node]:
+    """The key and the node at a path, or those of the nearest parent that is there."""
+    key, node = None, root
+    for step in path:
+        below = yamlfile.child(node, step)
+        if below[1] is None:
+            break
+        key, node = below[0], below[1]
+    return key, node
+
+
+def _is_object(value: Any) -> bool:
+    return (
+        isinstance(value, dict)
+        and isinstance(value.get("apiVersion"), str)
+        and isinstance(value.get("kind"), str)
+        and isinstance(value.get("metadata"), dict)
+    )
+
+
+def _scopes(
+    objects: Iterable[Mapping[str, Any]], definitions: Iterable[Mapping[str, Any]]
+) -> Mapping[ParamKind, KindScope]:
+    """The kinds that there are: Kubernetes' own, those of the objects, and those that definitions among them define."""
+    found: dict[ParamKind, KindScope] = {
+        ParamKind(api_version=f"{each.group}/{each.version}".lstrip("/"), kind=each.kind.kind): each.scope
+        for each in resources.built_in()
+        if "/" not in each.name
+    }
+    for each in objects:
+        group = each["apiVersion"].rpartition("/")[0]
+        scope: KindScope = "Cluster" if each["kind"] in manifest.CLUSTER_SCOPED.get(group, ()) else "Namespaced"
+        found.setdefault(ParamKind(api_version=each["apiVersion"], kind=each["kind"]), scope)
+    for spec in definitions:
+        scope = "Cluster" if spec.get("scope") == "Cluster" else "Namespaced"
+        for kind, _ in _versions(spec):
+            found[ParamKind(api_version=f"{kind.group}/{kind.version}", kind=kind.kind)] = scope
+    return found
+
+
+def _custom(definitions: Iterable[Mapping[str, Any]]) -> Mapping[GroupVersionKind, Schema]:
+    return {
+        kind: schema.of_custom_resource(kind, (version.get("schema") or {}).get("openAPIV3Schema"))
+        for spec in definitions
+        for kind, version in _versions(spec)
+    }
+
+
+def _versions(spec: Mapping[str, Any]) -> Iterator[tuple[GroupVersionKind, Mapping[str, Any]]]:
+    kind = str((spec.get("names") or {}).get("kind", ""))
+    for version in spec.get("versions") or ():
+        yield GroupVersionKind(str(spec.get("group")), str(version.get("name")), kind), version
+
+
+def _namespaces(objects: Iterable[JsonObject]) -> Mapping[str, JsonObject]:
+    return {
+        str(each["metadata"].get("name", "")): each
+        for each in objects
+        if (each["apiVersion"], each["kind"]) == ("v1", "Namespace")
+    }

@@ -1,0 +1,290 @@
+"""Keeps the rules as the sources of policies want them, without a moment in which there are none."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple, NoReturn, Protocol, TypeVar
+
+import structlog
+
+from policies.admissionpolicy.compilation import Compiler
+from policies.admissionpolicy.model import Policy
+from policies.admissionpolicy.params import Parameters
+from policies.admissionpolicy.wanted import WantedParameters, wanted
+from policies.engine.request import mapping
+from policies.engine.ruleset import RuleSet
+from policies.topology.catalog import Catalog
+from webhook.configuration import differences, rules
+from webhook.configuration.configuration import Loaded
+from webhook.configuration.rules import ClusterPolicies, PolicyRules
+from webhook.configuration.settings import Settings, SettingsError
+from webhook.files.watch import LOOK_SECONDS
+from webhook.metrics import Metrics
+from webhook.sources import policyset
+from webhook.sources.natives import Native, Natives
+from webhook.sources.policyset import Content, PolicySet
+from webhook.sources.source import Source
+
+T = TypeVar("T")
+
+
+class FollowedParameters(Parameters, Protocol):
+    """The parameters of a cluster."""
+
+    async def follow(self, wanted: Iterable[WantedParameters]) -> None:
+        """Know just these from now on."""
+        ...
+
+
+class InCluster(NamedTuple):
+    """What a cluster adds: the parameters of policies, and policies of its own if they are of interest.
+
+    unsynced: what of its policies has not arrived yet, a reason each.
+    """
+
+    parameters: FollowedParameters
+    natives: Natives | None
+    unsynced: Callable[[], list[str]]
+
+
+class PolicyKeeper:
+    """Reads all sources again when one of them may have changed.
+
+    rules: those of the policies. ruleset: these, and the built-in ones. complete: whether all sources have been read
+    once; before, others may know of policies that are missing here.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        sources: Sequence[Source],
+        metrics: Metrics,
+        catalog: Catalog,
+        cluster: InCluster | None = None,
+    ) -> None:
+        self._settings = settings
+        self._catalog = catalog
+        self._sources = sources
+        self._metrics = metrics
+        self._cluster = cluster
+        self._log = structlog.get_logger()
+        self._compiler = Compiler()
+        self._looking = asyncio.Lock()
+        self._seen: Mapping[str, str] | None = None
+        self._made = _Made(policyset.EMPTY, Native(), {}, ())
+        self.complete = False
+        self.rules = rules.NO_POLICIES
+        self.ruleset = rules.build(settings, catalog=catalog)
+
+    def unused(self) -> list[str]:
+        """What the sources hold now that is not in force, and why: a text for each source."""
+        stays = "refused, what was loaded before stays in force"
+        return [f"{source}: {stays}:\n{why}" for source, why in self._made.refused.items()]
+
+    async def start(self) -> None:
+        """Load the policies. Raises SettingsError for files that are refused: nobody relies on them yet."""
+        await self.look()
+        refused = self._made.refused
+        reasons = [refused[path] for path in self._settings.policies.directories if path in refused]
+        if reasons:
+            raise SettingsError("\n".join(dict.fromkeys(reasons)))
+
+    async def run(self, changed: Callable[[], Awaitable[None]]) -> NoReturn:
+        """Follow the sources, and call a function after each change of the rules, to put them in force."""
+        wake = asyncio.Event()
+        async with asyncio.TaskGroup() as group:
+            for source in self._sources:
+                group.create_task(self._listen(source, wake))
+            if self._cluster is not None and self._cluster.natives is not None:
+                group.create_task(self._listen(self._cluster.natives, wake))
+            while True:
+                await wake.wait()
+                wake.clear()
+                try:
+                    before = self._made
+                    if await self.look(before):
+                        await changed()
+                        await self._follow(self._made)
+                    await self._report()
+                except Exception:  # noqa: BLE001 - whatever it is, the next change must be looked at again
+                    self._log.exception("policies could not be looked at")
+
+    async def look(self, before: _Made | None = None) -> bool:
+        """Read the sources, and say whether the rules are other ones now.
+
+        before: what is in force meanwhile, whose parameters are needed until it no longer is. What is refused is told
+        to the log and the metrics, and changes nothing.
+        """
+        async with self._looking:
+            return await self._look(before)
+
+    async def reconfigure(self, loaded: Loaded) -> None:
+        """Make the rules of another configuration, with the policies that there are.
+
+        Raises SettingsError where it cannot be used, and then the rules stay as they are.
+        """
+        async with self._looking:
+            before = self._settings, self._catalog
+            self._settings, self._catalog = loaded
+            try:
+                made = await _collected_later(asyncio.to_thread(self._judged_anew))
+            except BaseException:
+                self._settings, self._catalog = before
+                raise
+            self._doubt(made)
+            self._made = made
+            if made.rules is not None:
+                self.rules, self.ruleset = made.rules, made.ruleset
+
+    async def _look(self, before: _Made | None) -> bool:
+        complete = self._cluster is None or not self._cluster.unsynced()
+        read = await _collected_later(self._read())
+        self.complete = self.complete or complete
+        if read is None:
+            return False
+        seen, made = read
+        await self._follow(made, *([] if before is None else [before]))
+        self._tell(made)
+        self._seen, self._made = seen, made  # from here on nothing is waited for: they are one
+        if made.rules is None:
+            return False
+        self.rules, self.ruleset = made.rules, made.ruleset
+        return True
+
+    async def _report(self) -> None:
+        """Tell the owners of sources what is refused, as far as they have not been told."""
+        for source in self._sources:
+            await source.report(self._made.refused)
+
+    async def _read(self) -> tuple[Mapping[str, str], _Made] | None:
+        """The versions of what there is now, and what it comes to; None where it is what was seen last."""
+        newest: dict[str, Content] = {}
+        for source in self._sources:
+            newest |= await source.contents()
+        native = Native()
+        if self._cluster is not None and self._cluster.natives is not None:
+            native = await asyncio.to_thread(self._cluster.natives.read)
+        seen = {"": native.version, **{name: content.version for name, content in newest.items()}}
+        return None if seen == self._seen else (seen, await asyncio.to_thread(self._make, newest, native))
+
+    async def _follow(self, *made: _Made) -> None:
+        if self._cluster is not None:
+            needed = [each for one in made for each in one.wanted]
+            await self._cluster.parameters.follow(dict.fromkeys(needed))
+
+    async def _listen(self, source: Source | Natives, wake: asyncio.Event) -> NoReturn:
+        while True:
+            try:
+                async for _ in source.changes():
+                    wake.set()
+            except Exception:  # noqa: BLE001 - as above
+                self._log.exception("changes of policies could not be followed")
+            await asyncio.sleep(LOOK_SECONDS)
+            wake.set()
+
+    def _make(self, newest: Mapping[str, Content], native: Native) -> _Made:
+        """What the sources come to now; no rules where they are as they were. Runs in a thread."""
+        try:
+            return self._judged(newest, native)
+        except Exception as error:  # noqa: BLE001 - a defect met by what somebody wrote must not end what is in force
+            self._log.exception("policies could not be read")
+            last = self._made.set.versions
+            changed = [name for name, content in newest.items() if content.version != last.get(name)]
+            reason = f"it cannot be read: {type(error).__name__}: {error}"
+            return self._made._replace(refused=dict.fromkeys(changed, reason), rules=None)
+
+    def _judged(self, newest: Mapping[str, Content], native: Native) -> _Made:
+        last = self._made
+        found = policyset.updated(last.set, newest, datetime.now(UTC).date(), rules.reserved())
+        if self._seen is not None and (found.versions, native.version) == (last.set.versions, last.native.version):
+            return last._replace(refused=found.refused, rules=None)
+        return self._ruled(found, native, found.refused)
+
+    def _judged_anew(self) -> _Made:
+        """What the sources came to last, with the settings of now. Raises SettingsError. Runs in a thread."""
+        return self._ruled(self._made.set, self._made.native, self._made.refused)
+
+    def _ruled(self, found: PolicySet, native: Native, refused: Mapping[str, str]) -> _Made:
+        self._compiler.begin()
+        cluster = None if self._cluster is None else ClusterPolicies(self._cluster.parameters, native.loaded)
+        policies = rules.of_policies(self._settings, found.files, self._compiler, cluster)
+        ruleset = rules.build(self._settings, (), policies, self._catalog)
+        warnings = map(str, found.files.loaded.warnings)
+        doubts = [*warnings, *rules.unknown_names(self._settings, policies), *native.problems]
+        return _Made(found, native, refused, doubts, policies, ruleset)
+
+    def _tell(self, made: _Made) -> None:
+        last = self._made
+        for source, reason in made.refused.items():
+            if last.refused.get(source) != reason:
+                self._log.error("policies refused", source=source, reason=reason)
+        self._metrics.policies_loaded((policy.kind for policy in made.policies), refused=bool(made.refused))
+        if made.rules is not None:
+            after = made.named
+            found = {kind: differences.of_names(before, after[kind]) for kind, before in last.named.items()}
+            policies = found.pop("policies")
+            others = differences.flattened(found)
+            self._log.info("policies loaded", policies=len(after["policies"]), **policies, **others)
+        self._doubt(made)
+
+    def _doubt(self, made: _Made) -> None:
+        for doubt in made.doubts:
+            if doubt not in self._made.doubts:
+                self._log.warning("policy is doubtful", reason=doubt)
+
+
+class _Made(NamedTuple):
+    """What a look at the sources comes to. rules: None where those in force stay. doubts: what is no error."""
+
+    set: PolicySet
+    native: Native
+    refused: Mapping[str, str]
+    doubts: Sequence[str]
+    rules: PolicyRules | None = None
+    ruleset: RuleSet = RuleSet([])
+
+    @property
+    def policies(self) -> Sequence[Policy]:
+        return (*self.set.files.loaded.policies, *self.native.loaded.policies)
+
+    @property
+    def named(self) -> Mapping[str, Mapping[str, object]]:
+        """All that the sources hold, by its names."""
+        files, native = self.set.files.loaded, self.native.loaded
+        return {
+            "policies": {each.name: each for each in self.policies},
+            "bindings": {each.name: each for each in (*files.bindings, *native.bindings)},
+            "exceptions": {each.value.name: each.value for each in files.exceptions},
+            "objects": {_name(each.value): each.value for each in files.context},
+        }
+
+    @property
+    def wanted(self) -> frozenset[WantedParameters]:
+        loaded, native = self.set.files.loaded, self.native.loaded
+        return wanted(loaded.policies, loaded.bindings) | wanted(native.policies, native.bindings)
+
+
+def _name(value: Any) -> str:
+    """An object beside the policies, as `ConfigMap team-a/limits`."""
+    metadata = mapping(value, "metadata")
+    namespace = f"{metadata['namespace']}/" if metadata.get("namespace") else ""
+    return f"{value.get('kind')} {namespace}{metadata.get('name')}" if isinstance(value, dict) else ""
+
+
+async def _collected_later(making: Awaitable[T]) -> T:
+    """What is made of policies, which the garbage collector is kept away from, now and later.
+
+    A thousand policies are some hundred thousand objects. Looking through them takes the collector tenths of a second,
+    in which no review is answered. What is replaced is freed all the same, since a policy is in no cycle of references.
+    """
+    gc.disable()
+    try:
+        made = await making
+        if made is not None:
+            gc.freeze()
+    finally:
+        gc.enable()
+    return made

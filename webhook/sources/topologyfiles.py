@@ -1,0 +1,68 @@
+"""Files with topologies, in the forms of KAI, of Kueue and of Run:ai's API."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path
+
+from policies.topology.document import TopologyError
+from policies.topology.document import read as topology
+from policies.topology.topology import Topology
+from webhook.files.manifest import followed
+from webhook.files.yamlfile import FileError, load
+
+
+class TopologyFilesError(Exception):
+    """Files that cannot be used. The text has a line per mistake: file, line, place, what was found."""
+
+
+def read(paths: Iterable[str]) -> list[Topology]:
+    """The topologies in files, and in directories with all below. Raises TopologyFilesError."""
+    found: list[Topology] = []
+    problems: list[str] = []
+    for path in paths:
+        try:
+            files = list(followed(path))
+        except OSError as error:
+            problems.append(f"{error.filename}: cannot be read: {error.strerror}")
+            continue
+        for file in files:
+            _read(file, found, problems)
+    if problems:
+        raise TopologyFilesError("\n".join(problems))
+    return found
+
+
+def version(paths: Iterable[str]) -> str:
+    """A text that is the same as long as the files hold the same, or cannot be read for the same reason."""
+    found = hashlib.sha256()
+    for path in paths:
+        try:
+            for file in followed(path):
+                found.update(f"{file}\n{hashlib.sha256(file.read_bytes()).hexdigest()}\n".encode())
+        except OSError as error:
+            found.update(f"{error}\n".encode())
+    return found.hexdigest()
+
+
+def _read(file: Path, found: list[Topology], problems: list[str]) -> None:
+    """Add what is in a file to the topologies, and what is wrong there to the problems."""
+    name = str(file)
+    try:
+        documents = load(name, file.read_bytes())
+    except OSError as error:
+        problems.append(f"{name}: cannot be read: {error.strerror}")
+        return
+    except FileError as error:
+        problems.append(str(error))
+        return
+    for document in documents:
+        for place, value in document.parts():
+            try:
+                found.append(topology(value, f"{name}:{document.line(place)}"))
+            except TopologyError as error:
+                problems += [
+                    f"{name}:{document.line(where)}: {TopologyError([(where, problem)])}"
+                    for where, problem in ((place + at, problem) for at, problem in error.problems)
+                ]

@@ -1,0 +1,135 @@
+"""The CA that all replicas share in a Secret, and this process's own leaf of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import structlog
+
+from certs.authority import Authority
+from certs.bundle import Bundle
+from certs.errors import ForeignFileError
+from certs.leaf import Leaf
+from certs.plan import AuthorityPlan, plan_authority, plan_leaf, usable_authority
+from webhook.cluster.api.errors import ApiError, ClusterError
+
+if TYPE_CHECKING:
+    from webhook.cluster.watches.secrets import AuthoritySecret
+
+
+class Leader(Protocol):
+    """Who of the replicas writes: whether it is this one, and the name of whoever it is, empty where there is none."""
+
+    @property
+    def leading(self) -> bool:
+        """Whether this process is the one."""
+        ...
+
+    @property
+    def holder(self) -> str:
+        """The name of the one."""
+        ...
+
+
+class _Wanted(NamedTuple):
+    """What the Secret should hold, and why, a sentence for the log each."""
+
+    contents: Mapping[str, bytes]
+    reasons: Sequence[str]
+
+
+class SharedAuthority:
+    """A CA, the bundle to trust, and a leaf, as they can be used now; see `webhook.tls.certificates.Own`.
+
+    Whoever leads makes and renews the CA in the Secret, whatever else is found there: its name is reserved. A new CA is
+    used once it is stored, by its maker too, so that of two makers one wins. The bundle remembers the CAs that were
+    there before, so that a Secret that is lost costs nobody's trust.
+
+    Each process makes its own leaf, and its key never leaves the memory. A process that does not lead goes on with the
+    last CA that was good, as long as clients accept it.
+    """
+
+    def __init__(self, secret: AuthoritySecret, leader: Leader, names: Sequence[str]) -> None:
+        self.authority: Authority | None = None
+        self.leaf: Leaf | None = None
+        self.bundle = Bundle()
+        self._secret = secret
+        self._leader = leader
+        self._names = names
+        self._wanted: _Wanted | None = None
+        self._lacking = ""  # why the stored CA cannot be used
+        self._problem = ""  # why it could not be stored
+        self._log = structlog.get_logger()
+
+    def look(self, now: datetime) -> None:
+        """Decide about what the Secret holds and about the leaf.
+
+        Raises InvalidNameError where one of the names is none.
+        """
+        if not self._secret.unsynced():
+            self._decide(now)
+        if self.authority is not None and self.authority.signs_at(now):
+            self.leaf, reason = plan_leaf(self.leaf, self.authority, self._names, now)
+            if reason:
+                self._log.info("certificate", reason=reason)
+
+    async def save(self, now: datetime) -> None:
+        """Store what the last look found missing, if this process leads, and use it. What fails is logged."""
+        wanted, self._wanted = self._wanted, None
+        if wanted is None:
+            return
+        try:
+            await self._secret.write(wanted.contents)
+        except ClusterError as error:
+            self._failed(error)
+            return
+        self._problem = ""
+        for reason in wanted.reasons:
+            self._log.info("certificate", reason=reason)
+        self.look(now)
+
+    def lacking(self) -> str:
+        """Why there is no CA to make a new leaf of; empty where there is one."""
+        if unsynced := self._secret.unsynced():
+            return "; ".join(unsynced)
+        if not self._lacking or self._leader.leading:
+            return self._problem
+        who = f"{self._leader.holder}, which holds the lease," if self._leader.holder else "whoever gets the lease"
+        return f"{self._lacking}; {who} renews it"
+
+    def _decide(self, now: datetime) -> None:
+        stored, title = self._secret.stored, self._secret.title
+        reasons: list[str] = []
+        try:
+            plan = plan_authority(stored, now, remembered=self.bundle)
+            problem = f"the CA in {title} cannot be used: {plan.problem}" if plan.problem else ""
+        except ForeignFileError as error:
+            plan = plan_authority({}, now, remembered=self.bundle)
+            problem = f"{title} is not what its name is reserved for: {error}"
+            reasons.append(f"{problem}, and is overwritten")
+        if not self._secret.exists and self.bundle.certificates:
+            reasons.append(f"{title} is gone, and is made anew; the CAs that it held are trusted until they expire")
+        usable = usable_authority(stored, now) if plan.problem else plan.authority
+        self._use(plan, usable)
+        self._lacking = "" if usable else problem if self._secret.exists else f"{title} does not exist"
+        writing = plan.writes and self._leader.leading
+        self._wanted = _Wanted(plan.writes, (*reasons, *plan.reasons)) if writing else None
+
+    def _use(self, plan: AuthorityPlan, usable: Authority | None) -> None:
+        """Take what can be used before the plan is carried out."""
+        if plan.problem:  # its CA is a new one, and perhaps another process makes another
+            self.bundle = Bundle(tuple(each for each in plan.bundle if each != plan.authority.certificate))
+            self.authority = usable or self.authority
+        else:
+            self.bundle = plan.bundle
+            self.authority = plan.authority
+
+    def _failed(self, error: ClusterError) -> None:
+        if isinstance(error, ApiError) and error.status == 409:
+            self._log.info("certificate", reason=f"{error}; somebody else was faster, and it is looked at again")
+            return
+        if str(error) != self._problem:  # it is tried again every few seconds
+            self._log.error("certificate not renewed", reason=str(error))
+        self._problem = str(error)

@@ -1,0 +1,1 @@
+"""Several worker processes that share one port, and their supervisor."""

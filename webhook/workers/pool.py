@@ -1,0 +1,87 @@
+"""The workers that a supervisor has, and what they are together: ready or not and why, and their metrics as sums."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+from aiohttp import hdrs, web
+
+from webhook import metrics
+from webhook.metrics import Metrics
+from webhook.workers import exposition
+from webhook.workers.process import WorkerProcess
+
+
+class Roster:
+    """A place for each worker by its number, from 1; served on the health port.
+
+    metrics: the supervisor's own. draining: set when the service is to end.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.metrics = Metrics()
+        self.draining = False
+        # A worker, or why there is none just now.
+        self._places: dict[int, WorkerProcess | str] = dict.fromkeys(range(1, count + 1), "it has not been started yet")
+        self._lasting = b""  # what those counted that have left
+
+    @property
+    def numbers(self) -> range:
+        """The numbers of the workers that there should be."""
+        return range(1, len(self._places) + 1)
+
+    def workers(self) -> Iterator[tuple[int, WorkerProcess]]:
+        """Those that there are, with their numbers."""
+        return ((number, place) for number, place in self._places.items() if isinstance(place, WorkerProcess))
+
+    def enter(self, number: int, worker: WorkerProcess) -> None:
+        """Count with a worker that was started."""
+        self._places[number] = worker
+
+    def leave(self, number: int, worker: WorkerProcess) -> None:
+        """Count no more with one that has ended. What it counted stays, so that sums never go back."""
+        self._lasting = exposition.total([self._lasting, exposition.lasting(worker.metrics)])
+        self._places[number] = f"it has ended by {worker.ending()} and will be started again"
+
+    def health_app(self) -> web.Application:
+        """`/livez`, `/readyz` with the reasons of all workers, `/metrics` with their sums."""
+        app = web.Application()
+        app.router.add_get("/livez", self.livez)
+        app.router.add_get("/readyz", self.readyz)
+        app.router.add_get("/metrics", self.expose_metrics)
+        return app
+
+    async def livez(self, _http: web.Request) -> web.Response:
+        """The supervisor answers. It restarts workers itself, and ends where that does not help."""
+        return web.Response(text="ok\n")
+
+    async def readyz(self, _http: web.Request) -> web.Response:
+        """Whether reviews may be sent here. The kernel gives them to any worker, so all have to be ready."""
+        if self.draining:
+            return web.Response(status=503, text="not ready\n- draining: the service is shutting down\n")
+        told = await asyncio.gather(*(_readiness(place) for place in self._places.values()))
+        lines = "".join(
+            f"- worker {number}: {line}\n" for number, (_, of) in zip(self._places, told, strict=True) for line in of
+        )
+        ready = all(is_ready for is_ready, _ in told)
+        return web.Response(status=200 if ready else 503, text=("ok\n" if ready else "not ready\n") + lines)
+
+    async def expose_metrics(self, _http: web.Request) -> web.Response:
+        """The sums over all workers that there are and have been, for Prometheus."""
+        told = await asyncio.gather(*(worker.count() for _, worker in self.workers()))
+        self.metrics.workers.set(sum(told))
+        texts = [self.metrics.expose(), self._lasting, *(worker.metrics for _, worker in self.workers())]
+        body = await asyncio.to_thread(exposition.total, texts)  # takes a while where policies are many
+        return web.Response(body=body, headers={hdrs.CONTENT_TYPE: metrics.CONTENT_TYPE})
+
+
+async def _readiness(place: WorkerProcess | str) -> tuple[bool, list[str]]:
+    """Whether a worker is ready, and what it says of that."""
+    if isinstance(place, str):
+        return False, [place]
+    reply = await place.ready()
+    if reply is None:
+        return False, ["it does not answer" if place.answered else "it is starting"]
+    _, *lines = reply.body.decode().splitlines()
+    return reply.status == 200, [line.removeprefix("- ") for line in lines]

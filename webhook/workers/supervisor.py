@@ -1,0 +1,245 @@
+"""Several processes that share the port, as one service: started, restarted, asked how they are, ended together.
+
+The supervisor answers no review itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final, NoReturn
+
+import structlog
+from aiohttp import web
+from msgspec import Struct
+from yarl import URL
+
+from webhook.cluster.api.clock import Backoff, Clock
+from webhook.configuration.settings import Settings
+from webhook.stopping import stop_signal
+from webhook.version import VERSION
+from webhook.workers.pool import Roster
+from webhook.workers.port import reserve
+from webhook.workers.process import WorkerProcess
+
+# With the pauses of Backoff between them and a second or more for each start that is a quarter of a minute: a file that
+# was being replaced is whole again by then, and what is still wrong is for people.
+DEATHS: Final = 5
+# A worker that lived for so many seconds is not one that dies again and again: the pauses begin anew.
+STEADY: Final = 60.0
+# What workers need beyond draining and grace to close what they hold, in seconds.
+MARGIN: Final = 5.0
+# How long idle connections of the health port may take to close.
+LAST_WAIT: Final = 0.5
+
+# The command line of a worker, from its number and the path of the Unix socket that it opens for its health.
+Command = Callable[[int, Path], Sequence[str]]
+
+
+class SupervisorError(Exception):
+    """The service cannot start or go on; the text says why."""
+
+
+class StartError(Exception):
+    """The first worker could not start and has said why itself. code: the exit code that it had, never 0."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(f"the first worker ended with exit code {code}")
+        self.code = code
+
+
+class Pace(Struct, frozen=True):
+    """How long what takes, in seconds.
+
+    start: between attempts to reach a worker that is starting.
+    look: between looks at one that runs; what it counted since the last one is lost when it is killed.
+    hung: without an answer until a worker is killed; a kubelet restarts after three probes, ten seconds apart.
+    """
+
+    start: float = 0.1
+    look: float = 5.0
+    hung: float = 30.0
+
+
+_PACE: Final = Pace()
+_CLOCK: Final = Clock()
+
+
+def _to_stderr(lines: bytes) -> None:
+    with suppress(OSError):  # nobody reads it: the service goes on without
+        sys.stderr.buffer.write(lines)
+        sys.stderr.buffer.flush()
+
+
+async def supervise(settings: Settings, command: Callable[[int, Path, int], Sequence[str]]) -> None:
+    """Serve with workers until SIGTERM or SIGINT. Raises SettingsError, StartError or SupervisorError.
+
+    command: the command line of a worker, from its number, its socket and the TLS port.
+    """
+    stopping = stop_signal()
+    listen, health = settings.listen, settings.health
+    async with AsyncExitStack() as stack:
+        with _names(listen.host, listen.port):
+            reserved = stack.enter_context(reserve(listen.host, listen.port))
+        port = reserved.getsockname()[1]
+        sockets = Path(stack.enter_context(TemporaryDirectory(prefix="cks-")))
+        roster = Roster(listen.workers)
+        supervisor = Supervisor(roster, lambda number, path: command(number, path, port), sockets)
+        runner = web.AppRunner(roster.health_app(), access_log=None, shutdown_timeout=LAST_WAIT)
+        stack.push_async_callback(runner.cleanup)
+        await runner.setup()
+        with _names(health.host, health.port):
+            await web.TCPSite(runner, health.host, health.port).start()
+        structlog.get_logger().info(
+            "supervising", version=VERSION, workers=listen.workers, admission=_url("https", listen.host, port),
+            health=_url("http", *runner.addresses[0][:2]),
+        )  # fmt: skip
+        await supervisor.run(stopping, listen.drain_seconds + listen.grace_seconds + MARGIN)
+    structlog.get_logger().info("stopped")
+
+
+class Supervisor:
+    """Keeps the workers of a roster running.
+
+    command: the command line of a worker. sockets: a directory for their sockets, which nobody else may enter. write:
+    takes the lines that they log.
+    """
+
+    def __init__(
+        self,
+        roster: Roster,
+        command: Command,
+        sockets: Path,
+        *,
+        write: Callable[[bytes], object] = _to_stderr,
+        pace: Pace = _PACE,
+        clock: Clock = _CLOCK,
+    ) -> None:
+        self._roster = roster
+        self._command = command
+        self._sockets = sockets
+        self._write = write
+        self._pace = pace
+        self._clock = clock
+        self._log = structlog.get_logger()
+        self._begun = asyncio.Event()  # worker 1 has started: nothing is wrong that would be wrong with all of them
+
+    async def run(self, stopping: asyncio.Future[signal.Signals], within: float) -> None:
+        """Keep them running until a signal arrives, then pass it on and give them some seconds to end.
+
+        Raises StartError where the first worker does not start, and SupervisorError where one ends again and again.
+        """
+        keeping = asyncio.create_task(self._keep_all())
+        either: list[asyncio.Future[Any]] = [keeping, stopping]
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        self._roster.draining = True
+        if stopping.done():
+            received = stopping.result()
+            self._log.info("stopping", signal=received.name)
+        else:
+            received = signal.SIGTERM
+            self._log.critical("giving up", reason=str(keeping.exception()))
+        keeping.cancel()
+        await asyncio.wait([keeping])  # or a worker that is being started just now would be overlooked
+        await self._end(received, within)
+        with suppress(asyncio.CancelledError):
+            await keeping
+
+    async def _keep_all(self) -> None:
+        """The first goes ahead: what is wrong with the configuration is said once, and ends everything."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                for number in self._roster.numbers:
+                    group.create_task(self._keep(number))
+                    await self._begun.wait()
+        except* (StartError, SupervisorError) as failures:
+            raise failures.exceptions[0] from None
+
+    async def _keep(self, number: int) -> NoReturn:
+        """Keep one worker running, one process after the other."""
+        backoff = Backoff(self._clock)
+        deaths = 0
+        while True:
+            worker = await self._live(number)
+            if not self._begun.is_set():
+                raise _start_error(worker)
+            deaths = 0 if worker.was_ready else deaths + 1
+            if deaths == DEATHS:
+                raise SupervisorError(
+                    f"worker {number} ended {DEATHS} times in a row before it was ready, "
+                    f"the last time by {worker.ending()}; its own messages say why"
+                )
+            if worker.age >= STEADY:
+                backoff.reset()
+            await backoff.wait()
+            self._roster.metrics.worker_restarts.inc()
+
+    async def _live(self, number: int) -> WorkerProcess:
+        """Start a worker and look after it until it has ended."""
+        socket = self._sockets / str(number)
+        socket.unlink(missing_ok=True)
+        try:
+            worker = await WorkerProcess.start(self._command(number, socket), socket, self._write)
+        except OSError as error:
+            raise SupervisorError(f"worker {number} cannot be started: {error.strerror or error}") from None
+        self._roster.enter(number, worker)
+        self._log.info("worker started", worker=number, pid=worker.pid)
+        while not await worker.ends(self._pace.look if worker.answered else self._pace.start):
+            await self._look(number, worker)
+        self._roster.leave(number, worker)
+        self._log.error(
+            "worker ended", worker=number, pid=worker.pid, reason=worker.ending(), seconds=round(worker.age, 1)
+        )
+        return worker
+
+    async def _look(self, number: int, worker: WorkerProcess) -> None:
+        if not worker.was_ready:
+            await worker.ready()
+        if not worker.answered:
+            return  # however long its start takes
+        self._begun.set()
+        await worker.count()
+        if worker.silence >= self._pace.hung and worker.running:
+            self._log.error("worker hangs", worker=number, pid=worker.pid, seconds=round(worker.silence, 1))
+            worker.signal(signal.SIGKILL)
+            await worker.ends()  # it may take a while to die, and there is nothing more to look at
+
+    async def _end(self, received: signal.Signals, within: float) -> None:
+        """Pass the signal on; kill what is left after some seconds."""
+        running = {number: worker for number, worker in self._roster.workers() if worker.running}
+        for worker in running.values():
+            worker.signal(received)
+        await asyncio.gather(*(worker.ends(within) for worker in running.values()))
+        for number, worker in running.items():
+            if worker.running:
+                self._log.error(
+                    "worker killed", worker=number, pid=worker.pid, reason=f"still there after {within:g} s"
+                )
+                worker.signal(signal.SIGKILL)
+        await asyncio.gather(*(worker.ends() for worker in running.values()))
+
+
+def _start_error(worker: WorkerProcess) -> StartError | SupervisorError:
+    """The error for the first worker, which ended before it served."""
+    if worker.code > 0:
+        return StartError(worker.code)
+    return SupervisorError(f"the first worker ended by {worker.ending()} before it served")
+
+
+@contextmanager
+def _names(host: str, port: int) -> Iterator[None]:
+    """Say which port it was that could not be opened."""
+    try:
+        yield
+    except OSError as error:
+        problem = f"{error.strerror or error}; is another process using it?"
+        raise SupervisorError(f"cannot listen on {host}:{port}: {problem}") from None
+
+
+def _url(scheme: str, host: str, port: int) -> str:
+    return str(URL.build(scheme=scheme, host=host, port=port))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from binascii import b2a_base64
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import Any, TypedDict, cast
 from zlib import crc32
 
@@ -118,10 +119,7 @@ class Decoder:
     """
 
     def __init__(self, paths: Iterable[str]) -> None:
-        always = [("apiVersion",), ("kind",), *(("metadata", field) for field in METADATA)]
-        read = [pattern for pattern in map(parse, paths) if pattern[:1] != ("metadata",) or _is_own(pattern)]
-        self._projected = msgspec.json.Decoder(_review_type(_projection([*always, *read])))
-        self._whole = _review_type(JsonObject)
+        self._projected = _projected(frozenset(paths))
 
     def decode(self, body: bytes) -> AdmissionRequest:
         """The request of a review. Raises ReviewError with status 400."""
@@ -151,9 +149,16 @@ class Decoder:
             for fields in (request, mapping(request, "userInfo")):
                 for key in [key for key, value in fields.items() if value is None]:
                     del fields[key]
-            return msgspec.convert(found, self._whole)
+            return msgspec.convert(found, _WHOLE)
         except (msgspec.MsgspecError, UnicodeError, RecursionError):
             raise _wrong_shape(body, problem) from None
+
+
+@lru_cache(maxsize=256)  # most groups read the same, and most changes of policies leave that as it was
+def _projected(paths: frozenset[str]) -> msgspec.json.Decoder[Any]:
+    always = [("apiVersion",), ("kind",), *(("metadata", field) for field in METADATA)]
+    read = [pattern for pattern in map(parse, paths) if pattern[:1] != ("metadata",) or _is_own(pattern)]
+    return msgspec.json.Decoder(_review_type(_projection([*always, *read])))
 
 
 def _is_own(pattern: Pattern) -> bool:
@@ -189,6 +194,9 @@ def _review_type(object_type: Any) -> Any:
         rename="camel",
     )
     return msgspec.defstruct("Review", [("api_version", str), ("kind", str), ("request", request)], rename="camel")
+
+
+_WHOLE = _review_type(JsonObject)
 
 
 def _check(request: AdmissionRequest) -> None:

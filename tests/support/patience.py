@@ -9,6 +9,8 @@ PATIENCE = 60.0
 
 async def until(condition: Callable[[], object]) -> None:
     """Let everything else go on until something has come about; fails where it never does."""
+    pause = 0.001
     async with asyncio.timeout(PATIENCE):
-        while not condition():  # noqa: ASYNC110 - what is waited for knows nothing of the test
-            await asyncio.sleep(0.001)
+        while not condition():  # what is waited for knows nothing of the test
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, 0.032)  # where it takes long, looking for it leaves the processor to it

@@ -3,6 +3,7 @@
 import gzip
 import json
 import zlib
+from functools import cache
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from webhook.http.state import Served
 _PATHS = ("/validate", "/mutate")
 
 
+@cache
 def _default() -> Served:
     return Served(default_rules(), lambda: StaticFacts(TODAY))
 

@@ -24,6 +24,8 @@ from webhook.version import VERSION
 _NO_PEM = "it has no PEM block (no line like -----BEGIN CERTIFICATE-----)"
 _FOREIGN = "it was not made here, so it is not overwritten; use an empty directory, or move the file away"
 
+_ANYWHERE = ("--host", "127.0.0.1", "--health-host", "127.0.0.1", "--health-port", "0", "--port", "0")
+
 
 def test_connections_are_kept_for_longer_than_the_api_server_keeps_them() -> None:
     """The API server drops idle connections after 90 s; one that the server drops first could lose a review."""
@@ -196,9 +198,7 @@ def test_a_port_in_use_is_named(tmp_path: Path, option: str) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        ports = ["--port", "0", "--health-port", "0", "--host", "127.0.0.1", "--health-host", "127.0.0.1"]
-
-        done = start("serve", *ports, option, str(port), "--certs-dir", str(tmp_path), "--log-level", "error")
+        done = start("serve", *_ANYWHERE, option, str(port), "--certs-dir", str(tmp_path), "--log-level", "error")
 
     (error,) = done.stderr.decode().splitlines()
     assert error.startswith(f"Error: cannot listen on 127.0.0.1:{port}: ")
@@ -207,22 +207,48 @@ def test_a_port_in_use_is_named(tmp_path: Path, option: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "error", "code"),
+    ("arguments", "error"),
     [
         pytest.param(
             "--port 70000",
             "Error: command line: listen.port: input should be less than or equal to 65535, found 70000",
-            2,
             id="port",
         ),
+        pytest.param(
+            "--config bad.yaml", "Error: bad.yaml:1: lisen: unknown key; did you mean listen?", id="configuration"
+        ),
+        pytest.param(
+            "--webhook-url http://x",
+            "Error: command line: registration.url: string should match pattern '^(https://.*)?$', found 'http://x'",
+            id="url",
+        ),
+        pytest.param(
+            "--log-level loud",
+            "Error: Invalid value for '--log-level': 'loud' is not one of 'debug', 'info', 'warning', 'error'.",
+            id="level",
+        ),
+    ],
+)
+def test_settings_that_are_wrong_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: str, error: str
+) -> None:
+    """A command line or a configuration that is wrong is exit code 2, with one line about the cause."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "bad.yaml").write_text("lisen: {}\n", encoding="utf-8")
+
+    result = run("serve", *_ANYWHERE, *arguments.split())
+
+    assert (result.stdout, _errors(result.stderr), result.exit_code) == ("", [error], 2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "code"),
+    [
         pytest.param(
             "--tls-cert a.crt",
             "Error: tls: certFile and keyFile belong together; give both or neither",
             2,
             id="half-a-pair",
-        ),
-        pytest.param(
-            "--config bad.yaml", "Error: bad.yaml:1: lisen: unknown key; did you mean listen?", 2, id="configuration"
         ),
         pytest.param(
             "--config rules.yaml",
@@ -231,22 +257,10 @@ def test_a_port_in_use_is_named(tmp_path: Path, option: str) -> None:
             id="rules",
         ),
         pytest.param(
-            "--webhook-url http://x",
-            "Error: command line: registration.url: string should match pattern '^(https://.*)?$', found 'http://x'",
-            2,
-            id="url",
-        ),
-        pytest.param(
             "--register",
             "Error: registration.apply needs a cluster: set cluster.kubeconfig or cluster.inCluster",
             2,
             id="register-without-a-cluster",
-        ),
-        pytest.param(
-            "--log-level loud",
-            "Error: Invalid value for '--log-level': 'loud' is not one of 'debug', 'info', 'warning', 'error'.",
-            2,
-            id="level",
         ),
         pytest.param(
             "--certs-dir foreign",
@@ -261,25 +275,16 @@ def test_what_keeps_it_from_starting_is_named(
 ) -> None:
     """A service that cannot start ends with one line about the cause: 2 for wrong usage, 3 for what failed."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "bad.yaml").write_text("lisen: {}\n", encoding="utf-8")
     (tmp_path / "rules.yaml").write_text("workloads: [{group: apps, kind: Deployment}]\n", encoding="utf-8")
     (tmp_path / "foreign").mkdir()
     (tmp_path / "foreign" / "tls.crt").write_text("hello\n", encoding="utf-8")
 
-    done = start(
-        "serve",
-        "--host",
-        "127.0.0.1",
-        "--health-host",
-        "127.0.0.1",
-        "--health-port",
-        "0",
-        "--port",
-        "0",
-        *arguments.split(),
-    )
+    done = start("serve", *_ANYWHERE, *arguments.split())
 
-    errors = [
-        line for line in done.stderr.decode().splitlines() if not line.startswith(("{", "Usage:", "Try ")) and line
-    ]
+    errors = _errors(done.stderr.decode())
     assert (done.stdout, errors, done.returncode) == (b"", [error], code)
+
+
+def _errors(text: str) -> list[str]:
+    """What a text on stderr says beside events and hints at the usage."""
+    return [line for line in text.splitlines() if line and not line.startswith(("{", "Usage:", "Try "))]

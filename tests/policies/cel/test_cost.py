@@ -46,7 +46,7 @@ class Sized:
         (Optional("abcd"), 4),
         (Optional(Optional([1, 2, 3])), 3),
         (CelError("a long message"), 1),
-        (Sized(), 7),
+        pytest.param(Sized(), 7, id="Sized()-7"),
     ],
     ids=repr,
 )

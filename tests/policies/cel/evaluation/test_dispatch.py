@@ -99,7 +99,7 @@ def test_arguments() -> None:
 @pytest.mark.parametrize(
     ("parameter_", "value", "expected"),
     [
-        (DYN, object(), True),
+        pytest.param(DYN, object(), True, id="dyn-object-True"),
         (parameter("A"), 1, True),
         (INT, 1, True),
         (INT, True, False),

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 # Far above what anything here takes, in seconds: a test that comes near it waits for what never comes.
-PATIENCE = 60.0
+PATIENCE = 180.0
 
 
 async def until(condition: Callable[[], object]) -> None:

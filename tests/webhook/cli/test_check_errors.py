@@ -85,18 +85,28 @@ def test_wrong_usage_is_named(arguments: str, error: str) -> None:
     assert (result.stdout, last_line(result.stderr), result.exit_code) == ("", error, 2)
 
 
-@pytest.mark.parametrize(
-    "data", [b"apiVersion: v1\nkind: Pod\nmetadata: {name: \xff}\n", b"\xff\xfe\x00"], ids=["in-a-name", "at-first"]
-)
-@pytest.mark.parametrize("source", ["file", "stdin"])
-def test_a_file_that_is_no_utf_8_is_named(data: bytes, source: str) -> None:
-    """Bytes that are no text are exit code 2 and one line, from a file and from standard input."""
+_NO_TEXT = [b"apiVersion: v1\nkind: Pod\nmetadata: {name: \xff}\n", b"\xff\xfe\x00"]
+
+
+@pytest.mark.parametrize("data", _NO_TEXT, ids=["in-a-name", "at-first"])
+def test_a_file_that_is_no_utf_8_is_named(data: bytes) -> None:
+    """Bytes that are no text are exit code 2 and one line that names the file."""
     Path("bytes.yaml").write_bytes(data)
 
-    done = start("check", "-f", "bytes.yaml") if source == "file" else start("check", "-f", "-", stdin=data)
+    result = run("check", "-f", "bytes.yaml")
+
+    (error,) = result.stderr.splitlines()
+    assert error.startswith("Error: bytes.yaml")
+    assert (result.stdout, result.exit_code) == ("", 2)
+
+
+@pytest.mark.parametrize("data", _NO_TEXT, ids=["in-a-name", "at-first"])
+def test_standard_input_that_is_no_utf_8_is_named(data: bytes) -> None:
+    """The same from a real pipe."""
+    done = start("check", "-f", "-", stdin=data)
 
     (error,) = done.stderr.decode().splitlines()
-    assert error.startswith(f"Error: {'bytes.yaml' if source == 'file' else 'stdin'}")
+    assert error.startswith("Error: stdin")
     assert (done.stdout, done.returncode) == (b"", 2)
 
 

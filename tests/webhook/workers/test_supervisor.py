@@ -195,10 +195,11 @@ async def test_a_program_that_is_not_there_is_told(tmp_path: Path) -> None:
 async def test_a_worker_that_hangs_is_replaced(tmp_path: Path, log: list[Any]) -> None:
     """One that is there and answers nothing would keep its share of the calls for ever: it is killed, and told once.
 
-    It takes its time to be gone: what it started holds its standard error for many looks more.
+    It takes its time to be gone: what it started holds its standard error for many looks more. Nobody is taken for one
+    that hangs where only the machine stands still for some seconds.
     """
     gone = tmp_path / "gone"
-    async with _crew(tmp_path, [{"leaves": str(gone)}, {}], pace=Pace(start=0.01, look=0.05, hung=2.0)) as crew:
+    async with _crew(tmp_path, [{"leaves": str(gone)}, {}], pace=Pace(start=0.01, look=0.05, hung=6.0)) as crew:
         await crew.ready(1)
         hanging = crew.workers[1]
         hanging.signal(signal.SIGSTOP)

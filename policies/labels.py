@@ -123,7 +123,7 @@ class LabelGuard:
     def validate(self, request: AdmissionRequest, facts: Facts) -> Sequence[Violation]:
         """Every reserved label that the request adds, changes or, on Nodes and Namespaces, removes.
 
-        Raises UnknownFact or FactUnavailable, and only where a violation depends on a Namespace.
+        Raises Missing or FactUnavailable, and only where a violation depends on a Namespace.
         """
         if request.object is None or request.operation not in ("CREATE", "UPDATE"):
             return ()

@@ -13,7 +13,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from policies.engine.exception import PolicyException, longest
-from policies.engine.facts import Facts, NeededLookUp
+from policies.engine.facts import Facts
+from policies.engine.lookup import Missing
 from policies.engine.request import AdmissionRequest
 from policies.engine.rule import (
     NO_MUTATION,
@@ -93,7 +94,7 @@ ADMITTED = Answer()
 
 
 def validate(request: AdmissionRequest, ruleset: RuleSet, facts: Facts, group: str | None = None) -> Answer:
-    """Run every validating rule that is for the request. Raises NeededLookUp only."""
+    """Run every validating rule that is for the request. Raises Missing only."""
     decisions: list[Decision] = []
     for rule in ruleset.applicable("validate", request, group):
         if outcome := _observe(rule, request, facts):
@@ -108,7 +109,7 @@ def mutate(request: AdmissionRequest, ruleset: RuleSet, facts: Facts, group: str
     """Run every mutating rule that is for the request, each on the object that the one before it left.
 
     The operations of all, in order, are the patch from the object as sent to the last one. A rule whose operations do
-    not apply has failed, for the API server would fail the request. Raises NeededLookUp only.
+    not apply has failed, for the API server would fail the request. Raises Missing only.
     """
     if request.object is None:  # a patch on a DELETE fails it
         return ADMITTED
@@ -122,7 +123,7 @@ def mutate(request: AdmissionRequest, ruleset: RuleSet, facts: Facts, group: str
             decision, mutation = _mutation(rule, current, ruleset, facts)
             if mutation.operations:
                 current = _applied(current, mutation, last=position == len(rules))
-        except NeededLookUp:
+        except Missing:
             raise
         except MutationRefusedError as refusal:
             found = refusal.violation
@@ -166,7 +167,7 @@ def _observe(rule: Rule, request: AdmissionRequest, facts: Facts) -> Outcome | F
         if rule.validate is None or not _in_scope(rule, request, facts):
             return ()
         return tuple(rule.validate(request, facts))
-    except NeededLookUp:
+    except Missing:
         raise
     except Exception as error:  # noqa: BLE001 - as in mutate
         return Failure(error, _policy(rule, "validate"))

@@ -10,7 +10,8 @@ from support.builders import FACTS, TODAY, Json, NamespacesToAsk, pod, request
 
 from policies.engine.engine import ADMITTED, Answer, Decision, Failure, mutate
 from policies.engine.exception import PolicyException
-from policies.engine.facts import Facts, StaticFacts, UnknownFact
+from policies.engine.facts import Facts, NamespaceKey, StaticFacts
+from policies.engine.lookup import Missing
 from policies.engine.match import EVERYTHING, LabelSelector, ResourceRule, SelectorRequirement
 from policies.engine.request import AdmissionRequest
 from policies.engine.rule import NO_MUTATION, FailurePolicy, Hook, Mutation, Mutator, PatchOperation, Rule
@@ -148,9 +149,9 @@ def test_a_patch_that_does_not_apply(position: int) -> None:
 
 def test_a_fact_that_is_not_known() -> None:
     """A fact that has to be fetched passes through, whether a rule or its selector asked for it."""
-    with pytest.raises(UnknownFact, match=r"^namespace 'team-b' is not known yet$"):
-        _answer(pod(), _rule("a", _appends("x")), _rule("b", _raises(UnknownFact("team-b"))))
-    with pytest.raises(UnknownFact, match=r"^namespace 'team-a' is not known yet$"):
+    with pytest.raises(Missing, match=r"^namespace 'team-b' is not known yet$"):
+        _answer(pod(), _rule("a", _appends("x")), _rule("b", _raises(Missing(NamespaceKey("team-b")))))
+    with pytest.raises(Missing, match=r"^namespace 'team-a' is not known yet$"):
         _answer(pod(), _rule("a", _appends("x"), namespaces=_TEAM), facts=NamespacesToAsk(TODAY))
 
 

@@ -39,7 +39,7 @@ _REVIEWS = [
 )
 async def test_answers_are_the_servers_byte_for_byte(serve: Serve, path: str) -> None:
     """For every review and path the command says what the server says, to the last byte."""
-    running = await serve(Served(default_rules(), lambda: StaticFacts(TODAY)))
+    running = await serve(Served(default_rules(), StaticFacts(TODAY)))
     expected = [await running.post(sent, "/" + path.strip("/")) for sent in _REVIEWS]
 
     done = start("review", "--path", path, "-", stdin=b"\n".join(_REVIEWS))

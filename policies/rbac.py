@@ -52,10 +52,10 @@ class PolicyRule(Struct, frozen=True, rename="camel", forbid_unknown_fields=True
 
     def _has_resource(self, check: Check) -> bool:
         """`*` is everything, `*/scale` that subresource of everything; `pods/*` is no pattern here."""
-        wanted = {"*", check.resource}
+        patterns = {"*", check.resource}
         if check.subresource:
-            wanted = {"*", f"{check.resource}/{check.subresource}", f"*/{check.subresource}"}
-        return not wanted.isdisjoint(self.resources)
+            patterns = {"*", f"{check.resource}/{check.subresource}", f"*/{check.subresource}"}
+        return not patterns.isdisjoint(self.resources)
 
 
 class Subject(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -141,9 +141,9 @@ class Rights:
     """What roles and bindings allow. It answers the checks of expressions (authorizer.Decisions)."""
 
     def __init__(self, roles: Iterable[_Role], bindings: Iterable[_Binding]) -> None:
-        found = {(role.kind, role.namespace, role.metadata.name): role for role in roles}
-        self._rules = {key: tuple(_rules(role, found.values(), frozenset())) for key, role in found.items()}
-        self._bindings = {(each.namespace, each.metadata.name): each for each in bindings}
+        by_key = {(role.kind, role.namespace, role.metadata.name): role for role in roles}
+        self._rules = {key: tuple(_rules(role, by_key.values(), frozenset())) for key, role in by_key.items()}
+        self._bindings = {(binding.namespace, binding.metadata.name): binding for binding in bindings}
 
     def answer(self, check: Check) -> Answer:
         """Allowed by the first binding of the files that grants it, those of the cluster before those of a namespace.
@@ -166,7 +166,7 @@ class Rights:
         """The bindings for the user with the subject that counts: the first one that is the user."""
         for namespace in dict.fromkeys(("", check.namespace)):
             for binding in self._bindings.values():
-                subjects = (each for each in binding.subjects if each.is_user(check.user, namespace))
+                subjects = (subject for subject in binding.subjects if subject.is_user(check.user, namespace))
                 if binding.namespace == namespace and (subject := next(subjects, None)) is not None:
                     yield binding, subject
 
@@ -237,5 +237,5 @@ def _aggregate(errors: Iterable[str]) -> str:
 def _without_nulls(value: Any) -> Any:
     """What is null counts as not there."""
     if isinstance(value, dict):
-        return {key: _without_nulls(each) for key, each in value.items() if each is not None}
-    return [_without_nulls(each) for each in value] if isinstance(value, list) else value
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+    return [_without_nulls(item) for item in value] if isinstance(value, list) else value

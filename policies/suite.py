@@ -129,13 +129,13 @@ class _Reader:
         namespace = self._namespace(top.get("namespace"), "namespace", Namespace())
         params = self._params(top.get("params"), "params", {})
         cases = [
-            self._case(each, f"cases[{index}]", user, namespace, params)
-            for index, each in enumerate(self._filled(top, "cases", ""))
+            self._case(case, f"cases[{index}]", user, namespace, params)
+            for index, case in enumerate(self._filled(top, "cases", ""))
         ]
         policies = self._texts(self._filled(top, "policies", ""), "policies")
         name = self._text(top, "name", "")
         names = [case.name for case in cases]
-        for twice in sorted({each for each in names if each and names.count(each) > 1}):
+        for twice in sorted({name for name in names if name and names.count(name) > 1}):
             self._problem("cases", f"{twice!r} is the name of more than one case")
         if self._problems:
             raise SuiteError(self._problems)
@@ -165,10 +165,10 @@ class _Reader:
             if patch in fields:
                 self._problem(f"{path}.{patch}", f"there is no {name} to patch")
             return None
-        found = self._found(fields[name], f"{path}.{name}")
-        if found is None:
+        obj = self._found(fields[name], f"{path}.{name}")
+        if obj is None:
             return None
-        patched: Json = merge_patch(found, self._map(fields.get(patch, {}), f"{path}.{patch}"))
+        patched: Json = merge_patch(obj, self._map(fields.get(patch, {}), f"{path}.{patch}"))
         for key in ("apiVersion", "kind"):
             if not isinstance(patched.get(key), str):
                 self._problem(f"{path}.{name}", f"an object needs {key}")
@@ -237,9 +237,9 @@ class _Reader:
 
     def _params(self, value: Any, path: str, default: Mapping[str, Json]) -> Mapping[str, Json]:
         given = self._map({} if value is None else value, path)
-        data = {name: self._map(each, f"{path}.{name}") for name, each in given.items()}
-        own = {name: self._strings(each, f"{path}.{name}") for name, each in data.items()}
-        return {**default, **{name: {**default.get(name, {}), **each} for name, each in own.items()}}
+        maps = {name: self._map(data, f"{path}.{name}") for name, data in given.items()}
+        own = {name: self._strings(data, f"{path}.{name}") for name, data in maps.items()}
+        return {**default, **{name: {**default.get(name, {}), **data} for name, data in own.items()}}
 
     def _strings(self, fields: Json, path: str) -> dict[str, str]:
         for key, value in fields.items():
@@ -271,7 +271,7 @@ class _Reader:
         return value is True
 
     def _texts(self, value: Any, path: str) -> tuple[str, ...]:
-        if not isinstance(value, list | tuple) or not all(isinstance(each, str) for each in value):
+        if not isinstance(value, list | tuple) or not all(isinstance(item, str) for item in value):
             self._problem(path, "a list of texts is expected here")
             return ()
         return tuple(value)

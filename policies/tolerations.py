@@ -47,10 +47,10 @@ def tolerates(toleration: object, *, key: str, value: str = "", effect: str = ""
 
 def add(obj: JsonObject | None, keys: tuple[str, ...], missing: list[dict[str, str]]) -> Mutation:
     """Add tolerations at the end of the list at `keys`; what is no list is left alone with a warning."""
-    found = lookup(obj, keys)
-    if found is None or isinstance(found, list):
+    tolerations = lookup(obj, keys)
+    if tolerations is None or isinstance(tolerations, list):
         return Mutation(patch.append(obj or {}, keys, missing))
-    return Mutation(warnings=(f"{'.'.join(keys)}: must be a list, found {quote(found)}; left as it is",))
+    return Mutation(warnings=(f"{'.'.join(keys)}: must be a list, found {quote(tolerations)}; left as it is",))
 
 
 class CpuToleration:

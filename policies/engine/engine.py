@@ -126,8 +126,9 @@ def mutate(request: AdmissionRequest, ruleset: RuleSet, facts: Facts, group: str
         except Missing:
             raise
         except MutationRefusedError as refusal:
-            found = refusal.violation
-            decision, mutation = Decision(found.rule, "deny", (found,), exception=refusal.exception), NO_MUTATION
+            violation = refusal.violation
+            decision = Decision(violation.rule, "deny", (violation,), exception=refusal.exception)
+            mutation = NO_MUTATION
         except Exception as error:  # noqa: BLE001 - one guard for all rules: a failure becomes a decision, never a 500
             decision, mutation = _failed(rule, "mutate", error), NO_MUTATION
             if not decision.denies:
@@ -184,11 +185,11 @@ def _warnings(decision: Decision) -> Iterator[str]:
 def _decide(
     rule: Rule, outcome: Outcome | Failure, request: AdmissionRequest, ruleset: RuleSet, facts: Facts
 ) -> list[Decision]:
-    """The one place where an outcome, which is not that all is well, an action and a failure policy meet."""
+    """What follows from an outcome, by the rule's action and failure policy. An empty one is an `admit`."""
     if isinstance(outcome, Failure):
         return [Decision(rule.name, "error", failure=outcome)]
-    notes = tuple(each for each in outcome if isinstance(each, Note))
-    violations = tuple(each for each in outcome if isinstance(each, Violation))
+    notes = tuple(item for item in outcome if isinstance(item, Note))
+    violations = tuple(item for item in outcome if isinstance(item, Violation))
     if not violations:
         return [Decision(rule.name, "admit", notes=notes)]
     exception = longest(ruleset.exceptions, rule.name, request)
@@ -198,8 +199,8 @@ def _decide(
     for violation in violations:
         action: Verdict = "admit" if rule.action == "off" else rule.action
         verdicts.setdefault(violation.verdict or action, []).append(violation)
-    found = [Decision(rule.name, verdict, tuple(those), exception=exception) for verdict, those in verdicts.items()]
-    return [replace(found[0], notes=notes), *found[1:]]
+    decisions = [Decision(rule.name, verdict, tuple(those), exception=exception) for verdict, those in verdicts.items()]
+    return [replace(decisions[0], notes=notes), *decisions[1:]]
 
 
 def _failed(rule: Rule, phase: Phase, error: Exception) -> Decision:

@@ -70,8 +70,8 @@ def longest(exceptions: Sequence[PolicyException], rule: str, request: Admission
     """Of the exceptions that are about a rule and a request the one that ends last, and the first of several."""
     if not exceptions:
         return None
-    found = [exception for exception in exceptions if exception.concerns(rule, request)]
-    return max(found, key=lambda exception: exception.until, default=None)
+    concerning = [exception for exception in exceptions if exception.concerns(rule, request)]
+    return max(concerning, key=lambda exception: exception.until, default=None)
 
 
 def _fits(values: Iterable[str], globs: tuple[str, ...]) -> bool:

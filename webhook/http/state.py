@@ -59,11 +59,11 @@ class Route:
             request = self._decoder(presumed).decode(body)
             if is_about(request, presumed):
                 return request
-        found = target(body)
-        return (self._all if found is None else self._decoder(found)).decode(body)
+        parsed = target(body)
+        return (self._all if parsed is None else self._decoder(parsed)).decode(body)
 
-    def _decoder(self, found: Target) -> Decoder:
-        reads = self._ruleset.select(self.phase, found, self.group).reads
+    def _decoder(self, of: Target) -> Decoder:
+        reads = self._ruleset.select(self.phase, of, self.group).reads
         decoder = self._decoders.get(reads)
         if decoder is None:
             decoder = self._decoders[reads] = Decoder(reads)

@@ -51,7 +51,7 @@ class PolicyRule(Struct, frozen=True, rename="camel", forbid_unknown_fields=True
         return named and _listed(check.api_group, self.api_groups) and self._has_resource(check)
 
     def _has_resource(self, check: Check) -> bool:
-        """`*` is everything, `*/scale` that subresource of everything; `pods/*` is no pattern here."""
+        """`*` is everything, `*/scale` that subresource of everything; `pods/*` is not a pattern here."""
         patterns = {"*", check.resource}
         if check.subresource:
             patterns = {"*", f"{check.resource}/{check.subresource}", f"*/{check.subresource}"}
@@ -117,7 +117,7 @@ class _Object(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
 
     @property
     def namespace(self) -> str:
-        """Where it is: in `default` without a word about it, as kubectl has it."""
+        """The namespace; `default` where the object names none, as kubectl has it."""
         return "" if self.kind.startswith("Cluster") else self.metadata.namespace or "default"
 
 
@@ -235,7 +235,7 @@ def _aggregate(errors: Iterable[str]) -> str:
 
 
 def _without_nulls(value: Any) -> Any:
-    """What is null counts as not there."""
+    """The value without its nulls, which count as absent."""
     if isinstance(value, dict):
         return {key: _without_nulls(item) for key, item in value.items() if item is not None}
     return [_without_nulls(item) for item in value] if isinstance(value, list) else value

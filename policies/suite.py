@@ -46,7 +46,7 @@ class SuiteError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class User:
-    """Who asks. Without groups: in system:authenticated only, as everybody is."""
+    """Who makes the request. Without groups it is in system:authenticated only, as everybody is."""
 
     name: str = "alice"
     groups: tuple[str, ...] = ()
@@ -54,7 +54,7 @@ class User:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Namespace:
-    """Where the object is. An object that is in no namespace is in a case whose namespace has no name."""
+    """Where the object is. For an object outside of namespaces the name is empty."""
 
     name: str = "team-a"
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -110,7 +110,7 @@ def no_files(name: str) -> Any:
 
 
 def read(value: Any, files: Files = no_files) -> Suite:
-    """The suite that a decoded document is. Raises SuiteError with everything that is wrong with it."""
+    """The suite in a decoded document. Raises SuiteError with everything that is wrong with it."""
     return _Reader(files).suite(value)
 
 
@@ -197,7 +197,7 @@ class _Reader:
             usual = "DELETE"
         given = fields.get("operation", usual)
         if given not in get_args(Operation):
-            self._problem(f"{path}.operation", f"{given!r} is none of {', '.join(get_args(Operation))}")
+            self._problem(f"{path}.operation", f"{given!r} is not one of {', '.join(get_args(Operation))}")
             return usual
         operation: Operation = given
         return operation
@@ -244,7 +244,7 @@ class _Reader:
     def _strings(self, fields: Json, path: str) -> dict[str, str]:
         for key, value in fields.items():
             if not isinstance(value, str):
-                self._problem(f"{path}.{key}", f"{value!r} is no text: write it in quotes")
+                self._problem(f"{path}.{key}", f"{value!r} is not a string: write it in quotes")
         return {key: str(value) for key, value in fields.items()}
 
     def _map(self, value: Any, path: str, allowed: tuple[str, ...] = ()) -> Json:
@@ -272,14 +272,14 @@ class _Reader:
 
     def _texts(self, value: Any, path: str) -> tuple[str, ...]:
         if not isinstance(value, list | tuple) or not all(isinstance(item, str) for item in value):
-            self._problem(path, "a list of texts is expected here")
+            self._problem(path, "a list of strings is expected here")
             return ()
         return tuple(value)
 
     def _text(self, fields: Json, name: str, path: str) -> str:
         value = fields.get(name)
         if not isinstance(value, str) or not value:
-            self._problem(f"{path}.{name}".lstrip("."), "a text is expected here")
+            self._problem(f"{path}.{name}".lstrip("."), "a string is expected here")
             return ""
         return value
 

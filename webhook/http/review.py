@@ -48,7 +48,7 @@ CODES = {
 
 
 class ReviewError(Exception):
-    """A call that is no proper AdmissionReview. The text is the body of the HTTP answer, `status` its code."""
+    """A call that is not a proper AdmissionReview. The text is the body of the HTTP answer, `status` its code."""
 
     def __init__(self, message: str, status: int = 400) -> None:
         super().__init__(message)
@@ -104,7 +104,7 @@ def is_about(request: Target, presumed: Target) -> bool:
 
 
 def target(body: bytes) -> Target | None:
-    """What a review is about, read without its objects; None for what is no review, about which a Decoder says more."""
+    """What a review is about, read without its objects; None for anything else, about which a Decoder says more."""
     try:
         return _TARGETED.decode(body).request
     except (msgspec.MsgspecError, UnicodeError, RecursionError):

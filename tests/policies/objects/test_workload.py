@@ -155,5 +155,5 @@ def test_a_path_that_does_not_parse_is_an_error(places: str) -> None:
         workload("example.org", "Train", **{places: ["spec.workers[0]"]})  # type: ignore[arg-type] # any of four
 
     assert str(raised.value) == (
-        "'spec.workers[0]' is no field path from position 12 on; write it like spec.items[*].template"
+        "'spec.workers[0]' is not a field path from position 12 on; write it like spec.items[*].template"
     )

@@ -1,4 +1,4 @@
-"""Who names a topology: workloads are looked through when somebody deletes one, as far as the time allows."""
+"""Finds the workloads that name a topology: all are searched when somebody deletes one, as far as time allows."""
 
 from __future__ import annotations
 
@@ -72,15 +72,15 @@ _ITEM = msgspec.json.Decoder(_Item)
 
 
 async def search(api: ApiClient, workloads: Iterable[GroupKind], topology: str, seconds: float) -> References:
-    """The workloads of some kinds that name a topology. What could not be looked at within the time is told."""
-    looked = _Search(api, workloads, topology)
+    """The workloads of some kinds that name a topology, and which kinds could not be searched within the time."""
+    progress = _Search(api, workloads, topology)
     try:
         async with asyncio.timeout(seconds * SHARE), asyncio.TaskGroup() as tasks:
-            for group in dict.fromkeys(group for group, _ in looked.left):
-                tasks.create_task(looked.group(group, tasks))
+            for group in dict.fromkeys(group for group, _ in progress.left):
+                tasks.create_task(progress.group(group, tasks))
     except TimeoutError:
         pass  # it is told what is left
-    return References(tuple(sorted(looked.names)), looked.incomplete())
+    return References(tuple(sorted(progress.names)), progress.incomplete())
 
 
 class _Search:
@@ -95,7 +95,7 @@ class _Search:
         self._log = structlog.get_logger()
 
     def incomplete(self) -> str:
-        """Which kinds were not looked at or not to the end, and why, in a few words; empty where all were."""
+        """Which kinds were not searched completely, and why, in a few words; empty where all were."""
         by_reason: dict[str, list[str]] = {}
         for (_, kind), reason in sorted(self.left.items(), key=lambda item: item[0][1]):
             by_reason.setdefault(reason, []).append(kind)
@@ -153,7 +153,7 @@ def _read(page: Page) -> list[_Metadata]:
     try:
         return [_ITEM.decode(raw).metadata for raw in page.items or ()]
     except UNREADABLE as error:
-        raise ClusterError(f"a list holds what is no object: {error}") from error
+        raise ClusterError(f"a list holds something that is not an object: {error}") from error
 
 
 def _name(kind: str, workload: _Metadata) -> str:

@@ -32,7 +32,7 @@ class RbacError(Exception):
     """An RBAC object that cannot be read; the text says where, and what is wrong."""
 
 
-class PolicyRule(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+class RoleRule(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """What may be done: verbs on resources of API groups, or on paths."""
 
     verbs: tuple[str, ...]
@@ -58,7 +58,7 @@ class PolicyRule(Struct, frozen=True, rename="camel", forbid_unknown_fields=True
         return not patterns.isdisjoint(self.resources)
 
 
-class Subject(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+class RoleSubject(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """Who is bound."""
 
     kind: str
@@ -122,15 +122,15 @@ class _Object(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
 
 
 class _Role(_Object, frozen=True):
-    rules: tuple[PolicyRule, ...] = ()
+    rules: tuple[RoleRule, ...] = ()
     aggregation_rule: _AggregationRule | None = None
 
 
 class _Binding(_Object, frozen=True, kw_only=True):
     role_ref: _RoleRef
-    subjects: tuple[Subject, ...] = ()
+    subjects: tuple[RoleSubject, ...] = ()
 
-    def describe(self, subject: Subject) -> str:
+    def describe(self, subject: RoleSubject) -> str:
         """As reasons name it: the name comes before the namespace."""
         name = "/".join(part for part in (self.metadata.name, self.namespace) if part)
         role = f"{self.role_ref.kind} {quote(self.role_ref.name)}"
@@ -162,7 +162,7 @@ class Rights:
                 return Answer(allowed=True, reason=f"RBAC: allowed by {binding.describe(subject)}")
         return Answer(allowed=False, reason=_aggregate(missing))
 
-    def _applying(self, check: Check) -> Iterator[tuple[_Binding, Subject]]:
+    def _applying(self, check: Check) -> Iterator[tuple[_Binding, RoleSubject]]:
         """The bindings for the user with the subject that counts: the first one that is the user."""
         for namespace in dict.fromkeys(("", check.namespace)):
             for binding in self._bindings.values():
@@ -170,7 +170,7 @@ class Rights:
                 if binding.namespace == namespace and (subject := next(subjects, None)) is not None:
                     yield binding, subject
 
-    def _granted(self, binding: _Binding) -> tuple[PolicyRule, ...] | None:
+    def _granted(self, binding: _Binding) -> tuple[RoleRule, ...] | None:
         kind, name = binding.role_ref.kind, binding.role_ref.name
         return self._rules.get((kind, binding.namespace if kind == "Role" else "", name))
 
@@ -200,7 +200,7 @@ def _converted(document: Document, kind: type[_T]) -> _T:
         raise RbacError(f"{document.name}:{line}:{column}: {document.value.get('kind')}{where}: {text}") from None
 
 
-def _rules(role: _Role, roles: Iterable[_Role], above: frozenset[str]) -> Iterator[PolicyRule]:
+def _rules(role: _Role, roles: Iterable[_Role], above: frozenset[str]) -> Iterator[RoleRule]:
     """The rules of a role. The controller fills an aggregated one with those of the ClusterRoles that it selects."""
     if role.aggregation_rule is None:
         yield from role.rules

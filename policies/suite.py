@@ -45,7 +45,7 @@ class SuiteError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class User:
+class CaseUser:
     """Who makes the request. Without groups it is in system:authenticated only, as everybody is."""
 
     name: str = "alice"
@@ -53,7 +53,7 @@ class User:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Namespace:
+class CaseNamespace:
     """Where the object is. For an object outside of namespaces the name is empty."""
 
     name: str = "team-a"
@@ -88,8 +88,8 @@ class Case:
     operation: Operation
     object: Json | None = None
     old_object: Json | None = None
-    user: User = User()
-    namespace: Namespace = Namespace()
+    user: CaseUser = CaseUser()
+    namespace: CaseNamespace = CaseNamespace()
     params: Mapping[str, Json] = field(default_factory=dict)
     derived: bool = False
     expect: Expectation
@@ -125,8 +125,8 @@ class _Reader:
     def suite(self, value: Any) -> Suite:
         top = self._map(value, "", _SUITE)
         self._objects = self._map(top.get("objects", {}), "objects")
-        user = self._user(top.get("user"), "user", User())
-        namespace = self._namespace(top.get("namespace"), "namespace", Namespace())
+        user = self._user(top.get("user"), "user", CaseUser())
+        namespace = self._namespace(top.get("namespace"), "namespace", CaseNamespace())
         params = self._params(top.get("params"), "params", {})
         cases = [
             self._case(case, f"cases[{index}]", user, namespace, params)
@@ -141,7 +141,9 @@ class _Reader:
             raise SuiteError(self._problems)
         return Suite(name=name, policies=policies, cases=tuple(cases))
 
-    def _case(self, value: Any, path: str, user: User, namespace: Namespace, params: Mapping[str, Json]) -> Case:
+    def _case(
+        self, value: Any, path: str, user: CaseUser, namespace: CaseNamespace, params: Mapping[str, Json]
+    ) -> Case:
         fields = self._map(value, path, _CASE)
         obj = self._object(fields, "object", "patch", path)
         old = self._object(fields, "oldObject", "oldPatch", path)
@@ -220,20 +222,20 @@ class _Reader:
         patched = merge_patch(obj, self._map(fields.get("patched", {}), f"{path}.patched"))
         return Expectation(verdict=verdict, patched=None if patched == (obj or {}) else patched, **texts)
 
-    def _user(self, value: Any, path: str, default: User) -> User:
+    def _user(self, value: Any, path: str, default: CaseUser) -> CaseUser:
         if value is None:
             return default
         fields = self._map(value, path, ("name", "groups"))
-        return User(
+        return CaseUser(
             name=self._text(fields, "name", path), groups=self._texts(fields.get("groups", ()), f"{path}.groups")
         )
 
-    def _namespace(self, value: Any, path: str, default: Namespace) -> Namespace:
+    def _namespace(self, value: Any, path: str, default: CaseNamespace) -> CaseNamespace:
         if value is None:
             return default
         fields = self._map(value, path, ("name", "labels"))
         labels = self._map(fields.get("labels", {}), f"{path}.labels")
-        return Namespace(name=str(fields.get("name", default.name)), labels=self._strings(labels, f"{path}.labels"))
+        return CaseNamespace(name=str(fields.get("name", default.name)), labels=self._strings(labels, f"{path}.labels"))
 
     def _params(self, value: Any, path: str, default: Mapping[str, Json]) -> Mapping[str, Json]:
         given = self._map({} if value is None else value, path)

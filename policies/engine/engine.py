@@ -34,7 +34,7 @@ Outcome = tuple[Violation | Note, ...]
 Verdict = Literal["admit", "deny", "warn", "audit", "excepted", "patch", "error"]
 
 
-class Failure(Struct, frozen=True):
+class RuleFailure(Struct, frozen=True):
     """A rule that could not be evaluated."""
 
     error: Exception
@@ -51,7 +51,7 @@ class Decision(Struct, frozen=True):
     rule: str
     verdict: Verdict
     violations: tuple[Violation, ...] = ()
-    failure: Failure | None = None
+    failure: RuleFailure | None = None
     exception: PolicyException | None = None
     notes: tuple[Note, ...] = ()
 
@@ -162,7 +162,7 @@ def _applied(request: AdmissionRequest, mutation: Mutation, *, last: bool) -> Ad
     return replace(request, object=patch.apply(obj, mutation.operations))
 
 
-def _observe(rule: Rule, request: AdmissionRequest, facts: Facts) -> Outcome | Failure:
+def _observe(rule: Rule, request: AdmissionRequest, facts: Facts) -> Outcome | RuleFailure:
     """The outcome of one rule, with every exception turned into a failure."""
     try:
         if rule.validate is None or not _in_scope(rule, request, facts):
@@ -171,7 +171,7 @@ def _observe(rule: Rule, request: AdmissionRequest, facts: Facts) -> Outcome | F
     except Missing:
         raise
     except Exception as error:  # noqa: BLE001 - as in mutate
-        return Failure(error, _policy(rule, "validate"))
+        return RuleFailure(error, _policy(rule, "validate"))
 
 
 def _warnings(decision: Decision) -> Iterator[str]:
@@ -183,10 +183,10 @@ def _warnings(decision: Decision) -> Iterator[str]:
 
 
 def _decide(
-    rule: Rule, outcome: Outcome | Failure, request: AdmissionRequest, ruleset: RuleSet, facts: Facts
+    rule: Rule, outcome: Outcome | RuleFailure, request: AdmissionRequest, ruleset: RuleSet, facts: Facts
 ) -> list[Decision]:
     """What follows from an outcome, by the rule's action and failure policy. An empty one is an `admit`."""
-    if isinstance(outcome, Failure):
+    if isinstance(outcome, RuleFailure):
         return [Decision(rule.name, "error", failure=outcome)]
     notes = tuple(item for item in outcome if isinstance(item, Note))
     violations = tuple(item for item in outcome if isinstance(item, Violation))
@@ -204,7 +204,7 @@ def _decide(
 
 
 def _failed(rule: Rule, phase: Phase, error: Exception) -> Decision:
-    return Decision(rule.name, "error", failure=Failure(error, _policy(rule, phase)))
+    return Decision(rule.name, "error", failure=RuleFailure(error, _policy(rule, phase)))
 
 
 def _in_scope(rule: Rule, request: AdmissionRequest, facts: Facts) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from policies.suite import Case, Expectation, Namespace, Suite, SuiteError, User, read
+from policies.suite import Case, CaseNamespace, CaseUser, Expectation, Suite, SuiteError, read
 
 POD: dict[str, Any] = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web", "labels": {"app": "web"}}}
 DOCUMENT: dict[str, Any] = {
@@ -35,7 +35,7 @@ def test_a_short_suite_has_defaults() -> None:
     case = Case(name="a Pod", operation="CREATE", object=POD, expect=Expectation(verdict="allowed"))
 
     assert read(DOCUMENT) == Suite(name="example", policies=("policy.yaml",), cases=(case,))
-    assert (case.user, case.namespace, case.params) == (User(name="alice"), Namespace(name="team-a"), {})
+    assert (case.user, case.namespace, case.params) == (CaseUser(name="alice"), CaseNamespace(name="team-a"), {})
 
 
 def test_a_case_overrides_what_the_suite_says() -> None:
@@ -49,8 +49,8 @@ def test_a_case_overrides_what_the_suite_says() -> None:
 
     (case,) = read(document).cases
 
-    assert case.user == User(name="bob", groups=("dev",))
-    assert case.namespace == Namespace(name="team-b", labels={"org": "1"})
+    assert case.user == CaseUser(name="bob", groups=("dev",))
+    assert case.namespace == CaseNamespace(name="team-b", labels={"org": "1"})
     assert case.params == {"p": {"a": "1", "b": "3"}, "q": {"c": "4"}}
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from support.builders import FACTS, TODAY, NamespacesLost, NamespacesToAsk, pod, request, resource
 
-from policies.engine.engine import ADMITTED, Answer, Decision, Failure, validate
+from policies.engine.engine import ADMITTED, Answer, Decision, RuleFailure, validate
 from policies.engine.exception import PolicyException
 from policies.engine.facts import Facts, NamespaceKey, StaticFacts
 from policies.engine.lookup import Missing
@@ -146,7 +146,7 @@ def test_a_rule_that_fails(
     error = KeyError("x")
     answer = _answer(_rule("a", error, action, policy))
 
-    assert answer == Answer((Decision("a", "error", failure=Failure(error, policy)),), (), warnings)
+    assert answer == Answer((Decision("a", "error", failure=RuleFailure(error, policy)),), (), warnings)
     assert (answer.allowed, answer.message) == (allowed, message)
 
 

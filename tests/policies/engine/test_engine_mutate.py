@@ -8,7 +8,7 @@ import jsonpatch
 import pytest
 from support.builders import FACTS, TODAY, Json, NamespacesToAsk, pod, request
 
-from policies.engine.engine import ADMITTED, Answer, Decision, Failure, mutate
+from policies.engine.engine import ADMITTED, Answer, Decision, RuleFailure, mutate
 from policies.engine.exception import PolicyException
 from policies.engine.facts import Facts, NamespaceKey, StaticFacts
 from policies.engine.lookup import Missing
@@ -126,7 +126,7 @@ def test_a_rule_that_fails(
 
     assert answer.decisions == (
         Decision("a", "patch"),
-        Decision("b", "error", failure=Failure(error, policy)),
+        Decision("b", "error", failure=RuleFailure(error, policy)),
         Decision("c", "patch"),
     )
     assert (answer.allowed, answer.message, answer.warnings) == (allowed, message, warnings)

@@ -144,11 +144,11 @@ class ClusterFacts:
         return [*problems, *self._devices.problems(), *self._topologies.problems()]
 
     async def read(self, key: Key[T], seconds: float) -> T:
-        """The value of a key that `known` misses. Raises FactUnavailable, and Missing where it is not there.
+        """The value of a key that `known` misses. Raises FactUnavailable, and Missing where reading brought nothing.
 
-        A Namespace is asked for, and kept for some seconds, also that it does not exist; then it has its name and name
-        label alone. Parameters are waited for. Workloads that could not be looked at in time are named in the answer,
-        and a check that has no answer in time is answered with an error.
+        A Namespace is read, and kept for some seconds; one that does not exist has its name and name label alone.
+        Parameters are waited for. References name the kinds that could not be searched in time. A check without an
+        answer in time has an errored one.
         """
         value: T = await self._readers[type(key)](key, seconds)
         return value
@@ -162,7 +162,9 @@ class ClusterFacts:
 
     def control_plane_namespaces(self) -> tuple[str, ...]:
         """The names of the control-plane Namespaces, sorted."""
-        namespaces = self._namespaces.by_key.items()
-        return tuple(
-            sorted(name for name, known in namespaces if known.labels.get(CONTROL_PLANE_LABEL) == CONTROL_PLANE)
+        names = (
+            name
+            for name, namespace in self._namespaces.by_key.items()
+            if namespace.labels.get(CONTROL_PLANE_LABEL) == CONTROL_PLANE
         )
+        return tuple(sorted(names))

@@ -45,13 +45,13 @@ class KnownFacts(Facts, frozen=True):
 
     def known(self, key: Key[Any]) -> Any:
         """A Namespace or parameters from memory; all else is found out anew for each review. Raises Missing."""
-        match key:
-            case NamespaceKey(name) if namespace := self.namespaces.by_key.get(name) or self.reads.get(name):
-                return namespace
-            case ParametersKey():
-                return self.parameters.known(key)
-            case _:
-                raise Missing(key)
+        if isinstance(key, NamespaceKey) and (
+            namespace := self.namespaces.by_key.get(key.name) or self.reads.get(key.name)
+        ):
+            return namespace
+        if isinstance(key, ParametersKey):
+            return self.parameters.known(key)
+        raise Missing(key)
 
     def nodes(self) -> Sequence[Node]:
         """The Nodes; none where they are not watched."""

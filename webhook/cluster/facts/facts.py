@@ -108,12 +108,6 @@ class ClusterFacts:
         self.known: Facts = KnownFacts(
             self._namespaces, self._reads, nodes, self._devices, self._topologies, self.parameters, clock
         )
-        self._readers: Mapping[type[Key[Any]], Callable[[Any, float], Awaitable[Any]]] = {
-            NamespaceKey: self._read_namespace,
-            ParametersKey: self.parameters.read,
-            ReferencesKey: self._search_references,
-            Check: partial(access.review, api),
-        }
         self._tasks: list[asyncio.Task[NoReturn]] = []
 
     async def start(self) -> None:
@@ -150,7 +144,13 @@ class ClusterFacts:
         Parameters are waited for. References name the kinds that could not be searched in time. A check without an
         answer in time has an errored one.
         """
-        value: T = await self._readers[type(key)](key, seconds)
+        readers: Mapping[type[Key[Any]], Callable[[Any, float], Awaitable[Any]]] = {
+            NamespaceKey: self._read_namespace,
+            ParametersKey: self.parameters.read,
+            ReferencesKey: self._search_references,
+            Check: partial(access.review, self.api),
+        }
+        value: T = await readers[type(key)](key, seconds)
         return value
 
     async def _read_namespace(self, key: NamespaceKey, seconds: float) -> Namespace:

@@ -123,7 +123,7 @@ class LabelGuard:
     def validate(self, request: AdmissionRequest, facts: Facts) -> Sequence[Violation]:
         """Every reserved label that the request adds, changes or, on Nodes and Namespaces, removes.
 
-        Raises UnknownFact or FactUnavailable, and only where a violation depends on a Namespace.
+        Raises Missing or FactUnavailable, and only where a violation depends on a Namespace.
         """
         if request.object is None or request.operation not in ("CREATE", "UPDATE"):
             return ()
@@ -189,9 +189,7 @@ class LabelGuard:
                     return None
         where = " or ".join(render(pattern) for pattern in patterns)
         problem = "has no effect on any Pod here"
-        return Violation(
-            RULE, render(at), f"{printable(key)}={quote(value)}", problem, SUMMARY, f"Put {key} at {where}."
-        )
+        return Violation(RULE, render(at), _shown(key, value), problem, SUMMARY, f"Put {key} at {where}.")
 
 
 def _shown(key: str, value: Any) -> str:
@@ -209,6 +207,4 @@ def _removed(request: AdmissionRequest, obj: JsonObject) -> Iterator[Violation]:
     after = lookup(obj, _METADATA_LABELS)
     for key, value in before.items() if isinstance(before, dict) else ():
         if is_reserved(key) and not (isinstance(after, dict) and key in after):
-            yield Violation(
-                RULE, "metadata.labels", f"{printable(key)}={quote(value)}", "must not be removed", SUMMARY, KEEP
-            )
+            yield Violation(RULE, "metadata.labels", _shown(key, value), "must not be removed", SUMMARY, KEEP)

@@ -32,7 +32,7 @@ class RbacError(Exception):
     """An RBAC object that cannot be read; the text says where, and what is wrong."""
 
 
-class PolicyRule(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+class RoleRule(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """What may be done: verbs on resources of API groups, or on paths."""
 
     verbs: tuple[str, ...]
@@ -51,14 +51,14 @@ class PolicyRule(Struct, frozen=True, rename="camel", forbid_unknown_fields=True
         return named and _listed(check.api_group, self.api_groups) and self._has_resource(check)
 
     def _has_resource(self, check: Check) -> bool:
-        """`*` is everything, `*/scale` that subresource of everything; `pods/*` is no pattern here."""
-        wanted = {"*", check.resource}
+        """`*` is everything, `*/scale` that subresource of everything; `pods/*` is not a pattern here."""
+        patterns = {"*", check.resource}
         if check.subresource:
-            wanted = {"*", f"{check.resource}/{check.subresource}", f"*/{check.subresource}"}
-        return not wanted.isdisjoint(self.resources)
+            patterns = {"*", f"{check.resource}/{check.subresource}", f"*/{check.subresource}"}
+        return not patterns.isdisjoint(self.resources)
 
 
-class Subject(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+class RoleSubject(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """Who is bound."""
 
     kind: str
@@ -117,20 +117,20 @@ class _Object(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
 
     @property
     def namespace(self) -> str:
-        """Where it is: in `default` without a word about it, as kubectl has it."""
+        """The namespace; `default` where the object names none, as kubectl has it."""
         return "" if self.kind.startswith("Cluster") else self.metadata.namespace or "default"
 
 
 class _Role(_Object, frozen=True):
-    rules: tuple[PolicyRule, ...] = ()
+    rules: tuple[RoleRule, ...] = ()
     aggregation_rule: _AggregationRule | None = None
 
 
 class _Binding(_Object, frozen=True, kw_only=True):
     role_ref: _RoleRef
-    subjects: tuple[Subject, ...] = ()
+    subjects: tuple[RoleSubject, ...] = ()
 
-    def describe(self, subject: Subject) -> str:
+    def describe(self, subject: RoleSubject) -> str:
         """As reasons name it: the name comes before the namespace."""
         name = "/".join(part for part in (self.metadata.name, self.namespace) if part)
         role = f"{self.role_ref.kind} {quote(self.role_ref.name)}"
@@ -141,9 +141,9 @@ class Rights:
     """What roles and bindings allow. It answers the checks of expressions (authorizer.Decisions)."""
 
     def __init__(self, roles: Iterable[_Role], bindings: Iterable[_Binding]) -> None:
-        found = {(role.kind, role.namespace, role.metadata.name): role for role in roles}
-        self._rules = {key: tuple(_rules(role, found.values(), frozenset())) for key, role in found.items()}
-        self._bindings = {(each.namespace, each.metadata.name): each for each in bindings}
+        by_key = {(role.kind, role.namespace, role.metadata.name): role for role in roles}
+        self._rules = {key: tuple(_rules(role, by_key.values(), frozenset())) for key, role in by_key.items()}
+        self._bindings = {(binding.namespace, binding.metadata.name): binding for binding in bindings}
 
     def answer(self, check: Check) -> Answer:
         """Allowed by the first binding of the files that grants it, those of the cluster before those of a namespace.
@@ -162,15 +162,15 @@ class Rights:
                 return Answer(allowed=True, reason=f"RBAC: allowed by {binding.describe(subject)}")
         return Answer(allowed=False, reason=_aggregate(missing))
 
-    def _applying(self, check: Check) -> Iterator[tuple[_Binding, Subject]]:
+    def _applying(self, check: Check) -> Iterator[tuple[_Binding, RoleSubject]]:
         """The bindings for the user with the subject that counts: the first one that is the user."""
         for namespace in dict.fromkeys(("", check.namespace)):
             for binding in self._bindings.values():
-                subjects = (each for each in binding.subjects if each.is_user(check.user, namespace))
+                subjects = (subject for subject in binding.subjects if subject.is_user(check.user, namespace))
                 if binding.namespace == namespace and (subject := next(subjects, None)) is not None:
                     yield binding, subject
 
-    def _granted(self, binding: _Binding) -> tuple[PolicyRule, ...] | None:
+    def _granted(self, binding: _Binding) -> tuple[RoleRule, ...] | None:
         kind, name = binding.role_ref.kind, binding.role_ref.name
         return self._rules.get((kind, binding.namespace if kind == "Role" else "", name))
 
@@ -200,7 +200,7 @@ def _converted(document: Document, kind: type[_T]) -> _T:
         raise RbacError(f"{document.name}:{line}:{column}: {document.value.get('kind')}{where}: {text}") from None
 
 
-def _rules(role: _Role, roles: Iterable[_Role], above: frozenset[str]) -> Iterator[PolicyRule]:
+def _rules(role: _Role, roles: Iterable[_Role], above: frozenset[str]) -> Iterator[RoleRule]:
     """The rules of a role. The controller fills an aggregated one with those of the ClusterRoles that it selects."""
     if role.aggregation_rule is None:
         yield from role.rules
@@ -235,7 +235,7 @@ def _aggregate(errors: Iterable[str]) -> str:
 
 
 def _without_nulls(value: Any) -> Any:
-    """What is null counts as not there."""
+    """The value without its nulls, which count as absent."""
     if isinstance(value, dict):
-        return {key: _without_nulls(each) for key, each in value.items() if each is not None}
-    return [_without_nulls(each) for each in value] if isinstance(value, list) else value
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+    return [_without_nulls(item) for item in value] if isinstance(value, list) else value

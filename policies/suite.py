@@ -45,16 +45,16 @@ class SuiteError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class User:
-    """Who asks. Without groups: in system:authenticated only, as everybody is."""
+class CaseUser:
+    """Who makes the request. Without groups it is in system:authenticated only, as everybody is."""
 
     name: str = "alice"
     groups: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Namespace:
-    """Where the object is. An object that is in no namespace is in a case whose namespace has no name."""
+class CaseNamespace:
+    """Where the object is. For an object outside of namespaces the name is empty."""
 
     name: str = "team-a"
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -88,8 +88,8 @@ class Case:
     operation: Operation
     object: Json | None = None
     old_object: Json | None = None
-    user: User = User()
-    namespace: Namespace = Namespace()
+    user: CaseUser = CaseUser()
+    namespace: CaseNamespace = CaseNamespace()
     params: Mapping[str, Json] = field(default_factory=dict)
     derived: bool = False
     expect: Expectation
@@ -110,7 +110,7 @@ def no_files(name: str) -> Any:
 
 
 def read(value: Any, files: Files = no_files) -> Suite:
-    """The suite that a decoded document is. Raises SuiteError with everything that is wrong with it."""
+    """The suite in a decoded document. Raises SuiteError with everything that is wrong with it."""
     return _Reader(files).suite(value)
 
 
@@ -125,23 +125,25 @@ class _Reader:
     def suite(self, value: Any) -> Suite:
         top = self._map(value, "", _SUITE)
         self._objects = self._map(top.get("objects", {}), "objects")
-        user = self._user(top.get("user"), "user", User())
-        namespace = self._namespace(top.get("namespace"), "namespace", Namespace())
+        user = self._user(top.get("user"), "user", CaseUser())
+        namespace = self._namespace(top.get("namespace"), "namespace", CaseNamespace())
         params = self._params(top.get("params"), "params", {})
         cases = [
-            self._case(each, f"cases[{index}]", user, namespace, params)
-            for index, each in enumerate(self._filled(top, "cases", ""))
+            self._case(case, f"cases[{index}]", user, namespace, params)
+            for index, case in enumerate(self._filled(top, "cases", ""))
         ]
         policies = self._texts(self._filled(top, "policies", ""), "policies")
         name = self._text(top, "name", "")
         names = [case.name for case in cases]
-        for twice in sorted({each for each in names if each and names.count(each) > 1}):
+        for twice in sorted({name for name in names if name and names.count(name) > 1}):
             self._problem("cases", f"{twice!r} is the name of more than one case")
         if self._problems:
             raise SuiteError(self._problems)
         return Suite(name=name, policies=policies, cases=tuple(cases))
 
-    def _case(self, value: Any, path: str, user: User, namespace: Namespace, params: Mapping[str, Json]) -> Case:
+    def _case(
+        self, value: Any, path: str, user: CaseUser, namespace: CaseNamespace, params: Mapping[str, Json]
+    ) -> Case:
         fields = self._map(value, path, _CASE)
         obj = self._object(fields, "object", "patch", path)
         old = self._object(fields, "oldObject", "oldPatch", path)
@@ -165,10 +167,10 @@ class _Reader:
             if patch in fields:
                 self._problem(f"{path}.{patch}", f"there is no {name} to patch")
             return None
-        found = self._found(fields[name], f"{path}.{name}")
-        if found is None:
+        obj = self._found(fields[name], f"{path}.{name}")
+        if obj is None:
             return None
-        patched: Json = merge_patch(found, self._map(fields.get(patch, {}), f"{path}.{patch}"))
+        patched: Json = merge_patch(obj, self._map(fields.get(patch, {}), f"{path}.{patch}"))
         for key in ("apiVersion", "kind"):
             if not isinstance(patched.get(key), str):
                 self._problem(f"{path}.{name}", f"an object needs {key}")
@@ -197,7 +199,7 @@ class _Reader:
             usual = "DELETE"
         given = fields.get("operation", usual)
         if given not in get_args(Operation):
-            self._problem(f"{path}.operation", f"{given!r} is none of {', '.join(get_args(Operation))}")
+            self._problem(f"{path}.operation", f"{given!r} is not one of {', '.join(get_args(Operation))}")
             return usual
         operation: Operation = given
         return operation
@@ -220,31 +222,31 @@ class _Reader:
         patched = merge_patch(obj, self._map(fields.get("patched", {}), f"{path}.patched"))
         return Expectation(verdict=verdict, patched=None if patched == (obj or {}) else patched, **texts)
 
-    def _user(self, value: Any, path: str, default: User) -> User:
+    def _user(self, value: Any, path: str, default: CaseUser) -> CaseUser:
         if value is None:
             return default
         fields = self._map(value, path, ("name", "groups"))
-        return User(
+        return CaseUser(
             name=self._text(fields, "name", path), groups=self._texts(fields.get("groups", ()), f"{path}.groups")
         )
 
-    def _namespace(self, value: Any, path: str, default: Namespace) -> Namespace:
+    def _namespace(self, value: Any, path: str, default: CaseNamespace) -> CaseNamespace:
         if value is None:
             return default
         fields = self._map(value, path, ("name", "labels"))
         labels = self._map(fields.get("labels", {}), f"{path}.labels")
-        return Namespace(name=str(fields.get("name", default.name)), labels=self._strings(labels, f"{path}.labels"))
+        return CaseNamespace(name=str(fields.get("name", default.name)), labels=self._strings(labels, f"{path}.labels"))
 
     def _params(self, value: Any, path: str, default: Mapping[str, Json]) -> Mapping[str, Json]:
         given = self._map({} if value is None else value, path)
-        data = {name: self._map(each, f"{path}.{name}") for name, each in given.items()}
-        own = {name: self._strings(each, f"{path}.{name}") for name, each in data.items()}
-        return {**default, **{name: {**default.get(name, {}), **each} for name, each in own.items()}}
+        maps = {name: self._map(data, f"{path}.{name}") for name, data in given.items()}
+        own = {name: self._strings(data, f"{path}.{name}") for name, data in maps.items()}
+        return {**default, **{name: {**default.get(name, {}), **data} for name, data in own.items()}}
 
     def _strings(self, fields: Json, path: str) -> dict[str, str]:
         for key, value in fields.items():
             if not isinstance(value, str):
-                self._problem(f"{path}.{key}", f"{value!r} is no text: write it in quotes")
+                self._problem(f"{path}.{key}", f"{value!r} is not a string: write it in quotes")
         return {key: str(value) for key, value in fields.items()}
 
     def _map(self, value: Any, path: str, allowed: tuple[str, ...] = ()) -> Json:
@@ -271,15 +273,15 @@ class _Reader:
         return value is True
 
     def _texts(self, value: Any, path: str) -> tuple[str, ...]:
-        if not isinstance(value, list | tuple) or not all(isinstance(each, str) for each in value):
-            self._problem(path, "a list of texts is expected here")
+        if not isinstance(value, list | tuple) or not all(isinstance(item, str) for item in value):
+            self._problem(path, "a list of strings is expected here")
             return ()
         return tuple(value)
 
     def _text(self, fields: Json, name: str, path: str) -> str:
         value = fields.get(name)
         if not isinstance(value, str) or not value:
-            self._problem(f"{path}.{name}".lstrip("."), "a text is expected here")
+            self._problem(f"{path}.{name}".lstrip("."), "a string is expected here")
             return ""
         return value
 

@@ -88,8 +88,8 @@ class SunkDaemonSets:
         nodes = self._nodes(facts)
         if not isinstance(spec, dict) or not self._can_land(spec, nodes):
             return []
-        found: Any = spec.get("tolerations")
-        tolerations = found if isinstance(found, list) else []
+        written: Any = spec.get("tolerations")
+        tolerations = written if isinstance(written, list) else []
         return [r for r in self._requirements(nodes) if not any(r.met_by(toleration) for toleration in tolerations)]
 
     def _nodes(self, facts: Facts) -> list[Node]:

@@ -46,11 +46,11 @@ def tolerates(toleration: object, *, key: str, value: str = "", effect: str = ""
 
 
 def add(obj: JsonObject | None, keys: tuple[str, ...], missing: list[dict[str, str]]) -> Mutation:
-    """Add tolerations at the end of the list at `keys`; what is no list is left alone with a warning."""
-    found = lookup(obj, keys)
-    if found is None or isinstance(found, list):
+    """Add tolerations at the end of the list at `keys`. Anything but a list is left alone, with a warning."""
+    tolerations = lookup(obj, keys)
+    if tolerations is None or isinstance(tolerations, list):
         return Mutation(patch.append(obj or {}, keys, missing))
-    return Mutation(warnings=(f"{'.'.join(keys)}: must be a list, found {quote(found)}; left as it is",))
+    return Mutation(warnings=(f"{'.'.join(keys)}: must be a list, found {quote(tolerations)}; left as it is",))
 
 
 class CpuToleration:
@@ -61,7 +61,7 @@ class CpuToleration:
         self.daemon_sets = daemon_sets
 
     def mutate(self, request: AdmissionRequest, facts: Facts) -> Mutation:
-        """Add the toleration where it is missing. Tolerations that are no list are left alone with a warning."""
+        """Add the toleration where it is missing. Tolerations that are not a list are left alone, with a warning."""
         keys, pod = self._subject(request)
         if pod is None or (request.kind.kind == "DaemonSet" and self.daemon_sets != "inject"):
             return NO_MUTATION
@@ -80,7 +80,7 @@ class CpuToleration:
         )
 
     def _subject(self, request: AdmissionRequest) -> tuple[tuple[str, ...], JsonObject | None]:
-        """Where the Pod or template is that the rule is for, and it; None where it is not for this object."""
+        """The path of the Pod or template that the rule is for, and it; None where it is not for this object."""
         obj = request.object
         if obj is None or is_being_deleted(obj):
             return (), None

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import structlog
 from aiohttp import web
 
-from policies.engine.facts import Facts, StaticFacts
+from policies.engine.facts import StaticFacts
 from webhook.configuration import rules
 from webhook.configuration.configuration import Configuration, Loaded
 from webhook.configuration.rulekeeper import RuleKeeper
@@ -266,9 +266,8 @@ async def _keeper(loaded: Loaded, measures: Metrics, cluster: Followed | None) -
 
 def _served(keeper: RuleKeeper | PolicyKeeper, facts: ClusterFacts | None) -> Served:
     if facts is None:
-        return Served(keeper.ruleset, _no_cluster)
-    current: Callable[[], Facts] = lambda: facts  # noqa: E731
-    return Served(keeper.ruleset, current, facts)
+        return Served(keeper.ruleset, _NoCluster(date.min))
+    return Served(keeper.ruleset, facts.known, facts)
 
 
 class _NoCluster(StaticFacts, frozen=True):
@@ -276,13 +275,6 @@ class _NoCluster(StaticFacts, frozen=True):
 
     def today(self) -> date:
         return datetime.now(UTC).date()
-
-
-_NO_CLUSTER = _NoCluster(date.min)
-
-
-def _no_cluster() -> Facts:
-    return _NO_CLUSTER
 
 
 async def _drain(

@@ -47,7 +47,7 @@ class BoundPolicy:
     def matching(
         self, request: AdmissionRequest, namespace_labels: NamespaceLabels, key: Key | None = None
     ) -> tuple[Binding, ...]:
-        """The bindings by which the policy is for a request. Raises MatchError, and UnknownFact.
+        """The bindings by which the policy is for a request. Raises MatchError, Missing and FactUnavailable.
 
         key: that of the request, if it is at hand. Most policies match by it alone, and then it is remembered how.
         """

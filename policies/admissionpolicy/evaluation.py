@@ -48,7 +48,7 @@ class Group:
         self._composition, self._expired = composition, expired
 
     def evaluate(self, unit: Unit) -> Value | Failure:
-        """The value of an expression. Raises SpentError, and UnansweredCheck."""
+        """The value of an expression. Raises SpentError and Missing."""
         program = unit.program
         if isinstance(program, CompileError):
             return Failure(wording.not_compiled(program.full_reference()))

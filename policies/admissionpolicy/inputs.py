@@ -30,8 +30,8 @@ class Inputs:
 
     request: an AdmissionRequest as decoded JSON, of admission.k8s.io/v1. object: null on DELETE; on CONNECT the options
     of the connection. namespace: the Namespace that the request is in, or a function that finds it, which is called
-    only where an expression may read it and may raise a look-up request of its own. decisions: the answers to what
-    expressions ask of `authorizer`; one that is missing raises UnansweredCheck out of the evaluation. expired: whether
+    only where an expression may read it and may raise Missing. decisions: the answers to what expressions ask of
+    `authorizer`; one that is missing raises Missing out of the evaluation. expired: whether
     the time for the evaluation is over.
     """
 

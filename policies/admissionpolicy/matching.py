@@ -25,7 +25,7 @@ from policies.engine.request import AdmissionRequest
 T = TypeVar("T")
 
 NamespaceLabels = Callable[[str], Mapping[str, str] | None]
-"""The labels of a Namespace by its name, None where there is no such Namespace. May raise UnknownFact."""
+"""The labels of a Namespace by its name, None where there is none. May raise Missing and FactUnavailable."""
 
 _ALL = "*"
 _OPERATIONS = ("CREATE", "UPDATE", "DELETE", "CONNECT")

@@ -70,7 +70,7 @@ def mutate(
 
     select: the policies with the bindings that match the request with an object, in the order in which to apply them;
     it is asked before each round. schema: that of the object's kind, None where it has none, as what CONNECT carries.
-    Raises UnansweredCheck and UnknownParameters: find the answer, and evaluate again.
+    Raises Missing: find the answer, and evaluate again.
     """
     if inputs.request.get("operation") == "DELETE":  # the plugin does not handle it
         return Mutated(object=inputs.object, result=Result())

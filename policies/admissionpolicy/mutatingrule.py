@@ -16,7 +16,7 @@ from policies.admissionpolicy.compilation import Compile, compile_policy
 from policies.admissionpolicy.finding import Finding
 from policies.admissionpolicy.matching import Index
 from policies.admissionpolicy.model import Binding, Policy
-from policies.admissionpolicy.params import Parameters, UnknownParameters
+from policies.admissionpolicy.params import Parameters, ReviewParameters
 from policies.admissionpolicy.schema import Schema
 from policies.engine.exception import PolicyException, longest
 from policies.engine.facts import Facts
@@ -72,7 +72,7 @@ class MutatingPolicies:
     def mutate(self, request: AdmissionRequest, facts: Facts) -> Mutation:
         """The patch to what the policies make of the object; a policy that an exception covers is not evaluated.
 
-        Raises MutationRefusedError, UnknownFact, and UnansweredCheck for an authorization check without an answer.
+        Raises MutationRefusedError, Missing and FactUnavailable.
         """
         exceptions = self._covering(request)
         mutated, excepted = self.mutated(request, facts)
@@ -86,7 +86,7 @@ class MutatingPolicies:
     ) -> tuple[mutating.Mutated, Mapping[str, PolicyException]]:
         """The object after the policies, what they found, and the exceptions from those that were left out.
 
-        Raises UnknownFact, and UnansweredCheck.
+        Raises Missing and FactUnavailable.
         """
         exceptions = self._covering(request)
         holding = {name: each for name, each in exceptions.items() if each.holds(facts.today())}
@@ -102,12 +102,8 @@ class MutatingPolicies:
             excepted.update((name, holding[name]) for name in matched if name in holding)
             return [selected for name, selected in matched.items() if name not in holding]
 
-        schema = self._schemas(request.kind)
-        try:
-            return mutating.mutate(select, self._parameters, inputs(request, facts), schema), excepted
-        except UnknownParameters as needed:
-            facts.give_up(needed)
-            raise
+        parameters = ReviewParameters(facts, self._parameters)
+        return mutating.mutate(select, parameters, inputs(request, facts), self._schemas(request.kind)), excepted
 
     def _covering(self, request: AdmissionRequest) -> Mapping[str, PolicyException]:
         """The exception from each policy that is about the request; it may have ended."""

@@ -6,41 +6,101 @@ policy_source.go for a paramKind that the cluster does not have.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, Protocol
 
+from msgspec import Struct
+
 from policies.admissionpolicy.inputs import Json
-from policies.admissionpolicy.model import Binding, ParamKind, ParamRef
-from policies.admissionpolicy.wanted import WantedParameters
-from policies.engine.facts import NeededLookUp
+from policies.admissionpolicy.model import Binding, ParamKind, ParamRef, Policy
+from policies.engine.facts import Facts
+from policies.engine.lookup import Key
 from policies.engine.match import LabelSelector
 
 KindScope = Literal["Cluster", "Namespaced"]
+_NOTATION = {"In": "{} in ({})", "NotIn": "{} notin ({})", "Exists": "{}", "DoesNotExist": "!{}"}
 
 
 class ConfigurationError(Exception):
     """A policy or binding that cannot be evaluated as it is; the text is the API server's."""
 
 
-class UnknownParameters(NeededLookUp):
-    """Parameter objects are needed and not known yet: one by name, all that a selector selects, or only the scope.
+class KnownParameters(Struct, frozen=True):
+    """What is known of parameters: the scope of their kind, None where it is not served, and those asked for."""
 
-    wanted: they, in the namespace that the request leads to.
+    scope: KindScope | None
+    objects: Sequence[Json] = ()
+
+
+NOT_SERVED = KnownParameters(None)
+
+
+class ParametersKey(Key[KnownParameters], Struct, frozen=True, kw_only=True):
+    """The parameter called `name`, or all that `selector` selects; without both only the scope of their kind.
+
+    namespace: empty for a cluster-scoped kind, and for the namespaces of all requests.
     """
 
-    def __init__(
-        self, kind: ParamKind, *, namespace: str = "", name: str = "", selector: LabelSelector | None = None
-    ) -> None:
-        self.wanted = WantedParameters(kind=kind, namespace=namespace, name=name, selector=selector)
-        super().__init__(f"{self.wanted} is not known yet")
+    kind: ParamKind
+    namespace: str = ""
+    name: str = ""
+    selector: LabelSelector | None = None
+
+    def __str__(self) -> str:
+        place = f" in namespace {self.namespace}" if self.namespace else ""
+        if self.name:
+            return f"{self.kind.kind} {self.name}{place}"
+        if self.selector is None:
+            return f"{self.kind.kind} of {self.kind.api_version}"
+        labels = label_selector(self.selector)
+        return f"every {self.kind.kind}{f' with labels {labels!r}' if labels else ''}{place}"
+
+    @property
+    def has_objects(self) -> bool:
+        """Whether objects are asked for, and not the scope alone."""
+        return bool(self.name) or self.selector is not None
+
+    @property
+    def missing(self) -> str:
+        """Says that the parameters are not known."""
+        return f"{self} is not known yet"
+
+    def without_cluster(self) -> KnownParameters:
+        """No kind is served where there is no cluster."""
+        return NOT_SERVED
+
+
+def label_selector(selector: LabelSelector) -> str:
+    """A selector as kubectl's --selector and the API's labelSelector have it; empty for one that selects everything.
+
+    https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#api
+    """
+    return ",".join(_NOTATION[each.operator].format(each.key, ",".join(each.values)) for each in selector.requirements)
+
+
+def parameter_keys(policies: Iterable[Policy], bindings: Iterable[Binding]) -> frozenset[ParametersKey]:
+    """What the policies that have bindings need to know of parameters, so that this is followed and nothing else."""
+    kinds: dict[tuple[str, str], ParamKind | None] = {(each.kind, each.name): each.param_kind for each in policies}
+    return frozenset(
+        _key(kind, binding)
+        for binding in bindings
+        if (kind := kinds.get((binding.kind.removesuffix("Binding"), binding.policy_name))) is not None
+    )
+
+
+def _key(kind: ParamKind, binding: Binding) -> ParametersKey:
+    reference = binding.param_ref
+    if reference is None:
+        return ParametersKey(kind=kind)
+    return ParametersKey(kind=kind, namespace=reference.namespace, name=reference.name, selector=reference.selector)
 
 
 class Parameters(Protocol):
     """Where parameter objects come from: the API server's, decoded, with apiVersion and kind.
 
-    All methods may raise UnknownParameters, and ConfigurationError for what cannot be had.
+    All methods may raise Missing and FactUnavailable.
     """
 
     def scope(self, kind: ParamKind) -> KindScope | None:
@@ -94,27 +154,29 @@ def _place(obj: Json) -> tuple[Any, ...]:
 NO_PARAMETERS = StaticParameters()
 
 
-@dataclass(frozen=True, slots=True)
-class LayeredParameters:
-    """Parameters from two places: an object of the first hides the one of the same kind, namespace and name."""
+class ReviewParameters(Struct, frozen=True):
+    """The parameters of one review: those of the cluster, and those that were given with the policies.
 
-    first: Parameters
-    second: Parameters
+    An object of the cluster hides the given one of the same kind, namespace and name.
+    """
+
+    facts: Facts
+    given: Parameters
 
     def scope(self, kind: ParamKind) -> KindScope | None:
         """The scope of a kind where the first of both knows it."""
-        return self.first.scope(kind) or self.second.scope(kind)
+        return self.facts.look_up(ParametersKey(kind=kind)).scope or self.given.scope(kind)
 
     def named(self, kind: ParamKind, namespace: str, name: str) -> Json | None:
         """The object of a name from the first that has it."""
-        found = self.first.named(kind, namespace, name)
-        return self.second.named(kind, namespace, name) if found is None else found
+        objects = self.facts.look_up(ParametersKey(kind=kind, namespace=namespace, name=name)).objects
+        return objects[0] if objects else self.given.named(kind, namespace, name)
 
     def selected(self, kind: ParamKind, namespace: str, selector: LabelSelector) -> Sequence[Json]:
         """The objects of both that a selector selects."""
-        layers = (self.second, self.first)
-        found = {_name(each): each for layer in layers for each in layer.selected(kind, namespace, selector)}
-        return [each for _, each in sorted(found.items())]
+        objects = self.facts.look_up(ParametersKey(kind=kind, namespace=namespace, selector=selector)).objects
+        by_name = {_name(obj): obj for obj in (*self.given.selected(kind, namespace, selector), *objects)}
+        return [obj for _, obj in sorted(by_name.items())]
 
 
 def _name(obj: Json) -> str:
@@ -136,7 +198,7 @@ def collect(
 ) -> tuple[Json | None, ...]:
     """The parameters of a binding: the policy is evaluated once for each of them, for None without parameters.
 
-    None of them at all: the policy is not evaluated. Raises ConfigurationError, and UnknownParameters.
+    None of them at all: the policy is not evaluated. Raises ConfigurationError, and Missing.
     """
     reference = binding.param_ref
     if kind is None or reference is None:

@@ -15,7 +15,7 @@ from policies.admissionpolicy.compilation import Compile, compile_policy
 from policies.admissionpolicy.derived import Derived, is_derived, template_paths, templated
 from policies.admissionpolicy.finding import NOTHING_FOUND, Finding, Result
 from policies.admissionpolicy.model import Binding, MatchResources, Policy
-from policies.admissionpolicy.params import Parameters, UnknownParameters
+from policies.admissionpolicy.params import Parameters, ReviewParameters
 from policies.admissionpolicy.subject import Subject, Subjects, Workloads
 from policies.admissionpolicy.validating import evaluate_policy
 from policies.cel.explanation.explain import Reason
@@ -32,7 +32,7 @@ _WRITES = ("CREATE", "UPDATE")
 
 
 class PolicyRule:
-    """One policy with its bindings. `parameters` are the objects that its bindings may name.
+    """One policy with its bindings. `parameters` are objects that its bindings may name, beside those of the cluster.
 
     native: whether kube-apiserver enforces it already, so that only pod templates are left to be judged here.
     """
@@ -69,7 +69,7 @@ class PolicyRule:
     def validate(self, request: AdmissionRequest, facts: Facts) -> Sequence[Violation | Note]:
         """What the policy finds in a request, and in the Pods that would come of it; its audit annotations as notes.
 
-        Raises UnknownFact, and UnansweredCheck for an authorization check without an answer.
+        Raises Missing and FactUnavailable.
         """
         subject = self._subjects.of(request, facts)
         found: list[Violation | Note] = []
@@ -125,11 +125,8 @@ class PolicyRule:
         bindings = self._bound.matching(subject.request, subject.facts.namespace_labels, subject.key)
         if not bindings:
             return NOTHING_FOUND
-        try:
-            return evaluate_policy(self._bound.compiled, bindings, self._parameters, subject.inputs)
-        except UnknownParameters as needed:
-            subject.facts.give_up(needed)
-            raise
+        parameters = ReviewParameters(subject.facts, self._parameters)
+        return evaluate_policy(self._bound.compiled, bindings, parameters, subject.inputs)
 
 
 def rules(

@@ -40,7 +40,7 @@ def evaluate_policy(
     """Evaluate a policy with those of its bindings that match the request, in the order given.
 
     A policy whose paramKind does not exist is refused or ignored as such, whatever its bindings match.
-    Raises UnansweredCheck and UnknownParameters: find the answer, and evaluate again.
+    Raises Missing: find the answer, and evaluate again.
     """
     if compiled.policy.param_kind is not None:
         try:
@@ -100,7 +100,7 @@ def _result(compiled: CompiledPolicy, binding: Binding, params: Json | None, inp
 def _hold(compiled: CompiledPolicy, params: Json | None, inputs: Inputs, budget: int) -> bool:
     """Whether nothing is wrong, as nearly always, found the quick way. If not, or not for certain, all is judged anew.
 
-    Raises UnansweredCheck.
+    Raises Missing.
     """
     if compiled.quick is None:
         return False

@@ -27,11 +27,11 @@ from policies.cel.evaluation.step import Step, failed
 from policies.cel.generation.compiled import Function, Generated, generate
 from policies.cel.generation.support import HandOverError
 from policies.cel.kubernetes import VARIABLES, admission, variable_type
-from policies.cel.library.authorizer import UnansweredCheck
 from policies.cel.syntax.parser import parse
 from policies.cel.syntax.source import CompileError, Issue, Source
 from policies.cel.types import Type
 from policies.cel.values import Value
+from policies.engine.lookup import Missing
 
 Mark = tuple[int, int, int]
 """The cost of variables, and how many have values and failures."""
@@ -83,7 +83,7 @@ class Program:
     def evaluate(self, names: Names, *, limit: int = EXPRESSION_LIMIT, expired: Expired | None = None) -> Evaluation:
         """Evaluate with these variables. `limit` is the cost allowed; `expired` is asked now and then whether to stop.
 
-        Raises UnansweredCheck where an authorization check has no answer yet: find it, and evaluate again.
+        Raises Missing where an authorization check has no answer yet: find it, and evaluate again.
         """
         if self._function is _unloaded:
             self._load()
@@ -93,7 +93,7 @@ class Program:
         mark = variables.mark() if self._reads_variables else None
         try:
             value, cost = self._function(names, limit, expired)
-        except UnansweredCheck:
+        except Missing:
             raise
         except TimeLimitError as error:
             return Evaluation(None, 0, error)
@@ -109,7 +109,7 @@ class Program:
     def quick(self, names: Names, *, expired: Expired | None = None) -> tuple[Value, int] | None:
         """Its value and cost, if the generated function can tell; None where only `evaluate` can.
 
-        Raises UnansweredCheck.
+        Raises Missing.
         """
         if self._function is _unloaded:
             self._load()
@@ -117,7 +117,7 @@ class Program:
             return None
         try:
             found = self._function(names, EXPRESSION_LIMIT, expired)
-        except UnansweredCheck:
+        except Missing:
             raise
         except Exception:  # noqa: BLE001 - whatever went wrong, the exact evaluator says what
             return None

@@ -81,10 +81,10 @@ def reserved_label_changes(
     ]
     body = "  " + some([*clauses, *([_removed()] if cluster_scope else [])], " ||\n   ")
     for name, places in (("nodeLabels", "node_labels"), ("claims", "claims"), ("jobs", "jobs"), ("pods", "templates")):
-        found = by_kind(_by_places(rows, places))
+        pairs_of_kind = by_kind(_by_places(rows, places))
         # A template of another type holds nothing that anybody could copy.
         maps = ".filter(p, type(p[0]) == map).map(p, [p[0], type(p[1]) == map ? p[1] : {}])"
-        body = let(name, f"({found}){maps}", body)
+        body = let(name, f"({pairs_of_kind}){maps}", body)
     return MatchCondition("reserved-label-changes", f"object != null && {let('kind', KIND, body)}")
 
 
@@ -162,11 +162,13 @@ def _exists(values: str, pattern: Pattern, name: str, predicate: str) -> str:
 
 def _by_places(rows: Iterable[Workload], places: str) -> list[tuple[list[str], str]]:
     """Kinds, as group/kind, with the CEL list of pairs at one sort of places: many kinds share theirs."""
-    found: dict[tuple[Pattern, ...], list[str]] = {}
+    kinds_by_patterns: dict[tuple[Pattern, ...], list[str]] = {}
     for row in rows:
         if patterns := getattr(row, places):
-            found.setdefault(patterns, []).append(f"{row.group}/{row.kind}")
-    return [(kinds, " + ".join(pairs(pattern) for pattern in patterns)) for patterns, kinds in found.items()]
+            kinds_by_patterns.setdefault(patterns, []).append(f"{row.group}/{row.kind}")
+    return [
+        (kinds, " + ".join(pairs(pattern) for pattern in patterns)) for patterns, kinds in kinds_by_patterns.items()
+    ]
 
 
 def _labels(holder: str) -> str:

@@ -13,7 +13,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from policies.engine.exception import PolicyException, longest
-from policies.engine.facts import Facts, NeededLookUp
+from policies.engine.facts import Facts
+from policies.engine.lookup import Missing
 from policies.engine.request import AdmissionRequest
 from policies.engine.rule import (
     NO_MUTATION,
@@ -33,7 +34,7 @@ Outcome = tuple[Violation | Note, ...]
 Verdict = Literal["admit", "deny", "warn", "audit", "excepted", "patch", "error"]
 
 
-class Failure(Struct, frozen=True):
+class RuleFailure(Struct, frozen=True):
     """A rule that could not be evaluated."""
 
     error: Exception
@@ -50,7 +51,7 @@ class Decision(Struct, frozen=True):
     rule: str
     verdict: Verdict
     violations: tuple[Violation, ...] = ()
-    failure: Failure | None = None
+    failure: RuleFailure | None = None
     exception: PolicyException | None = None
     notes: tuple[Note, ...] = ()
 
@@ -93,7 +94,7 @@ ADMITTED = Answer()
 
 
 def validate(request: AdmissionRequest, ruleset: RuleSet, facts: Facts, group: str | None = None) -> Answer:
-    """Run every validating rule that is for the request. Raises NeededLookUp only."""
+    """Run every validating rule that is for the request. Raises Missing only."""
     decisions: list[Decision] = []
     for rule in ruleset.applicable("validate", request, group):
         if outcome := _observe(rule, request, facts):
@@ -108,7 +109,7 @@ def mutate(request: AdmissionRequest, ruleset: RuleSet, facts: Facts, group: str
     """Run every mutating rule that is for the request, each on the object that the one before it left.
 
     The operations of all, in order, are the patch from the object as sent to the last one. A rule whose operations do
-    not apply has failed, for the API server would fail the request. Raises NeededLookUp only.
+    not apply has failed, for the API server would fail the request. Raises Missing only.
     """
     if request.object is None:  # a patch on a DELETE fails it
         return ADMITTED
@@ -122,11 +123,12 @@ def mutate(request: AdmissionRequest, ruleset: RuleSet, facts: Facts, group: str
             decision, mutation = _mutation(rule, current, ruleset, facts)
             if mutation.operations:
                 current = _applied(current, mutation, last=position == len(rules))
-        except NeededLookUp:
+        except Missing:
             raise
         except MutationRefusedError as refusal:
-            found = refusal.violation
-            decision, mutation = Decision(found.rule, "deny", (found,), exception=refusal.exception), NO_MUTATION
+            violation = refusal.violation
+            decision = Decision(violation.rule, "deny", (violation,), exception=refusal.exception)
+            mutation = NO_MUTATION
         except Exception as error:  # noqa: BLE001 - one guard for all rules: a failure becomes a decision, never a 500
             decision, mutation = _failed(rule, "mutate", error), NO_MUTATION
             if not decision.denies:
@@ -160,16 +162,16 @@ def _applied(request: AdmissionRequest, mutation: Mutation, *, last: bool) -> Ad
     return replace(request, object=patch.apply(obj, mutation.operations))
 
 
-def _observe(rule: Rule, request: AdmissionRequest, facts: Facts) -> Outcome | Failure:
+def _observe(rule: Rule, request: AdmissionRequest, facts: Facts) -> Outcome | RuleFailure:
     """The outcome of one rule, with every exception turned into a failure."""
     try:
         if rule.validate is None or not _in_scope(rule, request, facts):
             return ()
         return tuple(rule.validate(request, facts))
-    except NeededLookUp:
+    except Missing:
         raise
     except Exception as error:  # noqa: BLE001 - as in mutate
-        return Failure(error, _policy(rule, "validate"))
+        return RuleFailure(error, _policy(rule, "validate"))
 
 
 def _warnings(decision: Decision) -> Iterator[str]:
@@ -181,13 +183,13 @@ def _warnings(decision: Decision) -> Iterator[str]:
 
 
 def _decide(
-    rule: Rule, outcome: Outcome | Failure, request: AdmissionRequest, ruleset: RuleSet, facts: Facts
+    rule: Rule, outcome: Outcome | RuleFailure, request: AdmissionRequest, ruleset: RuleSet, facts: Facts
 ) -> list[Decision]:
-    """The one place where an outcome, which is not that all is well, an action and a failure policy meet."""
-    if isinstance(outcome, Failure):
+    """What follows from an outcome, by the rule's action and failure policy. An empty one is an `admit`."""
+    if isinstance(outcome, RuleFailure):
         return [Decision(rule.name, "error", failure=outcome)]
-    notes = tuple(each for each in outcome if isinstance(each, Note))
-    violations = tuple(each for each in outcome if isinstance(each, Violation))
+    notes = tuple(item for item in outcome if isinstance(item, Note))
+    violations = tuple(item for item in outcome if isinstance(item, Violation))
     if not violations:
         return [Decision(rule.name, "admit", notes=notes)]
     exception = longest(ruleset.exceptions, rule.name, request)
@@ -197,12 +199,12 @@ def _decide(
     for violation in violations:
         action: Verdict = "admit" if rule.action == "off" else rule.action
         verdicts.setdefault(violation.verdict or action, []).append(violation)
-    found = [Decision(rule.name, verdict, tuple(those), exception=exception) for verdict, those in verdicts.items()]
-    return [replace(found[0], notes=notes), *found[1:]]
+    decisions = [Decision(rule.name, verdict, tuple(those), exception=exception) for verdict, those in verdicts.items()]
+    return [replace(decisions[0], notes=notes), *decisions[1:]]
 
 
 def _failed(rule: Rule, phase: Phase, error: Exception) -> Decision:
-    return Decision(rule.name, "error", failure=Failure(error, _policy(rule, phase)))
+    return Decision(rule.name, "error", failure=RuleFailure(error, _policy(rule, phase)))
 
 
 def _in_scope(rule: Rule, request: AdmissionRequest, facts: Facts) -> bool:

@@ -35,7 +35,7 @@ class PolicyException(Struct, frozen=True):
     object_selector: LabelSelector = EVERYTHING
 
     def concerns(self, rule: str, request: AdmissionRequest) -> bool:
-        """Whether it is about a rule and a request, on whatever day."""
+        """Whether it is about a rule and a request, whatever the day."""
         kind = request.kind.kind + (f".{request.kind.group}" if request.kind.group else "")
         user = request.user_info
         return (
@@ -58,7 +58,7 @@ class PolicyException(Struct, frozen=True):
         return f"{self.name} until {self.until}: {self._why}"
 
     def ending(self, rule: str) -> str:
-        """For whoever it would have let pass a rule, had it not ended."""
+        """Says that it has ended, to a requester whom it would have let pass a rule."""
         return f'The exception "{self.name}" from {rule} ended on {self.until} ({self._why}).'
 
     @property
@@ -67,11 +67,11 @@ class PolicyException(Struct, frozen=True):
 
 
 def longest(exceptions: Sequence[PolicyException], rule: str, request: AdmissionRequest) -> PolicyException | None:
-    """Of the exceptions that are about a rule and a request the one that ends last, and the first of several."""
+    """The exception about a rule and a request that ends last, and the first of several."""
     if not exceptions:
         return None
-    found = [exception for exception in exceptions if exception.concerns(rule, request)]
-    return max(found, key=lambda exception: exception.until, default=None)
+    concerning = [exception for exception in exceptions if exception.concerns(rule, request)]
+    return max(concerning, key=lambda exception: exception.until, default=None)
 
 
 def _fits(values: Iterable[str], globs: tuple[str, ...]) -> bool:

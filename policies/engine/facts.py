@@ -1,48 +1,54 @@
 """What a rule may ask about the world beyond its request: Namespaces, Nodes, device claims, the date.
 
-Rules are pure, so facts are handed to them. A fact that is not at hand yet is raised as `UnknownFact`; whoever runs the
-engine fetches it and evaluates again.
+Rules are pure, so facts are handed to them. Nodes, claims and topologies are what a watch has brought up to now. What
+may have to be read first is looked up by its key: see `policies.engine.lookup`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import date
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, TypeVar
 
+import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
+from policies.engine.lookup import FactUnavailable, Key
 from policies.engine.request import JsonObject, mapping
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from policies.cel.library.authorizer import Answer, Check, Decisions
     from policies.topology.topology import Topology
 
 NAME_LABEL = "kubernetes.io/metadata.name"
+T = TypeVar("T")
 
 
-class NeededLookUp(Exception):  # noqa: N818 - a request for a look-up, not an error
-    """Something has to be found out before the evaluation can be made: find it, and evaluate again."""
+class Namespace(Struct, frozen=True):
+    """A Namespace. content: all that `namespaceObject` shows, as JSON."""
+
+    labels: Mapping[str, str]
+    content: bytes = b"{}"
+
+    @property
+    def decoded(self) -> JsonObject:
+        """All that `namespaceObject` shows."""
+        decoded: JsonObject = msgspec.json.decode(self.content)
+        return decoded
 
 
-class UnknownFact(NeededLookUp):
-    """A Namespace, or only its labels, is needed and not known yet."""
+class NamespaceKey(Key[Namespace], Struct, frozen=True):
+    """A Namespace by its name."""
 
-    def __init__(self, namespace: str) -> None:
-        super().__init__(f"namespace {namespace!r} is not known yet")
-        self.namespace = namespace
+    name: str
 
-
-class UnknownReferences(NeededLookUp):
-    """The workloads that name a topology are needed and not known yet."""
-
-    def __init__(self, topology: str) -> None:
-        super().__init__(f"the workloads that name the topology {topology!r} are not known yet")
-        self.topology = topology
-
-
-class FactUnavailable(Exception):  # noqa: N818 - it names the state; the rule that asked is what failed
-    """A fact could not be had; the rule that needs it has failed. The text says which fact and why."""
+    @property
+    def missing(self) -> str:
+        """Says that the Namespace is not known."""
+        return f"namespace {self.name!r} is not known yet"
 
 
 class Taint(Struct, frozen=True):
@@ -71,54 +77,96 @@ class References(Struct, frozen=True):
 NO_REFERENCES = References()
 
 
-class Facts(Protocol):
-    """The look-ups that rules may make."""
+class ReferencesKey(Key[References], Struct, frozen=True):
+    """The workloads that name a topology."""
+
+    topology: str
+
+    @property
+    def missing(self) -> str:
+        """Says that the workloads are not known."""
+        return f"the workloads that name the topology {self.topology!r} are not known yet"
+
+
+class Facts(Struct, frozen=True, kw_only=True):
+    """All that rules may ask. entries: what was found for one review, by key: values and failures."""
+
+    entries: Mapping[Key[Any], Any] = {}
+
+    def entered(self, key: Key[T], entry: T | FactUnavailable) -> Self:
+        """The same facts with one more entry."""
+        return replace(self, entries={**self.entries, key: entry})
+
+    def look_up(self, key: Key[T]) -> T:
+        """The value of a key. Raises Missing or FactUnavailable."""
+        entry = self.entries[key] if self.entries and key in self.entries else self.known(key)
+        if isinstance(entry, FactUnavailable):
+            raise entry
+        value: T = entry
+        return value
+
+    def known(self, key: Key[T]) -> T | FactUnavailable:
+        """What is known of a key without an entry. Raises Missing."""
+        raise NotImplementedError
 
     def namespace_labels(self, name: str) -> Mapping[str, str]:
-        """The labels of a Namespace. Raises UnknownFact or FactUnavailable."""
-        ...
+        """The labels of a Namespace. Raises Missing or FactUnavailable."""
+        return self.look_up(NamespaceKey(name)).labels
 
     def namespace(self, name: str) -> JsonObject:
-        """A Namespace with all that `namespaceObject` shows. Raises UnknownFact or FactUnavailable."""
-        ...
+        """A Namespace with all that `namespaceObject` shows. Raises Missing or FactUnavailable."""
+        return self.look_up(NamespaceKey(name)).decoded
+
+    def references(self, topology: str) -> References:
+        """The workloads that name a topology. Raises Missing or FactUnavailable."""
+        return self.look_up(ReferencesKey(topology))
+
+    def answer(self, check: Check) -> Answer:
+        """The answer to an authorization check of an expression. Raises Missing."""
+        return self.look_up(check)
 
     def nodes(self) -> Sequence[Node]:
         """The Nodes of the cluster; none where there is no cluster."""
-        ...
+        raise NotImplementedError
 
     def claim_classes(self, namespace: str, claim: str, template: str) -> frozenset[str]:
         """Device classes that a ResourceClaim, or one made from a ResourceClaimTemplate, asks for; none if not known.
 
         One of `claim` and `template` is a name, the other empty.
         """
-        ...
+        raise NotImplementedError
 
     def extended_resources(self) -> Mapping[str, str]:
         """The extended resource names of the cluster's DeviceClasses, by class."""
-        ...
+        raise NotImplementedError
 
     def topologies(self) -> tuple[Topology, ...]:
         """The topologies that are objects of the cluster; the same tuple until one of them changes."""
-        ...
-
-    def references(self, topology: str) -> References:
-        """The workloads that name a topology. Raises NeededLookUp."""
-        ...
+        raise NotImplementedError
 
     def today(self) -> date:
         """The date in UTC, against which exceptions expire."""
-        ...
-
-    def answer(self, check: Check) -> Answer:
-        """The answer to an authorization check of an expression. Raises UnansweredCheck."""
-        ...
-
-    def give_up(self, needed: NeededLookUp) -> None:
-        """Raise FactUnavailable for what was looked for in vain; return if it was not looked for yet."""
-        ...
+        raise NotImplementedError
 
 
-class StaticFacts(Struct, frozen=True):
+class _GivenNamespace(Namespace, frozen=True, kw_only=True):
+    """A Namespace as it was given, with what the API server fills in."""
+
+    name: str
+    given: JsonObject
+
+    @property
+    def decoded(self) -> JsonObject:
+        """All that `namespaceObject` shows."""
+        return {
+            **self.given,
+            "metadata": {**mapping(self.given, "metadata"), "name": self.name, "labels": dict(self.labels)},
+            "spec": {"finalizers": ["kubernetes"], **mapping(self.given, "spec")},
+            "status": {"phase": "Active", **mapping(self.given, "status")},
+        }
+
+
+class StaticFacts(Facts, frozen=True):
     """Facts that are all at hand: no cluster, the ones given on a command line, or those of a test.
 
     namespaces: labels by name. whole_namespaces: what else is known of some of them. decisions: who answers
@@ -136,19 +184,18 @@ class StaticFacts(Struct, frozen=True):
     cluster_topologies: tuple[Topology, ...] = ()
     naming: Mapping[str, References] = {}
 
-    def namespace_labels(self, name: str) -> Mapping[str, str]:
-        """The labels given for this Namespace, else the one that the API server puts on all of them."""
-        return self.namespaces.get(name) or {NAME_LABEL: name}
+    def known(self, key: Key[Any]) -> Any:
+        """What was given, or what holds where there is no cluster."""
+        if isinstance(key, NamespaceKey):  # a class pattern takes five times as long
+            labels = self.namespaces.get(key.name) or {NAME_LABEL: key.name}
+            return _GivenNamespace(labels, name=key.name, given=self.whole_namespaces.get(key.name) or {})
+        if isinstance(key, ReferencesKey):
+            return self.naming.get(key.topology, NO_REFERENCES)
+        return key.without_cluster()
 
-    def namespace(self, name: str) -> JsonObject:
-        """The Namespace given, with its labels and what the API server fills in."""
-        given = self.whole_namespaces.get(name) or {}
-        return {
-            **given,
-            "metadata": {**mapping(given, "metadata"), "name": name, "labels": dict(self.namespace_labels(name))},
-            "spec": {"finalizers": ["kubernetes"], **mapping(given, "spec")},
-            "status": {"phase": "Active", **mapping(given, "status")},
-        }
+    def answer(self, check: Check) -> Answer:
+        """The answer of whoever decides; an errored one where there is nobody to ask."""
+        return super().answer(check) if self.decisions is None else self.decisions.answer(check)
 
     def nodes(self) -> Sequence[Node]:
         """The Nodes given."""
@@ -168,21 +215,6 @@ class StaticFacts(Struct, frozen=True):
         """The topologies given."""
         return self.cluster_topologies
 
-    def references(self, topology: str) -> References:
-        """The workloads given that name a topology."""
-        return self.naming.get(topology, NO_REFERENCES)
-
     def today(self) -> date:
         """The date given."""
         return self.as_of
-
-    def answer(self, check: Check) -> Answer:
-        """The answer of whoever decides; an errored one where there is nobody to ask."""
-        if self.decisions is not None:
-            return self.decisions.answer(check)
-        from policies.cel.library.authorizer import Answer  # noqa: PLC0415 - most commands need no CEL
-
-        return Answer(allowed=False, error="there is no cluster to ask")
-
-    def give_up(self, needed: NeededLookUp) -> None:
-        """Nothing is ever looked for."""

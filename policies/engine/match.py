@@ -53,8 +53,8 @@ def _listed(value: str, allowed: tuple[str, ...]) -> bool:
 
 
 def _resource_matches(pattern: str, resource: str, subresource: str) -> bool:
-    wanted, _, wanted_subresource = pattern.partition("/")
-    return wanted in ("*", resource) and wanted_subresource in ("*", subresource)
+    listed, _, listed_subresource = pattern.partition("/")
+    return listed in ("*", resource) and listed_subresource in ("*", subresource)
 
 
 class SelectorRequirement(Struct, frozen=True):
@@ -102,9 +102,7 @@ EVERYTHING = LabelSelector()
 def common(selectors: Iterable[LabelSelector]) -> LabelSelector:
     """The requirements that all selectors have: what meets any of the selectors meets these."""
     first, *others = selectors
-    return LabelSelector(
-        tuple(each for each in first.requirements if all(each in other.requirements for other in others))
-    )
+    return LabelSelector(tuple(one for one in first.requirements if all(one in other.requirements for other in others)))
 
 
 def selects(selector: LabelSelector, request: AdmissionRequest) -> bool:

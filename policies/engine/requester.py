@@ -29,7 +29,7 @@ class Exemptions(Struct, frozen=True):
     def cover(self, request: AdmissionRequest, facts: Facts) -> bool:
         """Whether the requester is exempt: named here, a kubelet at its own Node, or of a control-plane Namespace.
 
-        Raises UnknownFact or FactUnavailable where that depends on a Namespace.
+        Raises Missing or FactUnavailable where that depends on a Namespace.
         """
         user = request.user_info
         if matches(user.username, self.users) or any(matches(group, self.groups) for group in user.groups):

@@ -23,7 +23,7 @@ class Selection(NamedTuple):
     reads: frozenset[str]
 
 
-class _Found(NamedTuple):
+class _Match(NamedTuple):
     """What is remembered of requests that are alike. everywhere: the rules for those that are spared."""
 
     selection: Selection
@@ -45,7 +45,7 @@ class RuleSet:
         for name, times in Counter(rule.name for rule in self.rules).items():
             if times > 1:
                 raise ValueError(f"two rules are called {name!r}; names must be unique")
-        self._found: dict[tuple[str, ...], _Found] = {}
+        self._matches: dict[tuple[str, ...], _Match] = {}
 
     def groups(self, phase: Phase) -> frozenset[str]:
         """The groups of hooks in a phase: the names that may follow `/mutate/` or `/validate/`."""
@@ -57,16 +57,16 @@ class RuleSet:
 
     def applicable(self, phase: Phase, request: AdmissionRequest, group: str | None = None) -> tuple[Rule, ...]:
         """The rules that are to run for a request: those that `select` finds, or of what is spared a few of these."""
-        (rules, _), everywhere = self._find(phase, request, group)
+        (rules, _), everywhere = self._match(phase, request, group)
         if len(everywhere) < len(rules) and self.safety.spares(request):
             return everywhere
         return rules
 
     def select(self, phase: Phase, request: Target, group: str | None = None) -> Selection:
         """The rules whose hooks match the request, of one group or of all."""
-        return self._find(phase, request, group).selection
+        return self._match(phase, request, group).selection
 
-    def _find(self, phase: Phase, request: Target, group: str | None) -> _Found:
+    def _match(self, phase: Phase, request: Target, group: str | None) -> _Match:
         """The rules for a request.
 
         Matching depends on a handful of short strings only, so its answers are remembered: what a request costs grows
@@ -82,19 +82,19 @@ class RuleSet:
             resource.resource,
             request.sub_resource,
         )
-        found = self._found.get(key)
-        if found is None:
+        match = self._matches.get(key)
+        if match is None:
             matching = [(rule, _matching(rule, phase, request, group)) for rule in self.rules]
             everywhere = tuple(rule for rule, hooks in matching if any(hook.everywhere for hook in hooks))
-            found = _Found(_selection(rule for rule, hooks in matching if hooks), everywhere)
-            if len(self._found) < MEMORY:
-                self._found[key] = found
-        return found
+            match = _Match(_selection(rule for rule, hooks in matching if hooks), everywhere)
+            if len(self._matches) < MEMORY:
+                self._matches[key] = match
+        return match
 
 
 def _selection(rules: Iterable[Rule]) -> Selection:
-    found = tuple(rules)
-    return Selection(found, frozenset().union(*(rule.reads for rule in found)))
+    selected = tuple(rules)
+    return Selection(selected, frozenset().union(*(rule.reads for rule in selected)))
 
 
 def _is_of(hook: Hook, phase: Phase, group: str | None) -> bool:

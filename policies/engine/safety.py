@@ -1,7 +1,7 @@
-"""What policies, and rules that refuse, leave alone, so that a cluster always comes up and can always be mended.
+"""The requests that policies, and rules that refuse, leave alone, so that a cluster can always start and be repaired.
 
-It is said twice. The API server does not ask about it, so that no outage of the service reaches it; and where it asks
-all the same, the rules are not for it (`RuleSet.applicable`).
+They are left out twice. The API server does not ask about them, so that no outage of the service affects them; where it
+asks all the same, `RuleSet.applicable` leaves out the rules.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ WRITTEN_BY_API_SERVER = (
 
 
 class Safety(Struct, frozen=True):
-    """namespaces: whose objects are spared, and they themselves. bootstrap: whether BOOTSTRAP is, too.
+    """What is spared. namespaces: these, and the objects in them. bootstrap: whether BOOTSTRAP is spared, too.
 
     Of Nodes only what the cluster itself writes is spared, and their status whoever writes it. With it goes all that
     API servers write by themselves.
@@ -89,7 +89,7 @@ def _is_of_the_cluster(request: AdmissionRequest) -> bool:
 
 
 def _writes_nodes(user: UserInfo) -> bool:
-    """Whether somebody is a kubelet, a component of the control plane, or a controller of kube-system."""
+    """Whether the user is a kubelet, a component of the control plane, or a controller of kube-system."""
     name = user.username
     if name.startswith(NODE_PREFIX):
         return NODE_GROUP in user.groups

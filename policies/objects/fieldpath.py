@@ -31,7 +31,7 @@ _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*\Z")
 def parse(text: str) -> Pattern:
     """Read a pattern; the empty text is the object itself.
 
-    Raises ValueError with the position of what is no step.
+    Raises ValueError with the position of what is not a step.
     """
     steps: list[Step] = []
     position = 0
@@ -39,7 +39,7 @@ def parse(text: str) -> Pattern:
         token = (_NEXT if position else _FIRST).match(text, position)
         if token is None:
             raise ValueError(
-                f"{text!r} is no field path from position {position} on; write it like spec.items[*].template"
+                f"{text!r} is not a field path from position {position} on; write it like spec.items[*].template"
             )
         key = token[1]
         steps.append(Wildcard.ITEMS if key is None else Wildcard.VALUES if key == "*" else key)

@@ -58,9 +58,9 @@ def _holds(requirement: object, labels: Mapping[str, str], *, complete: bool) ->
 
 
 def _compares(operator: str, value: str, bounds: list[Any]) -> bool:
-    """Gt and Lt compare integers; a label that is none meets neither."""
+    """Gt and Lt compare integers; a label that is not one meets neither."""
     try:
-        found, bound = int(value), int(bounds[0])
+        number, bound = int(value), int(bounds[0])
     except (ValueError, TypeError, IndexError):
         return False
-    return found > bound if operator == "Gt" else found < bound
+    return number > bound if operator == "Gt" else number < bound

@@ -31,14 +31,14 @@ def append(obj: JsonObject, keys: Sequence[str], items: Sequence[Any]) -> tuple[
     """Operations that add items at the end of the list at `keys`; parents that are missing or null are created.
 
     The API server fails a request whose patch names a missing parent, whatever the failure policy says, and a list that
-    was sent as null has no end to append to. Raises PatchError where a parent is no map or the place holds no list.
+    was sent as null has no end to append to. Raises PatchError where a parent is not a map, or the place not a list.
     """
     if not items:
         return ()
     value: Any = obj
     for depth, key in enumerate(keys):
         if not isinstance(value, dict):
-            raise PatchError(f"{'.'.join(keys[:depth])} is no map")
+            raise PatchError(f"{'.'.join(keys[:depth])} is not a map")
         value = value.get(key)
         if value is None:
             missing = list(items)
@@ -46,7 +46,7 @@ def append(obj: JsonObject, keys: Sequence[str], items: Sequence[Any]) -> tuple[
                 missing = {parent: missing}  # type: ignore[assignment]
             return ({"op": "add", "path": pointer(tuple(keys[: depth + 1])), "value": missing},)
     if not isinstance(value, list):
-        raise PatchError(f"{'.'.join(keys)} is no list")
+        raise PatchError(f"{'.'.join(keys)} is not a list")
     end = pointer(tuple(keys)) + "/-"
     return tuple({"op": "add", "path": end, "value": item} for item in items)
 
@@ -62,14 +62,14 @@ def put(obj: JsonObject, location: Location, value: Any) -> tuple[PatchOperation
             parent = parent[step]
             continue
         if not isinstance(parent, dict):
-            raise PatchError(f"{render(location[:depth])} is no map")
+            raise PatchError(f"{render(location[:depth])} is not a map")
         parent = parent.get(step)
         if parent is None:
             for key in reversed(location[depth + 1 :]):
                 value = {key: value}
             return ({"op": "add", "path": _pointer(location[: depth + 1]), "value": value},)
     if not isinstance(parent, dict):
-        raise PatchError(f"{render(location[:-1])} is no map")
+        raise PatchError(f"{render(location[:-1])} is not a map")
     return ({"op": "add", "path": _pointer(location), "value": value},)
 
 

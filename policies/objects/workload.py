@@ -140,10 +140,10 @@ BUILT_IN: tuple[Workload, ...] = (
 
 def table(rows: Iterable[Workload]) -> Mapping[tuple[str, str], Workload]:
     """The rows by (group, kind). Raises ValueError when two rows are for the same kind."""
-    found: dict[tuple[str, str], Workload] = {}
+    rows_by_kind: dict[tuple[str, str], Workload] = {}
     for row in rows:
         key = row.group_kind
-        if key in found:
+        if key in rows_by_kind:
             raise ValueError(f"{row.kind} of group {row.group or 'core'!r} is in the table of workloads twice")
-        found[key] = row
-    return found
+        rows_by_kind[key] = row
+    return rows_by_kind

@@ -11,20 +11,19 @@ from policies.admissionpolicy import documents, wording
 from policies.admissionpolicy.bound import inputs
 from policies.admissionpolicy.compilation import compile_policy
 from policies.admissionpolicy.document import Document
-from policies.admissionpolicy.params import UnknownParameters
+from policies.admissionpolicy.params import NO_PARAMETERS, ReviewParameters, parameter_keys
 from policies.admissionpolicy.validating import evaluate_policy
-from policies.admissionpolicy.wanted import wanted
-from policies.engine.facts import FactUnavailable, UnknownFact
+from policies.engine.lookup import FactUnavailable, Missing
 from policies.engine.request import AdmissionRequest, GroupVersionKind, GroupVersionResource, UserInfo
 from webhook.cluster.api.client import connect
 from webhook.cluster.facts.facts import ClusterFacts
-from webhook.cluster.watches.parameters import ClusterParameters
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
     from pathlib import Path
 
     from policies.admissionpolicy.documents import Loaded
+    from policies.engine.facts import Facts
 
 Json = dict[str, Any]
 T = TypeVar("T")
@@ -91,8 +90,8 @@ class Policy:
         answer = self.caller.send("PATCH", path, {"data": {"a": "b"}}, user="alice", content_type=MERGE_PATCH)
         return "" if answer.code < 300 else str(answer.body["message"])
 
-    def here(self, namespace: str, parameters: ClusterParameters, facts: ClusterFacts) -> str:
-        """What this project says of it. Raises UnknownParameters and UnknownFact."""
+    def here(self, namespace: str, facts: Facts) -> str:
+        """What this project says of it. Raises Missing."""
         request = AdmissionRequest(
             uid="",
             kind=GroupVersionKind("", "v1", "ConfigMap"),
@@ -105,6 +104,7 @@ class Policy:
         )
         loaded = self.loaded
         compiled = compile_policy(loaded.policies[0])
+        parameters = ReviewParameters(facts, NO_PARAMETERS)
         denial = evaluate_policy(compiled, loaded.bindings, parameters, inputs(request, facts)).denial
         return "" if denial is None else wording.forbidden("", "configmaps", "asked", denial.native)
 
@@ -124,21 +124,19 @@ def refusal(words: str) -> str:
 
 
 class Here:
-    """The facts and parameters that the service would have, and how it asks for what is missing."""
+    """The facts that the service would have, and how it asks for what is missing."""
 
-    def __init__(self, parameters: ClusterParameters, facts: ClusterFacts) -> None:
-        self.parameters = parameters
+    def __init__(self, facts: ClusterFacts) -> None:
         self.facts = facts
+        self.parameters = facts.parameters
 
     async def says(self, policy: Policy, namespace: str) -> str:
         """What a policy says here. Raises FactUnavailable."""
         while True:
             try:
-                return policy.here(namespace, self.parameters, self.facts)
-            except UnknownParameters as needed:
-                await self.parameters.read_parameters(needed, SECONDS)
-            except UnknownFact as needed:
-                await self.facts.read_namespace(needed.namespace, SECONDS)
+                return policy.here(namespace, self.facts.known)
+            except Missing as missing:
+                await self.facts.read(missing.key, SECONDS)
 
     async def _says(self, policy: Policy, namespace: str) -> str:
         """What a policy says here, or why it cannot be evaluated now: a kind that was just installed has its pauses."""
@@ -175,15 +173,14 @@ class Here:
 async def at(kubeconfig: Path, *policies: Policy) -> AsyncIterator[Here]:
     """What the service knows with these policies in force, as the user of a kubeconfig."""
     api = await connect(str(kubeconfig), in_cluster=False)
-    here = Here(ClusterParameters(api), ClusterFacts(api, watch_nodes=False))
+    here = Here(ClusterFacts(api, watch_nodes=False))
     try:
         await here.parameters.follow(
-            wanted(
+            parameter_keys(
                 [each for p in policies for each in p.loaded.policies], [b for p in policies for b in p.loaded.bindings]
             )
         )
         yield here
     finally:
-        await here.parameters.stop()
         await here.facts.stop()
         await api.close()

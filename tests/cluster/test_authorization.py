@@ -8,8 +8,9 @@ import pytest
 
 from policies.cel.activation import activation
 from policies.cel.kubernetes import admission
-from policies.cel.library.authorizer import Answer, Check, Table, UnansweredCheck
+from policies.cel.library.authorizer import Answer, Check, Table
 from policies.cel.program import Evaluation, compile_expression
+from policies.engine.lookup import Missing
 from webhook.cluster.api.client import connect
 from webhook.cluster.facts.access import review
 
@@ -81,8 +82,8 @@ async def _evaluated(control_plane: ControlPlane, namespace: str, expression: st
         while True:
             try:
                 return program.evaluate(activation(request, Table(answers), object={}))
-            except UnansweredCheck as missing:
-                answers[missing.check] = await review(api, missing.check, 30)
+            except Missing as missing:
+                answers[missing.key] = await review(api, missing.key, 30)
     finally:
         await api.close()
 

@@ -19,7 +19,7 @@ from support.policies import packs
 from cluster.apicalls import Answer, Caller
 from cluster.polling import NotYet
 from policies.admissionpolicy.suiterun import SuiteRun
-from policies.suite import Namespace, User, read
+from policies.suite import CaseNamespace, CaseUser, read
 from webhook.cli.main import main
 from webhook.sources import policyfiles
 
@@ -44,7 +44,7 @@ def _refused() -> dict[str, Case]:
         policy.name: case
         for policy, case in reversed(packs.cases())
         if case.expect.messages and case.object and case.object["kind"] == "Pod" and case.operation == "CREATE"
-        if (case.user, case.namespace, case.params) == (User(), Namespace(), {})
+        if (case.user, case.namespace, case.params) == (CaseUser(), CaseNamespace(), {})
     }
 
 
@@ -148,7 +148,7 @@ def test_an_example_does_there_what_its_suite_says(
     given = plain[case.name]
     files = policyfiles.load([str(_EXAMPLE)])
     ours = SuiteRun(files.loaded, files.parameters, schemas=files.schema).outcome(
-        replace(case, object=given, namespace=Namespace(name=cluster.namespace))
+        replace(case, object=given, namespace=CaseNamespace(name=cluster.namespace))
     )
 
     there = cluster.create(case.object)

@@ -9,7 +9,7 @@ import pytest
 
 from cluster.apicalls import MERGE_PATCH, Caller
 from cluster.sidebyside import Json, Policy, at, refusal, until
-from policies.engine.facts import FactUnavailable
+from policies.engine.lookup import FactUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -284,7 +284,7 @@ async def test_namespace_object_is_that_of_the_api_server(
         read = await here.says(policy, name)  # the watch is not begun yet
         await here.facts.start()
         await until(here.watches)
-        watched = policy.here(name, here.parameters, here.facts)
+        watched = policy.here(name, here.facts.known)
 
     shown = [name, kept["uid"], kept["resourceVersion"], kept["creationTimestamp"], "parameters-", "-", "-"]
     shown += [f"kubernetes.io/metadata.name={name},team=a,tier=gold", "note=two words,owner=somebody"]

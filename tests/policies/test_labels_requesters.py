@@ -17,7 +17,8 @@ from support.builders import (
     resource,
 )
 
-from policies.engine.facts import FactUnavailable, StaticFacts, UnknownFact
+from policies.engine.facts import NamespaceKey, StaticFacts
+from policies.engine.lookup import FactUnavailable, Missing
 from policies.engine.requester import Exemptions
 from policies.engine.violation import Violation
 from policies.labels import INTERRUPTABLE, LabelGuard
@@ -175,9 +176,9 @@ def test_a_namespace_that_is_not_known(user: str, obj: Json, namespace: str) -> 
     """Where the answer depends on a Namespace, the one to look up is named; one that is lost fails the rule."""
     asked = request(obj, user=user)
 
-    with pytest.raises(UnknownFact) as needed:
+    with pytest.raises(Missing) as needed:
         _GUARD.validate(asked, NamespacesToAsk(TODAY))
     with pytest.raises(FactUnavailable, match=f"^namespace {namespace} could not be read$"):
         _GUARD.validate(asked, NamespacesLost(TODAY))
 
-    assert needed.value.namespace == namespace
+    assert needed.value.key == NamespaceKey(namespace)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from policies.suite import Case, Expectation, Namespace, Suite, SuiteError, User, read
+from policies.suite import Case, CaseNamespace, CaseUser, Expectation, Suite, SuiteError, read
 
 POD: dict[str, Any] = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web", "labels": {"app": "web"}}}
 DOCUMENT: dict[str, Any] = {
@@ -35,7 +35,7 @@ def test_a_short_suite_has_defaults() -> None:
     case = Case(name="a Pod", operation="CREATE", object=POD, expect=Expectation(verdict="allowed"))
 
     assert read(DOCUMENT) == Suite(name="example", policies=("policy.yaml",), cases=(case,))
-    assert (case.user, case.namespace, case.params) == (User(name="alice"), Namespace(name="team-a"), {})
+    assert (case.user, case.namespace, case.params) == (CaseUser(name="alice"), CaseNamespace(name="team-a"), {})
 
 
 def test_a_case_overrides_what_the_suite_says() -> None:
@@ -49,8 +49,8 @@ def test_a_case_overrides_what_the_suite_says() -> None:
 
     (case,) = read(document).cases
 
-    assert case.user == User(name="bob", groups=("dev",))
-    assert case.namespace == Namespace(name="team-b", labels={"org": "1"})
+    assert case.user == CaseUser(name="bob", groups=("dev",))
+    assert case.namespace == CaseNamespace(name="team-b", labels={"org": "1"})
     assert case.params == {"p": {"a": "1", "b": "3"}, "q": {"c": "4"}}
 
 
@@ -134,7 +134,7 @@ def test_a_case_is_judged_natively_unless_it_says_otherwise() -> None:
     [
         (None, ("the suite: a map is expected here", "cases: a list is expected here, with at least one item")),
         ({**DOCUMENT, "policies": []}, ("policies: a list is expected here, with at least one item",)),
-        ({**DOCUMENT, "name": 5}, ("name: a text is expected here",)),
+        ({**DOCUMENT, "name": 5}, ("name: a string is expected here",)),
         ({**DOCUMENT, "case": []}, ("case: there is no such field; did you mean 'cases'?",)),
         (_with({"object": "pot"}), ("cases[0].object: there is no object 'pot'; did you mean 'pod'?",)),
         (
@@ -146,7 +146,7 @@ def test_a_case_is_judged_natively_unless_it_says_otherwise() -> None:
             ("cases[0].object.file: 'a.yaml' is in a file of its own, and files are not read here",),
         ),
         (_with({"oldPatch": {}}), ("cases[0].oldPatch: there is no oldObject to patch",)),
-        (_with({"operation": "PATCH"}), ("cases[0].operation: 'PATCH' is none of CREATE, UPDATE, DELETE, CONNECT",)),
+        (_with({"operation": "PATCH"}), ("cases[0].operation: 'PATCH' is not one of CREATE, UPDATE, DELETE, CONNECT",)),
         (_with({"expect": "deny"}), ("cases[0].expect: 'deny' is neither allowed nor denied",)),
         (_with({"expect": "denied"}), ("cases[0].messages: a case that is denied says with which messages",)),
         (
@@ -163,9 +163,9 @@ def test_a_case_is_judged_natively_unless_it_says_otherwise() -> None:
         ),
         (_with({"patched": []}), ("cases[0].patched: a map is expected here",)),
         (_with({"derived": "yes"}), ("cases[0].derived: true or false is expected here",)),
-        (_with({"warnings": "hm"}), ("cases[0].warnings: a list of texts is expected here",)),
-        (_with({"params": {"p": {"n": 5}}}), ("cases[0].params.p.n: 5 is no text: write it in quotes",)),
-        (_with({"user": {"groups": []}}), ("cases[0].user.name: a text is expected here",)),
+        (_with({"warnings": "hm"}), ("cases[0].warnings: a list of strings is expected here",)),
+        (_with({"params": {"p": {"n": 5}}}), ("cases[0].params.p.n: 5 is not a string: write it in quotes",)),
+        (_with({"user": {"groups": []}}), ("cases[0].user.name: a string is expected here",)),
         (
             _with({"namespace": {"label": {}}}),
             ("cases[0].namespace.label: there is no such field; did you mean 'labels'?",),
@@ -190,6 +190,6 @@ def test_everything_wrong_is_said_at_once() -> None:
         "colour: there is no such field",
         "cases[0].object: there is no object 'pot'; did you mean 'pod'?",
         "cases[0].user: a map is expected here",
-        "cases[0].user.name: a text is expected here",
+        "cases[0].user.name: a string is expected here",
         "cases[0].expect: 'maybe' is neither allowed nor denied",
     )

@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Any
 
-from policies.engine.facts import FactUnavailable, StaticFacts, UnknownFact
+from policies.engine.facts import NamespaceKey, StaticFacts
+from policies.engine.lookup import FactUnavailable, Key, Missing
 from policies.engine.request import AdmissionRequest, GroupVersionKind, GroupVersionResource, Operation, UserInfo
 from policies.objects.workload import BUILT_IN, table
 
@@ -23,17 +24,21 @@ _STEP = re.compile(r"[^.\[\]]+|\[\d+\]")
 class NamespacesToAsk(StaticFacts, frozen=True):
     """Facts of which no Namespace is at hand yet."""
 
-    def namespace_labels(self, name: str) -> Mapping[str, str]:
+    def known(self, key: Key[Any]) -> Any:
         """Ask for it."""
-        raise UnknownFact(name)
+        if isinstance(key, NamespaceKey):
+            raise Missing(key)
+        return super().known(key)
 
 
 class NamespacesLost(StaticFacts, frozen=True):
     """Facts of which no Namespace could be had."""
 
-    def namespace_labels(self, name: str) -> Mapping[str, str]:
+    def known(self, key: Key[Any]) -> Any:
         """Say that it is lost."""
-        raise FactUnavailable(f"namespace {name} could not be read")
+        if isinstance(key, NamespaceKey):
+            return FactUnavailable(f"namespace {key.name} could not be read")
+        return super().known(key)
 
 
 def request(

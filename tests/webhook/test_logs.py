@@ -14,7 +14,7 @@ from support.builders import Json, deployment, pod, request
 from support.service.reviews import TODAY, violation
 from support.service.servers import default_rules
 
-from policies.engine.engine import Answer, Decision, Failure, mutate, validate
+from policies.engine.engine import Answer, Decision, RuleFailure, mutate, validate
 from policies.engine.exception import PolicyException
 from policies.engine.facts import StaticFacts
 from webhook import logs
@@ -92,7 +92,7 @@ def test_a_patch_is_logged_without_its_values() -> None:
         ([Decision("tidy", "deny", (violation(),))], "info"),
         ([Decision("tidy", "warn", (violation(),))], "info"),
         ([Decision("tidy", "excepted", (violation(),))], "info"),
-        ([Decision("tidy", "error", failure=Failure(ValueError("x"), "Ignore"))], "info"),
+        ([Decision("tidy", "error", failure=RuleFailure(ValueError("x"), "Ignore"))], "info"),
         ([Decision("labels", "admit"), Decision("tidy", "deny", (violation(),))], "info"),
     ],
     ids=["no-rule", "admit", "patch", "audit", "deny", "warn", "excepted", "error", "one-of-two"],
@@ -113,7 +113,7 @@ def test_an_exception_is_logged_by_its_name() -> None:
 
 def test_a_failure_is_logged_with_its_error() -> None:
     """A rule that failed leaves its error's type and words in the line."""
-    event = _logged(Answer((Decision("tidy", "error", failure=Failure(ValueError("no gauge"), "Ignore")),)))
+    event = _logged(Answer((Decision("tidy", "error", failure=RuleFailure(ValueError("no gauge"), "Ignore")),)))
 
     assert (event["allowed"], event["decisions"], event["errors"]) == (
         True,

@@ -12,7 +12,7 @@ from support.builders import TODAY, daemon_set, pod, request
 from support.service.reviews import RESERVED, body, refused_body, served, violation
 from support.service.servers import Serve, default_rules
 
-from policies.engine.engine import Answer, Decision, Failure
+from policies.engine.engine import Answer, Decision, RuleFailure
 from policies.engine.exception import PolicyException
 from webhook.metrics import Metrics
 
@@ -88,7 +88,7 @@ def test_an_answer_is_counted() -> None:
     metrics = Metrics()
     patch = {"op": "add", "path": "/x", "value": 1}
     refused = Answer((Decision("labels", "deny", (violation(),)), Decision("sunk", "warn", (violation(),))))
-    failed = Answer((Decision("labels", "error", failure=Failure(ValueError("x"), "Fail")),))
+    failed = Answer((Decision("labels", "error", failure=RuleFailure(ValueError("x"), "Fail")),))
     patched = Answer((Decision("tolerations", "patch"),), (patch, patch))
 
     metrics.observe("validate", request(pod()), refused, 0.5)

@@ -16,10 +16,11 @@ from policies.cel.cases import Case, CaseError, Outcome, cases, difference, enco
 from policies.cel.cost import EXPRESSION_LIMIT
 from policies.cel.explanation.explain import explain
 from policies.cel.kubernetes import admission
-from policies.cel.library.authorizer import Answer, Check, UnansweredCheck
+from policies.cel.library.authorizer import Answer, Check
 from policies.cel.program import Composition, Evaluation, Program, compile_expression
 from policies.cel.syntax.source import CompileError, Source
 from policies.cel.values import type_of
+from policies.engine.lookup import Missing
 from webhook.cli import exits, options
 from webhook.cli.exits import InputError, unreadable
 from webhook.cli.output import write
@@ -34,9 +35,9 @@ class _Same:
         self._answer = answer
 
     def answer(self, check: Check) -> Answer:
-        """The answer to a check. Raises UnansweredCheck."""
+        """The answer to a check. Raises Missing."""
         if self._answer is None:
-            raise UnansweredCheck(check)
+            raise Missing(check)
         return Answer(allowed=self._answer == "allow", reason="given by --authorizer")
 
 
@@ -91,8 +92,8 @@ def command(
     names = composition.bind(_activation(inputs, authorizer))
     try:
         evaluation = program.evaluate(names)
-    except UnansweredCheck as error:
-        raise InputError(f"{_question(error.check)}; give --authorizer allow or deny") from None
+    except Missing as missing:
+        raise InputError(f"{_question(missing.key)}; give --authorizer allow or deny") from None
     cost = evaluation.cost + names["variables"].cost
     reasons = _reasons(program, composition, names, evaluation) if why else ()
     _show(_answer(evaluation, cost, program, reasons, generated=generated), output)

@@ -46,7 +46,7 @@ def command(files: tuple[str, ...], path: str, config: Path | None, **changes: t
     except OSError as error:
         raise unreadable(error) from None
     facts = StaticFacts(today) if written is None else written.facts(today)
-    served = Served(ruleset, lambda: facts)
+    served = Served(ruleset, facts)
     route = served.routes.get("/" + path.strip("/"))
     if route is None:
         known = ", ".join(name.lstrip("/") for name in sorted(served.routes))
@@ -60,7 +60,7 @@ def command(files: tuple[str, ...], path: str, config: Path | None, **changes: t
             click.echo(f"{name}: HTTP {error.status}: {error}", err=True)
             code = exits.USAGE
             continue
-        answer = run(request, served.ruleset, served.facts(), route.group)
+        answer = run(request, served.ruleset, facts, route.group)
         code = code or (exits.OK if answer.allowed else exits.REFUSED)
         sys.stdout.buffer.write(encode(request.uid, answer) + b"\n")
     sys.exit(code)

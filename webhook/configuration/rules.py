@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from policies.admissionpolicy.compilation import Compile
     from policies.admissionpolicy.documents import Loaded
     from policies.admissionpolicy.exceptions import WrittenException
-    from policies.admissionpolicy.params import Parameters
     from webhook.sources.policyfiles import PolicyFiles
 
 BUILT_IN_RULES = (labels.RULE, topology_rule.RULE, deletion.RULE, tolerations.RULE, sunk.RULE)
@@ -39,13 +38,6 @@ _WRITES = ("CREATE", "UPDATE")
 _EVERYTHING = (ResourceRule(_WRITES, ("*",), ("*/*",)),)
 _PODS = (ResourceRule(("CREATE",), ("",), ("pods",), ("v1",)),)
 _DAEMON_SETS = (ResourceRule(_WRITES, ("apps",), ("daemonsets",), ("v1",)),)
-
-
-class ClusterPolicies(NamedTuple):
-    """What a cluster adds to policies: its parameters, and policies of its own that ask for derived rules."""
-
-    parameters: Parameters
-    native: Loaded
 
 
 class PolicyRules(NamedTuple):
@@ -85,16 +77,16 @@ def build(
 
 
 def of_policies(
-    settings: Settings, files: PolicyFiles, compile_: Compile | None = None, cluster: ClusterPolicies | None = None
+    settings: Settings, files: PolicyFiles, compile_: Compile | None = None, native: Loaded | None = None
 ) -> PolicyRules:
     """The rules that policies and their bindings make: first what mutates.
 
-    cluster: where there is one. A policy of its own that has the name of another one here is left out.
+    native: policies of the cluster that ask for derived rules; one that has the name of another here is left out.
     Raises SettingsError where a policy has the name of a built-in rule.
     """
     from policies.admissionpolicy import mutatingrule, policyrule  # noqa: PLC0415 - nothing else needs the CEL engine
     from policies.admissionpolicy.compilation import compile_policy  # noqa: PLC0415 - as above
-    from policies.admissionpolicy.params import LayeredParameters  # noqa: PLC0415 - as above
+    from policies.admissionpolicy.params import NO_PARAMETERS  # noqa: PLC0415 - as above
 
     loaded = files.loaded
     names = tuple(dict.fromkeys(policy.name for policy in loaded.policies))
@@ -102,16 +94,15 @@ def of_policies(
         if name in names:
             raise SettingsError(f"policies: {name!r} is the name of a built-in rule; give the policy another one")
     chosen, workloads = compile_ or compile_policy, _workloads(settings)
-    parameters = files.parameters if cluster is None else LayeredParameters(cluster.parameters, files.parameters)
     exceptions = (*_exceptions(settings), *(written.value for written in loaded.exceptions))
     found = [
-        *mutatingrule.rules(loaded.policies, loaded.bindings, parameters, files.schema, exceptions, chosen),
-        *policyrule.rules(loaded.policies, loaded.bindings, parameters, workloads, chosen),
+        *mutatingrule.rules(loaded.policies, loaded.bindings, files.parameters, files.schema, exceptions, chosen),
+        *policyrule.rules(loaded.policies, loaded.bindings, files.parameters, workloads, chosen),
     ]
-    if cluster is not None:
+    if native is not None:
         taken = {*reserved(), *names}
-        own = [policy for policy in cluster.native.policies if policy.name not in taken]
-        found += policyrule.rules(own, cluster.native.bindings, cluster.parameters, workloads, chosen, native=True)
+        own = [policy for policy in native.policies if policy.name not in taken]
+        found += policyrule.rules(own, native.bindings, NO_PARAMETERS, workloads, chosen, native=True)
     rules = dict.fromkeys(rule.name for rule in found)
     return PolicyRules(tuple(found), loaded.exceptions, tuple(dict.fromkeys((*rules, *names))))
 

@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from msgspec import Struct
 
-from policies.admissionpolicy.params import StaticParameters
 from policies.engine.request import JsonObject
 from policies.engine.requester import CONTROL_PLANE, CONTROL_PLANE_LABEL
 from policies.engine.ruleset import RuleSet
 from policies.topology.catalog import Catalog
 from webhook.configuration import rules
-from webhook.configuration.rules import ClusterPolicies
 from webhook.configuration.settings import Settings, SettingsError
 from webhook.doctor.finding import Read, Unread, listed
 from webhook.registration.configuration import registered
@@ -70,7 +68,7 @@ async def make(settings: Settings, found: Found, today: date) -> Wanted:
     native = Natives(cast("NativePolicies", _Followed(natives))).read()
     try:
         catalog = rules.topologies(settings)
-        made = rules.of_policies(settings, policies.files, cluster=ClusterPolicies(StaticParameters(), native.loaded))
+        made = rules.of_policies(settings, policies.files, native=native.loaded)
         ruleset = rules.build(settings, _control_plane(found), made, catalog)
     except SettingsError as error:
         unusable = Unread(f"the settings cannot be used here: {error}")

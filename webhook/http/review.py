@@ -49,7 +49,7 @@ CODES = {
 
 
 class ReviewError(Exception):
-    """A call that is no proper AdmissionReview. The text is the body of the HTTP answer, `status` its code."""
+    """A call that is not a proper AdmissionReview. The text is the body of the HTTP answer, `status` its code."""
 
     def __init__(self, message: str, status: int = 400) -> None:
         super().__init__(message)
@@ -88,10 +88,10 @@ _HEAD_LENGTH = 2048
 
 def presumed_target(body: bytes) -> Target | None:
     """What a review from an API server seems to be about. It has to be compared with what the review is about."""
-    found = _HEAD.search(body, 0, _HEAD_LENGTH)
-    if found is None:
+    head = _HEAD.search(body, 0, _HEAD_LENGTH)
+    if head is None:
         return None
-    group, version, resource, sub_resource, operation = (part.decode("utf-8", "replace") for part in found.groups(b""))
+    group, version, resource, sub_resource, operation = (part.decode("utf-8", "replace") for part in head.groups(b""))
     return _Target(cast("Operation", operation), GroupVersionResource(group, version, resource), sub_resource)
 
 
@@ -105,7 +105,7 @@ def is_about(request: Target, presumed: Target) -> bool:
 
 
 def target(body: bytes) -> Target | None:
-    """What a review is about, read without its objects; None for what is no review, about which a Decoder says more."""
+    """What a review is about, read without its objects; None for anything else, about which a Decoder says more."""
     try:
         return _TARGETED.decode(body).request
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
@@ -144,12 +144,12 @@ class Decoder:
         that does not do either.
         """
         try:
-            found = msgspec.json.decode(body)
-            request = mapping(found, "request")
+            review = msgspec.json.decode(body)
+            request = mapping(review, "request")
             for fields in (request, mapping(request, "userInfo")):
                 for key in [key for key, value in fields.items() if value is None]:
                     del fields[key]
-            return msgspec.convert(found, _WHOLE)
+            return msgspec.convert(review, _WHOLE)
         except (msgspec.MsgspecError, UnicodeError, RecursionError):
             raise _wrong_shape(body, problem) from None
 
@@ -292,14 +292,14 @@ def encode(uid: str, answer: Answer) -> bytes:
 
 def _annotations(answer: Answer) -> dict[str, str]:
     """What the audit log says of each rule, and what policies publish there."""
-    found: dict[str, str] = {}
+    annotations: dict[str, str] = {}
     for decision in answer.decisions:
         key = decision.rule if len(decision.rule) <= _KEY_LENGTH else _annotation_key(decision.rule)
         said: str = decision.verdict if decision.verdict == "admit" else _annotation(decision)
-        found[key] = f"{found[key]}; {said}" if key in found else said
+        annotations[key] = f"{annotations[key]}; {said}" if key in annotations else said
         if decision.notes:
-            found |= {_annotation_key(note.key): note.value for note in decision.notes}
-    return found
+            annotations |= {_annotation_key(note.key): note.value for note in decision.notes}
+    return annotations
 
 
 def _annotation_key(name: str) -> str:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol, TypeVar
 
-from policies.cel.library.authorizer import Answer, Check
-from policies.engine.facts import Facts, References
+from policies.engine.facts import Facts
+from policies.engine.lookup import Key
 from policies.engine.request import AdmissionRequest, Target
 from policies.engine.rule import POLICY_GROUPS, Phase
 from policies.engine.ruleset import RuleSet
 from webhook.http.review import Decoder, is_about, presumed_target, target
 
-if TYPE_CHECKING:
-    from policies.admissionpolicy.params import UnknownParameters
-
+T = TypeVar("T")
 # Rules of which it is not worth while to find out beforehand which match. With the five built-in ones that takes 4 us
 # more than it saves, with the three that there were before, 11 us in place of 5 (docs/benchmarks.md).
 FEW = 5
@@ -29,22 +27,10 @@ Gate = Callable[[], Iterable[str]]
 
 
 class Resolver(Protocol):
-    """Fetches a fact that a rule asked for and that was not at hand."""
+    """Finds the values of keys that are not at hand."""
 
-    async def read_namespace(self, name: str, seconds: float) -> None:
-        """Bring the labels of a Namespace into the facts within some seconds. Raises FactUnavailable."""
-        ...
-
-    async def read_parameters(self, needed: UnknownParameters, seconds: float) -> None:
-        """Wait until parameters of a policy are known. Raises FactUnavailable."""
-        ...
-
-    async def read_references(self, topology: str, seconds: float) -> References:
-        """The workloads that name a topology, as far as they can be found in time. Raises FactUnavailable."""
-        ...
-
-    async def review(self, check: Check, seconds: float) -> Answer:
-        """The answer to an authorization check, an errored one where it cannot be had."""
+    async def read(self, key: Key[T], seconds: float) -> T:
+        """The value of a key, found within some seconds. Raises FactUnavailable, and Missing where it is not there."""
         ...
 
 
@@ -73,11 +59,11 @@ class Route:
             request = self._decoder(presumed).decode(body)
             if is_about(request, presumed):
                 return request
-        found = target(body)
-        return (self._all if found is None else self._decoder(found)).decode(body)
+        parsed = target(body)
+        return (self._all if parsed is None else self._decoder(parsed)).decode(body)
 
-    def _decoder(self, found: Target) -> Decoder:
-        reads = self._ruleset.select(self.phase, found, self.group).reads
+    def _decoder(self, of: Target) -> Decoder:
+        reads = self._ruleset.select(self.phase, of, self.group).reads
         decoder = self._decoders.get(reads)
         if decoder is None:
             decoder = self._decoders[reads] = Decoder(reads)
@@ -87,7 +73,7 @@ class Route:
 class Served:
     """Rules, and the facts that they may ask for: all that one review needs. routes: by their paths."""
 
-    def __init__(self, ruleset: RuleSet, facts: Callable[[], Facts], resolver: Resolver | None = None) -> None:
+    def __init__(self, ruleset: RuleSet, facts: Facts, resolver: Resolver | None = None) -> None:
         self.ruleset = ruleset
         self.facts = facts
         self.resolver = resolver

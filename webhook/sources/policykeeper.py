@@ -12,14 +12,13 @@ import structlog
 
 from policies.admissionpolicy.compilation import Compiler
 from policies.admissionpolicy.model import Policy
-from policies.admissionpolicy.params import Parameters
-from policies.admissionpolicy.wanted import WantedParameters, wanted
+from policies.admissionpolicy.params import ParametersKey, parameter_keys
 from policies.engine.request import mapping
 from policies.engine.ruleset import RuleSet
 from policies.topology.catalog import Catalog
 from webhook.configuration import differences, rules
 from webhook.configuration.configuration import Loaded
-from webhook.configuration.rules import ClusterPolicies, PolicyRules
+from webhook.configuration.rules import PolicyRules
 from webhook.configuration.settings import Settings, SettingsError
 from webhook.files.watch import LOOK_SECONDS
 from webhook.metrics import Metrics
@@ -31,10 +30,10 @@ from webhook.sources.source import Source
 T = TypeVar("T")
 
 
-class FollowedParameters(Parameters, Protocol):
+class FollowedParameters(Protocol):
     """The parameters of a cluster."""
 
-    async def follow(self, wanted: Iterable[WantedParameters]) -> None:
+    async def follow(self, keys: Iterable[ParametersKey]) -> None:
         """Know just these from now on."""
         ...
 
@@ -172,8 +171,8 @@ class PolicyKeeper:
 
     async def _follow(self, *made: _Made) -> None:
         if self._cluster is not None:
-            needed = [each for one in made for each in one.wanted]
-            await self._cluster.parameters.follow(dict.fromkeys(needed))
+            keys = [key for one in made for key in one.parameter_keys]
+            await self._cluster.parameters.follow(dict.fromkeys(keys))
 
     async def _listen(self, source: Source | Natives, wake: asyncio.Event) -> NoReturn:
         while True:
@@ -209,8 +208,7 @@ class PolicyKeeper:
 
     def _ruled(self, found: PolicySet, native: Native, refused: Mapping[str, str]) -> _Made:
         self._compiler.begin()
-        cluster = None if self._cluster is None else ClusterPolicies(self._cluster.parameters, native.loaded)
-        policies = rules.of_policies(self._settings, found.files, self._compiler, cluster)
+        policies = rules.of_policies(self._settings, found.files, self._compiler, native.loaded)
         ruleset = rules.build(self._settings, (), policies, self._catalog)
         warnings = map(str, found.files.loaded.warnings)
         doubts = [*warnings, *rules.unknown_names(self._settings, policies), *native.problems]
@@ -262,9 +260,9 @@ class _Made(NamedTuple):
         }
 
     @property
-    def wanted(self) -> frozenset[WantedParameters]:
+    def parameter_keys(self) -> frozenset[ParametersKey]:
         loaded, native = self.set.files.loaded, self.native.loaded
-        return wanted(loaded.policies, loaded.bindings) | wanted(native.policies, native.bindings)
+        return parameter_keys(loaded.policies, loaded.bindings) | parameter_keys(native.policies, native.bindings)
 
 
 def _name(value: Any) -> str:

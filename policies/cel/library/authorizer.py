@@ -2,7 +2,7 @@
 
 `authorizer.group('apps').resource('deployments').namespace('team-a').check('create').allowed()`
 
-An evaluation asks nobody by itself: a check whose answer is not known raises UnansweredCheck; the caller finds the
+An evaluation asks nobody by itself: a check whose answer is not known raises Missing; the caller finds the
 answer and evaluates again. Sources: k8s.io/apiserver's pkg/cel/library/authz.go and cost.go,
 pkg/authentication/serviceaccount and, for the SubjectAccessReview, plugin/pkg/authorizer/webhook.
 """
@@ -16,13 +16,13 @@ from typing import Any, ClassVar, NoReturn, Protocol
 
 from policies.cel import types
 from policies.cel.cost import LIST_CREATION, STRING_TRAVERSAL, STRUCT_CREATION, size
-from policies.cel.errors import CelError, InterruptedEvaluationError, no_such_overload
+from policies.cel.errors import CelError, no_such_overload
 from policies.cel.function import Function, Implementation, Library, Overload
 from policies.cel.library import selector
 from policies.cel.library.selector import NO_SELECTOR, Selector
 from policies.cel.types import Type
 from policies.cel.values import Incomparable, Value
-from policies.engine.facts import NeededLookUp
+from policies.engine.lookup import Key, Missing
 
 AUTHORIZER = types.struct("kubernetes.authorization.Authorizer")
 PATH_CHECK = types.struct("kubernetes.authorization.PathCheck")
@@ -58,8 +58,17 @@ def service_account(namespace: str, name: str) -> User:
     return User(f"system:serviceaccount:{namespace}:{name}", groups=groups)
 
 
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What an authorizer says. `allowed` is False for a denial and for no opinion; `error` goes with either."""
+
+    allowed: bool
+    reason: str = ""
+    error: str | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
+class Check(Key[Answer]):
     """A question: may this user do this? About a path where there is one, else about a resource in any version.
 
     A selector that could not be parsed comes with its error and without requirements.
@@ -76,29 +85,21 @@ class Check:
     field_selector: Selector = NO_SELECTOR
     label_selector: Selector = NO_SELECTOR
 
+    @property
+    def missing(self) -> str:
+        """Says that there is no answer."""
+        return "an authorization check has no answer yet"
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What an authorizer says. `allowed` is False for a denial and for no opinion; `error` goes with either."""
-
-    allowed: bool
-    reason: str = ""
-    error: str | None = None
-
-
-class UnansweredCheck(InterruptedEvaluationError, NeededLookUp):  # noqa: N818 (an answer is missing, nothing went wrong)
-    """The evaluation needs the answer to `check`. Nothing in the expression absorbs it."""
-
-    def __init__(self, check: Check) -> None:
-        super().__init__("an authorization check has no answer yet")
-        self.check = check
+    def failure(self, reason: str) -> Answer:
+        """An errored answer, which `errored()` tells an expression, as it does where an authorizer fails."""
+        return Answer(allowed=False, error=reason)
 
 
 class Decisions(Protocol):
     """Who answers while an expression runs."""
 
     def answer(self, check: Check) -> Answer:
-        """The answer, at once. Raises UnansweredCheck."""
+        """The answer, at once. Raises Missing."""
         ...
 
 
@@ -109,10 +110,10 @@ class Table:
     answers: Mapping[Check, Answer]
 
     def answer(self, check: Check) -> Answer:
-        """The answer of the table. Raises UnansweredCheck."""
+        """The answer of the table. Raises Missing."""
         found = self.answers.get(check)
         if found is None:
-            raise UnansweredCheck(check)
+            raise Missing(check)
         return found
 
 

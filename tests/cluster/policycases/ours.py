@@ -16,7 +16,8 @@ from policies.admissionpolicy.inputs import Inputs
 from policies.admissionpolicy.model import Binding, ParamKind
 from policies.admissionpolicy.params import KindScope, StaticParameters
 from policies.admissionpolicy.schema import built_in
-from policies.cel.library.authorizer import Answer, Check, Table, UnansweredCheck, answer_of, subject_access_review
+from policies.cel.library.authorizer import Answer, Check, Table, answer_of, subject_access_review
+from policies.engine.lookup import Missing
 from policies.engine.request import GroupVersionKind
 
 if TYPE_CHECKING:
@@ -123,9 +124,9 @@ def outcome(case: Case, ask: Ask, new: Json | None, old: Json | None, world: Wor
             if case.mutating:
                 return _mutated(policy, bindings, parameters, inputs)
             return _validated(policy, bindings, parameters, inputs)
-        except UnansweredCheck as question:
+        except Missing as question:
             world.rounds += 1
-            world.answers[question.check] = answer_of(world.review(subject_access_review(question.check)))
+            world.answers[question.key] = answer_of(world.review(subject_access_review(question.key)))
 
 
 def _validated(

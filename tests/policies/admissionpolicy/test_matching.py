@@ -11,7 +11,8 @@ from support.builders import Json
 
 from policies.admissionpolicy.matching import Index, Matcher, MatchError, is_seen
 from policies.admissionpolicy.model import MatchResources, NamedRule
-from policies.engine.facts import UnknownFact
+from policies.engine.facts import NamespaceKey
+from policies.engine.lookup import Missing
 from policies.engine.match import LabelSelector, SelectorRequirement
 from policies.engine.request import AdmissionRequest, GroupVersionKind, GroupVersionResource
 
@@ -57,7 +58,7 @@ def constraints(*rules: NamedRule, **fields: Any) -> MatchResources:
 def in_cluster(name: str) -> Mapping[str, str] | None:
     """The Namespaces of the cluster: team-a is prod, team-b has no labels, gone is not there, far is not known yet."""
     if name == "far":
-        raise UnknownFact(name)
+        raise Missing(NamespaceKey(name))
     return {"team-a": {"env": "prod"}, "team-b": {}}.get(name)
 
 
@@ -235,7 +236,7 @@ def test_no_namespace_is_asked_about_in_vain(name: str, match: MatchResources) -
 
 def test_an_unknown_namespace_is_asked_for() -> None:
     """Labels that are not at hand are asked for as a look-up."""
-    with pytest.raises(UnknownFact, match="far"):
+    with pytest.raises(Missing, match="far"):
         matches(constraints(namespace_selector=LABELLED), asked(namespace="far"))
 
 

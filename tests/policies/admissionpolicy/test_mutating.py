@@ -12,7 +12,7 @@ from policies.admissionpolicy.compilation import CompiledPolicy
 from policies.admissionpolicy.model import Expression, MatchCondition, ParamKind, ParamRef
 from policies.admissionpolicy.mutating import Mutated, evaluate
 from policies.admissionpolicy.schema import built_in
-from policies.cel.library.authorizer import UnansweredCheck
+from policies.engine.lookup import Missing
 from policies.engine.match import EVERYTHING
 from policies.engine.request import GroupVersionKind
 
@@ -154,5 +154,5 @@ def test_what_does_not_compile_fails_by_its_own_words() -> None:
 
 def test_an_unanswered_check_passes_through() -> None:
     """Whoever evaluates finds the answer and evaluates again."""
-    with pytest.raises(UnansweredCheck):
+    with pytest.raises(Missing):
         applied(mutating(add("b", "string(authorizer.requestResource.check('frob').allowed())")))

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import pytest
-from support.policies.admissionpolicies import CLASSES, CONFIG_MAPS, binding, config_map, parameters
+from support.builders import TODAY
+from support.policies.admissionpolicies import CLASSES, CONFIG_MAPS, binding, config_map, parameters, policy
 
 from policies.admissionpolicy.model import ParamKind, ParamRef
 from policies.admissionpolicy.params import (
     ConfigurationError,
-    LayeredParameters,
+    KnownParameters,
+    ParametersKey,
+    ReviewParameters,
     StaticParameters,
-    UnknownParameters,
     as_mutating_policies_see,
     collect,
+    label_selector,
+    parameter_keys,
     scope_of,
 )
-from policies.admissionpolicy.wanted import WantedParameters
+from policies.engine.facts import Facts, StaticFacts
+from policies.engine.lookup import Missing
 from policies.engine.match import EVERYTHING, LabelSelector, SelectorRequirement
 
 FIVE = config_map("five", labels={"size": "s"}, limit="5")
@@ -23,7 +28,7 @@ SIX = config_map("six", labels={"size": "s"}, limit="6")
 ELSEWHERE = config_map("elsewhere", "default", limit="8")
 HIGH = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 9}
 KNOWN = parameters(SIX, FIVE, ELSEWHERE, HIGH)
-SMALL = LabelSelector((SelectorRequirement("size", "In", ("s",)),))
+SMALL = LabelSelector((SelectorRequirement("size", "In", ("s", "xs")),))
 NOT_FOUND = "no params found for policy binding with `Deny` parameterNotFoundAction"
 
 
@@ -103,26 +108,31 @@ def test_a_look_up_that_is_still_to_be_made_passes_through() -> None:
 
     class Later(StaticParameters):
         def named(self, kind: ParamKind, namespace: str, name: str) -> None:
-            raise UnknownParameters(kind, namespace=namespace, name=name)
+            raise Missing(ParametersKey(kind=kind, namespace=namespace, name=name))
 
-    with pytest.raises(UnknownParameters) as asked:
+    with pytest.raises(Missing) as asked:
         collect(CONFIG_MAPS, binding(param_ref=reference(name="five")), Later((), KNOWN.scopes), "team")
-    assert asked.value.wanted == WantedParameters(kind=CONFIG_MAPS, namespace="team", name="five")
+    assert asked.value.key == ParametersKey(kind=CONFIG_MAPS, namespace="team", name="five")
     assert str(asked.value) == "ConfigMap five in namespace team is not known yet"
 
 
-def test_parameters_in_layers() -> None:
-    """The first layer hides objects of the same name in the second, which adds the others and further kinds."""
+def test_parameters_of_a_review() -> None:
+    """Objects of the cluster hide those of the same name that were given, which add others and further kinds."""
     ours = config_map("five", labels={"size": "s"}, limit="50")
     four = config_map("four", labels={"size": "s"})
-    layered = LayeredParameters(
-        StaticParameters((ours, SIX), {CONFIG_MAPS: "Namespaced"}), parameters(FIVE, four, HIGH)
-    )
+    facts: Facts = StaticFacts(TODAY)
+    for key, objects in (
+        (ParametersKey(kind=CONFIG_MAPS), ()),
+        (ParametersKey(kind=CONFIG_MAPS, namespace="team", name="five"), (ours,)),
+        (ParametersKey(kind=CONFIG_MAPS, namespace="team", selector=SMALL), (ours, SIX)),
+    ):
+        facts = facts.entered(key, KnownParameters("Namespaced", objects))
+    known = ReviewParameters(facts, parameters(FIVE, four, HIGH))
 
-    assert [layered.named(CONFIG_MAPS, "team", name) for name in ("five", "four", "none")] == [ours, four, None]
-    assert layered.selected(CONFIG_MAPS, "team", SMALL) == [ours, four, SIX]
-    assert (layered.scope(CONFIG_MAPS), layered.scope(CLASSES)) == ("Namespaced", "Cluster")
-    assert layered.scope(ParamKind(api_version="v1", kind="No")) is None
+    assert [known.named(CONFIG_MAPS, "team", name) for name in ("five", "four", "none")] == [ours, four, None]
+    assert known.selected(CONFIG_MAPS, "team", SMALL) == [ours, four, SIX]
+    assert (known.scope(CONFIG_MAPS), known.scope(CLASSES)) == ("Namespaced", "Cluster")
+    assert known.scope(ParamKind(api_version="v1", kind="No")) is None
 
 
 def test_mutating_policies_see_no_type_of_built_in_parameters() -> None:
@@ -132,3 +142,61 @@ def test_mutating_policies_see_no_type_of_built_in_parameters() -> None:
     assert seen == {"metadata": FIVE["metadata"], "data": FIVE["data"]}
     assert as_mutating_policies_see(custom, ParamKind(api_version="a.example/v1", kind="Limit")) == custom
     assert as_mutating_policies_see(None, CONFIG_MAPS) is None
+
+
+def test_keys_of_policies() -> None:
+    """Each binding with a paramRef wants those objects, one without wants the kind to be known, others want nothing."""
+    policies = [
+        policy(param_kind=CONFIG_MAPS),
+        policy("MutatingAdmissionPolicy", param_kind=CLASSES),
+        policy(name="unbound", param_kind=CLASSES),
+    ]
+    bindings = [
+        binding(param_ref=reference(name="five")),
+        binding(name="again", param_ref=reference(name="five")),
+        binding(param_ref=reference(name="five", namespace="team")),
+        binding(param_ref=reference(selector=SMALL)),
+        binding(kind="MutatingAdmissionPolicyBinding"),
+    ]
+
+    assert parameter_keys(policies, bindings) == {
+        ParametersKey(kind=CONFIG_MAPS, name="five"),
+        ParametersKey(kind=CONFIG_MAPS, namespace="team", name="five"),
+        ParametersKey(kind=CONFIG_MAPS, selector=SMALL),
+        ParametersKey(kind=CLASSES),
+    }
+    assert parameter_keys([policy()], bindings) == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("requirements", "text"),
+    [
+        pytest.param((), "", id="everything"),
+        pytest.param((SelectorRequirement("a/b", "In", ("c", "d")),), "a/b in (c,d)", id="In"),
+        pytest.param((SelectorRequirement("a", "NotIn", ("b",)),), "a notin (b)", id="NotIn"),
+        pytest.param(
+            (SelectorRequirement("a", "Exists"), SelectorRequirement("b", "DoesNotExist")), "a,!b", id="presence"
+        ),
+    ],
+)
+def test_selectors_as_kubectl_has_them(requirements: tuple[SelectorRequirement, ...], text: str) -> None:
+    """Each operator has the notation of the API's labelSelector parameter."""
+    assert label_selector(LabelSelector(requirements)) == text
+
+
+@pytest.mark.parametrize(
+    ("what", "text"),
+    [
+        pytest.param(ParametersKey(kind=CLASSES), "PriorityClass of scheduling.k8s.io/v1", id="kind"),
+        pytest.param(ParametersKey(kind=CLASSES, name="high"), "PriorityClass high", id="name"),
+        pytest.param(
+            ParametersKey(kind=CONFIG_MAPS, namespace="team", selector=SMALL),
+            "every ConfigMap with labels 'size in (s,xs)' in namespace team",
+            id="selector",
+        ),
+        pytest.param(ParametersKey(kind=CONFIG_MAPS, selector=EVERYTHING), "every ConfigMap", id="all"),
+    ],
+)
+def test_keys_in_words(what: ParametersKey, text: str) -> None:
+    """Errors name parameters as people do."""
+    assert str(what) == text

@@ -15,7 +15,8 @@ from policies.admissionpolicy.schema import built_in, unknown
 from policies.engine import engine
 from policies.engine.engine import Answer, Decision
 from policies.engine.exception import PolicyException
-from policies.engine.facts import StaticFacts, UnknownFact
+from policies.engine.facts import NamespaceKey, StaticFacts
+from policies.engine.lookup import Missing
 from policies.engine.match import ResourceRule
 from policies.engine.rule import Rule
 from policies.engine.ruleset import RuleSet
@@ -130,10 +131,10 @@ def test_what_an_explanation_needs_is_read_too() -> None:
 @pytest.mark.parametrize("obj", [pod(), deployment()], ids=["pod", "deployment"])
 def test_a_namespace_that_is_not_known_is_asked_for(obj: dict[str, object]) -> None:
     """A selector that needs a Namespace asks for it, for a template as well."""
-    with pytest.raises(UnknownFact) as needed:
+    with pytest.raises(Missing) as needed:
         engine.validate(request(obj), RuleSet([_validating()]), NamespacesToAsk(FACTS.as_of))
 
-    assert needed.value.namespace == "default"
+    assert needed.value.key == NamespaceKey("default")
 
 
 @pytest.mark.parametrize(("failure_policy", "allowed"), [("Fail", False), ("Ignore", True)])

@@ -12,7 +12,7 @@ from policies.admissionpolicy.documents import read
 from policies.admissionpolicy.params import NO_PARAMETERS
 from policies.admissionpolicy.suiterun import SuiteRun
 from policies.cel.library.authorizer import Answer, Check
-from policies.suite import Case, Expectation, Namespace
+from policies.suite import Case, CaseNamespace, Expectation
 
 _PODS = (
     'matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: ["*"], resources: [pods]}]}'
@@ -111,7 +111,7 @@ def test_an_object_keeps_the_namespace_that_it_names() -> None:
     pod = {**_POD, "metadata": {"name": "web", "namespace": "other", "labels": {}}}
     run = _run("object.metadata.namespace == 'team-b'", more=_TEAM)
 
-    assert run.outcome(_case(pod, namespace=Namespace(name="team-b"))) == Expectation(
+    assert run.outcome(_case(pod, namespace=CaseNamespace(name="team-b"))) == Expectation(
         verdict="allowed", patched={**pod, "metadata": {**pod["metadata"], "labels": {"team": "ml"}}}
     )
 

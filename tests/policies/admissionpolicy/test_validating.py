@@ -34,7 +34,8 @@ from policies.admissionpolicy.model import (
 )
 from policies.admissionpolicy.params import NO_PARAMETERS, ConfigurationError, StaticParameters
 from policies.admissionpolicy.validating import evaluate, evaluate_policy
-from policies.cel.library.authorizer import Answer, Table, UnansweredCheck
+from policies.cel.library.authorizer import Answer, Table
+from policies.engine.lookup import Missing
 from policies.engine.match import EVERYTHING
 
 CHECK = "authorizer.requestResource.check('frob').allowed()"
@@ -189,10 +190,10 @@ def test_what_does_not_compile_fails_when_it_is_evaluated() -> None:
 def test_an_unanswered_check_passes_through() -> None:
     """Whoever evaluates finds the answer and evaluates again; nothing is refused for want of it."""
     compiled = validating({"expression": CHECK, "message": "may not"})
-    with pytest.raises(UnansweredCheck) as asked:
+    with pytest.raises(Missing) as asked:
         evaluate(compiled, binding(), NO_PARAMETERS, inputs())
-    may_not = Table({asked.value.check: Answer(allowed=False)})
-    may = Table({asked.value.check: Answer(allowed=True)})
+    may_not = Table({asked.value.key: Answer(allowed=False)})
+    may = Table({asked.value.key: Answer(allowed=True)})
     assert [words for _, words, *_ in said(compiled, decisions=may_not)] == ["may not"]
     assert said(compiled, decisions=may) == []
 

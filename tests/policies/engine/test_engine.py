@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from support.builders import FACTS, TODAY, NamespacesLost, NamespacesToAsk, pod, request, resource
 
-from policies.engine.engine import ADMITTED, Answer, Decision, Failure, validate
+from policies.engine.engine import ADMITTED, Answer, Decision, RuleFailure, validate
 from policies.engine.exception import PolicyException
-from policies.engine.facts import Facts, StaticFacts, UnknownFact
+from policies.engine.facts import Facts, NamespaceKey, StaticFacts
+from policies.engine.lookup import Missing
 from policies.engine.match import EVERYTHING, LabelSelector, ResourceRule, SelectorRequirement
 from policies.engine.request import AdmissionRequest
 from policies.engine.rule import Action, FailurePolicy, Hook, Rule
@@ -145,7 +146,7 @@ def test_a_rule_that_fails(
     error = KeyError("x")
     answer = _answer(_rule("a", error, action, policy))
 
-    assert answer == Answer((Decision("a", "error", failure=Failure(error, policy)),), (), warnings)
+    assert answer == Answer((Decision("a", "error", failure=RuleFailure(error, policy)),), (), warnings)
     assert (answer.allowed, answer.message) == (allowed, message)
 
 
@@ -173,13 +174,15 @@ def test_the_strictest_failure_policy_of_a_phase_counts() -> None:
 @pytest.mark.parametrize(
     "ask",
     [
-        pytest.param(lambda: _answer(_rule("a", UnknownFact("team-b")), _rule("b", [_violation("b")])), id="rule"),
+        pytest.param(
+            lambda: _answer(_rule("a", Missing(NamespaceKey("team-b"))), _rule("b", [_violation("b")])), id="rule"
+        ),
         pytest.param(lambda: _answer(_rule("a", namespaces=_TEAM), facts=NamespacesToAsk(TODAY)), id="selector"),
     ],
 )
 def test_a_fact_that_is_not_known(ask: Callable[[], Any]) -> None:
     """A fact that has to be fetched is no failure: whoever runs the engine learns which one it is."""
-    with pytest.raises(UnknownFact, match=r"^namespace 'team-[ab]' is not known yet$"):
+    with pytest.raises(Missing, match=r"^namespace 'team-[ab]' is not known yet$"):
         ask()
 
 

@@ -8,9 +8,10 @@ import jsonpatch
 import pytest
 from support.builders import FACTS, TODAY, Json, NamespacesToAsk, pod, request
 
-from policies.engine.engine import ADMITTED, Answer, Decision, Failure, mutate
+from policies.engine.engine import ADMITTED, Answer, Decision, RuleFailure, mutate
 from policies.engine.exception import PolicyException
-from policies.engine.facts import Facts, StaticFacts, UnknownFact
+from policies.engine.facts import Facts, NamespaceKey, StaticFacts
+from policies.engine.lookup import Missing
 from policies.engine.match import EVERYTHING, LabelSelector, ResourceRule, SelectorRequirement
 from policies.engine.request import AdmissionRequest
 from policies.engine.rule import NO_MUTATION, FailurePolicy, Hook, Mutation, Mutator, PatchOperation, Rule
@@ -125,7 +126,7 @@ def test_a_rule_that_fails(
 
     assert answer.decisions == (
         Decision("a", "patch"),
-        Decision("b", "error", failure=Failure(error, policy)),
+        Decision("b", "error", failure=RuleFailure(error, policy)),
         Decision("c", "patch"),
     )
     assert (answer.allowed, answer.message, answer.warnings) == (allowed, message, warnings)
@@ -148,9 +149,9 @@ def test_a_patch_that_does_not_apply(position: int) -> None:
 
 def test_a_fact_that_is_not_known() -> None:
     """A fact that has to be fetched passes through, whether a rule or its selector asked for it."""
-    with pytest.raises(UnknownFact, match=r"^namespace 'team-b' is not known yet$"):
-        _answer(pod(), _rule("a", _appends("x")), _rule("b", _raises(UnknownFact("team-b"))))
-    with pytest.raises(UnknownFact, match=r"^namespace 'team-a' is not known yet$"):
+    with pytest.raises(Missing, match=r"^namespace 'team-b' is not known yet$"):
+        _answer(pod(), _rule("a", _appends("x")), _rule("b", _raises(Missing(NamespaceKey("team-b")))))
+    with pytest.raises(Missing, match=r"^namespace 'team-a' is not known yet$"):
         _answer(pod(), _rule("a", _appends("x"), namespaces=_TEAM), facts=NamespacesToAsk(TODAY))
 
 

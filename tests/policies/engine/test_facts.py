@@ -3,7 +3,9 @@ from __future__ import annotations
 import pytest
 from support.builders import TODAY
 
-from policies.engine.facts import StaticFacts
+from policies.cel.library.authorizer import Answer, Check, User
+from policies.engine.facts import Facts, NamespaceKey, References, ReferencesKey, StaticFacts
+from policies.engine.lookup import FactUnavailable
 from policies.engine.request import JsonObject
 
 _GIVEN = {
@@ -46,3 +48,32 @@ _GIVEN = {
 def test_a_namespace_is_what_is_given_of_it_and_what_all_have(facts: StaticFacts, found: JsonObject) -> None:
     """A Namespace has the labels known of it, what a file says of it, and what the API server would fill in."""
     assert facts.namespace("team") == found
+
+
+def test_what_was_found_for_a_review_comes_first() -> None:
+    """An entry is the value of its key, whatever is known besides; the facts before stay as they are."""
+    before: Facts = StaticFacts(TODAY, naming={"halls": References(("Job a/b",))})
+    racks = References(("Job default/train",))
+    after = before.entered(ReferencesKey("racks"), racks).entered(ReferencesKey("halls"), References())
+
+    assert [after.references(name) for name in ("racks", "halls", "none")] == [racks, References(), References()]
+    assert before.references("halls") == References(("Job a/b",))
+
+
+def test_what_could_not_be_found_fails_the_look_up() -> None:
+    """The failure that was entered under a key is raised wherever its value is asked for."""
+    lost = FactUnavailable("namespace team could not be read")
+    facts = StaticFacts(TODAY).entered(NamespaceKey("team"), lost)
+
+    for ask in (facts.namespace, facts.namespace_labels):
+        with pytest.raises(FactUnavailable) as caught:
+            ask("team")
+        assert caught.value is lost
+    assert facts.namespace_labels("other") == {"kubernetes.io/metadata.name": "other"}
+
+
+def test_a_check_without_a_cluster_is_answered_with_an_error() -> None:
+    """Expressions see why there is no answer."""
+    answer = StaticFacts(TODAY).answer(Check(user=User("alice"), verb="get"))
+
+    assert answer == Answer(allowed=False, error="there is no cluster to ask")

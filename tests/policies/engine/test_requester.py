@@ -3,7 +3,8 @@
 import pytest
 from support.builders import FACTS, TODAY, NamespacesToAsk, pod, request, resource
 
-from policies.engine.facts import StaticFacts, UnknownFact
+from policies.engine.facts import StaticFacts
+from policies.engine.lookup import Missing
 from policies.engine.requester import Exemptions, is_control_plane, is_kubelet_at_home, service_account
 
 _NOBODY = Exemptions(users=(), groups=(), service_accounts=())
@@ -80,7 +81,7 @@ def test_a_namespace_is_asked_for_last() -> None:
 
     assert Exemptions().cover(named, NamespacesToAsk(TODAY)) is True
     assert Exemptions().cover(request(pod()), NamespacesToAsk(TODAY)) is False
-    with pytest.raises(UnknownFact, match=r"^namespace 'team' is not known yet$"):
+    with pytest.raises(Missing, match=r"^namespace 'team' is not known yet$"):
         Exemptions().cover(other, NamespacesToAsk(TODAY))
 
 

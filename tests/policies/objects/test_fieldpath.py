@@ -47,11 +47,11 @@ def test_patterns(text: str, pattern: Pattern) -> None:
 )
 def test_what_is_no_pattern(text: str, position: int) -> None:
     """A mistake is told with its position and an example of the right form."""
-    with pytest.raises(ValueError, match="is no field path") as raised:
+    with pytest.raises(ValueError, match="is not a field path") as raised:
         parse(text)
 
     assert str(raised.value) == (
-        f"{text!r} is no field path from position {position} on; write it like spec.items[*].template"
+        f"{text!r} is not a field path from position {position} on; write it like spec.items[*].template"
     )
 
 

@@ -100,15 +100,15 @@ def test_appending_nothing() -> None:
 @pytest.mark.parametrize(
     ("obj", "message"),
     [
-        pytest.param({"spec": "x"}, "spec is no map", id="text"),
-        pytest.param({"spec": []}, "spec is no map", id="list"),
-        pytest.param({"spec": {"template": 0}}, "spec.template is no map", id="number"),
-        pytest.param({"spec": {"template": {"list": {}}}}, "spec.template.list is no list", id="map-for-a-list"),
-        pytest.param({"spec": {"template": {"list": "x"}}}, "spec.template.list is no list", id="text-for-a-list"),
+        pytest.param({"spec": "x"}, "spec is not a map", id="text"),
+        pytest.param({"spec": []}, "spec is not a map", id="list"),
+        pytest.param({"spec": {"template": 0}}, "spec.template is not a map", id="number"),
+        pytest.param({"spec": {"template": {"list": {}}}}, "spec.template.list is not a list", id="map-for-a-list"),
+        pytest.param({"spec": {"template": {"list": "x"}}}, "spec.template.list is not a list", id="text-for-a-list"),
     ],
 )
 def test_places_that_cannot_be_appended_to(obj: Json, message: str) -> None:
-    """A parent that is no map, or a place that is no list, is named rather than overwritten."""
+    """A parent that is not a map, or a place that is not a list, is named rather than overwritten."""
     with pytest.raises(PatchError) as raised:
         append(obj, _KEYS, [1])
 
@@ -204,17 +204,17 @@ def test_putting(obj: Json, location: Location, operation: PatchOperation, resul
 @pytest.mark.parametrize(
     ("obj", "location", "message"),
     [
-        pytest.param({"a": "x"}, ("a", "b"), "a is no map", id="text"),
-        pytest.param({"a": {"b": 0}}, ("a", "b", "c"), "a.b is no map", id="number"),
-        pytest.param({"a": []}, ("a", "b"), "a is no map", id="list-for-a-map"),
-        pytest.param({"a": [{}]}, ("a", 1, "b"), "a is no map", id="past-the-end"),
-        pytest.param({"a": ["x"]}, ("a", 0, "b"), "a[0] is no map", id="item"),
-        pytest.param({"a": ["x"]}, ("a", 0, "b", "c"), "a[0] is no map", id="parent-in-an-item"),
-        pytest.param({"a": {"b/c": []}}, ("a", "b/c", "d"), "a[b/c] is no map", id="key-that-is-no-name"),
+        pytest.param({"a": "x"}, ("a", "b"), "a is not a map", id="text"),
+        pytest.param({"a": {"b": 0}}, ("a", "b", "c"), "a.b is not a map", id="number"),
+        pytest.param({"a": []}, ("a", "b"), "a is not a map", id="list-for-a-map"),
+        pytest.param({"a": [{}]}, ("a", 1, "b"), "a is not a map", id="past-the-end"),
+        pytest.param({"a": ["x"]}, ("a", 0, "b"), "a[0] is not a map", id="item"),
+        pytest.param({"a": ["x"]}, ("a", 0, "b", "c"), "a[0] is not a map", id="parent-in-an-item"),
+        pytest.param({"a": {"b/c": []}}, ("a", "b/c", "d"), "a[b/c] is not a map", id="key-that-is-no-name"),
     ],
 )
 def test_places_where_nothing_can_be_put(obj: Json, location: Location, message: str) -> None:
-    """A parent that is no map is named rather than overwritten."""
+    """A parent that is not a map is named rather than overwritten."""
     with pytest.raises(PatchError) as raised:
         put(obj, location, 1)
 

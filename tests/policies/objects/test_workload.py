@@ -151,9 +151,9 @@ def test_a_kind_that_stands_twice_is_an_error(group: str, message: str) -> None:
 @pytest.mark.parametrize("places", ["templates", "jobs", "claims", "node_labels"])
 def test_a_path_that_does_not_parse_is_an_error(places: str) -> None:
     """A mistyped path is told with the position of the mistake, whichever column it stands in."""
-    with pytest.raises(ValueError, match="no field path") as raised:
+    with pytest.raises(ValueError, match="not a field path") as raised:
         workload("example.org", "Train", **{places: ["spec.workers[0]"]})  # type: ignore[arg-type] # any of four
 
     assert str(raised.value) == (
-        "'spec.workers[0]' is no field path from position 12 on; write it like spec.items[*].template"
+        "'spec.workers[0]' is not a field path from position 12 on; write it like spec.items[*].template"
     )

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from support.builders import FACTS, TODAY, WORKLOADS, Json, NamespacesToAsk, at, merged, pod_spec, request, resource
 
-from policies.engine.facts import Node, StaticFacts, UnknownFact
+from policies.engine.facts import Node, StaticFacts
+from policies.engine.lookup import Missing
 from policies.engine.match import LabelSelector, SelectorRequirement
 from policies.engine.violation import Violation
 from policies.objects import patch
@@ -469,7 +470,7 @@ def test_a_default_for_some_namespaces() -> None:
     ours, theirs = (StaticFacts(TODAY, namespaces={"default": {"team": team}}) for team in ("a", "b"))
 
     assert [len(rule.mutate(request(job_set), facts).operations) for facts in (ours, theirs)] == [2, 0]
-    with pytest.raises(UnknownFact):
+    with pytest.raises(Missing):
         rule.mutate(request(job_set), NamespacesToAsk(TODAY))
     assert rule.mutate(request(_object("v1 Pod")), NamespacesToAsk(TODAY)).operations == ()
 

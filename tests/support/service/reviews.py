@@ -152,4 +152,4 @@ def rule(
 
 def served(*rules: Rule) -> Served:
     """Rules with facts that are all at hand."""
-    return Served(RuleSet(rules), lambda: StaticFacts(TODAY))
+    return Served(RuleSet(rules), StaticFacts(TODAY))

@@ -11,9 +11,10 @@ from aiohttp.test_utils import TestClient
 from support.service.reviews import TODAY
 from support.service.wire import Reply
 
-from policies.admissionpolicy.params import UnknownParameters
-from policies.cel.library.authorizer import Answer, Check, UnansweredCheck
-from policies.engine.facts import Facts, FactUnavailable, References, StaticFacts, UnknownFact, UnknownReferences
+from policies.admissionpolicy.params import KnownParameters, ParametersKey
+from policies.cel.library.authorizer import Answer, Check
+from policies.engine.facts import Facts, NamespaceKey, References, ReferencesKey, StaticFacts
+from policies.engine.lookup import FactUnavailable, Key, Missing
 from policies.engine.ruleset import RuleSet
 from webhook.configuration import rules
 from webhook.configuration.settings import Settings
@@ -86,29 +87,23 @@ class Unreachable:
         self.reason = reason
         self.asked: list[str] = []
 
-    async def read_namespace(self, name: str, timeout: float) -> None:  # noqa: ARG002, ASYNC109 - the protocol's
-        """Fail."""
+    async def read(self, key: Key[Any], seconds: float) -> Any:  # noqa: ARG002 - the protocol's
+        """Fail; a check has an answer that says so."""
+        match key:
+            case NamespaceKey(name):
+                what = f"namespace {name}"
+            case ReferencesKey(name):
+                what = f"the workloads that name {name}"
+            case _:
+                return key.failure(self.reason)
         self.asked.append(name)
-        raise FactUnavailable(f"namespace {name} could not be read: {self.reason}")
-
-    async def read_parameters(self, needed: UnknownParameters, seconds: float) -> None:  # noqa: ARG002 - as above
-        """Fail."""
-        raise FactUnavailable(f"{needed.wanted} could not be read: {self.reason}")
-
-    async def read_references(self, topology: str, seconds: float) -> References:  # noqa: ARG002 - as above
-        """Fail."""
-        self.asked.append(topology)
-        raise FactUnavailable(f"the workloads that name {topology} could not be read: {self.reason}")
-
-    async def review(self, check: Check, seconds: float) -> Answer:  # noqa: ARG002 - the protocol's
-        """An answer that says that there is none."""
-        return Answer(allowed=False, error=self.reason)
+        raise FactUnavailable(f"{what} could not be read: {self.reason}")
 
 
 class Directory:
     """A cluster's Namespaces as a resolver and as facts: none is at hand until it has been read.
 
-    hold: what a read waits for before it brings anything. parameters: those of policies that have been brought.
+    hold: what a read waits for before it brings anything. parameters: those of policies that there are, as texts.
     references: who names a topology. asked: what was read and the seconds given for each.
     reviewed: the authorization checks asked for; alice may do everything.
     """
@@ -121,8 +116,8 @@ class Directory:
         references: Mapping[str, References] | None = None,
     ) -> None:
         self._references = references or {}
-        self.parameters: set[str] = set()
-        self._parameters = parameters
+        self._given = {*parameters}
+        self._parameters: set[str] = set()
         self.hold = hold
         self.asked: list[tuple[str, float]] = []
         self.reviewed: list[Check] = []
@@ -130,45 +125,49 @@ class Directory:
         self._namespaces = namespaces or {}
         self._known: dict[str, Mapping[str, str]] = {}
 
-    async def read_namespace(self, name: str, timeout: float) -> None:  # noqa: ASYNC109 - the protocol's
+    async def read(self, key: Key[Any], seconds: float) -> Any:
+        """What was given; yes to alice. Nobody may keep references and answers."""
+        match key:
+            case NamespaceKey(name):
+                await self._read(name, seconds)
+                return self.facts().look_up(key)
+            case ParametersKey():
+                self.asked.append((str(key), seconds))
+                self._parameters |= {str(key)} & self._given
+                return self.facts().look_up(key)
+            case ReferencesKey(topology):
+                self.asked.append((topology, seconds))
+                return self._references[topology]
+            case Check(user=user):
+                self.reviewed.append(key)
+                return Answer(user.name == "alice")
+            case _:
+                raise NotImplementedError
+
+    async def _read(self, name: str, seconds: float) -> None:
         """Bring the labels of a Namespace."""
-        self.asked.append((name, timeout))
+        self.asked.append((name, seconds))
         self.reading.set()
         if self.hold is not None:
             await self.hold.wait()
         if name in self._namespaces:
             self._known[name] = self._namespaces[name]
 
-    async def read_parameters(self, needed: UnknownParameters, seconds: float) -> None:
-        """Bring parameters, by what they are called."""
-        self.asked.append((str(needed.wanted), seconds))
-        self.parameters |= {str(needed.wanted)} & {*self._parameters}
-
-    async def read_references(self, topology: str, seconds: float) -> References:
-        """Those that were given, which nobody may keep."""
-        self.asked.append((topology, seconds))
-        return self._references[topology]
-
-    async def review(self, check: Check, seconds: float) -> Answer:  # noqa: ARG002 - the protocol's
-        """Yes, to alice."""
-        self.reviewed.append(check)
-        return Answer(check.user.name == "alice")
-
     def facts(self) -> Facts:
         """What has been read so far."""
-        return _Known(TODAY, self._known)
+        return _Known(TODAY, self._known, parameters=self._parameters)
 
 
-class _Known(StaticFacts, frozen=True):
+class _Known(StaticFacts, frozen=True, kw_only=True):
     """Facts that raise for what has not been read."""
 
-    def namespace_labels(self, name: str) -> Mapping[str, str]:
-        if name not in self.namespaces:
-            raise UnknownFact(name)
-        return self.namespaces[name]
+    parameters: set[str]
 
-    def references(self, topology: str) -> References:
-        raise UnknownReferences(topology)
-
-    def answer(self, check: Check) -> Answer:
-        raise UnansweredCheck(check)
+    def known(self, key: Key[Any]) -> Any:
+        match key:
+            case NamespaceKey(name) if name in self.namespaces:
+                return super().known(key)
+            case ParametersKey() if str(key) in self.parameters:
+                return KnownParameters("Namespaced", ({"metadata": {"name": key.name}},))
+            case _:
+                raise Missing(key)

@@ -39,7 +39,7 @@ _PATHS = ("validate", "mutate", "validate/labels", "mutate/pods", "mutate/daemon
 
 async def test_answers_are_the_servers_byte_for_byte(serve: Serve) -> None:
     """For every review and path the command says what the server says, to the last byte."""
-    running = await serve(Served(default_rules(), lambda: StaticFacts(TODAY)))
+    running = await serve(Served(default_rules(), StaticFacts(TODAY)))
     expected, printed = {}, {}
     for path in _PATHS:
         replies = [await running.post(sent, "/" + path.strip("/")) for sent in _REVIEWS]

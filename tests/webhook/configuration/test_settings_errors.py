@@ -128,7 +128,7 @@ _BAD = [
     ),
     (
         "workloads:\n- group: a\n  kind: B\n  templates:\n  - spec..x\n",
-        f"5: workloads[0].templates[0]: 'spec..x' is no field path from position 4 on; {_LIKE}, found 'spec..x'",
+        f"5: workloads[0].templates[0]: 'spec..x' is not a field path from position 4 on; {_LIKE}, found 'spec..x'",
     ),
     (
         "workloads:\n- {group: a, kind: B, affinity: off}\n",

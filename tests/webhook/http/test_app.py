@@ -23,7 +23,7 @@ _GROUPS = (
 
 
 def _default() -> Served:
-    return Served(default_rules(), lambda: StaticFacts(TODAY))
+    return Served(default_rules(), StaticFacts(TODAY))
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ _PATHS = ("/validate", "/mutate")
 
 @cache
 def _default() -> Served:
-    return Served(default_rules(), lambda: StaticFacts(TODAY))
+    return Served(default_rules(), StaticFacts(TODAY))
 
 
 def _request(**changes: Any) -> bytes:
@@ -255,7 +255,7 @@ def test_no_object_makes_a_rule_fail(changes: Json, old: Json | None, kind: str)
     sent = body(_patched(kind, changes), None if old is None else _patched(kind, old))
 
     for path, run in (("/mutate", mutate), ("/validate", validate)):
-        answer = run(served.routes[path].decode(sent), served.ruleset, served.facts())
+        answer = run(served.routes[path].decode(sent), served.ruleset, served.facts)
         assert [decision.failure for decision in answer.decisions if decision.failure] == []
 
 

@@ -16,7 +16,7 @@ from webhook.http.state import Served
 
 def _asking(directory: Directory) -> Served:
     """A rule that needs the labels of the Namespace `team`."""
-    return Served(RuleSet([rule(NeedsNamespaces("team"))]), directory.facts, directory)
+    return Served(RuleSet([rule(NeedsNamespaces("team"))]), directory.facts(), directory)
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,10 @@ from support.service.reviews import REFUSAL, NeedsNamespaces, answer_of, body, r
 from support.service.servers import Directory, Serve, Unreachable, default_rules, time_at_rest
 
 from policies.admissionpolicy.model import ParamKind
-from policies.admissionpolicy.params import UnknownParameters
-from policies.cel.library.authorizer import Answer, Check, User
-from policies.engine.facts import Facts, References
+from policies.admissionpolicy.params import ParametersKey
+from policies.cel.library.authorizer import Check, User
+from policies.engine.facts import Facts, NamespaceKey, References
+from policies.engine.lookup import Key, Missing
 from policies.engine.match import LabelSelector, SelectorRequirement
 from policies.engine.request import AdmissionRequest
 from policies.engine.rule import Mutation
@@ -46,7 +47,7 @@ async def test_a_namespace_is_read_once(
 ) -> None:
     """The labels of a Namespace on which a refusal depends are read when first needed, and not again."""
     directory = Directory(_DIRECTORY)
-    running = await serve(Served(default_rules(), directory.facts, directory))
+    running = await serve(Served(default_rules(), directory.facts(), directory))
     sent = refused_body(namespace=namespace, userInfo={"username": user, "groups": ["dev"]})
 
     replies = [await running.post(sent, "/validate/labels") for _ in range(3)]
@@ -59,7 +60,7 @@ async def test_a_namespace_is_read_once(
 async def test_what_no_rule_needs_is_not_read(serve: Serve) -> None:
     """A review with nothing to refuse asks the cluster for nothing."""
     directory = Directory(_DIRECTORY)
-    running = await serve(Served(default_rules(), directory.facts, directory))
+    running = await serve(Served(default_rules(), directory.facts(), directory))
 
     reply = await running.post(body(pod(labels={"app": "a"})))
 
@@ -83,7 +84,7 @@ def _could_not(cause: str) -> str:
 async def test_a_namespace_that_cannot_be_read_refuses_where_the_rule_fails_closed(serve: Serve) -> None:
     """The guard refuses what it cannot judge, and its text names the cause; other reviews are none the worse."""
     directory, cluster = Directory(), Unreachable("connection refused")
-    running = await serve(Served(default_rules(), directory.facts, cluster))
+    running = await serve(Served(default_rules(), directory.facts(), cluster))
 
     reply = await running.post(refused_body())
     other = await running.post(body(pod()))
@@ -99,7 +100,7 @@ async def test_a_namespace_that_cannot_be_read_refuses_where_the_rule_fails_clos
 async def test_a_namespace_that_cannot_be_read_warns_where_the_rule_fails_open(serve: Serve, path: str) -> None:
     """A rule with failure policy Ignore that needs the lost fact is skipped with a warning."""
     asking = rule(NeedsNamespaces("team"), policy="Ignore")
-    running = await serve(Served(RuleSet([asking]), Directory().facts, Unreachable("no route")))
+    running = await serve(Served(RuleSet([asking]), Directory().facts(), Unreachable("no route")))
 
     answer = answer_of((await running.post(body(pod()), path)).body)
 
@@ -115,7 +116,7 @@ async def test_a_namespace_that_a_selector_needs_is_read(serve: Serve) -> None:
     selector = LabelSelector((SelectorRequirement("tier", "In", ("gold",)),))
     directory = Directory({"gold": {"tier": "gold"}, "lead": {"tier": "lead"}})
     ruleset = default_rules(labels={"namespaceSelector": {"matchLabels": {"tier": "gold"}}})
-    running = await serve(Served(ruleset, directory.facts, directory))
+    running = await serve(Served(ruleset, directory.facts(), directory))
 
     replies = [await running.post(refused_body(namespace=name), "/validate/labels") for name in ("gold", "lead")]
 
@@ -146,7 +147,7 @@ async def test_a_namespace_that_a_selector_needs_is_read(serve: Serve) -> None:
 async def test_look_ups_are_bounded(serve: Serve, names: list[str], given: str, cause: str) -> None:
     """A rule that asks for more than can be had in number or in time fails, and says for want of what."""
     directory = Directory({name: {} for name in _MANY})
-    running = await serve(Served(RuleSet([rule(NeedsNamespaces(*names), name="labels")]), directory.facts, directory))
+    running = await serve(Served(RuleSet([rule(NeedsNamespaces(*names), name="labels")]), directory.facts(), directory))
 
     reply = await running.post(body(pod()), f"/validate{given}")
 
@@ -155,7 +156,7 @@ async def test_look_ups_are_bounded(serve: Serve, names: list[str], given: str, 
 
 async def test_without_a_cluster_a_missing_fact_has_its_cause(serve: Serve) -> None:
     """Where there is nobody to ask, the refusal says so."""
-    running = await serve(Served(default_rules(), Directory().facts))
+    running = await serve(Served(default_rules(), Directory().facts()))
 
     reply = await running.post(refused_body())
 
@@ -166,22 +167,13 @@ async def test_without_a_cluster_a_missing_fact_has_its_cause(serve: Serve) -> N
 class _Broken:
     """A resolver with a defect."""
 
-    async def read_namespace(self, name: str, timeout: float) -> None:  # noqa: ASYNC109
-        raise RuntimeError(f"{name} {timeout}")
-
-    async def read_parameters(self, needed: UnknownParameters, seconds: float) -> None:
-        raise RuntimeError(f"{needed} {seconds}")
-
-    async def read_references(self, topology: str, seconds: float) -> References:
-        raise RuntimeError(f"{topology} {seconds}")
-
-    async def review(self, check: Check, seconds: float) -> Answer:
-        raise RuntimeError(f"{check} {seconds}")
+    async def read(self, key: Key[Any], seconds: float) -> Any:
+        raise RuntimeError(f"{key} {seconds}")
 
 
 async def test_a_defect_in_a_look_up_fails_the_rule_and_not_the_call(serve: Serve) -> None:
     """An exception that nobody foresaw while a fact is fetched follows the rule's failure policy like any other."""
-    running = await serve(Served(default_rules(), Directory().facts, _Broken()))
+    running = await serve(Served(default_rules(), Directory().facts(), _Broken()))
 
     reply = await running.post(refused_body())
 
@@ -189,10 +181,33 @@ async def test_a_defect_in_a_look_up_fails_the_rule_and_not_the_call(serve: Serv
     assert answer_of(reply.body)["allowed"] is False
 
 
+class _Deaf:
+    """A rule that goes on asking for what was found."""
+
+    def validate(self, _request: AdmissionRequest, _facts: Facts) -> Sequence[Violation]:
+        """Ask."""
+        raise Missing(NamespaceKey("team"))
+
+    def mutate(self, request: AdmissionRequest, facts: Facts) -> Mutation:
+        """Not asked for."""
+        raise NotImplementedError
+
+
+async def test_a_rule_that_takes_no_answer_ends_the_review(serve: Serve) -> None:
+    """A look-up that was made is not made again and again: the call fails, and others are answered."""
+    directory = Directory(_DIRECTORY)
+    running = await serve(Served(RuleSet([rule(_Deaf(), phases=["validate"])]), directory.facts(), directory))
+
+    reply = await running.post(body(pod()))
+
+    assert (reply.status, [name for name, _ in directory.asked]) == (500, ["team"])
+    assert answer_of((await running.post(body(pod()), "/validate/labels")).body)["allowed"] is True
+
+
 async def test_a_review_is_judged_by_one_set_of_rules(serve: Serve) -> None:
     """Rules that are swapped while a review waits for a fact count from the next review on."""
     directory = Directory({"default": {}}, asyncio.Event())
-    running = await serve(Served(default_rules(), directory.facts, directory))
+    running = await serve(Served(default_rules(), directory.facts(), directory))
     assert directory.hold
 
     waiting = asyncio.create_task(running.post(refused_body()))
@@ -207,7 +222,7 @@ async def test_a_review_is_judged_by_one_set_of_rules(serve: Serve) -> None:
 async def test_reviews_are_answered_while_one_waits(serve: Serve) -> None:
     """A look-up that takes its time holds up its own review only."""
     directory = Directory({"default": {}}, asyncio.Event())
-    running = await serve(Served(default_rules(), directory.facts, directory))
+    running = await serve(Served(default_rules(), directory.facts(), directory))
     assert directory.hold
 
     waiting = asyncio.create_task(running.post(refused_body()))
@@ -245,7 +260,7 @@ def _checks(count: int, user: str = "alice") -> list[Check]:
 async def test_authorization_is_asked_for_once_and_anew_for_every_review(serve: Serve) -> None:
     """Each check of a rule goes to the cluster once in a review; what was answered before does not count."""
     directory = Directory()
-    running = await serve(Served(RuleSet([rule(_Asks(2), phases=["validate"])]), directory.facts, directory))
+    running = await serve(Served(RuleSet([rule(_Asks(2), phases=["validate"])]), directory.facts(), directory))
 
     alice = await running.post(body(pod()))
     bob = await running.post(body(pod(), userInfo={"username": "bob"}))
@@ -273,7 +288,7 @@ async def test_authorization_that_cannot_be_asked_is_an_errored_answer(
     serve: Serve, resolver: Directory | Unreachable | None, count: int, found: str
 ) -> None:
     """The rule gets an answer that says why there is none, and decides; the call does not fail."""
-    running = await serve(Served(RuleSet([rule(_Asks(count), phases=["validate"])]), Directory().facts, resolver))
+    running = await serve(Served(RuleSet([rule(_Asks(count), phases=["validate"])]), Directory().facts(), resolver))
 
     reply = await running.post(body(pod()))
 
@@ -281,18 +296,13 @@ async def test_authorization_that_cannot_be_asked_is_an_errored_answer(
 
 
 class _Reading:
-    """A policy's rule, which needs parameters that are not at hand."""
-
-    def __init__(self, directory: Directory) -> None:
-        self._directory = directory
+    """A policy's rule, which needs parameters."""
 
     def validate(self, request: AdmissionRequest, facts: Facts) -> Sequence[Violation]:
         """Nothing wrong, once they are known."""
         del request
-        needed = UnknownParameters(ParamKind(api_version="v1", kind="ConfigMap"), namespace="team", name="limits")
-        if str(needed.wanted) not in self._directory.parameters:
-            facts.give_up(needed)
-            raise needed
+        kind = ParamKind(api_version="v1", kind="ConfigMap")
+        assert facts.look_up(ParametersKey(kind=kind, namespace="team", name="limits")).objects
         return []
 
     def mutate(self, request: AdmissionRequest, facts: Facts) -> Mutation:
@@ -303,7 +313,7 @@ class _Reading:
 async def test_parameters_are_waited_for(serve: Serve) -> None:
     """Parameters of a policy that are not known yet are fetched once; then the rule decides."""
     directory = Directory(parameters=["ConfigMap limits in namespace team"])
-    running = await serve(Served(RuleSet([rule(_Reading(directory), phases=["validate"])]), directory.facts, directory))
+    running = await serve(Served(RuleSet([rule(_Reading(), phases=["validate"])]), directory.facts(), directory))
 
     replies = [await running.post(body(pod())) for _ in range(2)]
 
@@ -315,7 +325,7 @@ async def test_parameters_that_cannot_be_had(serve: Serve) -> None:
     """The rule that needs them fails, and its text names them."""
     directory = Directory()
     running = await serve(
-        Served(RuleSet([rule(_Reading(directory), name="labels", phases=["validate"])]), directory.facts, directory)
+        Served(RuleSet([rule(_Reading(), name="labels", phases=["validate"])]), directory.facts(), directory)
     )
 
     reply = await running.post(body(pod()), "/validate")
@@ -347,7 +357,7 @@ def _going(name: str = "racks") -> bytes:
 
 def _deleting(directory: Directory, resolver: Any, times: int = 1) -> Served:
     asking = rule(_Deletion(times), name="labels", phases=["validate"])
-    return Served(RuleSet([asking]), directory.facts, resolver)
+    return Served(RuleSet([asking]), directory.facts(), resolver)
 
 
 async def test_references_are_looked_for_once_and_anew_for_every_review(serve: Serve) -> None:

@@ -41,7 +41,7 @@ def _ruleset() -> RuleSet:
 async def test_the_namespace_is_read_once(serve: Serve, namespace: str, *, allowed: bool) -> None:
     """The Namespace that an expression reads is fetched when it is not at hand, and is what decides."""
     directory = Directory({"gold": {"team": "a"}, "lead": {"other": "b"}})
-    running = await serve(Served(_ruleset(), directory.facts, directory))
+    running = await serve(Served(_ruleset(), directory.facts(), directory))
 
     reply = await running.post(body(pod(), namespace=namespace), "/validate")
 
@@ -52,7 +52,7 @@ async def test_the_namespace_is_read_once(serve: Serve, namespace: str, *, allow
 async def test_a_namespace_that_is_lost_follows_the_failure_policy(serve: Serve) -> None:
     """A Namespace that cannot be had fails the policy, after one attempt, with the reason."""
     cluster = Unreachable("connection refused")
-    running = await serve(Served(_ruleset(), Directory().facts, cluster))
+    running = await serve(Served(_ruleset(), Directory().facts(), cluster))
 
     answer = answer_of((await running.post(body(pod()), "/validate")).body)
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from support.builders import TODAY, Json
 from support.service.reviews import CPU_TOLERATION, UID, answer_of, violation
 
-from policies.engine.engine import ADMITTED, Answer, Decision, Failure
+from policies.engine.engine import ADMITTED, Answer, Decision, RuleFailure
 from policies.engine.exception import PolicyException
 from webhook.http.review import encode
 
@@ -117,7 +117,7 @@ def _refusal(message: str, code: int = 403, reason: str = "Forbidden") -> Json:
             id="kubectl-shows-only-causes",
         ),
         pytest.param(
-            Answer((Decision("lost", "error", failure=Failure(_LOST, "Fail")),)),
+            Answer((Decision("lost", "error", failure=RuleFailure(_LOST, "Fail")),)),
             {
                 "allowed": False,
                 "status": _refusal(_BROKEN, 500, "InternalError"),
@@ -126,7 +126,9 @@ def _refusal(message: str, code: int = 403, reason: str = "Forbidden") -> Json:
             id="failed-with-fail",
         ),
         pytest.param(
-            Answer((Decision("lost", "error", failure=Failure(_LOST, "Ignore")),), (), ("rule 'lost' was skipped",)),
+            Answer(
+                (Decision("lost", "error", failure=RuleFailure(_LOST, "Ignore")),), (), ("rule 'lost' was skipped",)
+            ),
             {
                 "allowed": True,
                 "auditAnnotations": {"lost": "error: FileNotFoundError"},
@@ -136,7 +138,10 @@ def _refusal(message: str, code: int = 403, reason: str = "Forbidden") -> Json:
         ),
         pytest.param(
             Answer(
-                (Decision("lost", "error", failure=Failure(_LOST, "Fail")), Decision("tidy", "deny", (violation(),)))
+                (
+                    Decision("lost", "error", failure=RuleFailure(_LOST, "Fail")),
+                    Decision("tidy", "deny", (violation(),)),
+                )
             ),
             {
                 "allowed": False,
@@ -147,7 +152,8 @@ def _refusal(message: str, code: int = 403, reason: str = "Forbidden") -> Json:
         ),
         pytest.param(
             Answer(
-                (Decision("tolerations", "patch"), Decision("lost", "error", failure=Failure(_LOST, "Fail"))), (_ADD,)
+                (Decision("tolerations", "patch"), Decision("lost", "error", failure=RuleFailure(_LOST, "Fail"))),
+                (_ADD,),
             ),
             {
                 "allowed": False,
@@ -183,7 +189,7 @@ _DECISIONS = st.builds(
     st.sampled_from(["labels", "tidy", "lost"]),
     st.sampled_from(["admit", "patch", "warn", "audit", "excepted", "deny", "error"]),
     st.sampled_from([(), (violation(),)]),
-    st.sampled_from([None, Failure(_LOST, "Fail"), Failure(_LOST, "Ignore")]),
+    st.sampled_from([None, RuleFailure(_LOST, "Fail"), RuleFailure(_LOST, "Ignore")]),
     st.sampled_from([None, _MOVING]),
 )
 _ANSWERS = st.builds(

@@ -55,7 +55,7 @@ def test_what_is_served_knows_its_paths() -> None:
     everything: dict[str, tuple[str, str | None]] = {f"/{phase}": (phase, None) for phase in GROUPS}
     everything |= {f"/{phase}/{group}": (phase, group) for phase, named in GROUPS.items() for group in named}
 
-    assert _routes(Served(default_rules(), lambda: StaticFacts(TODAY))) == everything
+    assert _routes(Served(default_rules(), StaticFacts(TODAY))) == everything
     assert _routes(served(rule(phases=("mutate",)))) == {**everything, "/mutate/things": ("mutate", "things")}
     assert _routes(served()) == everything
 
@@ -143,7 +143,7 @@ _OF_JOBS = _WHOLE.replace(b'"resource":"pods"', b'"resource":"jobs"')
 )
 def test_what_is_read_follows_what_a_review_is_about(sent: bytes, resource: str, spec: Any) -> None:
     """No more is decoded than the rules for an object read; of what a review tells twice the last one counts."""
-    request = Served(_many(), lambda: StaticFacts(TODAY)).routes["/validate"].decode(sent)
+    request = Served(_many(), StaticFacts(TODAY)).routes["/validate"].decode(sent)
 
     wanted = spec if isinstance(spec, dict) else {"containers": spec}
     assert (request.resource.resource, (request.object or {})["spec"]) == (resource, wanted)

@@ -68,22 +68,22 @@ async def versions(api: ApiClient, group: str) -> tuple[str, ...]:
     """
     if not group:
         return ("v1",)  # the core group is older than groups, and has no document of this form
-    found = await _read(api, f"/apis/{quote(group, safe='')}", _GROUP, "a group")
-    if found is None:
+    document = await _read(api, f"/apis/{quote(group, safe='')}", _GROUP, "a group")
+    if document is None:
         return ()
-    preferred = (found.preferred_version,) if found.preferred_version else ()
-    return tuple(dict.fromkeys(each.version for each in (*preferred, *found.versions)))
+    preferred = (document.preferred_version,) if document.preferred_version else ()
+    return tuple(dict.fromkeys(each.version for each in (*preferred, *document.versions)))
 
 
 async def kinds(api: ApiClient, api_version: str) -> Mapping[str, ServedKind]:
     """The kinds of `v1` or `GROUP/VERSION` by their names; none where it is not served. Raises ClusterError."""
     root = f"/apis/{quote(api_version)}" if "/" in api_version else f"/api/{quote(api_version)}"
-    found = await _read(api, root, _RESOURCES, "a list of resources")
+    document = await _read(api, root, _RESOURCES, "a list of resources")
     served: dict[str, ServedKind] = {}
-    for each in (found and found.resources) or ():
-        if "/" not in each.name:  # with a slash it is a subresource
-            scope: KindScope = "Namespaced" if each.namespaced else "Cluster"
-            served.setdefault(each.kind, ServedKind(root, each.name, scope))
+    for resource in (document and document.resources) or ():
+        if "/" not in resource.name:  # with a slash it is a subresource
+            scope: KindScope = "Namespaced" if resource.namespaced else "Cluster"
+            served.setdefault(resource.kind, ServedKind(root, resource.name, scope))
     return served
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar
 
 import msgspec
 from msgspec import Struct, field
 
-from policies.engine.facts import Node, Taint
+from policies.engine.facts import Namespace, Node, Taint
 
 T = TypeVar("T", bound="Object")
 
@@ -179,13 +179,6 @@ def whole(raw: msgspec.Raw) -> WholeObject:
     return WholeObject(_OBJECT.decode(raw).metadata, _CONTENT.decode(raw))
 
 
-class KnownNamespace(Struct, frozen=True):
-    """What is kept of a Namespace. content: all of it in JSON, which takes less room than the objects it decodes to."""
-
-    labels: Mapping[str, str]
-    content: bytes
-
-
 def name_of(obj: Object) -> str:
     """The name, which is the whole key of an object that is in no Namespace."""
     return obj.metadata.name
@@ -201,9 +194,9 @@ def labels_of(obj: Object) -> dict[str, str]:
     return {sys.intern(key): value for key, value in (obj.metadata.labels or {}).items()}
 
 
-def namespace_of(obj: NamespaceObject) -> KnownNamespace:
-    """What expressions and selectors read of a Namespace."""
-    return KnownNamespace(labels_of(obj), msgspec.json.encode(obj))
+def namespace_of(obj: NamespaceObject) -> Namespace:
+    """What expressions and selectors read of a Namespace: in JSON, which takes less room than what it decodes to."""
+    return Namespace(labels_of(obj), msgspec.json.encode(obj))
 
 
 def node_of(obj: NodeObject) -> Node:

@@ -1,4 +1,4 @@
-"""Lists and watch events as they arrive: their envelopes; the objects in them are left to whoever knows their type."""
+"""Lists and watch events as they arrive: their envelopes. Whoever knows the type of the objects decodes these."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Event(msgspec.Struct):
 
 PAGE = msgspec.json.Decoder(Page)
 EVENT = msgspec.json.Decoder(Event)
-# What decoding raises: bytes that are no UTF-8 are a ValueError, nesting without end is a RecursionError.
+# What decoding raises: bytes that are not UTF-8 are a ValueError, nesting without end is a RecursionError.
 UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
 
 

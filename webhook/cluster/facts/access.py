@@ -50,7 +50,7 @@ async def review(api: ApiClient, check: Check, seconds: float) -> Answer:
     except ClusterError as error:
         return _errored(str(error))
     except UNREADABLE as error:
-        return _errored(f"the answer to POST {PATH} is no SubjectAccessReview: {error}")
+        return _errored(f"the answer to POST {PATH} is not a SubjectAccessReview: {error}")
 
 
 def _errored(reason: str) -> Answer:

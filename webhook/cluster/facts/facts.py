@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, date
-from typing import TYPE_CHECKING, Any, NoReturn
+from functools import partial
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-import msgspec
-
-from policies.admissionpolicy.params import UnknownParameters
-from policies.cel.library.authorizer import Answer, Check, UnansweredCheck
-from policies.engine.facts import NeededLookUp, Node, References, UnknownFact, UnknownReferences
-from policies.engine.request import JsonObject
+from policies.admissionpolicy.params import ParametersKey
+from policies.cel.library.authorizer import Check
+from policies.engine.facts import Facts, Namespace, NamespaceKey, Node, References, ReferencesKey
+from policies.engine.lookup import Key, Missing
 from policies.engine.requester import CONTROL_PLANE, CONTROL_PLANE_LABEL
 from policies.topology.topology import Topology
 from webhook.cluster.api.clock import Clock
-from webhook.cluster.api.objects import (
-    NAMESPACES,
-    NODES,
-    KnownNamespace,
-    NamespaceObject,
-    NodeObject,
-    name_of,
-    namespace_of,
-    node_of,
-)
+from webhook.cluster.api.objects import NAMESPACES, NODES, NamespaceObject, NodeObject, name_of, namespace_of, node_of
 from webhook.cluster.facts import access, references
 from webhook.cluster.facts.namespaces import PATH, NamespaceReads
 from webhook.cluster.facts.references import WORKLOADS, GroupKind
@@ -38,16 +28,60 @@ from webhook.cluster.watches.topologies import VERSIONS, Topologies
 if TYPE_CHECKING:
     from kubernetes.aio.client import ApiClient
 
+T = TypeVar("T")
 _NO_CLASSES: frozenset[str] = frozenset()
 
 
+class KnownFacts(Facts, frozen=True):
+    """What is known of a cluster at any time: all that was read or watched up to then."""
+
+    namespaces: Cache[NamespaceObject, str, Namespace]
+    reads: NamespaceReads
+    watched_nodes: Cache[NodeObject, str, Node]
+    devices: Devices
+    watched_topologies: Topologies
+    parameters: ClusterParameters
+    clock: Clock
+
+    def known(self, key: Key[Any]) -> Any:
+        """A Namespace or parameters from memory; all else is found out anew for each review. Raises Missing."""
+        if isinstance(key, NamespaceKey) and (
+            namespace := self.namespaces.by_key.get(key.name) or self.reads.get(key.name)
+        ):
+            return namespace
+        if isinstance(key, ParametersKey):
+            return self.parameters.known(key)
+        raise Missing(key)
+
+    def nodes(self) -> Sequence[Node]:
+        """The Nodes; none where they are not watched."""
+        return self.watched_nodes.values
+
+    def claim_classes(self, namespace: str, claim: str, template: str) -> frozenset[str]:
+        """The device classes that a claim, or a claim of a template, asks for; none if it is not known."""
+        claims = self.devices.claims if claim else self.devices.templates
+        return claims.by_key.get((namespace, claim or template), _NO_CLASSES)
+
+    def extended_resources(self) -> Mapping[str, str]:
+        """The extended resource names of DeviceClasses that have one, by class."""
+        return self.devices.extended.by_key
+
+    def topologies(self) -> tuple[Topology, ...]:
+        """The topologies that are objects of the cluster, as far as they are watched; the same until one changes."""
+        return self.watched_topologies.known
+
+    def today(self) -> date:
+        """The date in UTC."""
+        return self.clock.now().astimezone(UTC).date()
+
+
 class ClusterFacts:
-    """The look-ups that rules may make (policies.engine.facts.Facts), answered for a cluster.
+    """Follows a cluster, and reads what `known` misses.
 
     api: the connection, which stays the caller's to close. watch_nodes: whether a rule needs Nodes, for they are many.
     watch_topologies: whether a rule needs those of the cluster. workloads: the kinds that may name one, to be replaced
     when they are others.
-    parameters: those of admission policies, as far as it is told to follow them.
+    parameters: those of admission policies, as far as it is told to follow them. known: the facts that rules get.
     """
 
     def __init__(
@@ -61,23 +95,26 @@ class ClusterFacts:
     ) -> None:
         self.api = api
         self.workloads = tuple(workloads)
-        self._clock = clock or Clock()
-        self._namespaces = Cache[NamespaceObject, str, KnownNamespace](name_of, namespace_of)
-        self._nodes = Cache[NodeObject, str, Node](name_of, node_of)
-        self._reads = NamespaceReads(api, self._clock)
-        self._devices = Devices(api, self._clock)
-        self._topologies = Topologies(api, VERSIONS if watch_topologies else {}, self._clock)
-        self.parameters = ClusterParameters(api, self._clock)
-        self._reflectors: list[Reflector[Any]] = [Reflector(api, NAMESPACES, PATH, self._namespaces, self._clock)]
+        clock = clock or Clock()
+        self._namespaces = Cache[NamespaceObject, str, Namespace](name_of, namespace_of)
+        self._reads = NamespaceReads(api, clock)
+        self._devices = Devices(api, clock)
+        self._topologies = Topologies(api, VERSIONS if watch_topologies else {}, clock)
+        self.parameters = ClusterParameters(api, clock)
+        self._reflectors: list[Reflector[Any]] = [Reflector(api, NAMESPACES, PATH, self._namespaces, clock)]
+        nodes = Cache[NodeObject, str, Node](name_of, node_of)
         if watch_nodes:
-            self._reflectors.append(Reflector(api, NODES, "/api/v1/nodes", self._nodes, self._clock))
+            self._reflectors.append(Reflector(api, NODES, "/api/v1/nodes", nodes, clock))
+        self.known: Facts = KnownFacts(
+            self._namespaces, self._reads, nodes, self._devices, self._topologies, self.parameters, clock
+        )
         self._tasks: list[asyncio.Task[NoReturn]] = []
 
     async def start(self) -> None:
         """Begin to follow the cluster; `unsynced` says what has not arrived yet."""
         running = {reflector.resource.name: reflector.run() for reflector in self._reflectors}
         running["devices"] = self._devices.run()
-        running |= {f"topologies of {group}": each.run() for group, each in self._topologies.groups.items()}
+        running |= {f"topologies of {group}": followed.run() for group, followed in self._topologies.groups.items()}
         self._tasks = [asyncio.create_task(work, name=name) for name, work in running.items()]
 
     async def stop(self) -> None:
@@ -97,78 +134,37 @@ class ClusterFacts:
 
     def problems(self) -> list[str]:
         """What is not up to date and why, a reason each."""
-        found = [f"{followed.resource.name}: {followed.problem}" for followed in self._reflectors if followed.problem]
-        return [*found, *self._devices.problems(), *self._topologies.problems()]
+        problems = [f"{each.resource.name}: {each.problem}" for each in self._reflectors if each.problem]
+        return [*problems, *self._devices.problems(), *self._topologies.problems()]
 
-    async def read_namespace(self, name: str, seconds: float) -> None:
-        """Ask the API server for a Namespace, so that `namespace` and its labels are known. Raises FactUnavailable.
+    async def read(self, key: Key[T], seconds: float) -> T:
+        """The value of a key that `known` misses. Raises FactUnavailable, and Missing where reading brought nothing.
 
-        The answer is kept for some seconds, also that it does not exist; then it has its name and name label alone.
+        A Namespace is read, and kept for some seconds; one that does not exist has its name and name label alone.
+        Parameters are waited for. References name the kinds that could not be searched in time. A check without an
+        answer in time has an errored one.
         """
-        await self._reads.read(name, seconds)
+        readers: Mapping[type[Key[Any]], Callable[[Any, float], Awaitable[Any]]] = {
+            NamespaceKey: self._read_namespace,
+            ParametersKey: self.parameters.read,
+            ReferencesKey: self._search_references,
+            Check: partial(access.review, self.api),
+        }
+        value: T = await readers[type(key)](key, seconds)
+        return value
 
-    async def read_parameters(self, needed: UnknownParameters, seconds: float) -> None:
-        """Wait for parameters of a policy, so that `parameters` knows them. Raises FactUnavailable."""
-        await self.parameters.read_parameters(needed, seconds)
+    async def _read_namespace(self, key: NamespaceKey, seconds: float) -> Namespace:
+        await self._reads.read(key.name, seconds)
+        return self.known.look_up(key)
 
-    async def review(self, check: Check, seconds: float) -> Answer:
-        """Ask the API server for the answer to an authorization check; an errored one if it has none in time."""
-        return await access.review(self.api, check, seconds)
-
-    async def read_references(self, topology: str, seconds: float) -> References:
-        """Look for the workloads that name a topology; where some could not be looked at in time, it is said."""
-        return await references.search(self.api, self.workloads, topology, seconds)
+    async def _search_references(self, key: ReferencesKey, seconds: float) -> References:
+        return await references.search(self.api, self.workloads, key.topology, seconds)
 
     def control_plane_namespaces(self) -> tuple[str, ...]:
         """The names of the control-plane Namespaces, sorted."""
-        namespaces = self._namespaces.by_key.items()
-        return tuple(
-            sorted(name for name, known in namespaces if known.labels.get(CONTROL_PLANE_LABEL) == CONTROL_PLANE)
+        names = (
+            name
+            for name, namespace in self._namespaces.by_key.items()
+            if namespace.labels.get(CONTROL_PLANE_LABEL) == CONTROL_PLANE
         )
-
-    def namespace_labels(self, name: str) -> Mapping[str, str]:
-        """The labels of a Namespace. Raises UnknownFact: then `read_namespace` is to be called."""
-        return self._namespace(name).labels
-
-    def namespace(self, name: str) -> JsonObject:
-        """The whole Namespace. Raises UnknownFact: then `read_namespace` is to be called."""
-        found: JsonObject = msgspec.json.decode(self._namespace(name).content)
-        return found
-
-    def _namespace(self, name: str) -> KnownNamespace:
-        known = self._namespaces.by_key.get(name) or self._reads.get(name)
-        if known is None:
-            raise UnknownFact(name)
-        return known
-
-    def nodes(self) -> Sequence[Node]:
-        """The Nodes; none where they are not watched."""
-        return self._nodes.values
-
-    def claim_classes(self, namespace: str, claim: str, template: str) -> frozenset[str]:
-        """The device classes that a claim, or a claim of a template, asks for; none if it is not known."""
-        known = self._devices.claims if claim else self._devices.templates
-        return known.by_key.get((namespace, claim or template), _NO_CLASSES)
-
-    def extended_resources(self) -> Mapping[str, str]:
-        """The extended resource names of DeviceClasses that have one, by class."""
-        return self._devices.extended.by_key
-
-    def topologies(self) -> tuple[Topology, ...]:
-        """The topologies that are objects of the cluster, as far as they are watched; the same until one changes."""
-        return self._topologies.known
-
-    def references(self, topology: str) -> References:
-        """Nothing is known of workloads beforehand: `read_references` is to be called."""
-        raise UnknownReferences(topology)
-
-    def answer(self, check: Check) -> Answer:
-        """Nothing is known of authorization beforehand: each check is asked when it comes up."""
-        raise UnansweredCheck(check)
-
-    def give_up(self, needed: NeededLookUp) -> None:
-        """Whoever looks for something knows what it did not find."""
-
-    def today(self) -> date:
-        """The date in UTC."""
-        return self._clock.now().astimezone(UTC).date()
+        return tuple(sorted(names))

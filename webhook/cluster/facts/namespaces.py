@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from policies.engine.facts import NAME_LABEL, FactUnavailable
+from policies.engine.facts import NAME_LABEL, Namespace
+from policies.engine.lookup import FactUnavailable
 from webhook.cluster.api.call import Call, fetch
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.errors import ApiError, ClusterError
-from webhook.cluster.api.objects import NAMESPACES, KnownNamespace, namespace_of
+from webhook.cluster.api.objects import NAMESPACES, namespace_of
 from webhook.cluster.api.wire import UNREADABLE
 
 if TYPE_CHECKING:
@@ -35,10 +36,10 @@ class NamespaceReads:
     def __init__(self, api: ApiClient, clock: Clock) -> None:
         self._api = api
         self._clock = clock
-        self._answers: dict[str, tuple[float, KnownNamespace]] = {}
+        self._answers: dict[str, tuple[float, Namespace]] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
 
-    def get(self, name: str) -> KnownNamespace | None:
+    def get(self, name: str) -> Namespace | None:
         """The Namespace, if it was read just now. One that does not exist has its name and name label alone."""
         until, namespace = self._answers.get(name, (0.0, None))
         return namespace if self._clock.monotonic() < until else None
@@ -72,7 +73,7 @@ class NamespaceReads:
         self._answers = {known: answer for known, answer in self._answers.items() if answer[0] > now}
         self._answers[name] = (now + KEPT_SECONDS, namespace or _missing(name))
 
-    async def _ask(self, name: str) -> KnownNamespace | None:
+    async def _ask(self, name: str) -> Namespace | None:
         """The Namespace, None for a Namespace that does not exist. Raises ClusterError."""
         call = Call("GET", f"{PATH}/{name}", seconds=READ_SECONDS)
         try:
@@ -90,6 +91,6 @@ class NamespaceReads:
             task.exception()  # looked at, for the case that nobody waits any more
 
 
-def _missing(name: str) -> KnownNamespace:
+def _missing(name: str) -> Namespace:
     labels = {NAME_LABEL: name}
-    return KnownNamespace(labels, msgspec.json.encode({"metadata": {"name": name, "labels": labels}}))
+    return Namespace(labels, msgspec.json.encode({"metadata": {"name": name, "labels": labels}}))

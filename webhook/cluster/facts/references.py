@@ -1,4 +1,4 @@
-"""Who names a topology: workloads are looked through when somebody deletes one, as far as the time allows."""
+"""Finds the workloads that name a topology: all are searched when somebody deletes one, as far as time allows."""
 
 from __future__ import annotations
 
@@ -72,22 +72,22 @@ _ITEM = msgspec.json.Decoder(_Item)
 
 
 async def search(api: ApiClient, workloads: Iterable[GroupKind], topology: str, seconds: float) -> References:
-    """The workloads of some kinds that name a topology. What could not be looked at within the time is told."""
-    looked = _Search(api, workloads, topology)
+    """The workloads of some kinds that name a topology, and which kinds could not be searched within the time."""
+    progress = _Search(api, workloads, topology)
     try:
         async with asyncio.timeout(seconds * SHARE), asyncio.TaskGroup() as tasks:
-            for group in dict.fromkeys(group for group, _ in looked.left):
-                tasks.create_task(looked.group(group, tasks))
+            for group in dict.fromkeys(group for group, _ in progress.left):
+                tasks.create_task(progress.group(group, tasks))
     except TimeoutError:
         pass  # it is told what is left
-    return References(tuple(sorted(looked.found)), looked.incomplete())
+    return References(tuple(sorted(progress.names)), progress.incomplete())
 
 
 class _Search:
-    """One look through the workloads. found: who names the topology. left: kinds that are not done, each with why."""
+    """One look through the workloads. names: of those that name the topology. left: kinds not done, each with why."""
 
     def __init__(self, api: ApiClient, workloads: Iterable[GroupKind], topology: str) -> None:
-        self.found: list[str] = []
+        self.names: list[str] = []
         self.left = dict.fromkeys(workloads, _LATE)
         self._api = api
         self._topology = topology
@@ -95,34 +95,34 @@ class _Search:
         self._log = structlog.get_logger()
 
     def incomplete(self) -> str:
-        """Which kinds were not looked at or not to the end, and why, in a few words; empty where all were."""
+        """Which kinds were not searched completely, and why, in a few words; empty where all were."""
         by_reason: dict[str, list[str]] = {}
-        for (_, kind), reason in sorted(self.left.items(), key=lambda each: each[0][1]):
+        for (_, kind), reason in sorted(self.left.items(), key=lambda item: item[0][1]):
             by_reason.setdefault(reason, []).append(kind)
         return "; ".join(f"{_listed(names)} ({reason})" for reason, names in sorted(by_reason.items()))
 
     async def group(self, group: str, tasks: asyncio.TaskGroup) -> None:
         """Find out which kinds of a group are installed, and have a task for each look through its objects."""
-        wanted = [each for each in self.left if each[0] == group]
+        of_group = [group_kind for group_kind in self.left if group_kind[0] == group]
         try:
-            places = await self._places(group, {kind for _, kind in wanted})
+            places = await self._places(group, {kind for _, kind in of_group})
         except ClusterError as error:
-            self._failed(wanted, error)
+            self._failed(of_group, error)
             return
-        for each in wanted:
-            if each[1] not in places:
-                del self.left[each]
+        for group_kind in of_group:
+            if group_kind[1] not in places:
+                del self.left[group_kind]
         for kind, place in places.items():
             tasks.create_task(self._kind(group, kind, place))
 
-    async def _places(self, group: str, wanted: set[str]) -> dict[str, ServedKind]:
+    async def _places(self, group: str, names: set[str]) -> dict[str, ServedKind]:
         """Where kinds of a group are: each in the first version that has it. Raises ClusterError."""
-        found: dict[str, ServedKind] = {}
+        places: dict[str, ServedKind] = {}
         for version in await versions(self._api, group):
-            if missing := wanted - found.keys():
+            if missing := names - places.keys():
                 served = await kinds(self._api, f"{group}/{version}" if group else version)
-                found |= {kind: served[kind] for kind in missing & served.keys()}
-        return found
+                places |= {kind: served[kind] for kind in missing & served.keys()}
+        return places
 
     async def _kind(self, group: str, kind: str, place: ServedKind) -> None:
         """Look through all objects of a kind."""
@@ -132,8 +132,8 @@ class _Search:
         try:
             async with self._free:
                 async for page in pages(self._api, place.path(""), query, PAGE_SIZE, ACCEPT):
-                    named = [each for each in _read(page) if each.names(self._topology)]
-                    self.found += [_called(kind, each) for each in named if is_pod or not each.is_owned]
+                    workloads = [workload for workload in _read(page) if workload.names(self._topology)]
+                    self.names += [_name(kind, workload) for workload in workloads if is_pod or not workload.is_owned]
         except ClusterError as error:
             self._failed([(group, kind)], error)
         else:
@@ -141,8 +141,8 @@ class _Search:
 
     def _failed(self, which: Sequence[GroupKind], error: ClusterError) -> None:
         if isinstance(error, ApiError) and error.status == 404:
-            for each in which:
-                del self.left[each]  # it has gone since it was discovered
+            for group_kind in which:
+                del self.left[group_kind]  # it has gone since it was discovered
             return
         self.left |= dict.fromkeys(which, _in_short(error))
         self._log.warning("workloads could not be listed", kinds=[kind for _, kind in which], reason=str(error))
@@ -153,11 +153,11 @@ def _read(page: Page) -> list[_Metadata]:
     try:
         return [_ITEM.decode(raw).metadata for raw in page.items or ()]
     except UNREADABLE as error:
-        raise ClusterError(f"a list holds what is no object: {error}") from error
+        raise ClusterError(f"a list holds something that is not an object: {error}") from error
 
 
-def _called(kind: str, found: _Metadata) -> str:
-    return f"{kind} {found.namespace}/{found.name}" if found.namespace else f"{kind} {found.name}"
+def _name(kind: str, workload: _Metadata) -> str:
+    return f"{kind} {workload.namespace}/{workload.name}" if workload.namespace else f"{kind} {workload.name}"
 
 
 def _in_short(error: ClusterError) -> str:

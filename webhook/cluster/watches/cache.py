@@ -55,8 +55,8 @@ class Cache(Generic[T, K, V]):
 
     def replace(self, objects: Sequence[T]) -> None:
         """Take a whole list."""
-        found = ((self._key(item), self._value(item)) for item in objects)
-        self._values = {key: value for key, value in found if value is not None}
+        entries = ((self._key(item), self._value(item)) for item in objects)
+        self._values = {key: value for key, value in entries if value is not None}
         self._sequence = None
         self._notice()
 

@@ -79,8 +79,8 @@ class Devices:
     def problems(self) -> list[str]:
         """Why not everything is up to date."""
         followed = self._reflectors if self._version is not None else ()
-        found = [f"{each.resource.name}: {each.problem}" for each in followed if each.problem]
-        return [*self._discovery.problems(), *found]
+        problems = [f"{each.resource.name}: {each.problem}" for each in followed if each.problem]
+        return [*self._discovery.problems(), *problems]
 
     def _follow(self, version: str | None) -> list[asyncio.Task[NoReturn]]:
         """Start to follow a version; None for none."""

@@ -30,11 +30,12 @@ class Followed(NamedTuple):
 
     def unsynced(self) -> list[str]:
         """What has not arrived yet, a reason each."""
-        return [reason for each in self if each is not None for reason in each.unsynced()]
+        return [reason for source in self if source is not None for reason in source.unsynced()]
 
     def unsynced_policies(self) -> list[str]:
         """What has not arrived yet of what policies are made from."""
-        return [reason for each in (self.maps, self.natives) if each is not None for reason in each.unsynced()]
+        sources = (self.maps, self.natives)
+        return [reason for source in sources if source is not None for reason in source.unsynced()]
 
 
 @asynccontextmanager
@@ -57,10 +58,10 @@ async def follow(
         PolicyMaps(api, maps_in) if maps_in else None,
         NativePolicies(api) if natives else None,
     )
-    running = [each for each in followed if each is not None]
+    running = [source for source in followed if source is not None]
     try:
-        for each in running:
-            await each.start()
+        for source in running:
+            await source.start()
         try:
             async with asyncio.timeout(FIRST_SYNC):
                 while followed.unsynced():  # noqa: ASYNC110 - a few looks at start, at several caches
@@ -70,6 +71,6 @@ async def follow(
             structlog.get_logger().warning("serving before the cluster's facts have arrived", reasons=reasons)
         yield followed
     finally:
-        for each in running:
-            await each.stop()
+        for source in running:
+            await source.stop()
         await api.close()

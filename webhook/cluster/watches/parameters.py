@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from policies.admissionpolicy.inputs import Json
 from policies.admissionpolicy.model import ParamKind
-from policies.admissionpolicy.params import KindScope, UnknownParameters
-from policies.admissionpolicy.wanted import WantedParameters
-from policies.engine.match import LabelSelector
+from policies.admissionpolicy.params import KnownParameters, ParametersKey
+from policies.engine.lookup import Missing
 from webhook.cluster.api.clock import Clock
-from webhook.cluster.watches.paramkind import FollowedKind, not_wanted
+from webhook.cluster.watches.paramkind import FollowedKind, not_followed
 
 if TYPE_CHECKING:
     from kubernetes.aio.client import ApiClient
 
 
 class ClusterParameters:
-    """The parameters of a cluster (policies.admissionpolicy.params.Parameters), answered from memory.
+    """The parameters of a cluster, answered from memory.
 
     api: the connection, which stays the caller's to close.
     """
@@ -28,19 +26,19 @@ class ClusterParameters:
         self._clock = clock or Clock()
         self._kinds: dict[ParamKind, FollowedKind] = {}
 
-    async def follow(self, wanted: Iterable[WantedParameters]) -> None:
-        """Follow just these from now on; what is wanted as before is followed on.
+    async def follow(self, keys: Iterable[ParametersKey]) -> None:
+        """Follow just these from now on; watches that are still needed go on.
 
-        To change policies, follow what old and new ones want, put the new ones in force, and follow what these want.
+        To change policies, follow what old and new ones need, put the new ones in force, and follow what these need.
         """
-        by_kind: dict[ParamKind, set[WantedParameters]] = {}
-        for each in sorted(wanted, key=str):
-            by_kind.setdefault(each.kind, set()).add(each)
+        by_kind: dict[ParamKind, set[ParametersKey]] = {}
+        for key in sorted(keys, key=str):
+            by_kind.setdefault(key.kind, set()).add(key)
         dropped = [self._kinds.pop(kind) for kind in self._kinds.keys() - by_kind.keys()]
-        for kind, parts in by_kind.items():
+        for kind, of_kind in by_kind.items():
             if kind not in self._kinds:
                 self._kinds[kind] = FollowedKind(self._api, kind, self._clock)
-            self._kinds[kind].follow(frozenset(parts))
+            self._kinds[kind].follow(frozenset(of_kind))
         for followed in dropped:
             await followed.stop()
 
@@ -57,28 +55,15 @@ class ClusterParameters:
         """What is not up to date and why, a reason each; also kinds that the API server does not serve."""
         return [problem for followed in self._kinds.values() for problem in followed.problems()]
 
-    async def read_parameters(self, needed: UnknownParameters, seconds: float) -> None:
-        """Wait until what was needed is known. Raises FactUnavailable: what is missing, why, and what to do."""
-        followed = self._kinds.get(needed.wanted.kind)
-        if followed is None:
-            raise not_wanted(needed.wanted)
-        await followed.read(needed.wanted, seconds)
+    def known(self, key: ParametersKey) -> KnownParameters:
+        """What is known of parameters, objects in the order of their names. Raises Missing."""
+        if key.kind not in self._kinds:
+            raise Missing(key)
+        return self._kinds[key.kind].known(key)
 
-    def scope(self, kind: ParamKind) -> KindScope | None:
-        """Whether objects of a kind are in namespaces; None where it is not served. Raises UnknownParameters."""
-        return self._followed(kind).scope()
-
-    def named(self, kind: ParamKind, namespace: str, name: str) -> Json | None:
-        """The object of a name, None where there is none. Raises UnknownParameters."""
-        return self._followed(kind).known(namespace, name=name).get((namespace, name))
-
-    def selected(self, kind: ParamKind, namespace: str, selector: LabelSelector) -> Sequence[Json]:
-        """The objects that a selector selects, in the order of their names. Raises UnknownParameters."""
-        found = self._followed(kind).known(namespace, selector=selector)
-        return [found[place] for place in sorted(found) if place[0] == namespace]
-
-    def _followed(self, kind: ParamKind) -> FollowedKind:
-        """What is known of a kind. Raises UnknownParameters."""
-        if kind not in self._kinds:
-            raise UnknownParameters(kind)
-        return self._kinds[kind]
+    async def read(self, key: ParametersKey, seconds: float) -> KnownParameters:
+        """Wait until parameters are known. Raises FactUnavailable: what is missing, why, and what to do."""
+        if key.kind not in self._kinds:
+            raise not_followed(key)
+        await self._kinds[key.kind].read(key, seconds)
+        return self.known(key)

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, NoReturn
 
 import structlog
 
-from policies.admissionpolicy.inputs import Json
 from policies.admissionpolicy.model import ParamKind
-from policies.admissionpolicy.params import KindScope, UnknownParameters
-from policies.admissionpolicy.wanted import WantedParameters
-from policies.engine.facts import FactUnavailable
-from policies.engine.match import LabelSelector
+from policies.admissionpolicy.params import NOT_SERVED, KindScope, KnownParameters, ParametersKey
+from policies.engine.lookup import FactUnavailable, Missing
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.discovery import Discovery, ServedKind, find
 from webhook.cluster.watches.devices import cancelled
@@ -29,24 +26,24 @@ PATIENCE_SECONDS = 1.0
 
 
 class FollowedKind:
-    """What is known of one kind: its scope, and those of its objects that are wanted."""
+    """What is known of one kind: its scope, and those of its objects that policies name."""
 
     def __init__(self, api: ApiClient, kind: ParamKind, clock: Clock) -> None:
         self.kind = kind
         self._api = api
         self._clock = clock
-        self._wanted: frozenset[WantedParameters] = frozenset()
+        self._keys: frozenset[ParametersKey] = frozenset()
         self._served: ServedKind | None = None
         self._decided = asyncio.Event()
         self._discovery = Discovery(self._name, clock)
-        self._watches: dict[WantedParameters, ParamWatch] = {}
+        self._watches: dict[ParametersKey, ParamWatch] = {}
         self._ending: set[asyncio.Task[NoReturn]] = set()
         self._task: asyncio.Task[NoReturn] | None = None
         self._log = structlog.get_logger()
 
-    def follow(self, wanted: frozenset[WantedParameters]) -> None:
+    def follow(self, keys: frozenset[ParametersKey]) -> None:
         """Follow just these from now on; what is known of those that were followed before stays."""
-        self._wanted = wanted
+        self._keys = keys
         if self._task is None:
             self._task = asyncio.create_task(self._run(), name=f"paramKind {self.kind.kind}")
         self._adjust()
@@ -64,41 +61,37 @@ class FollowedKind:
 
     def problems(self) -> list[str]:
         """What is not up to date and why."""
-        found = self._discovery.problems()
+        problems = self._discovery.problems()
         if self._decided.is_set() and self._served is None:
-            found.append(f"{self._name}: not served; install its CustomResourceDefinition, or correct the paramKind")
-        return [*found, *(f"{each}: {watch.problem}" for each, watch in self._watches.items() if watch.problem)]
+            problems.append(f"{self._name}: not served; install its CustomResourceDefinition, or correct the paramKind")
+        return [*problems, *(f"{key}: {watch.problem}" for key, watch in self._watches.items() if watch.problem)]
 
-    def scope(self) -> KindScope | None:
-        """The scope; None if the kind is not served. Raises UnknownParameters."""
+    def known(self, key: ParametersKey) -> KnownParameters:
+        """What is known of these. Raises Missing."""
         if not self._decided.is_set():
-            raise UnknownParameters(self.kind)
-        return self._served.scope if self._served else None
-
-    def known(
-        self, namespace: str, *, name: str = "", selector: LabelSelector | None = None
-    ) -> Mapping[tuple[str, str], Json]:
-        """What is followed of these, by namespace and name. Raises UnknownParameters."""
-        if self._decided.is_set() and self._served is None:
-            return {}
-        watch = self._watch(WantedParameters(kind=self.kind, namespace=namespace, name=name, selector=selector))
+            raise Missing(key)
+        if self._served is None:
+            return NOT_SERVED
+        if not key.has_objects:
+            return KnownParameters(self._served.scope)
+        watch = self._watch(key)
         if watch is None or not watch.reflector.synced.is_set():
-            raise UnknownParameters(self.kind, namespace=namespace, name=name, selector=selector)
-        return watch.objects.by_key
+            raise Missing(key)
+        return KnownParameters(self._served.scope, watch.selected(key))
 
-    async def read(self, needed: WantedParameters, seconds: float) -> None:
-        """Wait until something is known. Raises FactUnavailable, sooner where it is known what is wrong."""
-        if not await self._settled(needed, min(seconds, PATIENCE_SECONDS)) and (
-            self._reason(needed) or not await self._settled(needed, seconds - PATIENCE_SECONDS)
+    async def read(self, key: ParametersKey, seconds: float) -> None:
+        """Wait until these are known. Raises FactUnavailable, sooner where it is known what is wrong."""
+        if not await self._settled(key, min(seconds, PATIENCE_SECONDS)) and (
+            self._reason(key) or not await self._settled(key, seconds - PATIENCE_SECONDS)
         ):
             slow = f"the API server at {self._api.configuration.host} took over {seconds:.1f} s"
-            raise FactUnavailable(f"{needed} could not be read: {self._reason(needed) or slow}")
-        if self._served and _is_watched(needed, self._served.scope) and self._watch(needed) is None:
-            raise not_wanted(needed)
+            raise FactUnavailable(f"{key} could not be read: {self._reason(key) or slow}")
+        if self._served and _is_watched(key, self._served.scope) and self._watch(key) is None:
+            raise not_followed(key)
 
     @property
     def _name(self) -> str:
-        return str(WantedParameters(kind=self.kind))
+        return str(ParametersKey(kind=self.kind))
 
     async def _run(self) -> NoReturn:
         while True:
@@ -117,13 +110,13 @@ class FollowedKind:
         self._adjust()
 
     def _adjust(self) -> None:
-        """Make the watches be those that are wanted, before anything is waited for."""
+        """Make the watches be those of the keys, before anything is waited for."""
         served = self._served
-        wanted = {each for each in self._wanted if served and _is_watched(each, served.scope)}
-        self._end([self._watches.pop(each) for each in self._watches.keys() - wanted])
+        keys = {key for key in self._keys if served and _is_watched(key, served.scope)}
+        self._end([self._watches.pop(key) for key in self._watches.keys() - keys])
         if served:
-            for each in sorted(wanted - self._watches.keys(), key=str):
-                self._watches[each] = ParamWatch(self._api, each, served, self._clock)
+            for key in sorted(keys - self._watches.keys(), key=str):
+                self._watches[key] = ParamWatch(self._api, key, served, self._clock)
 
     def _end(self, watches: Iterable[ParamWatch]) -> None:
         """Let watches end; whoever stops all waits for these, too."""
@@ -132,36 +125,35 @@ class FollowedKind:
             self._ending.add(watch.task)
             watch.task.add_done_callback(self._ending.discard)
 
-    async def _settled(self, needed: WantedParameters, seconds: float) -> bool:
-        """Whether something is known within some seconds."""
+    async def _settled(self, key: ParametersKey, seconds: float) -> bool:
+        """Whether these are known within some seconds."""
         try:
             async with asyncio.timeout(seconds):
                 await self._decided.wait()
-                if watch := self._watch(needed):
+                if watch := self._watch(key):
                     await watch.reflector.synced.wait()
         except TimeoutError:
             return False
         return True
 
-    def _reason(self, needed: WantedParameters) -> str | None:
-        watch = self._watch(needed)
+    def _reason(self, key: ParametersKey) -> str | None:
+        watch = self._watch(key)
         return self._discovery.problem if watch is None else watch.problem
 
-    def _watch(self, needed: WantedParameters) -> ParamWatch | None:
+    def _watch(self, key: ParametersKey) -> ParamWatch | None:
         """The watch that has these: one of their namespace alone, or of all."""
-        found = self._watches.get(needed)
-        if found is None:
-            everywhere = WantedParameters(kind=self.kind, name=needed.name, selector=needed.selector)
-            found = self._watches.get(everywhere)
-        return found
+        watch = self._watches.get(key)
+        if watch is None:
+            everywhere = ParametersKey(kind=self.kind, name=key.name, selector=key.selector)
+            watch = self._watches.get(everywhere)
+        return watch
 
 
-def not_wanted(needed: WantedParameters) -> FactUnavailable:
+def not_followed(key: ParametersKey) -> FactUnavailable:
     """What is said of parameters that are not followed."""
-    return FactUnavailable(f"{needed} could not be read: no policy in force names such parameters")
+    return FactUnavailable(f"{key} could not be read: no policy in force names such parameters")
 
 
-def _is_watched(wanted: WantedParameters, scope: KindScope) -> bool:
-    """Whether there are objects to watch: not for a paramRef that is wrong, and not where only the scope is wanted."""
-    has_objects = wanted.name or wanted.selector is not None
-    return bool(has_objects and not (wanted.namespace and scope == "Cluster"))
+def _is_watched(key: ParametersKey, scope: KindScope) -> bool:
+    """Whether there are objects to watch: not for a paramRef that is wrong, and not where only the scope is needed."""
+    return key.has_objects and not (key.namespace and scope == "Cluster")

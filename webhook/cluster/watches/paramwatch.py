@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from policies.admissionpolicy.inputs import Json
-from policies.admissionpolicy.params import as_kept
-from policies.admissionpolicy.wanted import WantedParameters, label_selector
+from policies.admissionpolicy.params import ParametersKey, as_kept, label_selector
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.discovery import ServedKind
 from webhook.cluster.api.objects import Resource, WholeObject, key_of, whole
@@ -22,16 +22,14 @@ _SPECIAL = re.compile(r"([\\,=])")
 
 
 class ParamWatch:
-    """The objects of one reference, by namespace and name."""
+    """The objects of one reference."""
 
-    def __init__(self, api: ApiClient, wanted: WantedParameters, served: ServedKind, clock: Clock) -> None:
-        self.objects = Cache[WholeObject, tuple[str, str], Json](
-            key_of, lambda item: as_kept(item.content, wanted.kind)
-        )
-        resource = Resource(str(wanted), whole, query=_query(wanted))
-        self.reflector = Reflector(api, resource, served.path(wanted.namespace), self.objects, clock)
-        self.task = asyncio.create_task(self.reflector.run(), name=f"parameters: {wanted}")
-        self._right = _right(wanted, served)
+    def __init__(self, api: ApiClient, key: ParametersKey, served: ServedKind, clock: Clock) -> None:
+        self._objects = Cache[WholeObject, tuple[str, str], Json](key_of, lambda item: as_kept(item.content, key.kind))
+        resource = Resource(str(key), whole, query=_query(key))
+        self.reflector = Reflector(api, resource, served.path(key.namespace), self._objects, clock)
+        self.task = asyncio.create_task(self.reflector.run(), name=f"parameters: {key}")
+        self._right = _right(key, served)
 
     @property
     def problem(self) -> str | None:
@@ -39,18 +37,25 @@ class ParamWatch:
         missing = self.reflector.status == 403
         return f"{self.reflector.problem}; {self._right}" if missing else self.reflector.problem
 
+    def selected(self, key: ParametersKey) -> Sequence[Json]:
+        """The objects in the namespace of a key, which has the name or selector of this reference; sorted by name."""
+        objects = self._objects.by_key
+        if key.name:
+            return [objects[key.namespace, key.name]] if (key.namespace, key.name) in objects else []
+        return [objects[place] for place in sorted(objects) if place[0] == key.namespace]
 
-def _query(wanted: WantedParameters) -> tuple[tuple[str, str], ...]:
-    if wanted.name:
+
+def _query(key: ParametersKey) -> tuple[tuple[str, str], ...]:
+    if key.name:
         # Escaped as fields.EscapeValue in k8s.io/apimachinery does.
-        return (("fieldSelector", "metadata.name=" + _SPECIAL.sub(r"\\\1", wanted.name)),)
-    labels = label_selector(wanted.selector) if wanted.selector else ""
+        return (("fieldSelector", "metadata.name=" + _SPECIAL.sub(r"\\\1", key.name)),)
+    labels = label_selector(key.selector) if key.selector else ""
     return (("labelSelector", labels),) if labels else ()
 
 
-def _right(wanted: WantedParameters, served: ServedKind) -> str:
+def _right(key: ParametersKey, served: ServedKind) -> str:
     """What has to be granted."""
-    group = wanted.kind.api_version.rpartition("/")[0]
-    role = f"a Role in namespace {wanted.namespace}" if wanted.namespace else "a ClusterRole"
+    group = key.kind.api_version.rpartition("/")[0]
+    role = f"a Role in namespace {key.namespace}" if key.namespace else "a ClusterRole"
     resource = f"{served.resource} of {group}" if group else served.resource
     return f"{role} must allow the service's account to list and watch {resource}"

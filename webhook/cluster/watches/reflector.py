@@ -33,7 +33,7 @@ WATCH_SECONDS = 300
 SILENCE_SECONDS = 180.0
 # A watch that ends sooner than this without any event does not work; the next one waits. As client-go.
 SHORT_SECONDS = 1.0
-# The version to watch from has expired, or is none that this server can read.
+# The version to watch from has expired, or this server cannot read it.
 _LIST_AGAIN = frozenset({400, 410})
 
 

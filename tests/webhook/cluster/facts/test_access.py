@@ -40,7 +40,7 @@ async def test_a_check_is_asked_as_a_review(server: FakeApi, api: Connection) ->
     ("answer", "error"),
     [
         (status(403, "no"), "the API server refused POST {path} at {host} (403: no)"),
-        ({"kind": "Status"}, "the answer to POST {path} is no SubjectAccessReview: "),
+        ({"kind": "Status"}, "the answer to POST {path} is not a SubjectAccessReview: "),
     ],
     ids=["refused", "something else"],
 )

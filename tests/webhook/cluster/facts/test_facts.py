@@ -10,7 +10,8 @@ from support.api.fakeapi import NAMESPACES, NODES, RESOURCE_GROUP, FakeApi, name
 from support.api.times import Times
 from support.patience import PATIENCE, until
 
-from policies.engine.facts import Facts, FactUnavailable, Node, References, Taint, UnknownFact, UnknownReferences
+from policies.engine.facts import Facts, NamespaceKey, Node, References, ReferencesKey, Taint
+from policies.engine.lookup import FactUnavailable, Missing
 from policies.topology.level import level
 from policies.topology.topology import Topology
 from webhook.cluster.api.client import Connection
@@ -37,10 +38,10 @@ async def following(
 def test_they_are_facts_and_resolve(api: Connection) -> None:
     """They can stand wherever facts, or someone who fetches them, are asked for."""
     facts = ClusterFacts(api, watch_nodes=False)
-    asked: list[Facts] = [facts]  # what a type checker has to say is all the proof there is
+    asked: list[Facts] = [facts.known]  # what a type checker has to say is all the proof there is
     fetching: list[Resolver] = [facts]
 
-    assert (asked, fetching) == ([facts], [facts])
+    assert (asked, fetching) == ([facts.known], [facts])
 
 
 async def test_namespace_labels_follow_the_cluster(server: FakeApi, api: Connection, times: Times) -> None:
@@ -49,18 +50,18 @@ async def test_namespace_labels_follow_the_cluster(server: FakeApi, api: Connect
     server.put(NAMESPACES, named("bare"))
 
     async with following(api, times) as facts:
-        assert (facts.namespace_labels("team"), facts.namespace_labels("bare")) == ({"a": "b"}, {})
+        assert (facts.known.namespace_labels("team"), facts.known.namespace_labels("bare")) == ({"a": "b"}, {})
 
         await server.watched(NAMESPACES)
         server.put(NAMESPACES, named("team", {"a": "c"}))
-        await until(lambda: facts.namespace_labels("team") == {"a": "c"})
+        await until(lambda: facts.known.namespace_labels("team") == {"a": "c"})
 
         server.delete(NAMESPACES, "bare")
         server.put(NAMESPACES, named("last"))
         await until(lambda: "last" in facts._namespaces.by_key)
-        with pytest.raises(UnknownFact) as caught:
-            facts.namespace_labels("bare")
-        assert caught.value.namespace == "bare"
+        with pytest.raises(Missing) as caught:
+            facts.known.namespace_labels("bare")
+        assert caught.value.key == NamespaceKey("bare")
 
 
 async def test_whole_namespaces_follow_the_cluster(server: FakeApi, api: Connection, times: Times) -> None:
@@ -74,7 +75,7 @@ async def test_whole_namespaces_follow_the_cluster(server: FakeApi, api: Connect
 
     async with following(api, times) as facts:
         metadata = {"name": "team", "labels": {"a": "b"}, "resourceVersion": "101"}
-        assert facts.namespace("team") == {
+        assert facts.known.namespace("team") == {
             "metadata": metadata | more,
             "spec": {"finalizers": ["kubernetes"]},
             "status": {"phase": "Active"},
@@ -82,8 +83,10 @@ async def test_whole_namespaces_follow_the_cluster(server: FakeApi, api: Connect
 
         await server.watched(NAMESPACES)
         server.put(NAMESPACES, last)
-        await until(lambda: facts.namespace("team")["status"] == {"phase": "Terminating", "conditions": [condition]})
-        assert facts.namespace("team")["metadata"] == metadata | {"resourceVersion": "102"}
+        await until(
+            lambda: facts.known.namespace("team")["status"] == {"phase": "Terminating", "conditions": [condition]}
+        )
+        assert facts.known.namespace("team")["metadata"] == metadata | {"resourceVersion": "102"}
 
 
 async def test_a_miss_is_read(server: FakeApi, api: Connection, times: Times) -> None:
@@ -91,18 +94,18 @@ async def test_a_miss_is_read(server: FakeApi, api: Connection, times: Times) ->
     server.put(NAMESPACES, named("team", {"a": "b"}))
     facts = ClusterFacts(api, watch_nodes=False, clock=times.clock)  # not started: as good as a watch that is late
 
-    with pytest.raises(UnknownFact):
-        facts.namespace_labels("team")
-    with pytest.raises(UnknownFact):
-        facts.namespace("team")
-    await facts.read_namespace("team", PATIENCE)
-    await facts.read_namespace("none", PATIENCE)
+    with pytest.raises(Missing):
+        facts.known.namespace_labels("team")
+    with pytest.raises(Missing):
+        facts.known.namespace("team")
+    await facts.read(NamespaceKey("team"), PATIENCE)
+    await facts.read(NamespaceKey("none"), PATIENCE)
 
-    assert facts.namespace_labels("team") == {"a": "b"}
-    assert facts.namespace("team")["metadata"]["labels"] == {"a": "b"}
+    assert facts.known.namespace_labels("team") == {"a": "b"}
+    assert facts.known.namespace("team")["metadata"]["labels"] == {"a": "b"}
     missing = {"kubernetes.io/metadata.name": "none"}
-    assert facts.namespace_labels("none") == missing
-    assert facts.namespace("none") == {"metadata": {"name": "none", "labels": missing}}
+    assert facts.known.namespace_labels("none") == missing
+    assert facts.known.namespace("none") == {"metadata": {"name": "none", "labels": missing}}
     await facts.stop()
 
 
@@ -112,9 +115,9 @@ async def test_the_watch_knows_better_than_a_read(server: FakeApi, api: Connecti
 
     async with following(api, times) as facts:
         await server.watched(NAMESPACES)
-        await facts.read_namespace("team", PATIENCE)
+        await facts.read(NamespaceKey("team"), PATIENCE)
         server.put(NAMESPACES, named("team", {"a": "b"}))
-        await until(lambda: facts.namespace_labels("team") == {"a": "b"})
+        await until(lambda: facts.known.namespace_labels("team") == {"a": "b"})
 
 
 async def test_control_plane_namespaces(server: FakeApi, api: Connection, times: Times) -> None:
@@ -138,7 +141,7 @@ async def test_nodes(server: FakeApi, api: Connection, times: Times) -> None:
     server.put(NODES, named("plain", spec={"podCIDR": "10.0.0.0/24"}))
 
     async with following(api, times, watch_nodes=True) as facts:
-        before = facts.nodes()
+        before = facts.known.nodes()
         assert before == (
             Node("gpu", {"zone": "a"}, (Taint("is_gpu", "PreferNoSchedule", "true"), Taint("lock", "NoExecute"))),
             Node("plain", {}),
@@ -148,7 +151,7 @@ async def test_nodes(server: FakeApi, api: Connection, times: Times) -> None:
         await server.watched(NODES)
         server.put(NODES, named("plain", status={"phase": "Running"}))
         server.delete(NODES, "gpu")
-        await until(lambda: facts.nodes() == (Node("plain", {}),))
+        await until(lambda: facts.known.nodes() == (Node("plain", {}),))
         assert len(before) == 2
 
 
@@ -158,7 +161,7 @@ async def test_nodes_are_watched_on_demand(server: FakeApi, api: Connection, tim
     server.put(NODES, named("gpu"))
 
     async with following(api, times) as facts:
-        assert facts.nodes() == ()
+        assert facts.known.nodes() == ()
 
     assert not [seen for seen in server.seen if seen.path == NODES]
 
@@ -175,8 +178,8 @@ async def test_claims_and_classes(server: FakeApi, api: Connection, times: Times
 
     async with following(api, times) as facts:
         asked = [("team", "x", ""), ("team", "", "y"), ("team", "", "x"), ("team", "y", ""), ("other", "x", "")]
-        assert [set(facts.claim_classes(*which)) for which in asked] == [{"gpu"}, {"gpu"}, set(), set(), set()]
-        assert facts.extended_resources() == {"gpu": "example.com/gpu"}
+        assert [set(facts.known.claim_classes(*which)) for which in asked] == [{"gpu"}, {"gpu"}, set(), set(), set()]
+        assert facts.known.extended_resources() == {"gpu": "example.com/gpu"}
 
 
 async def test_topologies(server: FakeApi, api: Connection, times: Times) -> None:
@@ -190,8 +193,8 @@ async def test_topologies(server: FakeApi, api: Connection, times: Times) -> Non
 
     async with following(api, times, watch_topologies=True) as facts:
         racks = Topology("racks", (level("example.org/rack"),), source="KAI Topology racks", in_cluster=True)
-        assert facts.topologies() == (racks,)
-        assert facts.topologies() is facts.topologies()
+        assert facts.known.topologies() == (racks,)
+        assert facts.known.topologies() is facts.known.topologies()
         problem = "spec.levels: a topology needs levels, farthest first, found none"
         assert facts.problems() == [f"KAI Topology none: {problem}"]
 
@@ -206,7 +209,7 @@ async def test_topologies_are_watched_on_demand(server: FakeApi, api: Connection
     server.put(NAMESPACES, named("team"))
 
     async with following(api, times) as facts:
-        assert facts.topologies() == ()
+        assert facts.known.topologies() == ()
 
     assert {seen.path for seen in server.seen} == {NAMESPACES, RESOURCE_GROUP}
 
@@ -223,10 +226,12 @@ async def test_references_are_looked_for(server: FakeApi, api: Connection) -> No
     facts = ClusterFacts(api, watch_nodes=False, workloads=[("batch", "Job")])
 
     for _ in range(2):
-        with pytest.raises(UnknownReferences) as caught:
-            facts.references("racks")
-        assert await facts.read_references(caught.value.topology, PATIENCE) == References(("Job team/train",))
-    assert await everywhere.read_references("racks", PATIENCE) == References(("CronJob team/train", "Job team/train"))
+        with pytest.raises(Missing) as caught:
+            facts.known.references("racks")
+        assert await facts.read(caught.value.key, PATIENCE) == References(("Job team/train",))
+    assert await everywhere.read(ReferencesKey("racks"), PATIENCE) == References(
+        ("CronJob team/train", "Job team/train")
+    )
 
 
 async def test_reasons_until_everything_is_there(server: FakeApi, api: Connection, times: Times) -> None:
@@ -255,7 +260,7 @@ async def test_reasons_until_everything_is_there(server: FakeApi, api: Connectio
     server.fail(NAMESPACES, 500, "oops", times=9)
     server.cut(NAMESPACES)
     await until(facts.problems)
-    assert (facts.unsynced(), facts.namespace_labels("team")) == ([], {})
+    assert (facts.unsynced(), facts.known.namespace_labels("team")) == ([], {})
     await facts.stop()
 
 
@@ -271,7 +276,7 @@ async def test_stopping_leaves_nothing(server: FakeApi, api: Connection, times: 
     names = {"namespaces", "devices", "read namespace slow", *devices, *topologies}
     async with following(api, times, watch_topologies=True) as facts:
         server.held = asyncio.Event()
-        reading = asyncio.create_task(facts.read_namespace("slow", PATIENCE))
+        reading = asyncio.create_task(facts.read(NamespaceKey("slow"), PATIENCE))
         await until(lambda: {task.get_name() for task in asyncio.all_tasks()} >= names)
 
     assert {task.get_name() for task in asyncio.all_tasks()}.isdisjoint(names)
@@ -300,4 +305,4 @@ def test_today_is_the_date_in_utc(api: Connection, times: Times, now: timedelta,
     """The date is that of UTC, wherever the clock stands."""
     times.date = datetime(2026, 3, 1, 23, 30, tzinfo=timezone(now))
 
-    assert ClusterFacts(api, watch_nodes=False, clock=times.clock).today() == today
+    assert ClusterFacts(api, watch_nodes=False, clock=times.clock).known.today() == today

@@ -11,9 +11,9 @@ from support.api.fakeapi import NAMESPACES, FakeApi, named, status
 from support.api.times import Times
 from support.patience import PATIENCE, until
 
-from policies.engine.facts import FactUnavailable
+from policies.engine.facts import Namespace
+from policies.engine.lookup import FactUnavailable
 from webhook.cluster.api.client import Connection
-from webhook.cluster.api.objects import KnownNamespace
 from webhook.cluster.facts.namespaces import KEPT_SECONDS, NamespaceReads
 
 
@@ -25,9 +25,9 @@ async def reads(api: Connection, times: Times) -> AsyncIterator[NamespaceReads]:
     await made.stop()
 
 
-def known(name: str, labels: dict[str, str]) -> KnownNamespace:
+def known(name: str, labels: dict[str, str]) -> Namespace:
     """A Namespace that is nothing but its name and labels."""
-    return KnownNamespace(labels, compact({"metadata": {"name": name, "labels": labels}}))
+    return Namespace(labels, compact({"metadata": {"name": name, "labels": labels}}))
 
 
 def compact(value: object) -> bytes:
@@ -53,7 +53,7 @@ async def test_reads_a_namespace(server: FakeApi, reads: NamespaceReads) -> None
         "spec": {"finalizers": ["kubernetes"]},
         "status": {},
     }
-    assert reads.get("team") == KnownNamespace({"a": "b"}, compact(content))
+    assert reads.get("team") == Namespace({"a": "b"}, compact(content))
 
 
 async def test_one_that_does_not_exist(server: FakeApi, reads: NamespaceReads, times: Times) -> None:

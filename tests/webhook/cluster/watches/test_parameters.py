@@ -9,9 +9,8 @@ from support.api.times import Times
 from support.patience import PATIENCE, until
 
 from policies.admissionpolicy.model import ParamKind
-from policies.admissionpolicy.params import Parameters, UnknownParameters
-from policies.admissionpolicy.wanted import WantedParameters
-from policies.engine.facts import FactUnavailable
+from policies.admissionpolicy.params import KindScope, ParametersKey
+from policies.engine.lookup import FactUnavailable, Missing
 from policies.engine.match import EVERYTHING, LabelSelector, SelectorRequirement
 from webhook.cluster.api.client import Connection
 from webhook.cluster.watches.parameters import ClusterParameters
@@ -21,7 +20,7 @@ LIMIT = ParamKind(api_version="example.org/v1", kind="Limit")
 MAPS = "/api/v1/configmaps"
 TEAM_MAPS = "/api/v1/namespaces/team/configmaps"
 LIMITS = "/apis/example.org/v1/limits"
-FIVE = WantedParameters(kind=CONFIG_MAP, namespace="team", name="five")
+FIVE = ParametersKey(kind=CONFIG_MAP, namespace="team", name="five")
 BIG = LabelSelector((SelectorRequirement("size", "In", ("l", "xl")),))
 
 
@@ -62,18 +61,33 @@ def shown(item: Json) -> Json:
     return {"apiVersion": "v1", "kind": "ConfigMap", **item, "metadata": metadata}
 
 
-async def followed(parameters: ClusterParameters, *wanted: WantedParameters) -> None:
+async def followed(parameters: ClusterParameters, *keys: ParametersKey) -> None:
     """Follow, and wait until all is known."""
-    await parameters.follow(wanted)
+    await parameters.follow(keys)
     await until(lambda: not parameters.unsynced())
 
 
-def test_they_are_parameters(api: Connection) -> None:
-    """They can stand wherever the evaluation of policies asks for parameters."""
-    found = ClusterParameters(api)
-    asked: list[Parameters] = [found]  # what a type checker has to say is all the proof there is
+def scope(parameters: ClusterParameters, kind: ParamKind) -> KindScope | None:
+    """The scope of a kind, as far as it is known."""
+    return parameters.known(ParametersKey(kind=kind)).scope
 
-    assert asked == [found]
+
+def one(parameters: ClusterParameters, kind: ParamKind, namespace: str, name: str) -> Json | None:
+    """The object of a name, as far as it is known."""
+    objects = selected(parameters, kind, namespace, name=name)
+    return objects[0] if objects else None
+
+
+def selected(
+    parameters: ClusterParameters,
+    kind: ParamKind,
+    namespace: str,
+    selector: LabelSelector | None = None,
+    name: str = "",
+) -> list[Json]:
+    """The objects of a name or selector, as far as they are known."""
+    key = ParametersKey(kind=kind, namespace=namespace, name=name, selector=selector)
+    return [dict(each) for each in parameters.known(key).objects]
 
 
 async def test_one_by_name(server: FakeApi, parameters: ClusterParameters) -> None:
@@ -82,18 +96,18 @@ async def test_one_by_name(server: FakeApi, parameters: ClusterParameters) -> No
     server.put(TEAM_MAPS, first)
     await followed(parameters, FIVE)
 
-    assert parameters.scope(CONFIG_MAP) == "Namespaced"
-    assert parameters.named(CONFIG_MAP, "team", "five") == shown(first)
+    assert scope(parameters, CONFIG_MAP) == "Namespaced"
+    assert one(parameters, CONFIG_MAP, "team", "five") == shown(first)
     selector = {"fieldSelector": "metadata.name=five"}
     assert server.lists(TEAM_MAPS) == [{**selector, "limit": "500"}]
 
     await server.watched(TEAM_MAPS)
     server.put(TEAM_MAPS, second)
-    await until(lambda: parameters.named(CONFIG_MAP, "team", "five") == shown(second))
+    await until(lambda: one(parameters, CONFIG_MAP, "team", "five") == shown(second))
     assert server.watches(TEAM_MAPS)[0].items() >= selector.items()
 
     server.delete(TEAM_MAPS, "five", "team")
-    await until(lambda: parameters.named(CONFIG_MAP, "team", "five") is None)
+    await until(lambda: one(parameters, CONFIG_MAP, "team", "five") is None)
 
 
 async def test_one_by_name_in_the_namespace_of_the_request(server: FakeApi, parameters: ClusterParameters) -> None:
@@ -101,16 +115,16 @@ async def test_one_by_name_in_the_namespace_of_the_request(server: FakeApi, para
     ours, theirs = config_map("five", "5"), config_map("five", "6", "other")
     server.put(MAPS, ours)
     server.put(MAPS, theirs)
-    await followed(parameters, WantedParameters(kind=CONFIG_MAP, name="five"))
+    await followed(parameters, ParametersKey(kind=CONFIG_MAP, name="five"))
 
-    found = [parameters.named(CONFIG_MAP, namespace, "five") for namespace in ("team", "other", "none")]
+    found = [one(parameters, CONFIG_MAP, namespace, "five") for namespace in ("team", "other", "none")]
     assert found == [shown(ours), shown(theirs), None]
 
 
 async def test_names_are_escaped(server: FakeApi, parameters: ClusterParameters) -> None:
     """A name with signs that mean something in a field selector selects itself."""
     server.put(LIMITS, named("a,b=c\\d"))
-    await followed(parameters, WantedParameters(kind=LIMIT, name="a,b=c\\d"))
+    await followed(parameters, ParametersKey(kind=LIMIT, name="a,b=c\\d"))
 
     assert server.lists(LIMITS) == [{"fieldSelector": "metadata.name=a\\,b\\=c\\\\d", "limit": "500"}]
 
@@ -120,10 +134,10 @@ async def test_all_that_a_selector_selects(server: FakeApi, parameters: ClusterP
     six, five, other = (config_map(name, "", space) for name, space in (("six", "team"), ("five", "team"), ("o", "x")))
     for each in (six, other, five):
         server.put(MAPS, each)
-    await followed(parameters, WantedParameters(kind=CONFIG_MAP, selector=BIG))
+    await followed(parameters, ParametersKey(kind=CONFIG_MAP, selector=BIG))
 
-    assert parameters.selected(CONFIG_MAP, "team", BIG) == [shown(five), shown(six)]
-    assert parameters.selected(CONFIG_MAP, "none", BIG) == []
+    assert selected(parameters, CONFIG_MAP, "team", BIG) == [shown(five), shown(six)]
+    assert selected(parameters, CONFIG_MAP, "none", BIG) == []
     assert server.lists(MAPS) == [{"labelSelector": "size in (l,xl)", "limit": "500"}]
 
 
@@ -131,9 +145,9 @@ async def test_an_empty_selector(server: FakeApi, parameters: ClusterParameters)
     """A selector without requirements selects everything."""
     five = config_map("five", "5")
     server.put(TEAM_MAPS, five)
-    await followed(parameters, WantedParameters(kind=CONFIG_MAP, namespace="team", selector=EVERYTHING))
+    await followed(parameters, ParametersKey(kind=CONFIG_MAP, namespace="team", selector=EVERYTHING))
 
-    assert parameters.selected(CONFIG_MAP, "team", EVERYTHING) == [shown(five)]
+    assert selected(parameters, CONFIG_MAP, "team", EVERYTHING) == [shown(five)]
     assert server.lists(TEAM_MAPS) == [{"limit": "500"}]
 
 
@@ -141,18 +155,18 @@ async def test_cluster_scoped_ones(server: FakeApi, parameters: ClusterParameter
     """Cluster-scoped objects are found without a namespace, and custom ones keep their managedFields."""
     limit = named("five", apiVersion="example.org/v1", kind="Limit", max=5)
     server.put(LIMITS, limit)
-    misplaced = WantedParameters(kind=LIMIT, namespace="team", name="five")
-    await followed(parameters, WantedParameters(kind=LIMIT, name="five"), misplaced)
+    misplaced = ParametersKey(kind=LIMIT, namespace="team", name="five")
+    await followed(parameters, ParametersKey(kind=LIMIT, name="five"), misplaced)
 
-    assert (parameters.scope(LIMIT), parameters.named(LIMIT, "", "five")) == ("Cluster", limit)
+    assert (scope(parameters, LIMIT), one(parameters, LIMIT, "", "five")) == ("Cluster", limit)
     assert {seen.path for seen in server.seen} == {"/apis/example.org/v1", LIMITS}
 
 
 async def test_only_the_scope(server: FakeApi, parameters: ClusterParameters) -> None:
     """Where no binding names parameters, the kind is looked up and nothing is watched."""
-    await followed(parameters, WantedParameters(kind=CONFIG_MAP))
+    await followed(parameters, ParametersKey(kind=CONFIG_MAP))
 
-    assert parameters.scope(CONFIG_MAP) == "Namespaced"
+    assert scope(parameters, CONFIG_MAP) == "Namespaced"
     assert [seen.path for seen in server.seen] == ["/api/v1"]
 
 
@@ -160,39 +174,39 @@ async def test_unknown_until_the_first_list(server: FakeApi, parameters: Cluster
     """Before discovery and the first list, questions raise what is to be read, and reading it waits for them."""
     server.put(TEAM_MAPS, config_map("five", "5"))
     asked: list[Callable[[], object]] = [
-        lambda: parameters.scope(CONFIG_MAP),
-        lambda: parameters.named(CONFIG_MAP, "team", "five"),
-        lambda: parameters.selected(CONFIG_MAP, "team", BIG),
+        lambda: scope(parameters, CONFIG_MAP),
+        lambda: one(parameters, CONFIG_MAP, "team", "five"),
+        lambda: selected(parameters, CONFIG_MAP, "team", BIG),
     ]
     needed = []
-    await parameters.follow([FIVE, WantedParameters(kind=CONFIG_MAP, namespace="team", selector=BIG)])
+    await parameters.follow([FIVE, ParametersKey(kind=CONFIG_MAP, namespace="team", selector=BIG)])
     for each in asked:
-        with pytest.raises(UnknownParameters) as caught:
+        with pytest.raises(Missing) as caught:
             each()
-        needed.append(caught.value)
+        needed.append(caught.value.key)
     assert parameters.unsynced() == ["ConfigMap of v1: not known yet whether it is served: waiting for the API server"]
 
-    for unknown in needed:
-        await parameters.read_parameters(unknown, PATIENCE)
+    read = [await parameters.read(key, PATIENCE) for key in needed]
 
-    assert [unknown.wanted for unknown in needed] == [
-        WantedParameters(kind=CONFIG_MAP),
+    assert read == [parameters.known(key) for key in needed]
+    assert needed == [
+        ParametersKey(kind=CONFIG_MAP),
         FIVE,
-        WantedParameters(kind=CONFIG_MAP, namespace="team", selector=BIG),
+        ParametersKey(kind=CONFIG_MAP, namespace="team", selector=BIG),
     ]
     assert [bool(each()) for each in asked] == [True, True, True]
 
 
 async def test_what_nobody_wants(parameters: ClusterParameters) -> None:
     """Parameters that are not followed cannot be read, and the text says that no policy names them."""
-    await followed(parameters, WantedParameters(kind=LIMIT))
+    await followed(parameters, ParametersKey(kind=LIMIT))
 
-    for unknown in (UnknownParameters(CONFIG_MAP, namespace="team", name="x"), UnknownParameters(LIMIT, name="x")):
+    for key in (ParametersKey(kind=CONFIG_MAP, namespace="team", name="x"), ParametersKey(kind=LIMIT, name="x")):
         with pytest.raises(FactUnavailable) as caught:
-            await parameters.read_parameters(unknown, PATIENCE)
-        assert str(caught.value) == f"{unknown.wanted} could not be read: no policy in force names such parameters"
-    with pytest.raises(UnknownParameters):
-        parameters.scope(CONFIG_MAP)
+            await parameters.read(key, PATIENCE)
+        assert str(caught.value) == f"{key} could not be read: no policy in force names such parameters"
+    with pytest.raises(Missing):
+        scope(parameters, CONFIG_MAP)
 
 
 async def test_a_kind_that_comes_and_goes(server: FakeApi, parameters: ClusterParameters, times: Times) -> None:
@@ -200,22 +214,22 @@ async def test_a_kind_that_comes_and_goes(server: FakeApi, parameters: ClusterPa
     del server.groups["/apis/example.org/v1"]
     limit = named("five", apiVersion="example.org/v1", kind="Limit")
     problem = "Limit of example.org/v1: not served; install its CustomResourceDefinition, or correct the paramKind"
-    await followed(parameters, WantedParameters(kind=LIMIT, name="five"))
-    assert (parameters.scope(LIMIT), parameters.named(LIMIT, "", "five")) == (None, None)
+    await followed(parameters, ParametersKey(kind=LIMIT, name="five"))
+    assert (scope(parameters, LIMIT), one(parameters, LIMIT, "", "five")) == (None, None)
     assert parameters.problems() == [problem]
 
     serve_limits(server)
     server.put(LIMITS, limit)
     times.wake()
     await server.watched(LIMITS)
-    assert (parameters.scope(LIMIT), parameters.named(LIMIT, "", "five")) == ("Cluster", limit)
+    assert (scope(parameters, LIMIT), one(parameters, LIMIT, "", "five")) == ("Cluster", limit)
     assert parameters.problems() == []
 
     server.groups["/apis/example.org/v1"] = {"kind": "APIResourceList", "resources": None}
     server.fail(LIMITS, 404, "404 page not found", times=9)
     server.end(LIMITS)
     await awake(times, lambda: parameters.problems() == [problem])
-    assert (parameters.scope(LIMIT), parameters.named(LIMIT, "", "five")) == (None, None)
+    assert (scope(parameters, LIMIT), one(parameters, LIMIT, "", "five")) == (None, None)
 
 
 async def test_what_was_known_stays_known(server: FakeApi, parameters: ClusterParameters, times: Times) -> None:
@@ -234,38 +248,37 @@ async def test_what_was_known_stays_known(server: FakeApi, parameters: ClusterPa
     await awake(times, lambda: parameters.problems() == problems)
 
     assert parameters.unsynced() == []
-    assert parameters.named(CONFIG_MAP, "team", "five") is not None
+    assert one(parameters, CONFIG_MAP, "team", "five") is not None
 
     server.failures.clear()
     await awake(times, lambda: not parameters.problems())
 
 
 @pytest.mark.parametrize(
-    ("wanted", "path", "role"),
+    ("key", "path", "role"),
     [
         pytest.param(FIVE, TEAM_MAPS, "a Role in namespace team", id="namespace"),
-        pytest.param(WantedParameters(kind=CONFIG_MAP, name="five"), MAPS, "a ClusterRole", id="all-namespaces"),
-        pytest.param(WantedParameters(kind=LIMIT, name="five"), LIMITS, "a ClusterRole", id="group"),
+        pytest.param(ParametersKey(kind=CONFIG_MAP, name="five"), MAPS, "a ClusterRole", id="all-namespaces"),
+        pytest.param(ParametersKey(kind=LIMIT, name="five"), LIMITS, "a ClusterRole", id="group"),
     ],
 )
 async def test_a_missing_right(
-    server: FakeApi, parameters: ClusterParameters, wanted: WantedParameters, path: str, role: str
+    server: FakeApi, parameters: ClusterParameters, key: ParametersKey, path: str, role: str
 ) -> None:
     """Where the service may not read parameters, the text says so, and which right is to be granted."""
     server.fail(path, 403, status(403, "you may not"), times=99)
-    await parameters.follow([wanted])
+    await parameters.follow([key])
     await until(parameters.problems)
 
-    what = "limits of example.org" if wanted.kind == LIMIT else "configmaps"
+    what = "limits of example.org" if key.kind == LIMIT else "configmaps"
     reason = (
         f"the API server refused GET {path} at {server.url} (403: you may not); "
         f"{role} must allow the service's account to list and watch {what}"
     )
-    assert parameters.problems() == [f"{wanted}: {reason}"]
-    needed = UnknownParameters(wanted.kind, namespace=wanted.namespace, name="five")
+    assert parameters.problems() == [f"{key}: {reason}"]
     with pytest.raises(FactUnavailable) as caught:
-        await parameters.read_parameters(needed, 0.01)
-    assert str(caught.value) == f"{wanted} could not be read: {reason}"
+        await parameters.read(key, 0.01)
+    assert str(caught.value) == f"{key} could not be read: {reason}"
 
 
 @pytest.mark.parametrize(
@@ -286,15 +299,15 @@ async def test_failed_discovery(
     await parameters.follow([FIVE])
     await until(parameters.problems)
 
-    needed = UnknownParameters(CONFIG_MAP)
+    needed = ParametersKey(kind=CONFIG_MAP)
     with pytest.raises(FactUnavailable) as caught:
-        await parameters.read_parameters(needed, 0.01)
+        await parameters.read(needed, 0.01)
     assert str(caught.value).startswith(f"ConfigMap of v1 could not be read: {reason.format(url=server.url)}")
 
     times.wake()
     await until(lambda: not parameters.problems())  # while there is one, a read waits for a second alone
-    await parameters.read_parameters(needed, PATIENCE)
-    assert (parameters.scope(CONFIG_MAP), parameters.problems()) == ("Namespaced", [])
+    await parameters.read(needed, PATIENCE)
+    assert (scope(parameters, CONFIG_MAP), parameters.problems()) == ("Namespaced", [])
 
 
 async def test_a_slow_answer(server: FakeApi, parameters: ClusterParameters) -> None:
@@ -303,7 +316,7 @@ async def test_a_slow_answer(server: FakeApi, parameters: ClusterParameters) -> 
     await parameters.follow([FIVE])
 
     with pytest.raises(FactUnavailable) as caught:
-        await parameters.read_parameters(UnknownParameters(CONFIG_MAP, namespace="team", name="five"), 0.01)
+        await parameters.read(FIVE, 0.01)
     assert str(caught.value) == (
         f"ConfigMap five in namespace team could not be read: the API server at {server.url} took over 0.0 s"
     )
@@ -316,19 +329,19 @@ async def test_following_anew(server: FakeApi, parameters: ClusterParameters) ->
     server.put(TEAM_MAPS, first)
     server.put(MAPS, config_map("six", "6"))
     server.put(LIMITS, named("five"))
-    await followed(parameters, FIVE, WantedParameters(kind=LIMIT, name="five"))
+    await followed(parameters, FIVE, ParametersKey(kind=LIMIT, name="five"))
     await server.watched(TEAM_MAPS)
 
-    await parameters.follow([FIVE, WantedParameters(kind=CONFIG_MAP, name="six")])
-    assert parameters.named(CONFIG_MAP, "team", "five") == shown(first)
+    await parameters.follow([FIVE, ParametersKey(kind=CONFIG_MAP, name="six")])
+    assert one(parameters, CONFIG_MAP, "team", "five") == shown(first)
     await until(lambda: not parameters.unsynced())
-    assert parameters.named(CONFIG_MAP, "team", "six") is not None
-    with pytest.raises(UnknownParameters):
-        parameters.scope(LIMIT)
+    assert one(parameters, CONFIG_MAP, "team", "six") is not None
+    with pytest.raises(Missing):
+        scope(parameters, LIMIT)
 
     await parameters.follow([FIVE])
-    with pytest.raises(UnknownParameters):
-        parameters.named(CONFIG_MAP, "team", "six")
+    with pytest.raises(Missing):
+        one(parameters, CONFIG_MAP, "team", "six")
     assert len(server.lists(TEAM_MAPS)) == 1
     await until(lambda: tasks() == {"paramKind ConfigMap", "parameters: ConfigMap five in namespace team"})
 
@@ -342,7 +355,7 @@ async def test_stopping_leaves_nothing(server: FakeApi, parameters: ClusterParam
     await parameters.stop()
 
     assert tasks() == set()
-    assert parameters.named(CONFIG_MAP, "team", "five") is not None
+    assert one(parameters, CONFIG_MAP, "team", "five") is not None
 
 
 async def awake(times: Times, probe: Callable[[], object]) -> None:

@@ -1,26 +1,84 @@
-"""Terms into node affinity, and out of it again.
+"""Terms into node affinity, the record of what was written there, and by it out of node affinity again.
 
 Node affinity is `spec.affinity.nodeAffinity` of a Pod. What is malformed in it is left for the API server to refuse.
+The record is an annotation of the object whose templates were translated: JSON by the template's path, with each term
+that was written and the user's term that it was made of.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from policies.engine.request import JsonObject, mapping
 from policies.topology import term
-from policies.topology.record import NOTHING, Created, Entry, Written
 from policies.topology.term import Term
 
+RECORD = "cks-admission.dev/topology"
+NODE_AFFINITY = "nodeAffinity"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 TERMS = "nodeSelectorTerms"
-_ENCODER = msgspec.json.Encoder(order="sorted")
-NODE_AFFINITY = "nodeAffinity"
+
+Created = Literal["", "nodeAffinity", "affinity"]
+
+
+class Replacement(
+    Struct, frozen=True, omit_defaults=True, rename={"origin": "from", "terms": "to"}, forbid_unknown_fields=True
+):
+    """Terms that stand for one of the user's, or for none of his."""
+
+    terms: tuple[Any, ...]
+    origin: Any = None
+
+
+class Entry(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What was written into one template. created: the outermost map that was made for it.
+
+    earlier: what was written for earlier placements, the latest first: a rollback brings the template of then.
+    """
+
+    required: tuple[Replacement, ...] = ()
+    preferred: tuple[Any, ...] = ()
+    created: Created = ""
+    earlier: tuple[Entry, ...] = ()
+
+
+NOTHING = Entry()
+# As many revisions as Kubernetes keeps of a workload's template (revisionHistoryLimit).
+REMEMBERED = 10
+Record = Mapping[str, Entry]
+_DECODER = msgspec.json.Decoder(dict[str, Entry])
+_ENCODER = msgspec.json.Encoder()
+_SORTED_ENCODER = msgspec.json.Encoder(order="sorted")
+
+
+def read_record(obj: JsonObject) -> Record | None:
+    """The record that an object carries, empty where it carries none, None where it cannot be read."""
+    text = mapping(mapping(obj, "metadata"), "annotations").get(RECORD)
+    if text is None:
+        return {}
+    try:
+        return _DECODER.decode(text)
+    except (msgspec.MsgspecError, TypeError, RecursionError):
+        return None
+
+
+def write_record(record: Record) -> str:
+    """The annotation's value; empty for a record of nothing."""
+    entries = {path: entry for path, entry in record.items() if entry != NOTHING}
+    return _ENCODER.encode(entries).decode() if entries else ""
+
+
+def remembering(entry: Entry, last: Entry) -> Entry:
+    """An entry that knows what was written before it."""
+    earlier = tuple(each for each in (replace(last, earlier=()), *last.earlier) if each not in (entry, NOTHING))
+    return replace(entry, earlier=earlier[:REMEMBERED])
 
 
 def with_terms(affinity: Any, required: Sequence[Term], preferred: Sequence[JsonObject]) -> tuple[Any, Entry]:
@@ -80,17 +138,12 @@ def _without(affinity: Any, entry: Entry) -> Any:
     if isinstance(required, dict) and isinstance(required.get(TERMS), list):
         _put(changed, REQUIRED, required[TERMS], _undone(required[TERMS], entry.required), required)
     if isinstance(node.get(PREFERRED), list):
-        removable = [Written((each,)) for each in entry.preferred]
+        removable = [Replacement((each,)) for each in entry.preferred]
         _put(changed, PREFERRED, node[PREFERRED], _undone(node[PREFERRED], removable), None)
     if changed or not entry.created:
         return {**affinity, NODE_AFFINITY: changed}
     rest = {key: value for key, value in affinity.items() if key != NODE_AFFINITY}
     return rest or (None if entry.created == "affinity" else rest)
-
-
-def affinity_of(template: JsonObject) -> Any:
-    """The affinity of a Pod or a template; None for none."""
-    return mapping(template, "spec").get("affinity")
 
 
 def with_node_affinity(affinity: Any, node: JsonObject | None) -> Any:
@@ -119,13 +172,13 @@ def requires(affinity: Any, required: Sequence[Term]) -> bool:
     return _required((node_affinity(affinity) or {}).get(REQUIRED), required) == ([], [])
 
 
-def _required(found: Any, alternatives: Sequence[Term]) -> tuple[list[Any], list[Written]]:
+def _required(found: Any, alternatives: Sequence[Term]) -> tuple[list[Any], list[Replacement]]:
     """All terms, combined with the alternatives, and what was written; nothing where that changes nothing."""
     if not alternatives:
         return [], []
     if found is None:
         terms: list[Any] = [{"matchExpressions": term.to_json(each)} for each in alternatives]
-        return terms, [Written(tuple(terms))]
+        return terms, [Replacement(tuple(terms))]
     own = found.get(TERMS) if isinstance(found, dict) else None
     if not isinstance(own, list):
         return [], []
@@ -134,11 +187,11 @@ def _required(found: Any, alternatives: Sequence[Term]) -> tuple[list[Any], list
         made = term.combined(each, alternatives)
         terms += made
         if made != [each]:
-            written.append(Written(tuple(made), each))
+            written.append(Replacement(tuple(made), each))
     return (terms, written) if written else ([], [])
 
 
-def _undone(found: list[Any], recorded: Sequence[Written]) -> list[Any]:
+def _undone(found: list[Any], recorded: Sequence[Replacement]) -> list[Any]:
     """The terms, those that are recorded replaced by their origins; what is recorded once is replaced once."""
     kept: list[Any] = []
     waiting: dict[bytes, deque[int]] = {}  # by term, which of the recorded ones it stands for
@@ -167,7 +220,7 @@ def _put(node: JsonObject, key: str, before: list[Any], after: list[Any], holder
 
 def _key(term: Any) -> bytes:
     """The same for terms that are equal but for what says nothing."""
-    return _ENCODER.encode(_plain(term))
+    return _SORTED_ENCODER.encode(_plain(term))
 
 
 def _plain(value: Any) -> Any:

@@ -14,8 +14,7 @@ from policies.engine.match import EVERYTHING, LabelSelector
 from policies.engine.request import JsonObject, mapping
 from policies.engine.violation import quote
 from policies.objects.fieldpath import Location, render
-from policies.topology.level import HOSTNAME, Level, level, no_level
-from policies.topology.topology import Topology
+from policies.topology.topology import HOSTNAME, Level, Topology, level, no_level
 
 KAI, KUEUE = "kai.scheduler", "kueue.x-k8s.io"
 GROUPS = {KAI: "KAI", KUEUE: "Kueue"}

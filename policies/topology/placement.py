@@ -12,8 +12,7 @@ from msgspec import Struct
 
 from policies.engine.violation import quote
 from policies.topology.catalog import closest
-from policies.topology.level import TOPOGRAPH, Level, label_value, no_level, value_problem
-from policies.topology.topology import Topology
+from policies.topology.topology import TOPOGRAPH, Level, Topology, label_value, no_level, value_problem
 
 FORMS = "Write LEVEL, LEVEL=DOMAIN or LEVEL in (DOMAIN, …); domains above it may follow."
 # Far more than anybody writes: 16 levels, each with the long names of many switches.

@@ -1,7 +1,8 @@
-"""Node selector terms: what a placement requires of a Node's labels, and that combined with what a user requires.
+"""Node selector terms: what a placement requires or prefers of a Node's labels, combined with what a user requires.
 
-A term is a conjunction of requirements; terms are ORed. Source: NodeSelector and NodeSelectorTerm in the Kubernetes API
-reference: a term without any expressions matches no Node.
+A term is a conjunction of requirements; terms are ORed. A term without any expressions matches no Node. Preferred
+terms add up: the scheduler sums the weights of those that a Node meets. Sources: NodeSelector and NodeSelectorTerm in
+the Kubernetes API reference; "Node affinity weight" in the Kubernetes documentation.
 """
 
 from __future__ import annotations
@@ -9,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from policies.engine.match import LabelSelector, SelectorRequirement
+from policies.engine.match import EVERYTHING, LabelSelector, SelectorRequirement
 from policies.engine.request import JsonObject
-from policies.topology.level import FLAVOR, IB_FABRIC, equivalent
-from policies.topology.placement import Domain
+from policies.topology.placement import Domain, Placement
+from policies.topology.topology import FLAVOR, IB_FABRIC, Level, Topology, equivalent
 
 Term = tuple[SelectorRequirement, ...]
+HIGHEST_WEIGHT = 100
 
 
 def alternatives(domains: Sequence[Domain], requirement: LabelSelector, *, disjoint: bool = False) -> tuple[Term, ...]:
@@ -30,6 +32,33 @@ def alternatives(domains: Sequence[Domain], requirement: LabelSelector, *, disjo
     if ways > 1 and old is not None:
         terms.append((*found[1], *old.requirements))
     return tuple(simplified(term) for term in terms if term)
+
+
+def preferences(placement: Placement, required: Level | None, topology: Topology) -> list[JsonObject]:
+    """PreferredSchedulingTerms, the nearest first: one for each domain below the required level, in all those above it.
+
+    A Node in the nearest domain meets all of them and gets a score of 100. A step that is worth less than 1 is left
+    out. Of the terms for one step, which stand for different ways of labelling Nodes, no Node meets two.
+    """
+    floor = -1 if required is None else topology.position(required)
+    counts = [
+        count for count, domain in enumerate(placement.domains, start=1) if topology.position(domain.level) > floor
+    ]
+    found = []
+    for count, weight in zip(reversed(counts), weights(len(counts)), strict=True):
+        terms = alternatives(placement.domains[:count], EVERYTHING, disjoint=True)
+        if old_names(topology.requirement) is None:
+            terms = terms[:1]
+        if weight:
+            found += [{"weight": weight, "preference": {"matchExpressions": to_json(term)}} for term in terms]
+    return found
+
+
+def weights(steps: int) -> Sequence[int]:
+    """Weights of steps, the nearest first: proportional to n … 1, rounded down; the nearest gets what is left over."""
+    total = steps * (steps + 1) // 2
+    found = [HIGHEST_WEIGHT * share // total for share in range(steps, 0, -1)]
+    return [found[0] + HIGHEST_WEIGHT - sum(found), *found[1:]] if found else []
 
 
 def old_names(selector: LabelSelector) -> LabelSelector | None:

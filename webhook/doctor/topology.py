@@ -6,10 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from policies.topology.catalog import Catalog
-from policies.topology.level import HOSTNAME, Level
-from policies.topology.machine import Machine
-from policies.topology.topology import Topology
-from policies.topology.tree import domain, fitting, present, suits
+from policies.topology.nodes.inventory import Machine
+from policies.topology.nodes.tree import domain, fitting, present, suits
+from policies.topology.topology import HOSTNAME, Level, Topology
 from webhook.configuration.settings import Settings
 from webhook.doctor.finding import Finding, Read, Unread, count, listed, unseen
 from webhook.doctor.finding import Level as Grade

@@ -20,9 +20,8 @@ from policies.engine.rule import NO_MUTATION
 from policies.objects.fieldpath import Pattern, Wildcard, render
 from policies.objects.workload import HISTORIES, Workload, workload
 from policies.topology.annotation import MENTIONED, mentions
-from policies.topology.builtin import BUILT_IN
-from policies.topology.catalog import Catalog
-from policies.topology.reading import Options
+from policies.topology.catalog import BUILT_IN, Catalog
+from policies.topology.constraint import Options
 from policies.topology.rule import TopologyPlacement
 
 _DEEP = workload("example.org", "Deep", ["groups[*].sets.*.template"], jobs=["groups[*]", "groups[*].sets.*"])

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from policies.topology.builtin import BUILT_IN
-from policies.topology.level import level
+from policies.topology.catalog import BUILT_IN
 from policies.topology.placement import Domain, Placement, PlacementError, parse
-from policies.topology.topology import Topology
+from policies.topology.topology import Topology, level
 
 _TOPOLOGIES = {each.name: each for each in BUILT_IN}
 _COREWEAVE = _TOPOLOGIES["coreweave"]

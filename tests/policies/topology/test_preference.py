@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from policies.topology.builtin import BUILT_IN
+from policies.topology.catalog import BUILT_IN
 from policies.topology.placement import parse
-from policies.topology.preference import preferences, weights
+from policies.topology.term import preferences, weights
 
 _TOPOLOGIES = {each.name: each for each in BUILT_IN}
 _WEIGHTS = {

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from policies.topology.machine import Machine
+from policies.topology.nodes.inventory import Machine
+from policies.topology.nodes.tree import Branch, Count
 from policies.topology.topology import Topology
-from policies.topology.tree import Branch, Count
 
 
 def of(root: Branch, topology: Topology) -> dict[str, Any]:

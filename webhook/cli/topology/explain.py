@@ -146,8 +146,8 @@ def _explain(found: Manifest, world: _World) -> Explained:
     )
     facts = world.facts(request.namespace)
     templates = tuple(
-        explain(reading, translation, world.seen.machines)
-        for reading, translation in world.rule.explain(request, facts)
+        explain(constraint, translation, world.seen.machines)
+        for constraint, translation in world.rule.explain(request, facts)
     )
     mutation = engine.mutate(request, world.ruleset, facts)
     changed = patch.apply(found.object, mutation.operations) if mutation.operations else found.object

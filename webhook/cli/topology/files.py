@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from policies.topology.machine import Machine, NodeObject, PodObject, held, machines
+from policies.topology.nodes.inventory import Machine, NodeObject, PodObject, held, machines
 from webhook.cli.exits import InputError, unreadable
 from webhook.files import manifest
 from webhook.files.manifest import ManifestError

@@ -12,9 +12,9 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from policies.topology.machine import Machine
+from policies.topology.nodes.inventory import Machine
+from policies.topology.nodes.tree import Branch, Count, line
 from policies.topology.topology import Topology
-from policies.topology.tree import Branch, Count, line
 from webhook.cli.topology.text import title
 
 WIDEST, NARROWEST = 1152.0, 640.0

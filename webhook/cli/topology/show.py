@@ -9,10 +9,9 @@ from typing import Any
 import click
 
 from policies.engine.match import EVERYTHING
-from policies.topology.level import Level
-from policies.topology.machine import Machine
-from policies.topology.topology import Topology
-from policies.topology.tree import domain, path, suits
+from policies.topology.nodes.inventory import Machine
+from policies.topology.nodes.tree import domain, path, suits
+from policies.topology.topology import Level, Topology
 from webhook.cli import options
 from webhook.cli.output import write
 from webhook.cli.topology import sources, words

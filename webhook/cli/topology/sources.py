@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import click
 
 from policies.topology.catalog import Catalog, closest
-from policies.topology.machine import Machine, machines
+from policies.topology.nodes.inventory import Machine, machines
 from policies.topology.topology import Topology
 from webhook.cli.exits import InputError, ToolError
 from webhook.cli.topology import files

@@ -9,9 +9,9 @@ from html import escape
 from msgspec import Struct
 
 from policies.engine.violation import printable
-from policies.topology.machine import Machine
+from policies.topology.nodes.inventory import Machine
+from policies.topology.nodes.tree import Branch, Count
 from policies.topology.topology import Topology
-from policies.topology.tree import Branch, Count
 from webhook.cli.topology.layout import Box, Cell, Plan, counts, heading, plan, shortened, text_width
 from webhook.cli.topology.text import state
 from webhook.cli.topology.words import counted

@@ -8,9 +8,9 @@ import click
 from msgspec import Struct
 
 from policies.engine.violation import printable
-from policies.topology.machine import Machine
+from policies.topology.nodes.inventory import Machine
+from policies.topology.nodes.tree import Branch, Count, count, line
 from policies.topology.topology import Topology
-from policies.topology.tree import Branch, Count, count, line
 from webhook.cli.topology.words import counted
 
 USED, FREE, UNAVAILABLE = "█", "░", "x"

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import click
 
-from policies.topology.level import Level
-from policies.topology.machine import Machine
-from policies.topology.topology import Topology
-from policies.topology.tree import Branch, domain, fitting, suits
-from policies.topology.tree import tree as grow
+from policies.topology.nodes.inventory import Machine
+from policies.topology.nodes.tree import Branch, domain, fitting, suits
+from policies.topology.nodes.tree import tree as grow
+from policies.topology.topology import Level, Topology
 from webhook.cli import options
 from webhook.cli.exits import InputError
 from webhook.cli.output import write

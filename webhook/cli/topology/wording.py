@@ -8,9 +8,8 @@ from typing import Any
 
 import click
 
-from policies.topology.level import Level
-from policies.topology.topology import Topology
-from policies.topology.tree import Path
+from policies.topology.nodes.tree import Path
+from policies.topology.topology import Level, Topology
 from webhook.cli.topology.explanation import Explanation, Landing, Requirement
 from webhook.cli.topology.words import counted
 

@@ -11,8 +11,7 @@ from support.api.times import Times
 from support.patience import PATIENCE, until
 
 from policies.engine.facts import Facts, FactUnavailable, Node, References, Taint, UnknownFact, UnknownReferences
-from policies.topology.level import level
-from policies.topology.topology import Topology
+from policies.topology.topology import Topology, level
 from webhook.cluster.api.client import Connection
 from webhook.cluster.facts.facts import ClusterFacts
 from webhook.http.state import Resolver

@@ -10,10 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
-from policies.topology.level import HOSTNAME, REGION, ZONE, Level
-from policies.topology.machine import Machine
+from policies.topology.nodes.inventory import Machine
 from policies.topology.term import alternatives, meets
-from policies.topology.topology import Topology
+from policies.topology.topology import HOSTNAME, REGION, ZONE, Level, Topology
 
 # Nodes have these on every cloud, so they do not tell which topology fits.
 _COMMON = frozenset({REGION, ZONE, HOSTNAME})

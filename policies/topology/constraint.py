@@ -1,0 +1,280 @@
+"""What the annotations of a workload come to, template by template: levels and domains, or what is wrong with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from policies.engine.facts import Facts
+from policies.engine.match import EVERYTHING, LabelSelector
+from policies.engine.request import AdmissionRequest, JsonObject, is_being_deleted, is_mirror_pod, is_owned, mapping
+from policies.engine.violation import Violation
+from policies.objects.accelerator import Accelerators
+from policies.objects.workload import REVISED, Workload
+from policies.topology import refusal
+from policies.topology.affinity import Record, node_affinity, read_record
+from policies.topology.annotation import Annotation, Annotations, Schedulers, Template, mentions, templates
+from policies.topology.catalog import Catalog
+from policies.topology.placement import Placement, PlacementError, parse
+from policies.topology.topology import Topology
+
+LOWEST = "lowest"
+NO_ACCELERATOR = "it requests no accelerator, as other templates of the workload do"
+# Kinds that are made of several Pods that work together; a Job is where it has several Pods.
+_DISTRIBUTED = frozenset(
+    {
+        ("batch.volcano.sh", "Job"),
+        ("jobset.x-k8s.io", "JobSet"),
+        ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"),
+        ("sunk.coreweave.com", "NodeSet"),
+        *(("kubeflow.org", f"{name}Job") for name in ("MPI", "PyTorch", "TF", "XGBoost", "Paddle", "JAX")),
+        *(("ray.io", f"Ray{name}") for name in ("Cluster", "Job", "Service")),
+        *(("trainer.kubeflow.org", f"{name}TrainingRuntime") for name in ("", "Cluster")),
+    }
+)
+
+
+class Default(Struct, frozen=True):
+    """What holds where no annotation says it, in some Namespaces.
+
+    topology: that of placements that name none. preferred: the level that distributed workloads without annotations
+    prefer, `lowest` for the last one of the topology, empty for none.
+    """
+
+    topology: str = ""
+    preferred: str = LOWEST
+    namespaces: LabelSelector = EVERYTHING
+
+
+class Options(Struct, frozen=True):
+    """What an operator may choose."""
+
+    workloads: Mapping[tuple[str, str], Workload]
+    schedulers: Schedulers = Schedulers()
+    accelerators: Accelerators = Accelerators()
+    default: Default = Default()
+    not_more_specific: Literal["deny", "warn"] = "deny"
+    unapplied: Literal["deny", "warn"] = "warn"
+    pool_keys: tuple[str, ...] = ("compute.coreweave.com/node-pool", "kai.scheduler/node-pool", "runai/node-pool")
+
+
+class _Resolution(Struct, frozen=True):
+    """What annotations name in the catalog. violations: what is wrong with them."""
+
+    topology: Topology | None = None
+    required: Placement | None = None
+    preferred: Placement | None = None
+    violations: tuple[Violation, ...] = ()
+
+
+class Constraint(Struct, frozen=True):
+    """A template with its placements.
+
+    annotations: those that hold for it, or the default. earlier: the template that stood in its place before an update.
+    obstacle: why no affinity is added, empty where it is. violations: what is wrong with the annotations.
+    """
+
+    template: Template
+    annotations: Annotations
+    earlier: Template | None = None
+    topology: Topology | None = None
+    required: Placement | None = None
+    preferred: Placement | None = None
+    reader: str = ""
+    obstacle: str = ""
+    violations: tuple[Violation, ...] = ()
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether nothing is so wrong that the placements cannot be used."""
+        return all(violation.verdict == "warn" for violation in self.violations)
+
+    @property
+    def is_new(self) -> bool:
+        """Whether something else is asked for than before, or of another scheduler."""
+        template, earlier = self.template, self.earlier
+        if earlier is None or earlier.annotations.values != template.annotations.values:
+            return True
+        return earlier.scheduler != template.scheduler or (
+            self.annotations.anything and earlier.reader != template.reader
+        )
+
+    @property
+    def differs(self) -> bool:
+        """Whether anything has changed on which the affinity of the template depends."""
+        earlier = self.earlier
+        if earlier is None or self.is_new:
+            return True
+        return node_affinity(earlier.affinity) != node_affinity(self.template.affinity)
+
+
+class Submission(Struct, frozen=True):
+    """What a request submits.
+
+    record: what is on record as written into the object's templates, None where that cannot be read. earlier: the
+    templates before an update. may_change: whether their affinity may change now. is_revised: whether a controller may
+    bring earlier templates back.
+    """
+
+    constraints: tuple[Constraint, ...]
+    record: Record | None
+    earlier: tuple[Template, ...]
+    may_change: bool
+    is_revised: bool
+
+
+def read(request: AdmissionRequest, catalog: Catalog, options: Options, facts: Facts) -> Submission | None:
+    """What a request submits; None where the rule has nothing to do with it."""
+    obj, row = request.object, options.workloads.get(request.kind.group_kind)
+    if obj is None or row is None or request.sub_resource:
+        return None
+    default = options.default
+    prefers = bool(default.topology and default.preferred) and _is_distributed(obj, row)
+    if not (prefers or mentions(obj, row) or mentions(request.old_object, row)):
+        return None
+    if is_being_deleted(obj) or is_mirror_pod(obj) or (row.kind != "Pod" and is_owned(obj)):
+        return None
+    return _submission(request, obj, row, catalog, options, facts)
+
+
+def _submission(
+    request: AdmissionRequest, obj: JsonObject, row: Workload, catalog: Catalog, options: Options, facts: Facts
+) -> Submission:
+    record = read_record(obj)
+    found = tuple(templates(obj, row, options.schedulers, record or {}))
+    old = request.old_object if request.operation == "UPDATE" else None
+    earlier = (
+        {}
+        if old is None
+        else {
+            template.location: template for template in templates(old, row, options.schedulers, read_record(old) or {})
+        }
+    )
+    may_change = old is None or row.affinity == "always" or (row.affinity == "suspended" and _is_suspended(old))
+    default = _default(request, obj, row, options, facts)
+    annotations = [template.annotations for template in found]
+    if default is not None and default.preferred and not any(each.anything for each in annotations):
+        by_default = Annotations(Annotation(default.topology, (), ""), None, Annotation(default.preferred, (), ""))
+        annotations = [by_default] * len(found)
+    obstacles = _obstacles(request.namespace, row, found, annotations, options, facts)
+    resolutions: dict[Any, _Resolution] = {}  # most templates share what is asked of the workload
+    constraints = []
+    for template, own, obstacle in zip(found, annotations, obstacles, strict=True):
+        if own.places not in resolutions:
+            resolutions[own.places] = _resolve(own, catalog, default, options)
+        resolution = resolutions[own.places]
+        constraints.append(_constraint(template, own, earlier.get(template.location), resolution, obstacle))
+    return Submission(tuple(constraints), record, tuple(earlier.values()), may_change, row.group_kind in REVISED)
+
+
+def _constraint(
+    template: Template, annotations: Annotations, earlier: Template | None, resolution: _Resolution, obstacle: str
+) -> Constraint:
+    reader = template.reader if annotations.anything else ""
+    if reader:
+        obstacle = f"its scheduler reads the annotations itself ({reader})"
+    violations = (*resolution.violations, *_for_reader(resolution, annotations, reader))
+    if annotations.topology is not None and not annotations.topology.key:
+        # Nobody who writes a workload is to blame for the configuration.
+        violations = tuple(refusal.as_warning(violation.line) for violation in violations)
+    return Constraint(
+        template, annotations, earlier, resolution.topology, resolution.required, resolution.preferred,
+        reader, obstacle, violations,
+    )  # fmt: skip
+
+
+def _is_distributed(obj: JsonObject, row: Workload) -> bool:
+    """Whether a workload is made of several Pods that work together."""
+    if row.group_kind != ("batch", "Job"):
+        return row.group_kind in _DISTRIBUTED
+    spec = mapping(obj, "spec")
+    return any(isinstance(spec.get(field), int) and spec[field] > 1 for field in ("parallelism", "completions"))
+
+
+def _is_suspended(obj: JsonObject) -> bool:
+    return mapping(obj, "spec").get("suspend") is True
+
+
+def _default(
+    request: AdmissionRequest, obj: JsonObject, row: Workload, options: Options, facts: Facts
+) -> Default | None:
+    """The default for an object; without a preference where the object is no distributed workload."""
+    default = options.default
+    if not default.topology:
+        return None
+    if default.namespaces.requirements:
+        namespace = request.scope_namespace
+        if not namespace or not default.namespaces.matches(facts.namespace_labels(namespace)):
+            return None
+    return default if _is_distributed(obj, row) else Default(default.topology, "")
+
+
+def _obstacles(
+    namespace: str,
+    row: Workload,
+    found: Sequence[Template],
+    annotations: Sequence[Annotations],
+    options: Options,
+    facts: Facts,
+) -> list[str]:
+    """Why each template gets no affinity, empty where it does."""
+    if row.affinity == "never":
+        return [f"a {row.kind} is never translated; write it yourself"] * len(found)
+    if len(found) < 2:
+        return [""] * len(found)
+    accelerated = [options.accelerators.requested(template.value, namespace, facts) for template in found]
+    return [
+        NO_ACCELERATOR if any(accelerated) and not (one or own.stands_on(template.own_places)) else ""
+        for template, one, own in zip(found, accelerated, annotations, strict=True)
+    ]
+
+
+def _resolve(annotations: Annotations, catalog: Catalog, default: Default | None, options: Options) -> _Resolution:
+    if not annotations.anything:
+        return _Resolution()
+    given = [annotation for annotation in annotations.all if annotation is not None]
+    malformed = tuple(refusal.malformed(each) for each in given if not isinstance(each.value, str))
+    if malformed:
+        return _Resolution(violations=malformed)
+    named = annotations.topology or (Annotation(default.topology, (), "") if default else None)
+    if named is None:
+        return _Resolution(violations=tuple(refusal.without_topology(each, catalog) for each in given))
+    topology = catalog.find(named.value.strip())
+    if topology is None:
+        return _Resolution(violations=(refusal.unknown_topology(named, catalog),))
+    violations: list[Violation] = []
+    required = _placement(annotations.required, topology, violations)
+    preferred = _placement(annotations.preferred, topology, violations)
+    if required and preferred and topology.position(preferred.level) <= topology.position(required.level):
+        refused = refusal.not_more_specific(annotations.preferred, preferred.level, required.level, topology)
+        violations.append(refusal.as_warning(refused.line) if options.not_more_specific == "warn" else refused)
+    return _Resolution(topology, required, preferred, tuple(violations))
+
+
+def _placement(annotation: Annotation | None, topology: Topology, violations: list[Violation]) -> Placement | None:
+    """What an annotation says; None, and a violation, where it cannot be read."""
+    if annotation is None:
+        return None
+    is_lowest = not annotation.key and annotation.value == LOWEST
+    try:
+        return parse(topology.levels[-1].name if is_lowest else annotation.value, topology)
+    except PlacementError as error:
+        violations.append(refusal.unreadable(annotation, error))
+        return None
+
+
+def _for_reader(resolution: _Resolution, annotations: Annotations, reader: str) -> Iterator[Violation]:
+    """What is wrong only since the scheduler reads the annotations itself."""
+    topology = resolution.topology
+    if not reader or topology is None:
+        return
+    pairs = ((annotations.required, resolution.required), (annotations.preferred, resolution.preferred))
+    for annotation, placement in pairs:
+        if annotation is None or placement is None:
+            continue
+        if placement.is_named:
+            yield refusal.domain_for_reader(annotation, reader, topology, placement)
+        elif placement.level in topology.unions:
+            yield refusal.union_for_reader(annotation, reader, topology, placement.level)

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from policies.engine.request import JsonObject, mapping
+from policies.engine.request import JsonObject
 from policies.topology import term
 from policies.topology.term import Term
 
@@ -58,9 +58,8 @@ _ENCODER = msgspec.json.Encoder()
 _SORTED_ENCODER = msgspec.json.Encoder(order="sorted")
 
 
-def read_record(obj: JsonObject) -> Record | None:
-    """The record that an object carries, empty where it carries none, None where it cannot be read."""
-    text = mapping(mapping(obj, "metadata"), "annotations").get(RECORD)
+def read_record(text: Any) -> Record | None:
+    """The record in the annotation's value, empty where there is none, None where it cannot be read."""
     if text is None:
         return {}
     try:
@@ -158,6 +157,11 @@ def node_affinity(affinity: Any) -> JsonObject | None:
     """The node affinity in `spec.affinity`, empty for none, None where it is malformed."""
     found = affinity.get(NODE_AFFINITY) if isinstance(affinity, dict) else affinity
     return {} if found is None else found if isinstance(found, dict) else None
+
+
+def are_alike(one: Any, other: Any) -> bool:
+    """Whether two affinities have the same node affinity."""
+    return node_affinity(one) == node_affinity(other)
 
 
 def selector_terms(affinity: Any) -> list[Any]:

@@ -7,7 +7,7 @@ CoreWeave's "Schedule Kubernetes Pods with the SUNK Pod Scheduler": Slurm choose
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -16,7 +16,7 @@ from policies.engine.request import JsonObject, mapping
 from policies.glob import matches
 from policies.objects.fieldpath import Location, locate, lookup, render
 from policies.objects.workload import Workload
-from policies.topology.affinity import NOTHING, RECORD, Entry, Record
+from policies.topology.affinity import NOTHING, RECORD, Entry, Record, read_record
 
 TOPOLOGY = "kai.scheduler/topology"
 REQUIRED = "kai.scheduler/topology-required-placement"
@@ -74,25 +74,19 @@ class Annotations(Struct, frozen=True):
         """Where what is asked for stands."""
         return tuple(None if annotation is None else annotation.location for annotation in self.all)
 
-    def stands_on(self, holders: Collection[Location]) -> bool:
-        """Whether one of some holders carries an annotation."""
-        return any(
-            annotation is not None and annotation.key and annotation.holder in holders for annotation in self.all
-        )
-
 
 class Template(Struct, frozen=True):
     """A pod template: where it is, it, and what the rule asks of it.
 
-    annotations: those that hold for it. own_places: the template, and the job template that is around it alone, so
-    that what stands there is meant for it. reader: why its scheduler reads the annotations itself, empty where it does
-    not. entry: what is on record as written into its affinity.
+    annotations: those that hold for it. is_meant: whether one stands on it, or on the job template that is around it
+    alone, so that it is meant for this template. reader: why its scheduler reads the annotations itself, empty where it
+    does not. entry: what is on record as written into its affinity.
     """
 
     location: Location
     value: JsonObject
     annotations: Annotations = Annotations()
-    own_places: tuple[Location, ...] = ()
+    is_meant: bool = False
     reader: str = ""
     entry: Entry = NOTHING
 
@@ -144,8 +138,32 @@ class Schedulers(Struct, frozen=True):
         return matches(name, self.ignoring)
 
 
-def templates(obj: JsonObject, row: Workload, schedulers: Schedulers, record: Record) -> Iterator[Template]:
-    """The templates of an object that are maps; where the spec of one is none, the API server refuses the object."""
+class Annotated(Struct, frozen=True):
+    """An object's templates, and its record: the text, and what it says, None where that cannot be read."""
+
+    templates: tuple[Template, ...] = ()
+    text: Any = None
+    record: Record | None = None
+
+
+def annotated(obj: JsonObject | None, row: Workload, schedulers: Schedulers) -> Annotated:
+    """The templates of an object with what holds for each."""
+    if obj is None:
+        return Annotated()
+    text = mapping(mapping(obj, "metadata"), "annotations").get(RECORD)
+    record = read_record(text)
+    return Annotated(tuple(_templates(obj, row, schedulers, record or {})), text, record)
+
+
+def mentions(row: Workload, *objects: JsonObject | None) -> bool:
+    """Whether any of the annotations, or the record of an earlier translation, stands anywhere in objects of a kind."""
+    patterns = ((), *row.templates, *row.jobs)
+    holders = (holder for obj in objects for pattern in patterns for _, holder in locate(obj, pattern))
+    return any(not MENTIONED.isdisjoint(mapping(mapping(holder, "metadata"), "annotations")) for holder in holders)
+
+
+def _templates(obj: JsonObject, row: Workload, schedulers: Schedulers, record: Record) -> Iterator[Template]:
+    """Those that are maps; where the spec of one is none, the API server refuses the object."""
     for pattern in row.templates:
         depths = sorted((len(job) for job in row.jobs if pattern[: len(job)] == job), reverse=True)
         for location, value in locate(obj, pattern):
@@ -155,17 +173,13 @@ def templates(obj: JsonObject, row: Workload, schedulers: Schedulers, record: Re
             holders = [(location, value), *((place, job) for place, job in jobs if isinstance(job, dict))]
             if location:
                 holders.append(((), obj))
+            annotations = _annotations(holders)
+            own = [place for place, _ in holders[:2] if place or not location]
             yield Template(
-                location, value, _annotations(holders),
-                tuple(place for place, _ in holders[:2] if place or not location),
+                location, value, annotations,
+                any(annotation is not None and annotation.holder in own for annotation in annotations.all),
                 schedulers.reader(obj, value), record.get(render(location), NOTHING),
             )  # fmt: skip
-
-
-def mentions(obj: JsonObject | None, row: Workload) -> bool:
-    """Whether any of the annotations, or the record of an earlier translation, stands anywhere."""
-    holders = (holder for pattern in ((), *row.templates, *row.jobs) for _, holder in locate(obj, pattern))
-    return any(not MENTIONED.isdisjoint(mapping(mapping(holder, "metadata"), "annotations")) for holder in holders)
 
 
 def _annotations(holders: Sequence[tuple[Location, JsonObject]]) -> Annotations:

@@ -14,8 +14,8 @@ from policies.engine.violation import Violation
 from policies.objects.accelerator import Accelerators
 from policies.objects.workload import REVISED, Workload
 from policies.topology import refusal
-from policies.topology.affinity import Record, node_affinity, read_record
-from policies.topology.annotation import Annotation, Annotations, Schedulers, Template, mentions, templates
+from policies.topology.affinity import are_alike
+from policies.topology.annotation import Annotated, Annotation, Annotations, Schedulers, Template, annotated, mentions
 from policies.topology.catalog import Catalog
 from policies.topology.placement import Placement, PlacementError, parse
 from policies.topology.topology import Topology
@@ -107,19 +107,18 @@ class Constraint(Struct, frozen=True):
         earlier = self.earlier
         if earlier is None or self.is_new:
             return True
-        return node_affinity(earlier.affinity) != node_affinity(self.template.affinity)
+        return not are_alike(earlier.affinity, self.template.affinity)
 
 
 class Submission(Struct, frozen=True):
     """What a request submits.
 
-    record: what is on record as written into the object's templates, None where that cannot be read. earlier: the
-    templates before an update. may_change: whether their affinity may change now. is_revised: whether a controller may
-    bring earlier templates back.
+    now: the object's templates. earlier: those before an update. may_change: whether their affinity may change now.
+    is_revised: whether a controller may bring earlier templates back.
     """
 
     constraints: tuple[Constraint, ...]
-    record: Record | None
+    now: Annotated
     earlier: tuple[Template, ...]
     may_change: bool
     is_revised: bool
@@ -132,7 +131,7 @@ def read(request: AdmissionRequest, catalog: Catalog, options: Options, facts: F
         return None
     default = options.default
     prefers = bool(default.topology and default.preferred) and _is_distributed(obj, row)
-    if not (prefers or mentions(obj, row) or mentions(request.old_object, row)):
+    if not (prefers or mentions(row, obj, request.old_object)):
         return None
     if is_being_deleted(obj) or is_mirror_pod(obj) or (row.kind != "Pod" and is_owned(obj)):
         return None
@@ -142,31 +141,25 @@ def read(request: AdmissionRequest, catalog: Catalog, options: Options, facts: F
 def _submission(
     request: AdmissionRequest, obj: JsonObject, row: Workload, catalog: Catalog, options: Options, facts: Facts
 ) -> Submission:
-    record = read_record(obj)
-    found = tuple(templates(obj, row, options.schedulers, record or {}))
     old = request.old_object if request.operation == "UPDATE" else None
-    earlier = (
-        {}
-        if old is None
-        else {
-            template.location: template for template in templates(old, row, options.schedulers, read_record(old) or {})
-        }
-    )
-    may_change = old is None or row.affinity == "always" or (row.affinity == "suspended" and _is_suspended(old))
+    now, before = annotated(obj, row, options.schedulers), annotated(old, row, options.schedulers)
+    is_suspended = row.affinity == "suspended" and mapping(old, "spec").get("suspend") is True
+    may_change = old is None or row.affinity == "always" or is_suspended
     default = _default(request, obj, row, options, facts)
-    annotations = [template.annotations for template in found]
+    annotations = [template.annotations for template in now.templates]
     if default is not None and default.preferred and not any(each.anything for each in annotations):
         by_default = Annotations(Annotation(default.topology, (), ""), None, Annotation(default.preferred, (), ""))
-        annotations = [by_default] * len(found)
-    obstacles = _obstacles(request.namespace, row, found, annotations, options, facts)
+        annotations = [by_default] * len(annotations)
+    obstacles = _obstacles(request.namespace, row, now.templates, options, facts)
     resolutions: dict[Any, _Resolution] = {}  # most templates share what is asked of the workload
+    earlier = {template.location: template for template in before.templates}
     constraints = []
-    for template, own, obstacle in zip(found, annotations, obstacles, strict=True):
+    for template, own, obstacle in zip(now.templates, annotations, obstacles, strict=True):
         if own.places not in resolutions:
             resolutions[own.places] = _resolve(own, catalog, default, options)
         resolution = resolutions[own.places]
         constraints.append(_constraint(template, own, earlier.get(template.location), resolution, obstacle))
-    return Submission(tuple(constraints), record, tuple(earlier.values()), may_change, row.group_kind in REVISED)
+    return Submission(tuple(constraints), now, before.templates, may_change, row.group_kind in REVISED)
 
 
 def _constraint(
@@ -193,10 +186,6 @@ def _is_distributed(obj: JsonObject, row: Workload) -> bool:
     return any(isinstance(spec.get(field), int) and spec[field] > 1 for field in ("parallelism", "completions"))
 
 
-def _is_suspended(obj: JsonObject) -> bool:
-    return mapping(obj, "spec").get("suspend") is True
-
-
 def _default(
     request: AdmissionRequest, obj: JsonObject, row: Workload, options: Options, facts: Facts
 ) -> Default | None:
@@ -211,14 +200,7 @@ def _default(
     return default if _is_distributed(obj, row) else Default(default.topology, "")
 
 
-def _obstacles(
-    namespace: str,
-    row: Workload,
-    found: Sequence[Template],
-    annotations: Sequence[Annotations],
-    options: Options,
-    facts: Facts,
-) -> list[str]:
+def _obstacles(namespace: str, row: Workload, found: Sequence[Template], options: Options, facts: Facts) -> list[str]:
     """Why each template gets no affinity, empty where it does."""
     if row.affinity == "never":
         return [f"a {row.kind} is never translated; write it yourself"] * len(found)
@@ -226,8 +208,8 @@ def _obstacles(
         return [""] * len(found)
     accelerated = [options.accelerators.requested(template.value, namespace, facts) for template in found]
     return [
-        NO_ACCELERATOR if any(accelerated) and not (one or own.stands_on(template.own_places)) else ""
-        for template, one, own in zip(found, accelerated, annotations, strict=True)
+        NO_ACCELERATOR if any(accelerated) and not (one or template.is_meant) else ""
+        for template, one in zip(found, accelerated, strict=True)
     ]
 
 

@@ -38,10 +38,6 @@ class Domain(Struct, frozen=True):
     level: Level
     values: tuple[str, ...] = ()
 
-    def values_under(self, key: str) -> tuple[str, ...]:
-        """The values as Nodes carry them under a key."""
-        return tuple(dict.fromkeys(label_value(key, value) for value in self.values))
-
     def __str__(self) -> str:
         """As it is written: `superpod in (3, 4)`."""
         if not self.values:

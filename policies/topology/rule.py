@@ -20,12 +20,13 @@ from policies.objects.accelerator import READS as ACCELERATOR_READS
 from policies.objects.fieldpath import Location, lookup, render
 from policies.objects.workload import Workload
 from policies.topology import pool, refusal, warning
-from policies.topology.affinity import NODE_AFFINITY, RECORD, requires, write_record
+from policies.topology.affinity import NODE_AFFINITY, RECORD, are_alike, requires, write_record
 from policies.topology.catalog import Catalog
 from policies.topology.constraint import NO_ACCELERATOR, Constraint, Options, Submission, read
 from policies.topology.refusal import RULE
+from policies.topology.term import required_terms
 from policies.topology.topology import Topology
-from policies.topology.translation import Translation, keeps, required_terms, translate, translations
+from policies.topology.translation import Translation, translate, translations
 
 __all__ = ["RULE", "TopologyPlacement", "reads"]
 
@@ -67,15 +68,16 @@ class TopologyPlacement:
 
     def mutate(self, request: AdmissionRequest, facts: Facts) -> Mutation:
         """Write the node affinity that the annotations ask for, and the record; or take both back."""
-        obj, submission = request.object, read(request, self.catalog(facts), self.options, facts)
+        obj = request.object
+        submission = read(request, self.catalog(facts), self.options, facts)
         if obj is None or submission is None:
             return NO_MUTATION
-        warnings = (_BROKEN_RECORD,) if submission.record is None else ()
+        warnings = (_BROKEN_RECORD,) if submission.now.record is None else ()
         made = list(translations(submission))
         edits = [edit for translation in made for edit in _affinity(translation)]
         edits += _names(submission, request)
         if made or warnings:
-            edits += _record(submission, made, lookup(obj, _RECORD))
+            edits += _record(submission, made)
         operations = [
             operation
             for location, value in edits
@@ -119,14 +121,15 @@ class TopologyPlacement:
         if earlier is not None and not submission.may_change:
             # What the configuration asks for is nobody's change, so the annotations count that stand there.
             now, before = template.annotations, earlier.annotations
-            if before.values != now.values and not keeps(translate(constraint), earlier):
+            if before.values != now.values and not are_alike(translate(constraint).affinity, earlier.affinity):
                 yield refusal.fixed(kind, now, before)
                 return
-        if topology is None or constraint.required is None or constraint.obstacle == NO_ACCELERATOR:
+        required = constraint.required
+        if topology is None or required is None or constraint.obstacle == NO_ACCELERATOR:
             return
-        if requires(template.affinity, required_terms(constraint)):
+        if requires(template.affinity, required_terms(topology, required)):
             return
-        placement = constraint.required.called(topology)
+        placement = required.called(topology)
         if self.options.unapplied == "deny" and submission.may_change and constraint.differs:
             yield refusal.unapplied(template, placement, constraint.obstacle)
         else:
@@ -152,14 +155,14 @@ def _names(submission: Submission, request: AdmissionRequest) -> Iterator[Edit]:
     What templates need under different names is left as it is, and so is a template that may not change any more,
     unless the name is the one that stood there.
     """
-    names: dict[Location, set[str]] = {}
+    names: dict[Location, list[str]] = {}
     for constraint in submission.constraints:
         if constraint.reader and constraint.is_usable and constraint.differs:
             for location, name in _full_names(constraint):
-                names.setdefault(location, set()).add(name)
+                names.setdefault(location, []).append(name)
     for location, (name, *others) in names.items():
         may_change = submission.may_change or location[:1] == ("metadata",)
-        if others or lookup(request.object, location) == name:
+        if any(other != name for other in others) or lookup(request.object, location) == name:
             continue
         if may_change or lookup(request.old_object, location) == name:
             yield location, name
@@ -179,12 +182,13 @@ def _full_names(constraint: Constraint) -> Iterator[tuple[Location, str]]:
             yield annotation.location, level.alias if annotation.value == level.alias else level.name
 
 
-def _record(submission: Submission, made: Sequence[Translation], before: Any) -> Iterator[Edit]:
-    """The record of what stands in the templates now. before: the annotation's value."""
-    present = {constraint.template.path for constraint in submission.constraints}
-    entries = {path: entry for path, entry in (submission.record or {}).items() if path in present}
+def _record(submission: Submission, made: Sequence[Translation]) -> Iterator[Edit]:
+    """The record of what stands in the templates now."""
+    now = submission.now
+    present = {template.path for template in now.templates}
+    entries = {path: entry for path, entry in (now.record or {}).items() if path in present}
     text = write_record(entries | {translation.template.path: translation.entry for translation in made})
-    if text and text != before:
+    if text and text != now.text:
         yield _RECORD, text
-    elif not text and before is not None:
+    elif not text and now.text is not None:
         yield _RECORD, UNSET

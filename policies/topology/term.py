@@ -13,10 +13,11 @@ from typing import Any
 from policies.engine.match import EVERYTHING, LabelSelector, SelectorRequirement
 from policies.engine.request import JsonObject
 from policies.topology.placement import Domain, Placement
-from policies.topology.topology import FLAVOR, IB_FABRIC, Level, Topology, equivalent
+from policies.topology.topology import FLAVOR, IB_FABRIC, Topology, equivalent, label_value
 
 Term = tuple[SelectorRequirement, ...]
 HIGHEST_WEIGHT = 100
+_INFINIBAND = {FLAVOR: "infiniband"}
 
 
 def alternatives(domains: Sequence[Domain], requirement: LabelSelector, *, disjoint: bool = False) -> tuple[Term, ...]:
@@ -34,24 +35,32 @@ def alternatives(domains: Sequence[Domain], requirement: LabelSelector, *, disjo
     return tuple(simplified(term) for term in terms if term)
 
 
-def preferences(placement: Placement, required: Level | None, topology: Topology) -> list[JsonObject]:
+def required_terms(
+    topology: Topology, required: Placement | None, preferred: Placement | None = None
+) -> Sequence[Term]:
+    """The terms one of which a Node must meet for the placements of a template; none for no placement."""
+    if required is None and preferred is None:
+        return ()
+    return alternatives(() if required is None else required.domains, topology.requirement)
+
+
+def preferred_terms(topology: Topology, required: Placement | None, preferred: Placement | None) -> list[JsonObject]:
     """PreferredSchedulingTerms, the nearest first: one for each domain below the required level, in all those above it.
 
     A Node in the nearest domain meets all of them and gets a score of 100. A step that is worth less than 1 is left
     out. Of the terms for one step, which stand for different ways of labelling Nodes, no Node meets two.
     """
-    floor = -1 if required is None else topology.position(required)
-    counts = [
-        count for count, domain in enumerate(placement.domains, start=1) if topology.position(domain.level) > floor
-    ]
-    found = []
+    domains = () if preferred is None else preferred.domains
+    floor = -1 if required is None else topology.position(required.level)
+    counts = [count for count, domain in enumerate(domains, start=1) if topology.position(domain.level) > floor]
+    preferences = []
     for count, weight in zip(reversed(counts), weights(len(counts)), strict=True):
-        terms = alternatives(placement.domains[:count], EVERYTHING, disjoint=True)
+        terms = alternatives(domains[:count], EVERYTHING, disjoint=True)
         if old_names(topology.requirement) is None:
             terms = terms[:1]
         if weight:
-            found += [{"weight": weight, "preference": {"matchExpressions": to_json(term)}} for term in terms]
-    return found
+            preferences += [{"weight": weight, "preference": {"matchExpressions": to_json(term)}} for term in terms]
+    return preferences
 
 
 def weights(steps: int) -> Sequence[int]:
@@ -69,7 +78,7 @@ def old_names(selector: LabelSelector) -> LabelSelector | None:
     found = []
     for each in selector.requirements:
         if each.key == FLAVOR:
-            if not _is_infiniband(each):
+            if not each.matches(_INFINIBAND):
                 return None
             found.append(SelectorRequirement(IB_FABRIC, "Exists"))
         else:
@@ -81,7 +90,7 @@ def _excluding(selector: LabelSelector) -> Iterator[SelectorRequirement]:
     """A selector in the newer names of labels; what it excludes is excluded under the older names, too."""
     for each in selector.requirements:
         yield from _under(each, each.key)
-        if each.key == FLAVOR and each.operator == "NotIn" and not _is_infiniband(each):
+        if each.key == FLAVOR and each.operator == "NotIn" and not each.matches(_INFINIBAND):
             yield SelectorRequirement(IB_FABRIC, "DoesNotExist")
 
 
@@ -130,7 +139,7 @@ def _term(domains: Sequence[Domain], way: int, *, disjoint: bool) -> Term:
     for domain in domains:
         keys = domain.level.keys
         key = keys[min(way, len(keys) - 1)]
-        values = domain.values_under(key)
+        values = tuple(dict.fromkeys(label_value(key, value) for value in domain.values))
         found.append(SelectorRequirement(key, "In", values) if values else SelectorRequirement(key, "Exists"))
         if key != keys[0]:
             absent = keys[0]
@@ -139,11 +148,6 @@ def _term(domains: Sequence[Domain], way: int, *, disjoint: bool) -> Term:
     if disjoint and absent:
         found.append(SelectorRequirement(absent, "DoesNotExist"))
     return tuple(found)
-
-
-def _is_infiniband(flavor: SelectorRequirement) -> bool:
-    """Whether a Node of flavor infiniband meets a requirement on the flavor."""
-    return flavor.matches({FLAVOR: "infiniband"})
 
 
 def _parts(written: Any) -> tuple[list[Any], list[Any]]:

@@ -8,9 +8,11 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from policies.engine.request import JsonObject
 from policies.topology.affinity import (
     NOTHING,
     Entry,
+    are_alike,
     node_affinity,
     remembering,
     with_node_affinity,
@@ -19,7 +21,7 @@ from policies.topology.affinity import (
 )
 from policies.topology.annotation import Template
 from policies.topology.constraint import Constraint, Submission
-from policies.topology.term import Term, alternatives, preferences
+from policies.topology.term import Term, preferred_terms, required_terms
 
 
 class Translation(Struct, frozen=True):
@@ -46,25 +48,13 @@ def translations(submission: Submission) -> Iterator[Translation]:
 def translate(constraint: Constraint) -> Translation:
     """What the affinity of a template becomes: as the user wrote it, with what its annotations ask for now."""
     template, topology = constraint.template, constraint.topology
+    required: Sequence[Term] = ()
+    preferred: Sequence[JsonObject] = ()
+    if topology is not None and not constraint.obstacle and constraint.is_usable:
+        required = required_terms(topology, constraint.required, constraint.preferred)
+        preferred = preferred_terms(topology, constraint.required, constraint.preferred)
     own = without_terms(template.affinity, template.entry)
-    if constraint.obstacle or not constraint.is_usable or topology is None:
-        return Translation(template, own, NOTHING)
-    floor = None if constraint.required is None else constraint.required.level
-    preferred = [] if constraint.preferred is None else preferences(constraint.preferred, floor, topology)
-    return Translation(template, *with_terms(own, required_terms(constraint), preferred))
-
-
-def required_terms(constraint: Constraint) -> Sequence[Term]:
-    """The terms one of which a Node must meet for the placement of a template; none for no placement."""
-    topology, required = constraint.topology, constraint.required
-    if topology is None or (required is None and constraint.preferred is None):
-        return ()
-    return alternatives(() if required is None else required.domains, topology.requirement)
-
-
-def keeps(translation: Translation, earlier: Template | None) -> bool:
-    """Whether a template gets the node affinity that it had."""
-    return earlier is not None and node_affinity(translation.affinity) == node_affinity(earlier.affinity)
+    return Translation(template, *with_terms(own, required, preferred))
 
 
 def _translation(constraint: Constraint, submission: Submission) -> Translation | None:
@@ -73,23 +63,17 @@ def _translation(constraint: Constraint, submission: Submission) -> Translation 
     Where what is asked and the user's own terms are as they were, what was written stays, even if it arrives without:
     a manifest that is applied again, or a template that is rolled back, asks for no change.
     """
+    translation = translate(constraint)
     template, earlier = constraint.template, constraint.earlier
     if earlier is not None and not constraint.is_new:
-        own = without_terms(template.affinity, template.entry)
-        if _wrote_as_much(earlier, own):
+        own, was_own = (without_terms(each.affinity, each.entry) for each in (template, earlier))
+        if earlier.entry != NOTHING and are_alike(was_own, own):
             return Translation(template, with_node_affinity(own, node_affinity(earlier.affinity)), earlier.entry)
         if not constraint.is_usable:
             return None  # nobody asked for anything new; it is the topology that is gone
-    translation = translate(constraint)
-    if not submission.may_change and not keeps(translation, earlier):
+    if not submission.may_change and not (earlier and are_alike(translation.affinity, earlier.affinity)):
         return None
     # Once nothing is asked any more, what was written before is forgotten.
     if earlier is None or not submission.is_revised or not constraint.annotations.anything:
         return translation
     return replace(translation, entry=remembering(translation.entry, earlier.entry))
-
-
-def _wrote_as_much(earlier: Template, own: Any) -> bool:
-    """Whether a template was translated before from the same terms of the user's own."""
-    was_own = without_terms(earlier.affinity, earlier.entry)
-    return earlier.entry != NOTHING and node_affinity(was_own) == node_affinity(own)

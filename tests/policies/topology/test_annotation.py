@@ -8,7 +8,7 @@ import pytest
 from support.builders import WORKLOADS, Json, at, merged, resource
 
 from policies.objects.fieldpath import lookup
-from policies.topology.annotation import Annotation, Annotations, Schedulers, Template, mentions, templates
+from policies.topology.annotation import Annotation, Annotations, Schedulers, Template, annotated, mentions
 
 _TOPOLOGY, _RECORD = "kai.scheduler/topology", "cks-admission.dev/topology"
 _REQUIRED, _PREFERRED = f"{_TOPOLOGY}-required-placement", f"{_TOPOLOGY}-preferred-placement"
@@ -29,7 +29,7 @@ def _cron_job(workload: Json, job: Json, template: Json) -> Json:
 
 def _templates(obj: Json) -> list[Template]:
     group, _, _ = obj["apiVersion"].rpartition("/")
-    return list(templates(obj, WORKLOADS[group, obj["kind"]], Schedulers(), {}))
+    return list(annotated(obj, WORKLOADS[group, obj["kind"]], Schedulers()).templates)
 
 
 def _asked(obj: Json) -> Annotations:
@@ -74,7 +74,7 @@ def test_the_nearest_counts_for_each_key() -> None:
 def test_where_annotations_stand(obj: Json, stands: bool) -> None:  # noqa: FBT001
     """What stands on the template or on the job template around it alone is meant for it."""
     (template,) = _templates(obj)
-    assert template.annotations.stands_on(template.own_places) is stands
+    assert template.is_meant is stands
 
 
 def test_a_pod_is_its_own_template() -> None:
@@ -83,9 +83,9 @@ def test_a_pod_is_its_own_template() -> None:
 
     (template,) = _templates(pod)
 
-    assert (template.path, template.location, template.value, template.own_places) == ("", (), pod, ((),))
+    assert (template.path, template.location, template.value) == ("", (), pod)
     assert template.annotations == Annotations(None, Annotation("rack", (), _REQUIRED))
-    assert template.annotations.stands_on(template.own_places) is True
+    assert template.is_meant is True
 
 
 def test_all_holders_of_a_trainer_template() -> None:
@@ -94,12 +94,13 @@ def test_all_holders_of_a_trainer_template() -> None:
     obj = resource("trainer.kubeflow.org/v1alpha1", "TrainingRuntime", at(f"{path}.spec", {}))
 
     job = ("spec", "template", "spec", "replicatedJobs", 0, "template")
-    for place in ((), ("spec", "template"), job, (*job, "spec", "template")):
+    places = {(): False, ("spec", "template"): False, job: True, (*job, "spec", "template"): True}
+    for place, is_meant in places.items():
         lookup(obj, place).setdefault("metadata", {})["annotations"] = {_REQUIRED: "rack"}
         (template,) = _templates(obj)
         assert template.path == path
         assert template.annotations == Annotations(None, Annotation("rack", place, _REQUIRED))
-    assert template.own_places == ((*job, "spec", "template"), job)
+        assert template.is_meant is is_meant
 
 
 def test_templates_that_are_none() -> None:
@@ -132,7 +133,7 @@ def test_templates_that_are_none() -> None:
 )
 def test_whether_an_object_is_of_interest(obj: Json | None, mentioned: bool) -> None:  # noqa: FBT001
     """Any of the annotations anywhere, or the record, makes an object one to look at."""
-    assert mentions(obj, _CRON) is mentioned
+    assert mentions(_CRON, obj) is mentioned
 
 
 def test_paths_for_people() -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from support.builders import WORKLOADS
 
-from policies.topology.affinity import NOTHING, Entry, Replacement, read_record, write_record
+from policies.topology.affinity import NOTHING, Entry, Record, Replacement, read_record, write_record
+from policies.topology.annotation import Schedulers, annotated
 
 _KEY = "cks-admission.dev/topology"
 _TERM = {"matchExpressions": [{"key": "a", "operator": "In", "values": ["1"]}]}
@@ -25,16 +27,26 @@ def _object(text: Any) -> dict[str, Any]:
     return {"metadata": {"annotations": {_KEY: text}}}
 
 
+def _record(obj: dict[str, Any]) -> Record | None:
+    return annotated(obj, WORKLOADS["", "Pod"], Schedulers()).record
+
+
+def _read(text: Any) -> Record | None:
+    record = read_record(text)
+    assert _record(_object(text)) == record
+    return record
+
+
 def test_there_and_back() -> None:
     """The text holds everything, and only what says something."""
     assert write_record({"spec.template": _ENTRY, "": NOTHING}) == _TEXT
-    assert read_record(_object(_TEXT)) == {"spec.template": _ENTRY}
+    assert _read(_TEXT) == {"spec.template": _ENTRY}
 
 
 @pytest.mark.parametrize("obj", [{}, {"metadata": {}}, {"metadata": {"annotations": None}}, _object(None)])
 def test_no_record(obj: Any) -> None:
     """Where there is none, nothing is recorded; and a record of nothing is none."""
-    assert read_record(obj) == {}
+    assert _record(obj) == {}
     assert (write_record({}), write_record({"": NOTHING})) == ("", "")
 
 
@@ -51,4 +63,4 @@ def test_no_record(obj: Any) -> None:
 )
 def test_what_cannot_be_read(text: Any) -> None:
     """Whatever somebody else wrote there is no record, and nothing of it is taken."""
-    assert read_record(_object(text)) is None
+    assert _read(text) is None

@@ -18,9 +18,9 @@ from policies.topology.constraint import Constraint
 from policies.topology.nodes.inventory import Machine
 from policies.topology.nodes.tree import Path, natural, path
 from policies.topology.placement import Placement
-from policies.topology.term import old_names
+from policies.topology.term import old_names, required_terms
 from policies.topology.topology import IB_FABRIC, Level, Topology
-from policies.topology.translation import Translation, required_terms
+from policies.topology.translation import Translation
 from webhook.cli.topology import words
 
 
@@ -143,7 +143,7 @@ def _why_alternatives(constraint: Constraint, topology: Topology) -> Iterator[st
     older = old_names(topology.requirement)
     renamed = [d.level for d in domains if len(d.level.keys) > 1 and not d.level.distinct]
     unions = [d.level for d in domains if d.level.distinct]
-    is_double = len(required_terms(constraint)) > 1
+    is_double = len(required_terms(topology, constraint.required, constraint.preferred)) > 1
     keys = ", ".join(dict.fromkeys(level.keys[-1] for level in renamed))
     if renamed and older is None:
         yield f"there is one alternative, since Nodes that carry {keys} only are InfiniBand Nodes"

@@ -90,15 +90,15 @@ def with_terms(affinity: Any, required: Sequence[Term], preferred: Sequence[Json
     if node is None:
         return affinity, NOTHING
     terms, written = _required(node.get(REQUIRED), required)
-    found = node.get(PREFERRED) or []
-    more = [each for each in preferred if each not in found] if isinstance(found, list) else []
+    own = node.get(PREFERRED) or []
+    more = [each for each in preferred if each not in own] if isinstance(own, list) else []
     if not written and not more:
         return affinity, NOTHING
     changed = dict(node)
     if written:
         changed[REQUIRED] = {**(node.get(REQUIRED) or {}), TERMS: terms}
     if more:
-        changed[PREFERRED] = [*found, *more]
+        changed[PREFERRED] = [*own, *more]
     created: Created = (
         "affinity" if affinity is None else "" if affinity.get(NODE_AFFINITY) is not None else "nodeAffinity"
     )
@@ -155,8 +155,8 @@ def with_node_affinity(affinity: Any, node: JsonObject | None) -> Any:
 
 def node_affinity(affinity: Any) -> JsonObject | None:
     """The node affinity in `spec.affinity`, empty for none, None where it is malformed."""
-    found = affinity.get(NODE_AFFINITY) if isinstance(affinity, dict) else affinity
-    return {} if found is None else found if isinstance(found, dict) else None
+    node = affinity.get(NODE_AFFINITY) if isinstance(affinity, dict) else affinity
+    return {} if node is None else node if isinstance(node, dict) else None
 
 
 def are_alike(one: Any, other: Any) -> bool:
@@ -176,14 +176,14 @@ def requires(affinity: Any, required: Sequence[Term]) -> bool:
     return _required((node_affinity(affinity) or {}).get(REQUIRED), required) == ([], [])
 
 
-def _required(found: Any, alternatives: Sequence[Term]) -> tuple[list[Any], list[Replacement]]:
+def _required(required: Any, alternatives: Sequence[Term]) -> tuple[list[Any], list[Replacement]]:
     """All terms, combined with the alternatives, and what was written; nothing where that changes nothing."""
     if not alternatives:
         return [], []
-    if found is None:
+    if required is None:
         terms: list[Any] = [{"matchExpressions": term.to_json(each)} for each in alternatives]
         return terms, [Replacement(tuple(terms))]
-    own = found.get(TERMS) if isinstance(found, dict) else None
+    own = required.get(TERMS) if isinstance(required, dict) else None
     if not isinstance(own, list):
         return [], []
     terms, written = [], []
@@ -195,7 +195,7 @@ def _required(found: Any, alternatives: Sequence[Term]) -> tuple[list[Any], list
     return (terms, written) if written else ([], [])
 
 
-def _undone(found: list[Any], recorded: Sequence[Replacement]) -> list[Any]:
+def _undone(terms: list[Any], recorded: Sequence[Replacement]) -> list[Any]:
     """The terms, those that are recorded replaced by their origins; what is recorded once is replaced once."""
     kept: list[Any] = []
     waiting: dict[bytes, deque[int]] = {}  # by term, which of the recorded ones it stands for
@@ -203,7 +203,7 @@ def _undone(found: list[Any], recorded: Sequence[Replacement]) -> list[Any]:
         for one in written.terms:
             waiting.setdefault(_key(one), deque()).append(index)
     given_back = {index for index, written in enumerate(recorded) if written.origin is None}
-    for each in found:
+    for each in terms:
         if not (indexes := waiting.get(_key(each))):
             kept.append(each)
         elif (index := indexes.popleft()) not in given_back:

@@ -200,16 +200,18 @@ def _default(
     return default if _is_distributed(obj, row) else Default(default.topology, "")
 
 
-def _obstacles(namespace: str, row: Workload, found: Sequence[Template], options: Options, facts: Facts) -> list[str]:
+def _obstacles(
+    namespace: str, row: Workload, templates: Sequence[Template], options: Options, facts: Facts
+) -> list[str]:
     """Why each template gets no affinity, empty where it does."""
     if row.affinity == "never":
-        return [f"a {row.kind} is never translated; write it yourself"] * len(found)
-    if len(found) < 2:
-        return [""] * len(found)
-    accelerated = [options.accelerators.requested(template.value, namespace, facts) for template in found]
+        return [f"a {row.kind} is never translated; write it yourself"] * len(templates)
+    if len(templates) < 2:
+        return [""] * len(templates)
+    accelerated = [options.accelerators.requested(template.value, namespace, facts) for template in templates]
     return [
         NO_ACCELERATOR if any(accelerated) and not (one or template.is_meant) else ""
-        for template, one in zip(found, accelerated, strict=True)
+        for template, one in zip(templates, accelerated, strict=True)
     ]
 
 

@@ -24,7 +24,7 @@ def violations(templates: Iterable[Template], catalog: Catalog, keys: Iterable[s
     """A violation for each pool that has another topology than the first one that is named."""
     keys = tuple(keys)
     first: Pool | None = None
-    found = []
+    conflicts = []
     for template in templates:
         for key, value, path in _named(template, keys):
             topologies = _topologies(key, value, catalog)
@@ -33,8 +33,8 @@ def violations(templates: Iterable[Template], catalog: Catalog, keys: Iterable[s
             pool = (f"{key}={value}", topologies)
             first = first or pool
             if topologies != first[1]:
-                found.append(_violation(path, first, pool))
-    return list(dict.fromkeys(found))
+                conflicts.append(_violation(path, first, pool))
+    return list(dict.fromkeys(conflicts))
 
 
 def _violation(path: str, first: Pool, second: Pool) -> Violation:

@@ -28,10 +28,10 @@ def alternatives(domains: Sequence[Domain], requirement: LabelSelector, *, disjo
     """
     old = old_names(requirement)
     ways = 2 if old != requirement or any(len(domain.level.keys) > 1 for domain in domains) else 1
-    found = [_term(domains, way, disjoint=disjoint) for way in range(ways)]
-    terms = [(*found[0], *_excluding(requirement))]
-    if ways > 1 and old is not None:
-        terms.append((*found[1], *old.requirements))
+    newer, *older = (_term(domains, way, disjoint=disjoint) for way in range(ways))
+    terms = [(*newer, *_excluding(requirement))]
+    if older and old is not None:
+        terms.append((*older[0], *old.requirements))
     return tuple(simplified(term) for term in terms if term)
 
 
@@ -66,8 +66,8 @@ def preferred_terms(topology: Topology, required: Placement | None, preferred: P
 def weights(steps: int) -> Sequence[int]:
     """Weights of steps, the nearest first: proportional to n … 1, rounded down; the nearest gets what is left over."""
     total = steps * (steps + 1) // 2
-    found = [HIGHEST_WEIGHT * share // total for share in range(steps, 0, -1)]
-    return [found[0] + HIGHEST_WEIGHT - sum(found), *found[1:]] if found else []
+    shares = [HIGHEST_WEIGHT * share // total for share in range(steps, 0, -1)]
+    return [shares[0] + HIGHEST_WEIGHT - sum(shares), *shares[1:]] if shares else []
 
 
 def old_names(selector: LabelSelector) -> LabelSelector | None:
@@ -75,15 +75,15 @@ def old_names(selector: LabelSelector) -> LabelSelector | None:
 
     An InfiniBand Node of the older kind has no flavor, but a fabric.
     """
-    found = []
+    requirements = []
     for each in selector.requirements:
         if each.key == FLAVOR:
             if not each.matches(_INFINIBAND):
                 return None
-            found.append(SelectorRequirement(IB_FABRIC, "Exists"))
+            requirements.append(SelectorRequirement(IB_FABRIC, "Exists"))
         else:
-            found += _under(each, equivalent(each.key)[-1])
-    return LabelSelector(tuple(found))
+            requirements += _under(each, equivalent(each.key)[-1])
+    return LabelSelector(tuple(requirements))
 
 
 def _excluding(selector: LabelSelector) -> Iterator[SelectorRequirement]:
@@ -134,20 +134,20 @@ def to_json(term: Term) -> list[JsonObject]:
 
 
 def _term(domains: Sequence[Domain], way: int, *, disjoint: bool) -> Term:
-    found: list[SelectorRequirement] = []
+    requirements: list[SelectorRequirement] = []
     absent = ""
     for domain in domains:
         keys = domain.level.keys
         key = keys[min(way, len(keys) - 1)]
         values = tuple(dict.fromkeys(label_value(key, value) for value in domain.values))
-        found.append(SelectorRequirement(key, "In", values) if values else SelectorRequirement(key, "Exists"))
+        requirements.append(SelectorRequirement(key, "In", values) if values else SelectorRequirement(key, "Exists"))
         if key != keys[0]:
             absent = keys[0]
             if domain.level.distinct:
-                found.append(SelectorRequirement(keys[0], "DoesNotExist"))
+                requirements.append(SelectorRequirement(keys[0], "DoesNotExist"))
     if disjoint and absent:
-        found.append(SelectorRequirement(absent, "DoesNotExist"))
-    return tuple(found)
+        requirements.append(SelectorRequirement(absent, "DoesNotExist"))
+    return tuple(requirements)
 
 
 def _parts(written: Any) -> tuple[list[Any], list[Any]]:
@@ -177,12 +177,12 @@ def _implies(expression: Any, wanted: SelectorRequirement) -> bool:
     is_one_of = operator == "In" and bool(values)
     match wanted.operator:
         case "Exists":
-            found = is_one_of or operator in ("Exists", "Gt", "Lt")
+            implied = is_one_of or operator in ("Exists", "Gt", "Lt")
         case "In":
-            found = is_one_of and set(values) <= set(wanted.values)
+            implied = is_one_of and set(values) <= set(wanted.values)
         case "DoesNotExist":
-            found = operator == "DoesNotExist"
+            implied = operator == "DoesNotExist"
         case "NotIn":
             is_none_of = operator == "NotIn" and set(values) >= set(wanted.values)
-            found = operator == "DoesNotExist" or is_none_of or (is_one_of and set(values).isdisjoint(wanted.values))
-    return found
+            implied = operator == "DoesNotExist" or is_none_of or (is_one_of and set(values).isdisjoint(wanted.values))
+    return implied

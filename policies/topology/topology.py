@@ -78,10 +78,10 @@ def label_value(key: str, value: str) -> str:
 
 def fnv1a_64(data: bytes) -> int:
     """The 64-bit FNV-1a hash. Source: RFC 9923, "The FNV Non-Cryptographic Hash Algorithm"."""
-    found = _FNV_OFFSET
+    value = _FNV_OFFSET
     for byte in data:
-        found = ((found ^ byte) * _FNV_PRIME) & 0xFFFFFFFFFFFFFFFF
-    return found
+        value = ((value ^ byte) * _FNV_PRIME) & 0xFFFFFFFFFFFFFFFF
+    return value
 
 
 def no_level(key: str) -> str:
@@ -131,8 +131,8 @@ class Topology:
 
     def ambiguous(self, name: str) -> tuple[Level, ...]:
         """The levels that share a short name, for which it stands for none of them."""
-        found = tuple(level for level in self.levels if level.short == name)
-        return found if len(found) > 1 else ()
+        sharing = tuple(level for level in self.levels if level.short == name)
+        return sharing if len(sharing) > 1 else ()
 
     def called(self, level: Level) -> str:
         """The shortest name of a level."""
@@ -157,10 +157,10 @@ class Topology:
     def _names(self) -> Mapping[str, Level]:
         levels = (*self.levels, *self.unions)
         shorts = Counter(level.short for level in levels)
-        found = {level.short: level for level in levels if shorts[level.short] == 1}
-        found |= {level.alias: level for level in levels if level.alias}
+        names = {level.short: level for level in levels if shorts[level.short] == 1}
+        names |= {level.alias: level for level in levels if level.alias}
         # A key is a name in any case. The keys of a union are those of other levels.
-        return found | {level.name: level for level in self.unions} | {k: lv for lv in self.levels for k in lv.keys}
+        return names | {level.name: level for level in self.unions} | {k: lv for lv in self.levels for k in lv.keys}
 
     @cached_property
     def _positions(self) -> Mapping[str, int]:

@@ -70,22 +70,22 @@ def tree(machines: Sequence[Machine], topology: Topology, lowest: Level | None =
 
 def line(branch: Branch) -> tuple[Branch, ...]:
     """The branch, and those below it as long as there is nothing else beside them: all have the same Nodes."""
-    found = [branch]
-    while len(found[-1].branches) == 1 and not found[-1].machines:
-        found.append(found[-1].branches[0])
-    return tuple(found)
+    chain = [branch]
+    while len(chain[-1].branches) == 1 and not chain[-1].machines:
+        chain.append(chain[-1].branches[0])
+    return tuple(chain)
 
 
 def count(machines: Iterable[Machine]) -> Count:
     """What there is on Nodes."""
-    found = tuple(machines)
-    known = all(machine.used is not None for machine in found)
+    counted = tuple(machines)
+    known = all(machine.used is not None for machine in counted)
     return Count(
-        len(found),
-        sum(not machine.is_open for machine in found),
-        sum(machine.total for machine in found),
-        sum(machine.used or 0 for machine in found) if known else None,
-        sum(machine.free or 0 for machine in found) if known else None,
+        len(counted),
+        sum(not machine.is_open for machine in counted),
+        sum(machine.total for machine in counted),
+        sum(machine.used or 0 for machine in counted) if known else None,
+        sum(machine.free or 0 for machine in counted) if known else None,
     )
 
 
@@ -144,16 +144,16 @@ def _split(
     for machine in machines:
         value = domain(level, machine.node.labels)
         (without if value is None else by_value.setdefault(value, [])).append(machine)
-    found = [
+    named = [
         Branch(level, value, count(inside), *_split(inside, others, lacking=False, with_machines=with_machines))
         for value, inside in sorted(by_value.items(), key=lambda item: natural(item[0]))
     ]
     if not without:
-        return tuple(found), ()
+        return tuple(named), ()
     branches, own = _split(without, others, lacking=True, with_machines=with_machines)
     if lacking:
-        return (*found, *branches), own
-    return (*found, Branch(level, None, count(without), branches, own)), ()
+        return (*named, *branches), own
+    return (*named, Branch(level, None, count(without), branches, own)), ()
 
 
 def _fit(machines: Sequence[Machine], topology: Topology) -> tuple[int, int]:

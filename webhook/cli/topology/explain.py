@@ -21,9 +21,9 @@ from policies.topology.rule import RULE, TopologyPlacement
 from webhook.cli import exits, options
 from webhook.cli.exits import InputError, unreadable
 from webhook.cli.output import headline, write
-from webhook.cli.topology import sources, wording
+from webhook.cli.topology import inventory, report
 from webhook.cli.topology.explanation import Explanation, explain
-from webhook.cli.topology.sources import Cluster, Seen
+from webhook.cli.topology.inventory import Cluster, Inventory
 from webhook.configuration import rules
 from webhook.configuration.settings import Settings, SettingsError
 from webhook.files import manifest
@@ -64,14 +64,14 @@ class _World(NamedTuple):
     ruleset: RuleSet
     namespace: str
     labels: Mapping[str, str]
-    seen: Seen
+    known: Inventory
 
     def facts(self, namespace: str) -> StaticFacts:
         """The facts for what is in a Namespace."""
         facts = StaticFacts(
             datetime.now(UTC).date(),
-            cluster_nodes=tuple(machine.node for machine in self.seen.machines or ()),
-            cluster_topologies=self.seen.own,
+            cluster_nodes=tuple(machine.node for machine in self.known.machines or ()),
+            cluster_topologies=self.known.own,
         )
         return replace(facts, namespaces={namespace: {**facts.namespace_labels(namespace), **self.labels}})
 
@@ -80,8 +80,8 @@ class _World(NamedTuple):
 @click.option(
     "-f", "--filename", "files", multiple=True, required=True, metavar="FILE|DIR|-", help="Objects; repeatable."
 )
-@sources.nodes
-@sources.cluster
+@inventory.nodes
+@inventory.cluster
 @click.option("-n", "--namespace", default="default", show_default=True, help="Namespace of objects that name none.")
 @options.namespace_labels
 @options.config
@@ -103,10 +103,10 @@ def command(
     settings = options.settings(config, {})
     if "-" in files and "-" in nodes:
         raise InputError("-f - and --nodes - both read standard input; give one of them as a file")
-    found = _objects(files)
-    seen = sources.see(settings, Cluster(kubeconfig, in_cluster), nodes)
-    world = _world(settings, seen, namespace, namespace_labels)
-    explained = [_explain(each, world) for each in found]
+    objects = _objects(files)
+    known = inventory.read(settings, Cluster(kubeconfig, in_cluster), nodes)
+    world = _world(settings, known, namespace, namespace_labels)
+    explained = [_explain(each, world) for each in objects]
     if output == "text":
         click.echo("\n".join(line for each in explained for line in _text(each)))
     else:
@@ -116,17 +116,17 @@ def command(
 
 def _objects(files: Sequence[str]) -> list[Manifest]:
     try:
-        found = list(manifest.read(files, sources.stdin(files)))
+        objects = list(manifest.read(files, inventory.stdin(files)))
     except (FileError, ManifestError) as error:
         raise InputError(str(error)) from None
     except OSError as error:
         raise unreadable(error) from None
-    if not found:
+    if not objects:
         raise InputError(f"{', '.join(files)}: no objects found")
-    return found
+    return objects
 
 
-def _world(settings: Settings, seen: Seen, namespace: str, labels: Sequence[str]) -> _World:
+def _world(settings: Settings, known: Inventory, namespace: str, labels: Sequence[str]) -> _World:
     given = options.labels(labels)
     try:
         catalog = rules.topologies(settings)
@@ -137,23 +137,23 @@ def _world(settings: Settings, seen: Seen, namespace: str, labels: Sequence[str]
     ruleset = RuleSet([each for each in built.rules if each.name == RULE], built.exceptions)
     if not ruleset.rules:
         click.echo(f"the rule {RULE} is off: of what follows, nothing is done", err=True)
-    return _World(rule, ruleset, namespace, given, seen)
+    return _World(rule, ruleset, namespace, given, known)
 
 
-def _explain(found: Manifest, world: _World) -> Explained:
+def _explain(given: Manifest, world: _World) -> Explained:
     request = manifest.request(
-        found.object, None, user=UserInfo("user", groups=("system:authenticated",)), namespace=world.namespace
+        given.object, None, user=UserInfo("user", groups=("system:authenticated",)), namespace=world.namespace
     )
     facts = world.facts(request.namespace)
     templates = tuple(
-        explain(constraint, translation, world.seen.machines)
+        explain(constraint, translation, world.known.machines)
         for constraint, translation in world.rule.explain(request, facts)
     )
     mutation = engine.mutate(request, world.ruleset, facts)
-    changed = patch.apply(found.object, mutation.operations) if mutation.operations else found.object
+    changed = patch.apply(given.object, mutation.operations) if mutation.operations else given.object
     validation = engine.validate(replace(request, object=changed), world.ruleset, facts)
     nothing = "" if templates else _nothing(request, world)
-    return Explained(found, request, templates, nothing, mutation, validation)
+    return Explained(given, request, templates, nothing, mutation, validation)
 
 
 def _nothing(request: AdmissionRequest, world: _World) -> str:
@@ -175,7 +175,7 @@ def _text(explained: Explained) -> Iterator[str]:
     if explained.nothing:
         yield f"  Nothing is done: {explained.nothing}."
     for each in explained.templates:
-        yield from ("  " + line for line in wording.text(each))
+        yield from ("  " + line for line in report.text(each))
     for warning in explained.warnings:
         yield f"  {click.style('Warning:', fg='yellow')} {warning}"
     yield from ("  " + line for line in explained.message.splitlines())
@@ -190,7 +190,7 @@ def _json(explained: Explained) -> dict[str, Any]:
         "name": request.display_name,
         "allowed": explained.allowed,
         "nothing": explained.nothing,
-        "templates": [wording.data(each) for each in explained.templates],
+        "templates": [report.data(each) for each in explained.templates],
         "message": explained.message,
         "warnings": list(explained.warnings),
     }

@@ -1,4 +1,4 @@
-"""What became of a pod template's topology annotations, and why: as values, before they are put into words."""
+"""What became of a pod template's topology annotations, and why: as values, before they are put into requirement."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from policies.topology.placement import Placement
 from policies.topology.term import old_names, required_terms
 from policies.topology.topology import IB_FABRIC, Level, Topology
 from policies.topology.translation import Translation
-from webhook.cli.topology import words
+from webhook.cli.topology import requirement
 
 
 class Requirement(Struct, frozen=True):
@@ -98,7 +98,7 @@ def _alternatives(entry: Entry) -> Iterator[tuple[Requirement, ...]]:
     for replacement in entry.required:
         own = _expressions(replacement.origin)
         for term in replacement.terms:
-            yield tuple(Requirement(words.requirement(each), each in own) for each in _expressions(term))
+            yield tuple(Requirement(requirement.requirement(each), each in own) for each in _expressions(term))
 
 
 def _expressions(term: Any) -> list[Any]:
@@ -106,7 +106,7 @@ def _expressions(term: Any) -> list[Any]:
 
 
 def _joined(term: JsonObject) -> str:
-    return " and ".join(map(words.requirement, _expressions(term)))
+    return " and ".join(map(requirement.requirement, _expressions(term)))
 
 
 def _why_nothing(constraint: Constraint, translation: Translation) -> str:
@@ -131,7 +131,7 @@ def _reasons(constraint: Constraint, translation: Translation) -> Iterator[str]:
     if not translation.changes:
         yield "it stands there already: an earlier translation is on record"
     if topology.requirement != EVERYTHING:
-        yield f'the topology "{topology.name}" is for Nodes with {words.selector(topology.requirement)} only'
+        yield f'the topology "{topology.name}" is for Nodes with {requirement.selector(topology.requirement)} only'
     yield from _why_alternatives(constraint, topology)
     yield from _why_combined(translation)
     yield from _why_weights(constraint, translation)
@@ -159,7 +159,7 @@ def _why_alternatives(constraint: Constraint, topology: Topology) -> Iterator[st
 def _why_combined(translation: Translation) -> Iterator[str]:
     combined = [each for each in translation.entry.required if each.origin is not None]
     if combined:
-        terms = words.counted(len(combined), "term")
+        terms = requirement.counted(len(combined), "term")
         yield f"each alternative is combined with {terms} of your own: a Node must meet both"
 
 
@@ -184,6 +184,6 @@ def _landing(constraint: Constraint, translation: Translation, machines: Sequenc
     if placement is None or constraint.topology is None or constraint.obstacle or not constraint.is_usable:
         return Landing(len(allowed), len(machines))
     levels = (*constraint.topology.above(placement.level), placement.level)
-    found = Counter(path(levels, machine.node.labels) for machine in allowed)
-    ordered = sorted(found.items(), key=lambda item: [natural(value) for _, value in item[0]])
+    counts = Counter(path(levels, machine.node.labels) for machine in allowed)
+    ordered = sorted(counts.items(), key=lambda item: [natural(value) for _, value in item[0]])
     return Landing(len(allowed), len(machines), placement.level, tuple(ordered))

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from policies.topology.nodes.inventory import Machine
 from policies.topology.nodes.tree import Branch, Count, line
 from policies.topology.topology import Topology
-from webhook.cli.topology.text import title
+from webhook.cli.topology.treetext import title
 
 WIDEST, NARROWEST = 1152.0, 640.0
 # How much wider than high boxes are made; that which leaves the least room empty is taken.
@@ -98,8 +98,8 @@ def plan(root: Branch, topology: Topology, widest: float = WIDEST) -> Plan:
     """Places for all boxes, in the way that takes the least room and leaves the least of it empty."""
     shown = _shown(root)
     scale = next(scale for scale in SCALES if shown <= scale.most)
-    found = [_Maker(topology, scale, aspect).plan(root, widest) for aspect in _ASPECTS]
-    return min(found, key=lambda each: each.width * each.height + sum(map(_empty, each.boxes)))
+    plans = [_Maker(topology, scale, aspect).plan(root, widest) for aspect in _ASPECTS]
+    return min(plans, key=lambda each: each.width * each.height + sum(map(_empty, each.boxes)))
 
 
 class _Maker(NamedTuple):
@@ -206,7 +206,7 @@ class _Maker(NamedTuple):
 
         The last row is stretched as the one before it, so that equal boxes stand below each other.
         """
-        found = []
+        boxes = []
         space = self.scale.space
         left = x + space if block.head else x
         inner = width - 2 * space if block.head else width
@@ -219,10 +219,10 @@ class _Maker(NamedTuple):
             across = left
             for each in row:
                 wide = each.width + more
-                found.append(Box(each, across, top, wide, high, self._arranged(each, across, top, wide, high)))
+                boxes.append(Box(each, across, top, wide, high, self._arranged(each, across, top, wide, high)))
                 across += wide + space
             top += high + space
-        return tuple(found)
+        return tuple(boxes)
 
 
 def _shown(branch: Branch) -> int:
@@ -252,11 +252,11 @@ def heading(chain: Sequence[Branch], topology: Topology) -> str:
     return " \u203a ".join(title(branch, topology) for branch in chain)
 
 
-def counts(found: Count) -> str:
+def counts(count: Count) -> str:
     """Free accelerators of all, or only all, as on a box."""
-    if not found.total:
+    if not count.total:
         return "no GPUs"
-    return f"{found.total:,} GPUs" if found.free is None else f"{found.free:,} / {found.total:,}"
+    return f"{count.total:,} GPUs" if count.free is None else f"{count.free:,} / {count.total:,}"
 
 
 def text_width(text: str, size: float, *, bold: bool = True) -> float:

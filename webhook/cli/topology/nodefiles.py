@@ -55,19 +55,19 @@ def read(paths: Sequence[str], accelerators: Sequence[str], stdin: bytes = b"") 
 
     Other objects are passed over. Raises InputError.
     """
-    found = _Found()
+    objects = _Found()
     try:
         for name in (name for path in paths for name in ([path] if path == "-" else manifest.given(path))):
             text = stdin if name == "-" else Path(name).read_bytes()
             for item in _quickly(text, accelerators) or _carefully(name, text, accelerators):
-                found.add(item)
+                objects.add(item)
     except (FileError, ManifestError) as error:
         raise InputError(str(error)) from None
     except OSError as error:
         raise unreadable(error) from None
-    if not found.nodes:
+    if not objects.nodes:
         raise InputError(f"{', '.join(paths)}: no Nodes found; {HOW} prints them with their Pods")
-    return machines(found.nodes.values(), found.pods.values() or None, accelerators)
+    return machines(objects.nodes.values(), objects.pods.values() or None, accelerators)
 
 
 def _quickly(text: bytes, accelerators: Sequence[str]) -> list[NodeObject | PodObject] | None:
@@ -79,15 +79,15 @@ def _quickly(text: bytes, accelerators: Sequence[str]) -> list[NodeObject | PodO
         whole = _LIST.decode(text)
         is_list = whole.kind.endswith("List")
         items = (whole.items or []) if is_list else [msgspec.Raw(text)]
-        found = []
+        objects = []
         for item in items:
             # Items of a NodeList do not say what they are.
             kind = _KINDS.get(_HEAD.decode(item).kind or whole.kind.removesuffix("List"))
             if kind is not None:
-                found.append(_checked(msgspec.json.decode(item, type=kind), accelerators))
+                objects.append(_checked(msgspec.json.decode(item, type=kind), accelerators))
     except _UNREADABLE:
         return None
-    return found
+    return objects
 
 
 def _carefully(name: str, text: bytes, accelerators: Sequence[str]) -> Iterator[NodeObject | PodObject]:

@@ -31,7 +31,7 @@ Created = Literal["", "nodeAffinity", "affinity"]
 class Replacement(
     Struct, frozen=True, omit_defaults=True, rename={"origin": "from", "terms": "to"}, forbid_unknown_fields=True
 ):
-    """Terms that stand for one of the user's, or for none of his."""
+    """Terms that stand in the place of one of the user's (`origin`), or beside these."""
 
     terms: tuple[Any, ...]
     origin: Any = None
@@ -135,10 +135,10 @@ def _without(affinity: Any, entry: Entry) -> Any:
     changed = dict(node)
     required = node.get(REQUIRED)
     if isinstance(required, dict) and isinstance(required.get(TERMS), list):
-        _put(changed, REQUIRED, required[TERMS], _undone(required[TERMS], entry.required), required)
+        _put(changed, REQUIRED, required[TERMS], _restored(required[TERMS], entry.required), required)
     if isinstance(node.get(PREFERRED), list):
         removable = [Replacement((each,)) for each in entry.preferred]
-        _put(changed, PREFERRED, node[PREFERRED], _undone(node[PREFERRED], removable), None)
+        _put(changed, PREFERRED, node[PREFERRED], _restored(node[PREFERRED], removable), None)
     if changed or not entry.created:
         return {**affinity, NODE_AFFINITY: changed}
     rest = {key: value for key, value in affinity.items() if key != NODE_AFFINITY}
@@ -195,7 +195,7 @@ def _required(required: Any, alternatives: Sequence[Term]) -> tuple[list[Any], l
     return (terms, written) if written else ([], [])
 
 
-def _undone(terms: list[Any], recorded: Sequence[Replacement]) -> list[Any]:
+def _restored(terms: list[Any], recorded: Sequence[Replacement]) -> list[Any]:
     """The terms, those that are recorded replaced by their origins; what is recorded once is replaced once."""
     kept: list[Any] = []
     waiting: dict[bytes, deque[int]] = {}  # by term, which of the recorded ones it stands for
@@ -213,7 +213,7 @@ def _undone(terms: list[Any], recorded: Sequence[Replacement]) -> list[Any]:
 
 
 def _put(node: JsonObject, key: str, before: list[Any], after: list[Any], holder: JsonObject | None) -> None:
-    """Put a list back where terms were taken out of it; an empty one is none, since ours were all there was."""
+    """Put a list back where terms were taken out of it; an empty one goes, since it held no terms of the user's."""
     if after == before:
         return
     if not after:
@@ -223,12 +223,12 @@ def _put(node: JsonObject, key: str, before: list[Any], after: list[Any], holder
 
 
 def _key(term: Any) -> bytes:
-    """The same for terms that are equal but for what says nothing."""
+    """A key that is equal for terms which differ only in null or empty fields."""
     return _SORTED_ENCODER.encode(_plain(term))
 
 
 def _plain(value: Any) -> Any:
-    """A term without what says nothing, as the API server may leave it out."""
+    """A term without null and empty fields, which the API server may leave out."""
     if isinstance(value, dict):
         return {key: _plain(inner) for key, inner in value.items() if inner not in (None, [], {})}
     return [_plain(inner) for inner in value] if isinstance(value, list) else value

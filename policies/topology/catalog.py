@@ -90,10 +90,6 @@ class Catalog:
         """The topology of a name."""
         return self.by_name.get(name)
 
-    def nearest_first(self, name: str) -> list[str]:
-        """All names, first those that one is most like."""
-        return nearest_first(name, self.by_name)
-
     def joined(self, more: tuple[Topology, ...]) -> Catalog:
         """These, and more that count after them."""
         return Catalog((*self.by_name.values(), *more)) if more else self

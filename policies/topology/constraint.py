@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from policies.engine.facts import Facts
 from policies.engine.match import EVERYTHING, LabelSelector
@@ -60,15 +61,6 @@ class Options(Struct, frozen=True):
     pool_keys: tuple[str, ...] = ("compute.coreweave.com/node-pool", "kai.scheduler/node-pool", "runai/node-pool")
 
 
-class _Resolution(Struct, frozen=True):
-    """What annotations name in the catalog. violations: what is wrong with them."""
-
-    topology: Topology | None = None
-    required: Placement | None = None
-    preferred: Placement | None = None
-    violations: tuple[Violation, ...] = ()
-
-
 class Constraint(Struct, frozen=True):
     """A template with its placements.
 
@@ -85,6 +77,14 @@ class Constraint(Struct, frozen=True):
     reader: str = ""
     obstacle: str = ""
     violations: tuple[Violation, ...] = ()
+
+    @property
+    def placements(self) -> Iterator[tuple[Annotation, Placement]]:
+        """The placements that could be read, each with its annotation: the required one first."""
+        annotations = self.annotations
+        for annotation, placement in ((annotations.required, self.required), (annotations.preferred, self.preferred)):
+            if annotation is not None and placement is not None:
+                yield annotation, placement
 
     @property
     def is_usable(self) -> bool:
@@ -151,31 +151,27 @@ def _submission(
         by_default = Annotations(Annotation(default.topology, (), ""), None, Annotation(default.preferred, (), ""))
         annotations = [by_default] * len(annotations)
     obstacles = _obstacles(request.namespace, row, now.templates, options, facts)
-    resolutions: dict[Any, _Resolution] = {}  # most templates share what is asked of the workload
+    shared: dict[Any, Constraint] = {}  # most templates share what is asked of the workload
     earlier = {template.location: template for template in before.templates}
     constraints = []
     for template, own, obstacle in zip(now.templates, annotations, obstacles, strict=True):
-        if own.places not in resolutions:
-            resolutions[own.places] = _resolve(own, catalog, default, options)
-        resolution = resolutions[own.places]
-        constraints.append(_constraint(template, own, earlier.get(template.location), resolution, obstacle))
+        if own.places not in shared:
+            shared[own.places] = _constraint(Constraint(template, own), catalog, default, options)
+        constraints.append(_applied(shared[own.places], template, earlier.get(template.location), obstacle))
     return Submission(tuple(constraints), now, before.templates, may_change, row.group_kind in REVISED)
 
 
-def _constraint(
-    template: Template, annotations: Annotations, earlier: Template | None, resolution: _Resolution, obstacle: str
-) -> Constraint:
+def _applied(shared: Constraint, template: Template, earlier: Template | None, obstacle: str) -> Constraint:
+    """What holds for several templates, for one of them."""
+    annotations = shared.annotations
     reader = template.reader if annotations.anything else ""
     if reader:
         obstacle = f"its scheduler reads the annotations itself ({reader})"
-    violations = (*resolution.violations, *_for_reader(resolution, annotations, reader))
+    violations = (*shared.violations, *_for_reader(shared, reader))
     if annotations.topology is not None and not annotations.topology.key:
         # Nobody who writes a workload is to blame for the configuration.
         violations = tuple(refusal.as_warning(violation.line) for violation in violations)
-    return Constraint(
-        template, annotations, earlier, resolution.topology, resolution.required, resolution.preferred,
-        reader, obstacle, violations,
-    )  # fmt: skip
+    return replace(shared, template=template, earlier=earlier, reader=reader, obstacle=obstacle, violations=violations)
 
 
 def _is_distributed(obj: JsonObject, row: Workload) -> bool:
@@ -215,26 +211,28 @@ def _obstacles(
     ]
 
 
-def _resolve(annotations: Annotations, catalog: Catalog, default: Default | None, options: Options) -> _Resolution:
-    if not annotations.anything:
-        return _Resolution()
+def _constraint(bare: Constraint, catalog: Catalog, default: Default | None, options: Options) -> Constraint:
+    """A constraint with what its annotations name in the catalog, or with what is wrong with them."""
+    annotations = bare.annotations
     given = [annotation for annotation in annotations.all if annotation is not None]
+    if not given:
+        return bare
     malformed = tuple(refusal.malformed(each) for each in given if not isinstance(each.value, str))
     if malformed:
-        return _Resolution(violations=malformed)
+        return replace(bare, violations=malformed)
     named = annotations.topology or (Annotation(default.topology, (), "") if default else None)
     if named is None:
-        return _Resolution(violations=tuple(refusal.without_topology(each, catalog) for each in given))
+        return replace(bare, violations=tuple(refusal.without_topology(each, catalog) for each in given))
     topology = catalog.find(named.value.strip())
     if topology is None:
-        return _Resolution(violations=(refusal.unknown_topology(named, catalog),))
+        return replace(bare, violations=(refusal.unknown_topology(named, catalog),))
     violations: list[Violation] = []
     required = _placement(annotations.required, topology, violations)
     preferred = _placement(annotations.preferred, topology, violations)
     if required and preferred and topology.position(preferred.level) <= topology.position(required.level):
         refused = refusal.not_more_specific(annotations.preferred, preferred.level, required.level, topology)
         violations.append(refusal.as_warning(refused.line) if options.not_more_specific == "warn" else refused)
-    return _Resolution(topology, required, preferred, tuple(violations))
+    return replace(bare, topology=topology, required=required, preferred=preferred, violations=tuple(violations))
 
 
 def _placement(annotation: Annotation | None, topology: Topology, violations: list[Violation]) -> Placement | None:
@@ -249,15 +247,12 @@ def _placement(annotation: Annotation | None, topology: Topology, violations: li
         return None
 
 
-def _for_reader(resolution: _Resolution, annotations: Annotations, reader: str) -> Iterator[Violation]:
+def _for_reader(constraint: Constraint, reader: str) -> Iterator[Violation]:
     """What is wrong only since the scheduler reads the annotations itself."""
-    topology = resolution.topology
+    topology = constraint.topology
     if not reader or topology is None:
         return
-    pairs = ((annotations.required, resolution.required), (annotations.preferred, resolution.preferred))
-    for annotation, placement in pairs:
-        if annotation is None or placement is None:
-            continue
+    for annotation, placement in constraint.placements:
         if placement.is_named:
             yield refusal.domain_for_reader(annotation, reader, topology, placement)
         elif placement.level in topology.unions:

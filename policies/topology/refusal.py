@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from policies.engine.violation import Violation, quote
 from policies.objects.fieldpath import render
 from policies.topology.annotation import TOPOLOGY, Annotation, Annotations, Template
-from policies.topology.catalog import Catalog, closest
+from policies.topology.catalog import Catalog, closest, nearest_first
 from policies.topology.placement import Placement, PlacementError
 from policies.topology.topology import Level, Topology
 
@@ -35,7 +35,7 @@ def without_topology(annotation: Annotation, catalog: Catalog) -> Violation:
 
 def unknown_topology(annotation: Annotation, catalog: Catalog) -> Violation:
     """A topology that nobody knows."""
-    near, known = closest(annotation.value, catalog.by_name), _known(catalog.nearest_first(annotation.value))
+    near, known = closest(annotation.value, catalog.by_name), _known(nearest_first(annotation.value, catalog.by_name))
     problem = "is no topology that is known." if annotation.value.strip() else "is empty."
     remedy = f"Did you mean {near}? {known}" if near else known
     return _refusal(annotation, problem, "The topology is not known.", remedy)

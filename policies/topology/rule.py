@@ -175,9 +175,8 @@ def _full_names(constraint: Constraint) -> Iterator[tuple[Location, str]]:
         return
     if annotations.topology is not None and annotations.topology.key:
         yield annotations.topology.location, topology.name
-    pairs = ((annotations.required, constraint.required), (annotations.preferred, constraint.preferred))
-    for annotation, placement in pairs:
-        if annotation is not None and placement is not None and annotation.key:
+    for annotation, placement in constraint.placements:
+        if annotation.key:
             level = placement.level
             yield annotation.location, level.alias if annotation.value == level.alias else level.name
 

@@ -167,22 +167,24 @@ def _without_redundant(missing: Sequence[Term]) -> list[Term]:
     return kept
 
 
-def _implies(expression: Any, wanted: SelectorRequirement) -> bool:
+def _implies(expression: Any, requirement: SelectorRequirement) -> bool:
     """Whether every Node that meets an expression of a user's meets a requirement."""
-    if not isinstance(expression, dict) or expression.get("key") != wanted.key:
+    if not isinstance(expression, dict) or expression.get("key") != requirement.key:
         return False
     operator, values = expression.get("operator"), expression.get("values") or []
     if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
         return False
     is_one_of = operator == "In" and bool(values)
-    match wanted.operator:
+    match requirement.operator:
         case "Exists":
             implied = is_one_of or operator in ("Exists", "Gt", "Lt")
         case "In":
-            implied = is_one_of and set(values) <= set(wanted.values)
+            implied = is_one_of and set(values) <= set(requirement.values)
         case "DoesNotExist":
             implied = operator == "DoesNotExist"
         case "NotIn":
-            is_none_of = operator == "NotIn" and set(values) >= set(wanted.values)
-            implied = operator == "DoesNotExist" or is_none_of or (is_one_of and set(values).isdisjoint(wanted.values))
+            is_none_of = operator == "NotIn" and set(values) >= set(requirement.values)
+            implied = (
+                operator == "DoesNotExist" or is_none_of or (is_one_of and set(values).isdisjoint(requirement.values))
+            )
     return implied

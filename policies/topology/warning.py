@@ -78,11 +78,8 @@ def _about_nodes(constraint: Constraint, topology: Topology, nodes: Sequence[Nod
         listed = ", ".join(f"{r.key} {r.operator} {list(r.values)}" for r in requirement.requirements)
         yield as_warning(f"topology {quote(topology.name)}: no Node has what it requires, {listed}")
         return
-    annotations = constraint.annotations
-    pairs = ((annotations.required, constraint.required), (annotations.preferred, constraint.preferred))
-    for annotation, placement in pairs:
-        problem = "" if placement is None else _problem(placement, topology, nodes)
-        if annotation is not None and problem:
+    for annotation, placement in constraint.placements:
+        if problem := _problem(placement, topology, nodes):
             kind = annotation.key.removeprefix(f"{TOPOLOGY}-").removesuffix("-placement") or "preferred"
             yield as_warning(f"{kind} {problem}{_where(annotation)}")
             return

@@ -105,7 +105,7 @@ def path(levels: Iterable[Level], labels: Mapping[str, str]) -> Path:
     return tuple((level, value) for level in levels if (value := domain(level, labels)) is not None)
 
 
-def fitting(machines: Sequence[Machine], topologies: Sequence[Topology]) -> Topology:
+def best_topology(machines: Sequence[Machine], topologies: Sequence[Topology]) -> Topology:
     """The topology to show Nodes by: CoreWeave's where they have its labels, else the one whose levels most of them do.
 
     Of several the one with the fewest levels that no Node has, then the first one.

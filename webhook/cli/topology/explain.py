@@ -31,7 +31,7 @@ from webhook.files.manifest import Manifest, ManifestError
 from webhook.files.yamlfile import FileError
 
 
-class Explained(NamedTuple):
+class ObjectExplanation(NamedTuple):
     """An object with what became of its templates; nothing: why there is nothing to explain, empty where there is."""
 
     manifest: Manifest
@@ -57,8 +57,8 @@ class Explained(NamedTuple):
         return (*self.mutation.warnings, *self.validation.warnings)
 
 
-class _World(NamedTuple):
-    """What objects are explained by. labels: of their Namespaces."""
+class _Context(NamedTuple):
+    """What the explanation of an object depends on. labels: of their Namespaces."""
 
     rule: TopologyPlacement
     ruleset: RuleSet
@@ -105,8 +105,8 @@ def command(
         raise InputError("-f - and --nodes - both read standard input; give one of them as a file")
     objects = _objects(files)
     known = inventory.read(settings, Cluster(kubeconfig, in_cluster), nodes)
-    world = _world(settings, known, namespace, namespace_labels)
-    explained = [_explain(each, world) for each in objects]
+    context = _world(settings, known, namespace, namespace_labels)
+    explained = [_explain(each, context) for each in objects]
     if output == "text":
         click.echo("\n".join(line for each in explained for line in _text(each)))
     else:
@@ -126,7 +126,7 @@ def _objects(files: Sequence[str]) -> list[Manifest]:
     return objects
 
 
-def _world(settings: Settings, known: Inventory, namespace: str, labels: Sequence[str]) -> _World:
+def _world(settings: Settings, known: Inventory, namespace: str, labels: Sequence[str]) -> _Context:
     given = options.labels(labels)
     try:
         catalog = rules.topologies(settings)
@@ -137,29 +137,29 @@ def _world(settings: Settings, known: Inventory, namespace: str, labels: Sequenc
     ruleset = RuleSet([each for each in built.rules if each.name == RULE], built.exceptions)
     if not ruleset.rules:
         click.echo(f"the rule {RULE} is off: of what follows, nothing is done", err=True)
-    return _World(rule, ruleset, namespace, given, known)
+    return _Context(rule, ruleset, namespace, given, known)
 
 
-def _explain(given: Manifest, world: _World) -> Explained:
+def _explain(given: Manifest, context: _Context) -> ObjectExplanation:
     request = manifest.request(
-        given.object, None, user=UserInfo("user", groups=("system:authenticated",)), namespace=world.namespace
+        given.object, None, user=UserInfo("user", groups=("system:authenticated",)), namespace=context.namespace
     )
-    facts = world.facts(request.namespace)
+    facts = context.facts(request.namespace)
     templates = tuple(
-        explain(constraint, translation, world.known.machines)
-        for constraint, translation in world.rule.explain(request, facts)
+        explain(constraint, translation, context.known.machines)
+        for constraint, translation in context.rule.explain(request, facts)
     )
-    mutation = engine.mutate(request, world.ruleset, facts)
+    mutation = engine.mutate(request, context.ruleset, facts)
     changed = patch.apply(given.object, mutation.operations) if mutation.operations else given.object
-    validation = engine.validate(replace(request, object=changed), world.ruleset, facts)
-    nothing = "" if templates else _nothing(request, world)
-    return Explained(given, request, templates, nothing, mutation, validation)
+    validation = engine.validate(replace(request, object=changed), context.ruleset, facts)
+    nothing = "" if templates else _nothing(request, context)
+    return ObjectExplanation(given, request, templates, nothing, mutation, validation)
 
 
-def _nothing(request: AdmissionRequest, world: _World) -> str:
+def _nothing(request: AdmissionRequest, context: _Context) -> str:
     """Why an object has nothing to explain."""
     kind = request.kind.kind
-    if request.kind.group_kind not in world.rule.options.workloads:
+    if request.kind.group_kind not in context.rule.options.workloads:
         return f"a {kind} has no pod templates that are known"
     if is_being_deleted(request.object):
         return "it is being deleted"
@@ -170,7 +170,7 @@ def _nothing(request: AdmissionRequest, world: _World) -> str:
     return "it has no topology annotations"
 
 
-def _text(explained: Explained) -> Iterator[str]:
+def _text(explained: ObjectExplanation) -> Iterator[str]:
     yield headline(explained.manifest.where, explained.request, allowed=explained.allowed)
     if explained.nothing:
         yield f"  Nothing is done: {explained.nothing}."
@@ -181,7 +181,7 @@ def _text(explained: Explained) -> Iterator[str]:
     yield from ("  " + line for line in explained.message.splitlines())
 
 
-def _json(explained: Explained) -> dict[str, Any]:
+def _json(explained: ObjectExplanation) -> dict[str, Any]:
     request = explained.request
     return {
         "where": explained.manifest.where,

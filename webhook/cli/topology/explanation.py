@@ -1,4 +1,4 @@
-"""What became of a pod template's topology annotations, and why: as values, before they are put into requirement."""
+"""What became of a pod template's topology annotations, and why: as values, before they are put into words."""
 
 from __future__ import annotations
 
@@ -38,14 +38,6 @@ class Step(Struct, frozen=True):
     text: str
 
 
-class AnnotationPlace(Struct, frozen=True):
-    """An annotation that holds. path: where it stands."""
-
-    key: str
-    value: str
-    path: str
-
-
 class Landing(Struct, frozen=True):
     """On how many Nodes the Pods may land, as far as labels decide. domains: these by the placement's level."""
 
@@ -56,10 +48,13 @@ class Landing(Struct, frozen=True):
 
 
 class Explanation(Struct, frozen=True):
-    """Of one template. required: alternatives. nothing: why nothing is added; empty where something is."""
+    """Of one template. annotations: key, value and path of each. required: alternatives.
+
+    nothing: why nothing is added; empty where something is.
+    """
 
     path: str
-    annotations: tuple[AnnotationPlace, ...]
+    annotations: tuple[tuple[str, str, str], ...]
     topology: Topology | None
     placements: tuple[tuple[str, Placement], ...]
     required: tuple[tuple[Requirement, ...], ...]
@@ -87,11 +82,11 @@ def explain(constraint: Constraint, translation: Translation, machines: Sequence
     )
 
 
-def _annotations(constraint: Constraint) -> Iterator[AnnotationPlace]:
+def _annotations(constraint: Constraint) -> Iterator[tuple[str, str, str]]:
     for annotation, key in zip(constraint.annotations.all, ANNOTATIONS, strict=True):
         if annotation is not None:
             path = render((*annotation.holder, "metadata", "annotations")) if annotation.key else annotation.path
-            yield AnnotationPlace(key, str(annotation.value), path)
+            yield key, str(annotation.value), path
 
 
 def _alternatives(entry: Entry) -> Iterator[tuple[Requirement, ...]]:

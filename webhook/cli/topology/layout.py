@@ -112,7 +112,7 @@ class _Maker(NamedTuple):
     def plan(self, root: Branch, widest: float) -> Plan:
         blocks = self._inside(root, widest)
         narrowest = max(NARROWEST, *(block.width for block in blocks))
-        width = min(widest, max(narrowest, self._wanted(blocks, 2.0)))
+        width = min(widest, max(narrowest, self._shaped_width(blocks, 2.0)))
         rows = self._rows(blocks, width)
         whole = Block((), width, self._height(rows), 0, rows=rows)
         return Plan(self.scale, self._arranged(whole, 0, 0, width, whole.height), width, whole.height)
@@ -127,7 +127,7 @@ class _Maker(NamedTuple):
         rows: tuple[tuple[Block, ...], ...] = ()
         if chain[-1].branches:
             blocks = self._inside(chain[-1], inner)
-            rows = self._rows(blocks, min(inner, self._wanted(blocks, self.aspect)))
+            rows = self._rows(blocks, min(inner, self._shaped_width(blocks, self.aspect)))
             width, height = max(self._width(row) for row in rows), self._height(rows)
         else:
             cells, width, height = self._cells(chain[-1].machines, inner, least)
@@ -154,8 +154,8 @@ class _Maker(NamedTuple):
         broadest = max(cell.width for cell in sizes)
         highest = max(cell.height for cell in sizes)
         area = len(sizes) * (broadest + gap) * (highest + gap)
-        wanted = min(widest, max(least, math.sqrt(area * self.aspect)))
-        down = math.ceil(len(sizes) / max(1, int((wanted + gap) // (broadest + gap))))
+        width = min(widest, max(least, math.sqrt(area * self.aspect)))
+        down = math.ceil(len(sizes) / max(1, int((width + gap) // (broadest + gap))))
         across = math.ceil(len(sizes) / down)
         placed = tuple(
             replace(
@@ -179,7 +179,7 @@ class _Maker(NamedTuple):
             height += scale.name + scale.pad
         return Cell(machine, 0, 0, width, height, columns)
 
-    def _wanted(self, blocks: Sequence[Block], aspect: float) -> float:
+    def _shaped_width(self, blocks: Sequence[Block], aspect: float) -> float:
         """The width that gives blocks this shape together."""
         space = self.scale.space
         area = sum((block.width + space) * (block.height + space) for block in blocks)

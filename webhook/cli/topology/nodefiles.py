@@ -30,7 +30,7 @@ class _List(_Head, rename="camel"):
     items: list[msgspec.Raw] | None = None
 
 
-class _Found:
+class _Objects:
     """Nodes by name and Pods by Namespace and name: what stands in two files is one object."""
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ def read(paths: Sequence[str], accelerators: Sequence[str], stdin: bytes = b"") 
 
     Other objects are passed over. Raises InputError.
     """
-    objects = _Found()
+    objects = _Objects()
     try:
         for name in (name for path in paths for name in ([path] if path == "-" else manifest.given(path))):
             text = stdin if name == "-" else Path(name).read_bytes()

@@ -20,8 +20,8 @@ _SHOWN = 12
 def text(explanation: Explanation) -> Iterator[str]:
     """The lines about a template."""
     yield click.style(explanation.path or "the Pod itself", bold=True)
-    for each in explanation.annotations:
-        yield f"  {each.key}: {each.value}  ({each.path})"
+    for key, value, path in explanation.annotations:
+        yield f"  {key}: {value}  ({path})"
     if explanation.topology is not None:
         yield f"  {levels(explanation)}"
     if explanation.nothing:
@@ -94,7 +94,7 @@ def data(explanation: Explanation) -> dict[str, Any]:
     topology = explanation.topology
     return {
         "path": explanation.path,
-        "annotations": [{"key": each.key, "value": each.value, "path": each.path} for each in explanation.annotations],
+        "annotations": [{"key": key, "value": value, "path": path} for key, value, path in explanation.annotations],
         "topology": None if topology is None else topology.name,
         "levels": [] if topology is None else [topology.called(level) for level in topology.levels],
         **{

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from policies.topology.nodes.inventory import Machine
-from policies.topology.nodes.tree import Branch, Count, domain, fitting, suits
+from policies.topology.nodes.tree import Branch, Count, best_topology, domain, suits
 from policies.topology.nodes.tree import tree as grow
 from policies.topology.topology import Level, Topology
 from webhook.cli import options
@@ -57,7 +57,9 @@ def command(
     machines = known.machines or ()
     if not machines:
         raise InputError("the cluster has no Nodes")
-    topology = inventory.find(known.catalog, name) if name else fitting(machines, tuple(known.catalog.by_name.values()))
+    topology = (
+        inventory.find(known.catalog, name) if name else best_topology(machines, tuple(known.catalog.by_name.values()))
+    )
     lowest = _level(level, topology) if level else None
     _notes(machines, topology, lowest)
     root = grow(machines, topology, lowest)

@@ -156,7 +156,7 @@ def _submission(
     constraints = []
     for template, own, obstacle in zip(now.templates, annotations, obstacles, strict=True):
         if own.places not in shared:
-            shared[own.places] = _constraint(Constraint(template, own), catalog, default, options)
+            shared[own.places] = _constraint(template, own, catalog, default, options)
         constraints.append(_applied(shared[own.places], template, earlier.get(template.location), obstacle))
     return Submission(tuple(constraints), now, before.templates, may_change, row.group_kind in REVISED)
 
@@ -211,9 +211,11 @@ def _obstacles(
     ]
 
 
-def _constraint(bare: Constraint, catalog: Catalog, default: Default | None, options: Options) -> Constraint:
-    """A constraint with what its annotations name in the catalog, or with what is wrong with them."""
-    annotations = bare.annotations
+def _constraint(
+    template: Template, annotations: Annotations, catalog: Catalog, default: Default | None, options: Options
+) -> Constraint:
+    """The constraint with what the annotations name in the catalog, or with what is wrong with them."""
+    bare = Constraint(template, annotations)
     given = [annotation for annotation in annotations.all if annotation is not None]
     if not given:
         return bare

@@ -105,7 +105,7 @@ def command(
         raise InputError("-f - and --nodes - both read standard input; give one of them as a file")
     objects = _objects(files)
     known = inventory.read(settings, Cluster(kubeconfig, in_cluster), nodes)
-    context = _world(settings, known, namespace, namespace_labels)
+    context = _context(settings, known, namespace, namespace_labels)
     explained = [_explain(each, context) for each in objects]
     if output == "text":
         click.echo("\n".join(line for each in explained for line in _text(each)))
@@ -126,7 +126,7 @@ def _objects(files: Sequence[str]) -> list[Manifest]:
     return objects
 
 
-def _world(settings: Settings, known: Inventory, namespace: str, labels: Sequence[str]) -> _Context:
+def _context(settings: Settings, known: Inventory, namespace: str, labels: Sequence[str]) -> _Context:
     given = options.labels(labels)
     try:
         catalog = rules.topologies(settings)

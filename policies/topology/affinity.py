@@ -1,26 +1,83 @@
-"""Terms into node affinity, and out of it again.
+"""Terms into node affinity, the record of what was written there, and by it out of node affinity again.
 
 Node affinity is `spec.affinity.nodeAffinity` of a Pod. What is malformed in it is left for the API server to refuse.
+The record is an annotation of the object whose templates were translated: JSON by the template's path, with each term
+that was written and the user's term that it was made of.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
-from policies.engine.request import JsonObject, mapping
+from policies.engine.request import JsonObject
 from policies.topology import term
-from policies.topology.record import NOTHING, Created, Entry, Written
 from policies.topology.term import Term
 
+RECORD = "cks-admission.dev/topology"
+NODE_AFFINITY = "nodeAffinity"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 TERMS = "nodeSelectorTerms"
-_ENCODER = msgspec.json.Encoder(order="sorted")
-NODE_AFFINITY = "nodeAffinity"
+
+Created = Literal["", "nodeAffinity", "affinity"]
+
+
+class Replacement(
+    Struct, frozen=True, omit_defaults=True, rename={"origin": "from", "terms": "to"}, forbid_unknown_fields=True
+):
+    """Terms that stand in the place of one of the user's (`origin`), or beside these."""
+
+    terms: tuple[Any, ...]
+    origin: Any = None
+
+
+class Entry(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What was written into one template. created: the outermost map that was made for it.
+
+    earlier: what was written for earlier placements, the latest first: a rollback brings the template of then.
+    """
+
+    required: tuple[Replacement, ...] = ()
+    preferred: tuple[Any, ...] = ()
+    created: Created = ""
+    earlier: tuple[Entry, ...] = ()
+
+
+NOTHING = Entry()
+# As many revisions as Kubernetes keeps of a workload's template (revisionHistoryLimit).
+REMEMBERED = 10
+Record = Mapping[str, Entry]
+_DECODER = msgspec.json.Decoder(dict[str, Entry])
+_ENCODER = msgspec.json.Encoder()
+_SORTED_ENCODER = msgspec.json.Encoder(order="sorted")
+
+
+def read_record(text: Any) -> Record | None:
+    """The record in the annotation's value, empty where there is none, None where it cannot be read."""
+    if text is None:
+        return {}
+    try:
+        return _DECODER.decode(text)
+    except (msgspec.MsgspecError, TypeError, RecursionError):
+        return None
+
+
+def write_record(record: Record) -> str:
+    """The annotation's value; empty for a record of nothing."""
+    entries = {path: entry for path, entry in record.items() if entry != NOTHING}
+    return _ENCODER.encode(entries).decode() if entries else ""
+
+
+def remembering(entry: Entry, last: Entry) -> Entry:
+    """An entry that knows what was written before it."""
+    earlier = tuple(each for each in (replace(last, earlier=()), *last.earlier) if each not in (entry, NOTHING))
+    return replace(entry, earlier=earlier[:REMEMBERED])
 
 
 def with_terms(affinity: Any, required: Sequence[Term], preferred: Sequence[JsonObject]) -> tuple[Any, Entry]:
@@ -33,15 +90,15 @@ def with_terms(affinity: Any, required: Sequence[Term], preferred: Sequence[Json
     if node is None:
         return affinity, NOTHING
     terms, written = _required(node.get(REQUIRED), required)
-    found = node.get(PREFERRED) or []
-    more = [each for each in preferred if each not in found] if isinstance(found, list) else []
+    own = node.get(PREFERRED) or []
+    more = [each for each in preferred if each not in own] if isinstance(own, list) else []
     if not written and not more:
         return affinity, NOTHING
     changed = dict(node)
     if written:
         changed[REQUIRED] = {**(node.get(REQUIRED) or {}), TERMS: terms}
     if more:
-        changed[PREFERRED] = [*found, *more]
+        changed[PREFERRED] = [*own, *more]
     created: Created = (
         "affinity" if affinity is None else "" if affinity.get(NODE_AFFINITY) is not None else "nodeAffinity"
     )
@@ -78,19 +135,14 @@ def _without(affinity: Any, entry: Entry) -> Any:
     changed = dict(node)
     required = node.get(REQUIRED)
     if isinstance(required, dict) and isinstance(required.get(TERMS), list):
-        _put(changed, REQUIRED, required[TERMS], _undone(required[TERMS], entry.required), required)
+        _put(changed, REQUIRED, required[TERMS], _restored(required[TERMS], entry.required), required)
     if isinstance(node.get(PREFERRED), list):
-        removable = [Written((each,)) for each in entry.preferred]
-        _put(changed, PREFERRED, node[PREFERRED], _undone(node[PREFERRED], removable), None)
+        removable = [Replacement((each,)) for each in entry.preferred]
+        _put(changed, PREFERRED, node[PREFERRED], _restored(node[PREFERRED], removable), None)
     if changed or not entry.created:
         return {**affinity, NODE_AFFINITY: changed}
     rest = {key: value for key, value in affinity.items() if key != NODE_AFFINITY}
     return rest or (None if entry.created == "affinity" else rest)
-
-
-def affinity_of(template: JsonObject) -> Any:
-    """The affinity of a Pod or a template; None for none."""
-    return mapping(template, "spec").get("affinity")
 
 
 def with_node_affinity(affinity: Any, node: JsonObject | None) -> Any:
@@ -103,8 +155,13 @@ def with_node_affinity(affinity: Any, node: JsonObject | None) -> Any:
 
 def node_affinity(affinity: Any) -> JsonObject | None:
     """The node affinity in `spec.affinity`, empty for none, None where it is malformed."""
-    found = affinity.get(NODE_AFFINITY) if isinstance(affinity, dict) else affinity
-    return {} if found is None else found if isinstance(found, dict) else None
+    node = affinity.get(NODE_AFFINITY) if isinstance(affinity, dict) else affinity
+    return {} if node is None else node if isinstance(node, dict) else None
+
+
+def are_alike(one: Any, other: Any) -> bool:
+    """Whether two affinities have the same node affinity."""
+    return node_affinity(one) == node_affinity(other)
 
 
 def selector_terms(affinity: Any) -> list[Any]:
@@ -119,14 +176,14 @@ def requires(affinity: Any, required: Sequence[Term]) -> bool:
     return _required((node_affinity(affinity) or {}).get(REQUIRED), required) == ([], [])
 
 
-def _required(found: Any, alternatives: Sequence[Term]) -> tuple[list[Any], list[Written]]:
+def _required(required: Any, alternatives: Sequence[Term]) -> tuple[list[Any], list[Replacement]]:
     """All terms, combined with the alternatives, and what was written; nothing where that changes nothing."""
     if not alternatives:
         return [], []
-    if found is None:
+    if required is None:
         terms: list[Any] = [{"matchExpressions": term.to_json(each)} for each in alternatives]
-        return terms, [Written(tuple(terms))]
-    own = found.get(TERMS) if isinstance(found, dict) else None
+        return terms, [Replacement(tuple(terms))]
+    own = required.get(TERMS) if isinstance(required, dict) else None
     if not isinstance(own, list):
         return [], []
     terms, written = [], []
@@ -134,11 +191,11 @@ def _required(found: Any, alternatives: Sequence[Term]) -> tuple[list[Any], list
         made = term.combined(each, alternatives)
         terms += made
         if made != [each]:
-            written.append(Written(tuple(made), each))
+            written.append(Replacement(tuple(made), each))
     return (terms, written) if written else ([], [])
 
 
-def _undone(found: list[Any], recorded: Sequence[Written]) -> list[Any]:
+def _restored(terms: list[Any], recorded: Sequence[Replacement]) -> list[Any]:
     """The terms, those that are recorded replaced by their origins; what is recorded once is replaced once."""
     kept: list[Any] = []
     waiting: dict[bytes, deque[int]] = {}  # by term, which of the recorded ones it stands for
@@ -146,7 +203,7 @@ def _undone(found: list[Any], recorded: Sequence[Written]) -> list[Any]:
         for one in written.terms:
             waiting.setdefault(_key(one), deque()).append(index)
     given_back = {index for index, written in enumerate(recorded) if written.origin is None}
-    for each in found:
+    for each in terms:
         if not (indexes := waiting.get(_key(each))):
             kept.append(each)
         elif (index := indexes.popleft()) not in given_back:
@@ -156,7 +213,7 @@ def _undone(found: list[Any], recorded: Sequence[Written]) -> list[Any]:
 
 
 def _put(node: JsonObject, key: str, before: list[Any], after: list[Any], holder: JsonObject | None) -> None:
-    """Put a list back where terms were taken out of it; an empty one is none, since ours were all there was."""
+    """Put a list back where terms were taken out of it; an empty one goes, since it held no terms of the user's."""
     if after == before:
         return
     if not after:
@@ -166,12 +223,12 @@ def _put(node: JsonObject, key: str, before: list[Any], after: list[Any], holder
 
 
 def _key(term: Any) -> bytes:
-    """The same for terms that are equal but for what says nothing."""
-    return _ENCODER.encode(_plain(term))
+    """A key that is equal for terms which differ only in null or empty fields."""
+    return _SORTED_ENCODER.encode(_plain(term))
 
 
 def _plain(value: Any) -> Any:
-    """A term without what says nothing, as the API server may leave it out."""
+    """A term without null and empty fields, which the API server may leave out."""
     if isinstance(value, dict):
         return {key: _plain(inner) for key, inner in value.items() if inner not in (None, [], {})}
     return [_plain(inner) for inner in value] if isinstance(value, list) else value

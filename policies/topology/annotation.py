@@ -1,30 +1,32 @@
-"""The annotations, and those that hold for a pod template: its own, then its job's, then the workload's.
+"""The annotations, and a workload's pod templates with those that hold for each: its own, its job's, the workload's.
 
-Source: KAI Scheduler's "Topology Aware Scheduling"; its pod grouper reads them off the workload, and off the templates
-that are nearer to the Pods first.
+Sources: KAI Scheduler's "Topology Aware Scheduling", whose pod grouper reads them off the workload, and off the
+templates that are nearer to the Pods first; KAI Scheduler's and Run:ai's documentation of topology-aware scheduling;
+CoreWeave's "Schedule Kubernetes Pods with the SUNK Pod Scheduler": Slurm chooses the Node.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from msgspec import Struct
 
 from policies.engine.request import JsonObject, mapping
-from policies.objects.fieldpath import Location, Pattern, locate, lookup, render
+from policies.glob import matches
+from policies.objects.fieldpath import Location, locate, lookup, render
 from policies.objects.workload import Workload
+from policies.topology.affinity import NOTHING, RECORD, Entry, Record, read_record
 
 TOPOLOGY = "kai.scheduler/topology"
 REQUIRED = "kai.scheduler/topology-required-placement"
 PREFERRED = "kai.scheduler/topology-preferred-placement"
-RECORD = "cks-admission.dev/topology"
 ANNOTATIONS = (TOPOLOGY, REQUIRED, PREFERRED)
 MENTIONED = frozenset((*ANNOTATIONS, RECORD))
 """The annotations without which nothing of an object is of interest."""
 
 
-class Written(Struct, frozen=True):
+class Annotation(Struct, frozen=True):
     """An annotation's value, which is a string unless it is malformed, and the location of what carries it.
 
     key: empty for what the configuration says where no annotation does.
@@ -45,105 +47,147 @@ class Written(Struct, frozen=True):
         return render(self.location) if self.key else "topology.default of the configuration"
 
 
-class Asked(Struct, frozen=True):
+class Annotations(Struct, frozen=True):
     """What holds for a template; None where nothing does."""
 
-    topology: Written | None = None
-    required: Written | None = None
-    preferred: Written | None = None
+    topology: Annotation | None = None
+    required: Annotation | None = None
+    preferred: Annotation | None = None
 
     @property
-    def all(self) -> tuple[Written | None, ...]:
+    def all(self) -> tuple[Annotation | None, ...]:
         """In the order of ANNOTATIONS."""
         return self.topology, self.required, self.preferred
 
     @property
     def anything(self) -> bool:
         """Whether a placement or a topology is asked for."""
-        return not (self.topology is None and self.required is None and self.preferred is None)
+        return any(annotation is not None for annotation in self.all)
 
     @property
     def values(self) -> tuple[Any, ...]:
         """What is asked for, wherever it stands."""
-        return tuple(None if each is None else each.value for each in self.all)
+        return tuple(None if annotation is None else annotation.value for annotation in self.all)
 
     @property
     def places(self) -> tuple[Location | None, ...]:
         """Where what is asked for stands."""
-        return tuple(None if each is None else each.location for each in self.all)
-
-    def stands_on(self, places: Collection[Location]) -> bool:
-        """Whether an annotation stands on one of some places."""
-        return any(each is not None and each.key and each.holder in places for each in self.all)
+        return tuple(None if annotation is None else annotation.location for annotation in self.all)
 
 
 class Template(Struct, frozen=True):
-    """A pod template: where it is, it, and what else carries annotations for it, the nearest first."""
+    """A pod template: where it is, it, and what the rule asks of it.
+
+    annotations: those that hold for it. is_meant: whether one stands on it, or on the job template that is around it
+    alone, so that it is meant for this template. reader: why its scheduler reads the annotations itself, empty where it
+    does not. entry: what is on record as written into its affinity.
+    """
 
     location: Location
     value: JsonObject
-    holders: tuple[tuple[Location, JsonObject], ...]
-
-    @property
-    def own_places(self) -> tuple[Location, ...]:
-        """The template, and the job template that is around it alone: what stands there is meant for it."""
-        return tuple(location for location, _ in self.holders[:2] if location or not self.location)
+    annotations: Annotations = Annotations()
+    is_meant: bool = False
+    reader: str = ""
+    entry: Entry = NOTHING
 
     @property
     def path(self) -> str:
         """Where it is, as Kubernetes writes it; empty for a Pod."""
         return render(self.location)
 
+    @property
+    def spec(self) -> JsonObject:
+        """The spec of its Pods."""
+        return mapping(self.value, "spec")
 
-def templates(obj: JsonObject, row: Workload) -> Iterator[Template]:
-    """The templates of an object that are maps; where the spec of one is none, the API server refuses the object."""
-    for pattern in row.templates:
-        jobs = [len(job) for job in row.jobs if pattern[: len(job)] == job]
-        for location, value in locate(obj, pattern):
-            if isinstance(value, dict) and isinstance(value.get("spec"), dict | None):
-                yield Template(location, value, tuple(_holders(obj, location, value, jobs)))
+    @property
+    def affinity(self) -> Any:
+        """The affinity of its Pods; None for none."""
+        return self.spec.get("affinity")
+
+    @property
+    def scheduler(self) -> str:
+        """The name of its scheduler, empty for the default one."""
+        return str(self.spec.get("schedulerName") or "")
 
 
-def asked(template: Template) -> Asked:
-    """What the annotations say that hold for a template."""
-    return Asked(*(_written(template.holders, key) for key in ANNOTATIONS))
+class Schedulers(Struct, frozen=True):
+    """Schedulers by their names (globs), and labels whose presence hands a Pod to one.
+
+    reading, labels: those that read the annotations themselves. ignoring: those that do not look at node affinity.
+    """
+
+    reading: tuple[str, ...] = ("kai-scheduler", "runai-scheduler")
+    labels: tuple[str, ...] = ("kai.scheduler/queue", "runai/queue")
+    ignoring: tuple[str, ...] = ("*-slurm-scheduler", "slurm-bridge-scheduler")
+
+    def reader(self, workload: JsonObject, template: JsonObject) -> str:
+        """Why a scheduler reads the annotations of a template itself; empty where none does."""
+        name = str(mapping(template, "spec").get("schedulerName") or "")
+        if matches(name, self.reading):
+            return f"schedulerName {name}"
+        for holder in (template, workload):
+            labels = mapping(mapping(holder, "metadata"), "labels")
+            for label in self.labels:
+                if label in labels:
+                    return f"label {label}"
+        return ""
+
+    def ignores_affinity(self, name: str) -> bool:
+        """Whether the scheduler of a name does not look at node affinity."""
+        return matches(name, self.ignoring)
 
 
-def mentions(obj: JsonObject | None, row: Workload) -> bool:
-    """Whether any of the annotations, or the record of an earlier translation, stands anywhere."""
+class Annotated(Struct, frozen=True):
+    """An object's templates, and its record: the text, and what it says, None where that cannot be read."""
+
+    templates: tuple[Template, ...] = ()
+    text: Any = None
+    record: Record | None = None
+
+
+def annotated(obj: JsonObject | None, row: Workload, schedulers: Schedulers) -> Annotated:
+    """The templates of an object with what holds for each."""
     if obj is None:
-        return False
-    if not MENTIONED.isdisjoint(annotations_of(obj)):
-        return True
-    return any(_mentioned(obj, pattern) for pattern in (*row.templates, *row.jobs) if pattern)
+        return Annotated()
+    text = mapping(mapping(obj, "metadata"), "annotations").get(RECORD)
+    record = read_record(text)
+    return Annotated(tuple(_templates(obj, row, schedulers, record or {})), text, record)
 
 
-def annotations_of(holder: JsonObject) -> JsonObject:
-    """The annotations of an object or a template."""
-    return mapping(mapping(holder, "metadata"), "annotations")
+def mentions(row: Workload, *objects: JsonObject | None) -> bool:
+    """Whether any of the annotations, or the record of an earlier translation, stands anywhere in objects of a kind."""
+    patterns = ((), *row.templates, *row.jobs)
+    holders = (holder for obj in objects for pattern in patterns for _, holder in locate(obj, pattern))
+    return any(not MENTIONED.isdisjoint(mapping(mapping(holder, "metadata"), "annotations")) for holder in holders)
 
 
-def _mentioned(obj: JsonObject, pattern: Pattern) -> bool:
-    return any(
-        isinstance(value, dict) and not MENTIONED.isdisjoint(annotations_of(value)) for _, value in locate(obj, pattern)
-    )
+def _templates(obj: JsonObject, row: Workload, schedulers: Schedulers, record: Record) -> Iterator[Template]:
+    """Those that are maps; where the spec of one is none, the API server refuses the object."""
+    for pattern in row.templates:
+        depths = sorted((len(job) for job in row.jobs if pattern[: len(job)] == job), reverse=True)
+        for location, value in locate(obj, pattern):
+            if not isinstance(value, dict) or not isinstance(value.get("spec"), dict | None):
+                continue
+            jobs = ((location[:depth], lookup(obj, location[:depth])) for depth in depths)
+            holders = [(location, value), *((place, job) for place, job in jobs if isinstance(job, dict))]
+            if location:
+                holders.append(((), obj))
+            annotations = _annotations(holders)
+            own = [place for place, _ in holders[:2] if place or not location]
+            yield Template(
+                location, value, annotations,
+                any(annotation is not None and annotation.holder in own for annotation in annotations.all),
+                schedulers.reader(obj, value), record.get(render(location), NOTHING),
+            )  # fmt: skip
 
 
-def _holders(
-    obj: JsonObject, location: Location, template: JsonObject, jobs: Sequence[int]
-) -> Iterator[tuple[Location, JsonObject]]:
-    yield location, template
-    for length in sorted(jobs, reverse=True):
-        job = lookup(obj, location[:length])
-        if isinstance(job, dict):
-            yield location[:length], job
-    if location:
-        yield (), obj
-
-
-def _written(holders: Sequence[tuple[Location, JsonObject]], key: str) -> Written | None:
-    for location, holder in holders:
-        found = annotations_of(holder)
-        if key in found:
-            return Written(found[key], location, key)
-    return None
+def _annotations(holders: Sequence[tuple[Location, JsonObject]]) -> Annotations:
+    """The annotations of the nearest holders, key by key."""
+    nearest: dict[str, Annotation] = {}
+    for place, holder in holders:
+        carried = mapping(mapping(holder, "metadata"), "annotations")
+        for key in ANNOTATIONS:
+            if key in carried:
+                nearest.setdefault(key, Annotation(carried[key], place, key))
+    return Annotations(*map(nearest.get, ANNOTATIONS))

@@ -24,12 +24,12 @@ def validate(request: AdmissionRequest, facts: Facts) -> Sequence[Violation]:
         return ()
     # Where all objects are deleted at once, each is asked about without the name.
     name = request.name or str(mapping(request.old_object, "metadata").get("name") or "")
-    found = facts.references(name)
-    if not found.workloads and not found.incomplete:
+    references = facts.references(name)
+    if not references.workloads and not references.incomplete:
         return ()
-    names = ", ".join(found.workloads[:_SHOWN])
-    more = f" and {len(found.workloads) - _SHOWN} more" if len(found.workloads) > _SHOWN else ""
-    doubt = f"not all could be looked at: {found.incomplete}" if found.incomplete else ""
+    names = ", ".join(references.workloads[:_SHOWN])
+    more = f" and {len(references.workloads) - _SHOWN} more" if len(references.workloads) > _SHOWN else ""
+    doubt = f"not all could be looked at: {references.incomplete}" if references.incomplete else ""
     told = "; ".join(part for part in (f"is named by {names}{more}" if names else "", doubt) if part)
     remedy = "Change or delete these workloads first. Running Pods go on."
     return (Violation(RULE, "", f"topology {quote(name)}", told, SUMMARY, remedy),)

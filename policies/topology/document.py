@@ -14,8 +14,7 @@ from policies.engine.match import EVERYTHING, LabelSelector
 from policies.engine.request import JsonObject, mapping
 from policies.engine.violation import quote
 from policies.objects.fieldpath import Location, render
-from policies.topology.level import HOSTNAME, Level, level, no_level
-from policies.topology.topology import Topology
+from policies.topology.topology import HOSTNAME, Level, Topology, level, no_level
 
 KAI, KUEUE = "kai.scheduler", "kueue.x-k8s.io"
 GROUPS = {KAI: "KAI", KUEUE: "Kueue"}
@@ -43,8 +42,8 @@ def read(document: Any, source: str, *, in_cluster: bool = False) -> Topology:
         return make(document.get("name"), document.get("levels"), source, at=())
     group = str(document.get("apiVersion")).partition("/")[0]
     if document.get("kind") != KIND or group not in GROUPS:
-        found = f"{quote(document.get('kind'))} of {quote(document.get('apiVersion'))}"
-        raise TopologyError([(("kind",), f"a {KIND} of {' or '.join(GROUPS)} was expected, found {found}")])
+        identity = f"{quote(document.get('kind'))} of {quote(document.get('apiVersion'))}"
+        raise TopologyError([(("kind",), f"a {KIND} of {' or '.join(GROUPS)} was expected, found {identity}")])
     name = mapping(document, "metadata").get("name")
     return make(name, mapping(document, "spec").get("levels"), source, at=("spec",), in_cluster=in_cluster)
 
@@ -74,11 +73,11 @@ def make(
         levels = ()
     if len(levels) > MOST_LEVELS:
         problems.append((at, f"a topology has {MOST_LEVELS} levels at most, found {len(levels)}"))
-    found = [_level(written, (*at, index), problems) for index, written in enumerate(levels)]
-    _compare(found, at, problems)
+    parsed = [_level(written, (*at, index), problems) for index, written in enumerate(levels)]
+    _compare(parsed, at, problems)
     if problems:
         raise TopologyError(problems)
-    known = tuple(each for each in found if each is not None)
+    known = tuple(each for each in parsed if each is not None)
     return Topology(str(name), known, (), requirement, pool, source, in_cluster)
 
 

@@ -12,8 +12,7 @@ from msgspec import Struct
 
 from policies.engine.violation import quote
 from policies.topology.catalog import closest
-from policies.topology.level import TOPOGRAPH, Level, label_value, no_level, value_problem
-from policies.topology.topology import Topology
+from policies.topology.topology import TOPOGRAPH, Level, Topology, label_value, no_level, value_problem
 
 FORMS = "Write LEVEL, LEVEL=DOMAIN or LEVEL in (DOMAIN, …); domains above it may follow."
 # Far more than anybody writes: 16 levels, each with the long names of many switches.
@@ -38,10 +37,6 @@ class Domain(Struct, frozen=True):
 
     level: Level
     values: tuple[str, ...] = ()
-
-    def values_under(self, key: str) -> tuple[str, ...]:
-        """The values as Nodes carry them under a key."""
-        return tuple(dict.fromkeys(label_value(key, value) for value in self.values))
 
     def __str__(self) -> str:
         """As it is written: `superpod in (3, 4)`."""
@@ -76,15 +71,15 @@ def parse(text: str, topology: Topology) -> Placement:
         raise PlacementError("is empty.", _choose(topology))
     if len(text) > LONGEST:
         raise PlacementError(f"has {len(text)} characters, and a placement has {LONGEST} at most.", FORMS)
-    found: dict[str, Domain] = {}
+    domains: dict[str, Domain] = {}
     for part in _parts(text):
         domain = _domain(part, topology, text)
-        if before := found.get(domain.level.keys[0]):
+        if before := domains.get(domain.level.keys[0]):
             raise PlacementError(
                 f"names the level {topology.called(before.level)} twice.", "Name several domains as LEVEL in (A, B)."
             )
-        found[domain.level.keys[0]] = domain
-    placement = Placement(tuple(sorted(found.values(), key=lambda domain: topology.position(domain.level))))
+        domains[domain.level.keys[0]] = domain
+    placement = Placement(tuple(sorted(domains.values(), key=lambda domain: topology.position(domain.level))))
     for domain in placement.domains[:-1]:
         if not domain.values:
             name = topology.called(domain.level)
@@ -99,8 +94,8 @@ def _parts(text: str) -> Iterator[str]:
     """What stands between the commas that are in no parentheses."""
     position = 0
     while position <= len(text):
-        found = _PART.match(text, position)
-        end = found.end() if found else position
+        match = _PART.match(text, position)
+        end = match.end() if match else position
         if end < len(text) and text[end] != ",":
             raise PlacementError("has a parenthesis that does not close.", FORMS)
         yield text[position:end].strip()
@@ -109,14 +104,14 @@ def _parts(text: str) -> Iterator[str]:
 
 def _domain(part: str, topology: Topology, text: str) -> Domain:
     """What one part of the text says. Raises PlacementError."""
-    found = _REQUIREMENT.match(part)
-    if found is None:
+    match = _REQUIREMENT.match(part)
+    if match is None:
         raise PlacementError(f"has a part that cannot be read, {quote(part)}." if part else "has an empty part.", FORMS)
-    level = _level(found["name"], topology, text)
-    if found["value"] is None and found["values"] is None:
+    level = _level(match["name"], topology, text)
+    if match["value"] is None and match["values"] is None:
         return Domain(level)
     values = tuple(
-        value.strip() for value in (found["values"] if found["value"] is None else found["value"]).split(",")
+        value.strip() for value in (match["values"] if match["value"] is None else match["value"]).split(",")
     )
     for value in values:
         _check(value, level, topology)

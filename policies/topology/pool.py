@@ -11,17 +11,20 @@ from policies.engine.match import LabelSelector
 from policies.engine.request import mapping
 from policies.engine.violation import Violation
 from policies.objects.fieldpath import render
-from policies.topology import wording
 from policies.topology.affinity import selector_terms
 from policies.topology.annotation import Template
 from policies.topology.catalog import Catalog
+from policies.topology.refusal import RULE
+
+Pool = tuple[str, tuple[str, ...]]
+"""A node pool, as KEY=VALUE, with the names of its topologies."""
 
 
 def violations(templates: Iterable[Template], catalog: Catalog, keys: Iterable[str]) -> list[Violation]:
     """A violation for each pool that has another topology than the first one that is named."""
     keys = tuple(keys)
-    first: tuple[str, tuple[str, ...]] | None = None
-    found = []
+    first: Pool | None = None
+    conflicts = []
     for template in templates:
         for key, value, path in _named(template, keys):
             topologies = _topologies(key, value, catalog)
@@ -30,19 +33,27 @@ def violations(templates: Iterable[Template], catalog: Catalog, keys: Iterable[s
             pool = (f"{key}={value}", topologies)
             first = first or pool
             if topologies != first[1]:
-                found.append(wording.two_pools(path, first, pool))
-    return list(dict.fromkeys(found))
+                conflicts.append(_violation(path, first, pool))
+    return list(dict.fromkeys(conflicts))
+
+
+def _violation(path: str, first: Pool, second: Pool) -> Violation:
+    named, other = (f"{pool} ({', '.join(names)})" for pool, names in (second, first))
+    return Violation(
+        RULE, path, named, f"has another topology than {other}.",
+        "A workload cannot be placed in node pools of different topologies; its Pods would stay pending.",
+        "Choose one of the pools, or split the workload.",
+    )  # fmt: skip
 
 
 def _named(template: Template, keys: tuple[str, ...]) -> Iterator[tuple[str, str, str]]:
     """Key, value and path of each pool that a template names."""
-    spec = mapping(template.value, "spec")
     at = (*template.location, "spec")
-    selector = mapping(spec, "nodeSelector")
+    selector = mapping(template.spec, "nodeSelector")
     for key in keys:
         if isinstance(selector.get(key), str):
             yield key, selector[key], render((*at, "nodeSelector", key))
-    for term in selector_terms(spec.get("affinity")):
+    for term in selector_terms(template.affinity):
         expressions = term.get("matchExpressions") if isinstance(term, dict) else None
         for expression in expressions if isinstance(expressions, list) else ():
             if isinstance(expression, dict) and expression.get("key") in keys and expression.get("operator") == "In":

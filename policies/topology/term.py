@@ -1,7 +1,8 @@
-"""Node selector terms: what a placement requires of a Node's labels, and that combined with what a user requires.
+"""Node selector terms: what a placement requires or prefers of a Node's labels, combined with what a user requires.
 
-A term is a conjunction of requirements; terms are ORed. Source: NodeSelector and NodeSelectorTerm in the Kubernetes API
-reference: a term without any expressions matches no Node.
+A term is a conjunction of requirements; terms are ORed. A term without any expressions matches no Node. Preferred
+terms add up: the scheduler sums the weights of those that a Node meets. Sources: NodeSelector and NodeSelectorTerm in
+the Kubernetes API reference; "Node affinity weight" in the Kubernetes documentation.
 """
 
 from __future__ import annotations
@@ -9,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from policies.engine.match import LabelSelector, SelectorRequirement
+from policies.engine.match import EVERYTHING, LabelSelector, SelectorRequirement
 from policies.engine.request import JsonObject
-from policies.topology.level import FLAVOR, IB_FABRIC, equivalent
-from policies.topology.placement import Domain
+from policies.topology.placement import Domain, Placement
+from policies.topology.topology import FLAVOR, IB_FABRIC, Topology, equivalent, label_value
 
 Term = tuple[SelectorRequirement, ...]
+HIGHEST_WEIGHT = 100
+_INFINIBAND = {FLAVOR: "infiniband"}
 
 
 def alternatives(domains: Sequence[Domain], requirement: LabelSelector, *, disjoint: bool = False) -> tuple[Term, ...]:
@@ -25,11 +28,46 @@ def alternatives(domains: Sequence[Domain], requirement: LabelSelector, *, disjo
     """
     old = old_names(requirement)
     ways = 2 if old != requirement or any(len(domain.level.keys) > 1 for domain in domains) else 1
-    found = [_term(domains, way, disjoint=disjoint) for way in range(ways)]
-    terms = [(*found[0], *_excluding(requirement))]
-    if ways > 1 and old is not None:
-        terms.append((*found[1], *old.requirements))
+    newer, *older = (_term(domains, way, disjoint=disjoint) for way in range(ways))
+    terms = [(*newer, *_excluding(requirement))]
+    if older and old is not None:
+        terms.append((*older[0], *old.requirements))
     return tuple(simplified(term) for term in terms if term)
+
+
+def required_terms(
+    topology: Topology, required: Placement | None, preferred: Placement | None = None
+) -> Sequence[Term]:
+    """The terms one of which a Node must meet for the placements of a template; none for no placement."""
+    if required is None and preferred is None:
+        return ()
+    return alternatives(() if required is None else required.domains, topology.requirement)
+
+
+def preferred_terms(topology: Topology, required: Placement | None, preferred: Placement | None) -> list[JsonObject]:
+    """PreferredSchedulingTerms, the nearest first: one for each domain below the required level, in all those above it.
+
+    A Node in the nearest domain meets all of them and gets a score of 100. A step that is worth less than 1 is left
+    out. Of the terms for one step, which stand for different ways of labelling Nodes, no Node meets two.
+    """
+    domains = () if preferred is None else preferred.domains
+    floor = -1 if required is None else topology.position(required.level)
+    counts = [count for count, domain in enumerate(domains, start=1) if topology.position(domain.level) > floor]
+    preferences = []
+    for count, weight in zip(reversed(counts), weights(len(counts)), strict=True):
+        terms = alternatives(domains[:count], EVERYTHING, disjoint=True)
+        if old_names(topology.requirement) is None:
+            terms = terms[:1]
+        if weight:
+            preferences += [{"weight": weight, "preference": {"matchExpressions": to_json(term)}} for term in terms]
+    return preferences
+
+
+def weights(steps: int) -> Sequence[int]:
+    """Weights of steps, the nearest first: proportional to n … 1, rounded down; the nearest gets what is left over."""
+    total = steps * (steps + 1) // 2
+    shares = [HIGHEST_WEIGHT * share // total for share in range(steps, 0, -1)]
+    return [shares[0] + HIGHEST_WEIGHT - sum(shares), *shares[1:]] if shares else []
 
 
 def old_names(selector: LabelSelector) -> LabelSelector | None:
@@ -37,22 +75,22 @@ def old_names(selector: LabelSelector) -> LabelSelector | None:
 
     An InfiniBand Node of the older kind has no flavor, but a fabric.
     """
-    found = []
+    requirements = []
     for each in selector.requirements:
         if each.key == FLAVOR:
-            if not _is_infiniband(each):
+            if not each.matches(_INFINIBAND):
                 return None
-            found.append(SelectorRequirement(IB_FABRIC, "Exists"))
+            requirements.append(SelectorRequirement(IB_FABRIC, "Exists"))
         else:
-            found += _under(each, equivalent(each.key)[-1])
-    return LabelSelector(tuple(found))
+            requirements += _under(each, equivalent(each.key)[-1])
+    return LabelSelector(tuple(requirements))
 
 
 def _excluding(selector: LabelSelector) -> Iterator[SelectorRequirement]:
     """A selector in the newer names of labels; what it excludes is excluded under the older names, too."""
     for each in selector.requirements:
         yield from _under(each, each.key)
-        if each.key == FLAVOR and each.operator == "NotIn" and not _is_infiniband(each):
+        if each.key == FLAVOR and each.operator == "NotIn" and not each.matches(_INFINIBAND):
             yield SelectorRequirement(IB_FABRIC, "DoesNotExist")
 
 
@@ -96,25 +134,20 @@ def to_json(term: Term) -> list[JsonObject]:
 
 
 def _term(domains: Sequence[Domain], way: int, *, disjoint: bool) -> Term:
-    found: list[SelectorRequirement] = []
+    requirements: list[SelectorRequirement] = []
     absent = ""
     for domain in domains:
         keys = domain.level.keys
         key = keys[min(way, len(keys) - 1)]
-        values = domain.values_under(key)
-        found.append(SelectorRequirement(key, "In", values) if values else SelectorRequirement(key, "Exists"))
+        values = tuple(dict.fromkeys(label_value(key, value) for value in domain.values))
+        requirements.append(SelectorRequirement(key, "In", values) if values else SelectorRequirement(key, "Exists"))
         if key != keys[0]:
             absent = keys[0]
             if domain.level.distinct:
-                found.append(SelectorRequirement(keys[0], "DoesNotExist"))
+                requirements.append(SelectorRequirement(keys[0], "DoesNotExist"))
     if disjoint and absent:
-        found.append(SelectorRequirement(absent, "DoesNotExist"))
-    return tuple(found)
-
-
-def _is_infiniband(flavor: SelectorRequirement) -> bool:
-    """Whether a Node of flavor infiniband meets a requirement on the flavor."""
-    return flavor.matches({FLAVOR: "infiniband"})
+        requirements.append(SelectorRequirement(absent, "DoesNotExist"))
+    return tuple(requirements)
 
 
 def _parts(written: Any) -> tuple[list[Any], list[Any]]:
@@ -134,22 +167,24 @@ def _without_redundant(missing: Sequence[Term]) -> list[Term]:
     return kept
 
 
-def _implies(expression: Any, wanted: SelectorRequirement) -> bool:
+def _implies(expression: Any, requirement: SelectorRequirement) -> bool:
     """Whether every Node that meets an expression of a user's meets a requirement."""
-    if not isinstance(expression, dict) or expression.get("key") != wanted.key:
+    if not isinstance(expression, dict) or expression.get("key") != requirement.key:
         return False
     operator, values = expression.get("operator"), expression.get("values") or []
     if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
         return False
     is_one_of = operator == "In" and bool(values)
-    match wanted.operator:
+    match requirement.operator:
         case "Exists":
-            found = is_one_of or operator in ("Exists", "Gt", "Lt")
+            implied = is_one_of or operator in ("Exists", "Gt", "Lt")
         case "In":
-            found = is_one_of and set(values) <= set(wanted.values)
+            implied = is_one_of and set(values) <= set(requirement.values)
         case "DoesNotExist":
-            found = operator == "DoesNotExist"
+            implied = operator == "DoesNotExist"
         case "NotIn":
-            is_none_of = operator == "NotIn" and set(values) >= set(wanted.values)
-            found = operator == "DoesNotExist" or is_none_of or (is_one_of and set(values).isdisjoint(wanted.values))
-    return found
+            is_none_of = operator == "NotIn" and set(values) >= set(requirement.values)
+            implied = (
+                operator == "DoesNotExist" or is_none_of or (is_one_of and set(values).isdisjoint(requirement.values))
+            )
+    return implied

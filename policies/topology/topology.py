@@ -1,14 +1,98 @@
-"""A topology: ordered levels, farthest first, and for which Nodes it is."""
+"""A topology: ordered levels, farthest first, and for which Nodes it is.
+
+A level is a node label key, with the other keys under which Nodes may carry the same label. Sources: CoreWeave's page
+"InfiniBand and RoCE labels" for the keys that were renamed, Topograph's "Node Labels and Annotations" for long values.
+"""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from msgspec import Struct
+
 from policies.engine.match import EVERYTHING, LabelSelector
-from policies.topology.level import Level
+
+REGION, ZONE, HOSTNAME = "topology.kubernetes.io/region", "topology.kubernetes.io/zone", "kubernetes.io/hostname"
+BACKEND, IB = "backend.coreweave.cloud/", "ib.coreweave.cloud/"
+FLAVOR = f"{BACKEND}flavor"
+IB_FABRIC = f"{IB}fabric"
+RENAMED = frozenset({"fabric", "superpod", "leafgroup", "leafgroup-name", "speed.current", "speed.expected"})
+"""The labels of `backend.coreweave.cloud/` that `ib.coreweave.cloud/` has under the same name."""
+
+TOPOGRAPH = ("network.topology.nvidia.com/", "fabric.topograph.run/", "accelerator.topograph.run/")
+"""The prefixes of the labels that Topograph writes, and shortens where they are too long."""
+
+VALUE_LENGTH = 63
+_VALUE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?\Z")
+_MEASURES = re.compile(r"(?:backend|ib)\.coreweave\.cloud/(?:speed|neighbors|ports)\..*\Z")
+_RESERVATION = "topology.k8s.aws/capacity-block-id"
+_FNV_OFFSET, _FNV_PRIME = 0xCBF29CE484222325, 0x100000001B3
+
+
+class Level(Struct, frozen=True):
+    """A level. keys: the labels that Nodes may have it under, the one that counts first where a Node has several.
+
+    name: the key or the other name by which the topology knows it. alias: a further name. distinct: whether the values
+    under the keys differ, so that a later key counts only where the earlier ones are absent.
+    """
+
+    name: str
+    keys: tuple[str, ...]
+    alias: str = ""
+    distinct: bool = False
+
+    @property
+    def short(self) -> str:
+        """What stands behind the slash."""
+        return self.name.rpartition("/")[2]
+
+
+def level(key: str, alias: str = "") -> Level:
+    """The level of a node label key, which is the same one under any key that is equivalent."""
+    return Level(key, equivalent(key), alias)
+
+
+def equivalent(key: str) -> tuple[str, ...]:
+    """All keys of the same label, the newest first."""
+    name = key.removeprefix(BACKEND).removeprefix(IB)
+    return (BACKEND + name, IB + name) if name != key and name in RENAMED else (key,)
+
+
+def value_problem(value: str) -> str:
+    """Why a text is no value of a label, empty where it is one."""
+    if len(value) > VALUE_LENGTH:
+        return f"has {len(value)} characters, and the value of a label has {VALUE_LENGTH} at most"
+    if not _VALUE.match(value):
+        return "is no value of a label: letters, digits, and within them - _ . are allowed"
+    return ""
+
+
+def label_value(key: str, value: str) -> str:
+    """The value as it stands on Nodes: under Topograph's keys one of over 63 characters is `x` and its hash."""
+    return f"x{fnv1a_64(value.encode()):x}" if len(value) > VALUE_LENGTH and key.startswith(TOPOGRAPH) else value
+
+
+def fnv1a_64(data: bytes) -> int:
+    """The 64-bit FNV-1a hash. Source: RFC 9923, "The FNV Non-Cryptographic Hash Algorithm"."""
+    value = _FNV_OFFSET
+    for byte in data:
+        value = ((value ^ byte) * _FNV_PRIME) & 0xFFFFFFFFFFFFFFFF
+    return value
+
+
+def no_level(key: str) -> str:
+    """What a well-known node label tells of instead, where somebody may take it for a level; else empty."""
+    if _MEASURES.match(key):
+        return "tells how a Node is connected, not where it is, and is no level"
+    if key == FLAVOR:
+        return "tells the kind of the network, which a topology may require, and is no level"
+    if key == _RESERVATION:
+        return "is a reservation, and no level"
+    return ""
 
 
 @dataclass(frozen=True)
@@ -47,8 +131,8 @@ class Topology:
 
     def ambiguous(self, name: str) -> tuple[Level, ...]:
         """The levels that share a short name, for which it stands for none of them."""
-        found = tuple(level for level in self.levels if level.short == name)
-        return found if len(found) > 1 else ()
+        sharing = tuple(level for level in self.levels if level.short == name)
+        return sharing if len(sharing) > 1 else ()
 
     def called(self, level: Level) -> str:
         """The shortest name of a level."""
@@ -73,10 +157,10 @@ class Topology:
     def _names(self) -> Mapping[str, Level]:
         levels = (*self.levels, *self.unions)
         shorts = Counter(level.short for level in levels)
-        found = {level.short: level for level in levels if shorts[level.short] == 1}
-        found |= {level.alias: level for level in levels if level.alias}
+        names = {level.short: level for level in levels if shorts[level.short] == 1}
+        names |= {level.alias: level for level in levels if level.alias}
         # A key is a name in any case. The keys of a union are those of other levels.
-        return found | {level.name: level for level in self.unions} | {k: lv for lv in self.levels for k in lv.keys}
+        return names | {level.name: level for level in self.unions} | {k: lv for lv in self.levels for k in lv.keys}
 
     @cached_property
     def _positions(self) -> Mapping[str, int]:

@@ -11,9 +11,8 @@ from hypothesis.strategies import SearchStrategy
 from support.builders import FACTS, WORKLOADS, Json, pod, request
 
 from policies.objects import patch
-from policies.topology.builtin import BUILT_IN
-from policies.topology.catalog import Catalog
-from policies.topology.reading import Options
+from policies.topology.catalog import BUILT_IN, Catalog
+from policies.topology.constraint import Options
 from policies.topology.rule import TopologyPlacement
 from properties.nodes import PREFERRED, TOPOLOGIES, Node, Wanted, is_in, is_placed, lands, matches, nodes_for, score
 from properties.placed import Placed, affinities_about, any_affinities, dead_affinities, placements, valid_affinities

@@ -12,9 +12,8 @@ from support.builders import FACTS, TODAY, WORKLOADS, Json, at, merged, request
 from policies.engine.facts import Facts, StaticFacts
 from policies.engine.facts import Node as ClusterNode
 from policies.objects import patch
-from policies.topology.builtin import BUILT_IN
-from policies.topology.catalog import Catalog
-from policies.topology.reading import Default, Options
+from policies.topology.catalog import BUILT_IN, Catalog
+from policies.topology.constraint import Default, Options
 from policies.topology.rule import TopologyPlacement
 from properties.placed import any_affinities, placements
 from properties.shapes import fields, odd, pod_specs

@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 from support.builders import FACTS, WORKLOADS, Json, pod_spec, request
 
 from policies.objects import patch
-from policies.topology.builtin import BUILT_IN
-from policies.topology.catalog import Catalog
-from policies.topology.reading import Options
+from policies.topology.catalog import BUILT_IN, Catalog
+from policies.topology.constraint import Options
 from policies.topology.rule import TopologyPlacement
 from properties.nodes import PREFERRED, REQUIRED
 from properties.placed import placements, valid_affinities, valid_preferred, valid_terms

@@ -17,11 +17,12 @@ from policies.engine.ruleset import RuleSet
 from policies.engine.violation import quote
 from policies.objects.accelerator import Accelerators
 from policies.objects.workload import BUILT_IN, HISTORIES, Workload, table, workload
-from policies.topology import builtin, deletion, document, placement
+from policies.topology import deletion, document, placement
 from policies.topology import rule as topology_rule
+from policies.topology.annotation import Schedulers
+from policies.topology.catalog import BUILT_IN as BUILT_IN_TOPOLOGIES
 from policies.topology.catalog import Catalog
-from policies.topology.reading import LOWEST, Default, Options
-from policies.topology.scheduling import Schedulers
+from policies.topology.constraint import LOWEST, Default, Options
 from webhook.configuration import essential
 from webhook.configuration.settings import DefaultPlacement, LabelExceptionSettings, Selector, Settings, SettingsError
 from webhook.sources import topologyfiles
@@ -275,7 +276,7 @@ def topologies(settings: Settings) -> Catalog:
         for index, each in enumerate(settings.topology.topologies)
     )
     try:
-        catalog = Catalog((*own, *topologyfiles.read(settings.topology.files), *builtin.BUILT_IN))
+        catalog = Catalog((*own, *topologyfiles.read(settings.topology.files), *BUILT_IN_TOPOLOGIES))
     except topologyfiles.TopologyFilesError as error:
         raise SettingsError(str(error)) from None
     if catalog.clashes:

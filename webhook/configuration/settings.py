@@ -20,9 +20,9 @@ from policies.engine.rule import Action
 from policies.objects.accelerator import Accelerators
 from policies.objects.fieldpath import parse
 from policies.objects.workload import AffinityChange
+from policies.topology.annotation import Schedulers
+from policies.topology.constraint import Options
 from policies.topology.document import TopologyError, make
-from policies.topology.reading import Options
-from policies.topology.scheduling import Schedulers
 from webhook.files.yamlfile import Document, FileError, load
 from webhook.logs import Format, Level
 

@@ -9,7 +9,7 @@ from cryptography.x509 import Certificate
 from msgspec import Struct
 
 from policies.engine.request import JsonObject, UserInfo
-from policies.topology.machine import Machine
+from policies.topology.nodes.inventory import Machine
 from policies.topology.topology import Topology
 from webhook.doctor.finding import Read
 from webhook.registration.rights import Right

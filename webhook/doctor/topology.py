@@ -6,10 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from policies.topology.catalog import Catalog
-from policies.topology.level import HOSTNAME, Level
-from policies.topology.machine import Machine
-from policies.topology.topology import Topology
-from policies.topology.tree import domain, fitting, present, suits
+from policies.topology.nodes.inventory import Machine
+from policies.topology.nodes.tree import best_topology, domain, present, suits
+from policies.topology.topology import HOSTNAME, Level, Topology
 from webhook.configuration.settings import Settings
 from webhook.doctor.finding import Finding, Read, Unread, count, listed, unseen
 from webhook.doctor.finding import Level as Grade
@@ -47,7 +46,7 @@ def _used(settings: Settings, known: Catalog, machines: Sequence[Machine]) -> li
     """Those that somebody named here, and the one that fits the Nodes best."""
     default = settings.topology.default.topology
     named = [each for each in known.by_name.values() if each.source != "built in" or each.name == default]
-    best = fitting(machines, list(known.by_name.values()))
+    best = best_topology(machines, list(known.by_name.values()))
     return [*named, *(each for each in [best] if each not in named)]
 
 

@@ -8,8 +8,16 @@ from typing import Any
 import pytest
 
 from policies.engine.match import SelectorRequirement
-from policies.topology.affinity import node_affinity, requires, selector_terms, with_terms, without_terms
-from policies.topology.record import NOTHING, Entry, Written
+from policies.topology.affinity import (
+    NOTHING,
+    Entry,
+    Replacement,
+    node_affinity,
+    requires,
+    selector_terms,
+    with_terms,
+    without_terms,
+)
 
 _HARD, _SOFT = "requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution"
 _A, _B = (SelectorRequirement(key, "Exists") for key in "ab")
@@ -37,7 +45,7 @@ def _and(*keys: str) -> dict[str, Any]:
             [(_A,), (_B,)],
             [],
             _node([_TERM_A, _TERM_B]),
-            Entry((Written((_TERM_A, _TERM_B)),), created="affinity"),
+            Entry((Replacement((_TERM_A, _TERM_B)),), created="affinity"),
             id="no-affinity",
         ),
         pytest.param(
@@ -45,7 +53,7 @@ def _and(*keys: str) -> dict[str, Any]:
             [(_A,)],
             [],
             _node([_TERM_A], **_PODS),
-            Entry((Written((_TERM_A,)),), created="nodeAffinity"),
+            Entry((Replacement((_TERM_A,)),), created="nodeAffinity"),
             id="other-affinity",
         ),
         pytest.param(
@@ -53,16 +61,18 @@ def _and(*keys: str) -> dict[str, Any]:
             [(_A,)],
             [],
             _node([_TERM_A]),
-            Entry((Written((_TERM_A,)),), created="nodeAffinity"),
+            Entry((Replacement((_TERM_A,)),), created="nodeAffinity"),
             id="null-node-affinity",
         ),
-        pytest.param(_node(), [(_A,)], [], _node([_TERM_A]), Entry((Written((_TERM_A,)),)), id="empty-node-affinity"),
+        pytest.param(
+            _node(), [(_A,)], [], _node([_TERM_A]), Entry((Replacement((_TERM_A,)),)), id="empty-node-affinity"
+        ),
         pytest.param(
             _node([_TERM_X, {}]),
             [(_A,), (_B,)],
             [],
             _node([_and("x", "a"), _and("x", "b"), {}]),
-            Entry((Written((_and("x", "a"), _and("x", "b")), _TERM_X),)),
+            Entry((Replacement((_and("x", "a"), _and("x", "b")), _TERM_X),)),
             id="terms",
         ),
         pytest.param(_node([_TERM_A]), [(_A,)], [], _node([_TERM_A]), NOTHING, id="said-already"),
@@ -95,7 +105,7 @@ def test_there_and_back(affinity: Any, required: Any, preferred: Any, result: An
 )
 def test_malformed_affinity(affinity: Any) -> None:
     """It stays as it is, and is left for the API server to refuse; no Node meets it, so it requires everything."""
-    entry = Entry((Written((_TERM_A,)),), (_PREFER,), "affinity")
+    entry = Entry((Replacement((_TERM_A,)),), (_PREFER,), "affinity")
 
     assert with_terms(affinity, [(_A,)], []) == (affinity, NOTHING)
     assert without_terms(affinity, entry) == affinity
@@ -107,39 +117,41 @@ def test_malformed_affinity(affinity: Any) -> None:
     [
         pytest.param(
             _node([_and("x", "a"), _TERM_B]),
-            Entry((Written((_and("x", "a"), _and("x", "b")), _TERM_X),)),
+            Entry((Replacement((_and("x", "a"), _and("x", "b")), _TERM_X),)),
             _node([_TERM_X, _TERM_B]),
             id="half-of-what-was-written",
         ),
         pytest.param(
             _node([_TERM_B, _and("x", "a"), _TERM_X]),
-            Entry((Written((_and("x", "a"),), _TERM_X),)),
+            Entry((Replacement((_and("x", "a"),), _TERM_X),)),
             _node([_TERM_B, _TERM_X, _TERM_X]),
             id="among-others",
         ),
         pytest.param(
-            _node([_TERM_A, _TERM_A]), Entry((Written((_TERM_A,)),)), _node([_TERM_A]), id="recorded-once-goes-once"
+            _node([_TERM_A, _TERM_A]), Entry((Replacement((_TERM_A,)),)), _node([_TERM_A]), id="recorded-once-goes-once"
         ),
-        pytest.param(_node([_TERM_X]), Entry((Written((_TERM_A,)),)), _node([_TERM_X]), id="nothing-of-it-is-there"),
+        pytest.param(
+            _node([_TERM_X]), Entry((Replacement((_TERM_A,)),)), _node([_TERM_X]), id="nothing-of-it-is-there"
+        ),
         pytest.param(
             _node([{**_TERM_A, "matchFields": []}]),
-            Entry((Written((_TERM_A,)),), created="affinity"),
+            Entry((Replacement((_TERM_A,)),), created="affinity"),
             None,
             id="written-with-an-empty-list",
         ),
         pytest.param(
             _node([{**_TERM_A, "matchFields": None}], **_PODS),
-            Entry((Written((_TERM_A,)),), created="affinity"),
+            Entry((Replacement((_TERM_A,)),), created="affinity"),
             _PODS,
             id="other-affinity-since",
         ),
         pytest.param(
-            _node([_TERM_A]), Entry((Written((_TERM_A,)),), created="nodeAffinity"), {}, id="affinity-was-empty"
+            _node([_TERM_A]), Entry((Replacement((_TERM_A,)),), created="nodeAffinity"), {}, id="affinity-was-empty"
         ),
-        pytest.param(_node([_TERM_A]), Entry((Written((_TERM_A,)),)), _node(), id="node-affinity-was-empty"),
+        pytest.param(_node([_TERM_A]), Entry((Replacement((_TERM_A,)),)), _node(), id="node-affinity-was-empty"),
         pytest.param(_node(None, [_PREFER, _OWN]), Entry((), (_PREFER,)), _node(None, [_OWN]), id="preferred"),
-        pytest.param(None, Entry((Written((_TERM_A,)),)), None, id="all-gone"),
-        pytest.param({}, Entry((Written((_TERM_A,)),), created="affinity"), {}, id="nothing-left"),
+        pytest.param(None, Entry((Replacement((_TERM_A,)),)), None, id="all-gone"),
+        pytest.param({}, Entry((Replacement((_TERM_A,)),), created="affinity"), {}, id="nothing-left"),
     ],
 )
 def test_taking_out(affinity: Any, entry: Entry, result: Any) -> None:
@@ -147,8 +159,8 @@ def test_taking_out(affinity: Any, entry: Entry, result: Any) -> None:
     assert without_terms(affinity, entry) == result
 
 
-_FIRST = Entry((Written((_TERM_A,)),), (_PREFER,), "affinity")
-_LAST = Entry((Written((_TERM_A,)),), created="affinity", earlier=(_FIRST,))
+_FIRST = Entry((Replacement((_TERM_A,)),), (_PREFER,), "affinity")
+_LAST = Entry((Replacement((_TERM_A,)),), created="affinity", earlier=(_FIRST,))
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from support.builders import WORKLOADS, Json, at, merged, resource
 
-from policies.topology.annotation import Asked, Written, annotations_of, asked, mentions, templates
+from policies.objects.fieldpath import lookup
+from policies.topology.annotation import Annotation, Annotations, Schedulers, Template, annotated, mentions
 
 _TOPOLOGY, _RECORD = "kai.scheduler/topology", "cks-admission.dev/topology"
 _REQUIRED, _PREFERRED = f"{_TOPOLOGY}-required-placement", f"{_TOPOLOGY}-preferred-placement"
@@ -26,9 +27,14 @@ def _cron_job(workload: Json, job: Json, template: Json) -> Json:
     return merged(resource("batch/v1", "CronJob"), workload, *parts)
 
 
-def _asked(obj: Json) -> Asked:
-    (template,) = templates(obj, _CRON)
-    return asked(template)
+def _templates(obj: Json) -> list[Template]:
+    group, _, _ = obj["apiVersion"].rpartition("/")
+    return list(annotated(obj, WORKLOADS[group, obj["kind"]], Schedulers()).templates)
+
+
+def _asked(obj: Json) -> Annotations:
+    (template,) = _templates(obj)
+    return template.annotations
 
 
 def test_the_nearest_counts_for_each_key() -> None:
@@ -41,8 +47,10 @@ def test_the_nearest_counts_for_each_key() -> None:
 
     found = _asked(obj)
 
-    assert found == Asked(
-        Written("far", (), _TOPOLOGY), Written("middle", _JOB_AT, _REQUIRED), Written("near", _TEMPLATE_AT, _PREFERRED)
+    assert found == Annotations(
+        Annotation("far", (), _TOPOLOGY),
+        Annotation("middle", _JOB_AT, _REQUIRED),
+        Annotation("near", _TEMPLATE_AT, _PREFERRED),
     )
     assert (found.values, found.places) == (
         ("far", "middle", "near"),
@@ -65,19 +73,19 @@ def test_the_nearest_counts_for_each_key() -> None:
 )
 def test_where_annotations_stand(obj: Json, stands: bool) -> None:  # noqa: FBT001
     """What stands on the template or on the job template around it alone is meant for it."""
-    (template,) = templates(obj, WORKLOADS["batch", "CronJob"])
-    assert asked(template).stands_on(template.own_places) is stands
+    (template,) = _templates(obj)
+    assert template.is_meant is stands
 
 
 def test_a_pod_is_its_own_template() -> None:
     """Its annotations stand on the template itself, and are there once."""
     pod = merged(resource("v1", "Pod", {"spec": {}}), _annotated(required="rack"))
 
-    (template,) = templates(pod, WORKLOADS["", "Pod"])
+    (template,) = _templates(pod)
 
-    assert (template.path, template.location, template.holders) == ("", (), (((), pod),))
-    assert asked(template) == Asked(None, Written("rack", (), _REQUIRED))
-    assert asked(template).stands_on(template.own_places) is True
+    assert (template.path, template.location, template.value) == ("", (), pod)
+    assert template.annotations == Annotations(None, Annotation("rack", (), _REQUIRED))
+    assert template.is_meant is True
 
 
 def test_all_holders_of_a_trainer_template() -> None:
@@ -85,12 +93,14 @@ def test_all_holders_of_a_trainer_template() -> None:
     path = "spec.template.spec.replicatedJobs[0].template.spec.template"
     obj = resource("trainer.kubeflow.org/v1alpha1", "TrainingRuntime", at(f"{path}.spec", {}))
 
-    (template,) = templates(obj, WORKLOADS["trainer.kubeflow.org", "TrainingRuntime"])
-
     job = ("spec", "template", "spec", "replicatedJobs", 0, "template")
-    assert template.path == path
-    assert [location for location, _ in template.holders] == [(*job, "spec", "template"), job, ("spec", "template"), ()]
-    assert template.own_places == ((*job, "spec", "template"), job)
+    places = {(): False, ("spec", "template"): False, job: True, (*job, "spec", "template"): True}
+    for place, is_meant in places.items():
+        lookup(obj, place).setdefault("metadata", {})["annotations"] = {_REQUIRED: "rack"}
+        (template,) = _templates(obj)
+        assert template.path == path
+        assert template.annotations == Annotations(None, Annotation("rack", place, _REQUIRED))
+        assert template.is_meant is is_meant
 
 
 def test_templates_that_are_none() -> None:
@@ -105,7 +115,7 @@ def test_templates_that_are_none() -> None:
     ]
     obj = resource("batch.volcano.sh/v1alpha1", "Job", {"spec": {"tasks": tasks}})
 
-    assert [each.path for each in templates(obj, WORKLOADS["batch.volcano.sh", "Job"])] == ["spec.tasks[5].template"]
+    assert [template.path for template in _templates(obj)] == ["spec.tasks[5].template"]
 
 
 @pytest.mark.parametrize(
@@ -123,19 +133,19 @@ def test_templates_that_are_none() -> None:
 )
 def test_whether_an_object_is_of_interest(obj: Json | None, mentioned: bool) -> None:  # noqa: FBT001
     """Any of the annotations anywhere, or the record, makes an object one to look at."""
-    assert mentions(obj, _CRON) is mentioned
+    assert mentions(_CRON, obj) is mentioned
 
 
 def test_paths_for_people() -> None:
     """A value is named by the path of its annotation, a default by the configuration."""
-    written = Written("rack", _JOB_AT, _REQUIRED)
+    written = Annotation("rack", _JOB_AT, _REQUIRED)
 
     assert written.path == f"spec.jobTemplate.metadata.annotations[{_REQUIRED}]"
-    assert Written("rack", (), "").path == "topology.default of the configuration"
-    assert (Asked().anything, Asked(preferred=written).anything) == (False, True)
+    assert Annotation("rack", (), "").path == "topology.default of the configuration"
+    assert (Annotations().anything, Annotations(preferred=written).anything) == (False, True)
 
 
 @pytest.mark.parametrize("metadata", [None, [], {"annotations": None}, {"annotations": "x"}, {}])
 def test_annotations_that_are_none(metadata: Any) -> None:
     """Odd metadata holds no annotations."""
-    assert annotations_of({"metadata": metadata}) == {}
+    assert _asked(resource("v1", "Pod", {"spec": {}}) | {"metadata": metadata}) == Annotations()

@@ -20,9 +20,8 @@ from policies.engine.rule import Hook, Rule
 from policies.engine.ruleset import RuleSet
 from policies.objects import patch
 from policies.topology import document
-from policies.topology.builtin import BUILT_IN
-from policies.topology.catalog import Catalog
-from policies.topology.reading import Options
+from policies.topology.catalog import BUILT_IN, Catalog
+from policies.topology.constraint import Options
 from policies.topology.rule import TopologyPlacement, reads
 from policies.topology.topology import Topology
 

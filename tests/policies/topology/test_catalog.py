@@ -8,8 +8,7 @@ import pytest
 
 from policies.engine.match import EVERYTHING, LabelSelector, SelectorRequirement
 from policies.topology.catalog import Catalog, Clash, closest, nearest_first
-from policies.topology.level import level
-from policies.topology.topology import Topology
+from policies.topology.topology import Topology, level
 
 _HALL, _RACK = level("example.org/hall"), level("example.org/rack")
 _FILE = Topology("halls", (_HALL, _RACK), source="halls.yaml")

@@ -8,8 +8,7 @@ import pytest
 
 from policies.engine.match import LabelSelector, SelectorRequirement
 from policies.topology.document import TopologyError, make, read, source_of
-from policies.topology.level import level
-from policies.topology.topology import Topology
+from policies.topology.topology import Topology, level
 
 _BLOCK, _RACK = "cloud.example.org/block", "cloud.example.org/rack"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from policies.topology.level import Level, equivalent, fnv1a_64, label_value, level, no_level, value_problem
+from policies.topology.topology import Level, equivalent, fnv1a_64, label_value, level, no_level, value_problem
 
 _LEAF = "network.topology.nvidia.com/leaf"
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from policies.topology.builtin import BUILT_IN, NVLINK
-from policies.topology.level import level
-from policies.topology.topology import Topology
+from policies.topology.catalog import BUILT_IN, NVLINK
+from policies.topology.topology import Topology, level
 
 _ROOM, _ROW = level("example.org/hall", "room"), level("example.org/row")
 _NORTH, _SOUTH = level("north.example.org/rack"), level("south.example.org/rack")

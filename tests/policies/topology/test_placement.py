@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from policies.topology.builtin import BUILT_IN
-from policies.topology.level import level
+from policies.engine.match import SelectorRequirement
+from policies.topology.catalog import BUILT_IN
 from policies.topology.placement import Domain, Placement, PlacementError, parse
-from policies.topology.topology import Topology
+from policies.topology.term import required_terms
+from policies.topology.topology import Topology, level
 
 _TOPOLOGIES = {each.name: each for each in BUILT_IN}
 _COREWEAVE = _TOPOLOGIES["coreweave"]
@@ -62,9 +63,11 @@ def test_how_a_placement_is_called() -> None:
 def test_values_that_are_too_long() -> None:
     """Under a key of Topograph's such a value is the hash that Nodes carry."""
     topology = _TOPOLOGIES["topograph"]
-    (domain,) = parse(f"leaf={'a' * 69}", topology).domains
+    domains = parse(f"leaf={'a' * 69}", topology).domains
 
-    assert domain.values_under(domain.level.keys[0]) == ("x65863cd5b882ce8",)
+    assert required_terms(topology, Placement(domains)) == (
+        (SelectorRequirement("network.topology.nvidia.com/leaf", "In", ("x65863cd5b882ce8",)),),
+    )
 
 
 _IN_ORDER = (

@@ -11,9 +11,8 @@ from policies.engine.match import LabelSelector, SelectorRequirement
 from policies.engine.violation import Violation
 from policies.topology.annotation import Template
 from policies.topology.catalog import Catalog
-from policies.topology.level import level
 from policies.topology.pool import violations
-from policies.topology.topology import Topology
+from policies.topology.topology import Topology, level
 
 _KEY, _OTHER = "compute.coreweave.com/node-pool", "runai/node-pool"
 
@@ -34,12 +33,12 @@ _CATALOG = Catalog(
 
 
 def _selected(*pools: str, key: str = _KEY) -> list[Template]:
-    return [Template(("spec", n), {"spec": {"nodeSelector": {key: pool}}}, ()) for n, pool in enumerate(pools)]
+    return [Template(("spec", n), {"spec": {"nodeSelector": {key: pool}}}) for n, pool in enumerate(pools)]
 
 
 def _required(*terms: Any) -> list[Template]:
     terms_in = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": list(terms)}}
-    return [Template((), {"spec": {"affinity": {"nodeAffinity": terms_in}}}, ())]
+    return [Template((), {"spec": {"affinity": {"nodeAffinity": terms_in}}})]
 
 
 def _in(*values: Any, key: str = _KEY, operator: str = "In") -> dict[str, Any]:
@@ -109,4 +108,4 @@ def test_selectors_of_pools() -> None:
     terms = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [odd]}]}}
     spec = {"nodeSelector": {_KEY: "a", _OTHER: "b"}, "affinity": {"nodeAffinity": terms}}
 
-    assert violations([Template((), {"spec": spec}, ())], catalog, (_KEY, _OTHER)) == []
+    assert violations([Template((), {"spec": spec})], catalog, (_KEY, _OTHER)) == []

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from policies.topology.builtin import BUILT_IN
+from policies.topology.catalog import BUILT_IN
 from policies.topology.placement import parse
-from policies.topology.preference import preferences, weights
+from policies.topology.term import preferred_terms, weights
 
 _TOPOLOGIES = {each.name: each for each in BUILT_IN}
 _WEIGHTS = {
@@ -48,10 +48,10 @@ def test_no_steps() -> None:
 
 def _preferred(topology: str, preferred: str, required: str = "") -> list[Any]:
     known = _TOPOLOGIES[topology]
-    floor = parse(required, known).level if required else None
+    floor = parse(required, known) if required else None
     return [
         (each["weight"], [(e["key"].rpartition("/")[2], e["operator"]) for e in each["preference"]["matchExpressions"]])
-        for each in preferences(parse(preferred, known), floor, known)
+        for each in preferred_terms(known, floor, parse(preferred, known))
     ]
 
 
@@ -100,7 +100,7 @@ def test_steps(topology: str, preferred: str, required: str, expected: list[Any]
 def test_twins_are_never_met_both() -> None:
     """The twin asks for the absence of the newer name of which the other term asks for the presence."""
     known = _TOPOLOGIES["coreweave"]
-    newer, older = preferences(parse("fabric=1", known), None, known)
+    newer, older = preferred_terms(known, None, parse("fabric=1", known))
 
     assert newer["preference"]["matchExpressions"] == [
         {"key": "backend.coreweave.cloud/fabric", "operator": "In", "values": ["1"]}

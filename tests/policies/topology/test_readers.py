@@ -9,9 +9,8 @@ import pytest
 from support.builders import FACTS, WORKLOADS, Json, request
 
 from policies.objects import patch
-from policies.topology.builtin import BUILT_IN
-from policies.topology.catalog import Catalog
-from policies.topology.reading import Options
+from policies.topology.catalog import BUILT_IN, Catalog
+from policies.topology.constraint import Options
 from policies.topology.rule import TopologyPlacement
 
 _TOPOLOGY = "kai.scheduler/topology"

@@ -17,10 +17,9 @@ from policies.engine.violation import Violation
 from policies.objects import patch
 from policies.objects.fieldpath import lookup
 from policies.objects.workload import table, workload
-from policies.topology.builtin import BUILT_IN
-from policies.topology.catalog import Catalog
+from policies.topology.catalog import BUILT_IN, Catalog
+from policies.topology.constraint import Default, Options
 from policies.topology.document import read
-from policies.topology.reading import Default, Options
 from policies.topology.rule import TopologyPlacement, reads
 
 _TOPOLOGY, _RECORD = "kai.scheduler/topology", "cks-admission.dev/topology"
@@ -313,7 +312,7 @@ def test_what_comes_of_each_template() -> None:
 
     found = _RULE.explain(request(obj), FACTS)
 
-    assert [(reading.template.path, reading.left, made.affinity) for reading, made in found] == [
+    assert [(reading.template.path, reading.obstacle, made.affinity) for reading, made in found] == [
         (
             "spec.leaderWorkerTemplate.leaderTemplate",
             "it requests no accelerator, as other templates of the workload do",

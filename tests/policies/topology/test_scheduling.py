@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from policies.topology.scheduling import Schedulers
+from policies.topology.annotation import Schedulers
 
 
 def _labelled(label: str) -> dict[str, Any]:
@@ -60,4 +60,4 @@ def test_schedulers_are_data() -> None:
 )
 def test_schedulers_that_ignore_node_affinity(name: str, ignores: bool) -> None:  # noqa: FBT001
     """Where Slurm chooses the Node, nobody looks at node affinity."""
-    assert Schedulers().ignores_affinity(_scheduled(name)) is ignores
+    assert Schedulers().ignores_affinity(name) is ignores

@@ -8,11 +8,10 @@ import pytest
 
 from policies.engine.facts import Node, Taint
 from policies.engine.match import LabelSelector, SelectorRequirement
-from policies.topology.builtin import BUILT_IN
-from policies.topology.level import level
-from policies.topology.machine import Machine, NodeObject, PodObject, held, machines
-from policies.topology.topology import Topology
-from policies.topology.tree import Branch, Count, count, fitting, line, natural, path, present, suits, tree
+from policies.topology.catalog import BUILT_IN
+from policies.topology.nodes.inventory import Machine, NodeObject, PodObject, held, machines
+from policies.topology.nodes.tree import Branch, Count, best_topology, count, line, natural, path, present, suits, tree
+from policies.topology.topology import Topology, level
 
 _GLOBS = ("nvidia.com/gpu", "nvidia.com/mig-*", "sunk.coreweave.com/accelerator")
 _ABC = Topology("abc", (level("x/a"), level("x/b"), level("x/c"), level("kubernetes.io/hostname")))
@@ -252,7 +251,7 @@ _EVERYWHERE = ("topology.kubernetes.io/region", "topology.kubernetes.io/zone", "
 )
 def test_the_topology_that_fits(nodes: list[Machine], expected: str) -> None:
     """CoreWeave's counts where its labels are; else the one that most Nodes have the levels of, and no more levels."""
-    assert fitting(nodes, BUILT_IN).name == expected
+    assert best_topology(nodes, BUILT_IN).name == expected
 
 
 def _requires(key: str, *values: str) -> LabelSelector:

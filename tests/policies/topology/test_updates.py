@@ -8,10 +8,9 @@ import pytest
 from support.builders import FACTS, WORKLOADS, Json, request
 
 from policies.objects import patch
-from policies.topology.builtin import BUILT_IN
-from policies.topology.catalog import Catalog
+from policies.topology.catalog import BUILT_IN, Catalog
+from policies.topology.constraint import Default, Options
 from policies.topology.document import read
-from policies.topology.reading import Default, Options
 from policies.topology.rule import TopologyPlacement
 
 _HALL = "example.org/hall"

@@ -23,8 +23,7 @@ from support.patience import until
 from certs.authority import new_authority
 from policies.engine.match import ResourceRule
 from policies.engine.rule import Hook, Rule
-from policies.topology.builtin import BUILT_IN
-from policies.topology.catalog import Catalog
+from policies.topology.catalog import BUILT_IN, Catalog
 from webhook.cluster.api.client import Connection
 from webhook.cluster.replicas.registration import unregister
 from webhook.cluster.watches.webhooks import Webhooks

@@ -13,11 +13,10 @@ from policies.engine.match import LabelSelector, ResourceRule, SelectorRequireme
 from policies.engine.rule import Hook, Rule
 from policies.objects.accelerator import Accelerators
 from policies.objects.workload import workload
-from policies.topology.builtin import BUILT_IN
-from policies.topology.level import Level
-from policies.topology.reading import Default, Options
-from policies.topology.scheduling import Schedulers
-from policies.topology.topology import Topology
+from policies.topology.annotation import Schedulers
+from policies.topology.catalog import BUILT_IN
+from policies.topology.constraint import Default, Options
+from policies.topology.topology import Level, Topology
 from webhook.configuration import rules
 from webhook.configuration.settings import Settings, SettingsError
 

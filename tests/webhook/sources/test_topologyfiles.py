@@ -6,8 +6,7 @@ from textwrap import dedent
 
 import pytest
 
-from policies.topology.level import Level
-from policies.topology.topology import Topology
+from policies.topology.topology import Level, Topology
 from webhook.sources import topologyfiles
 from webhook.sources.topologyfiles import TopologyFilesError
 

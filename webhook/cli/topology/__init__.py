@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from webhook.cli.topology import explain, listing, show, tree
+from webhook.cli.topology import catalog, explain, tree
 
 
 @click.group("topology")
@@ -12,7 +12,7 @@ def command() -> None:
     """Show topologies, explain placements, draw Nodes as a tree with their free GPUs."""
 
 
-command.add_command(listing.command)
-command.add_command(show.command)
+command.add_command(catalog.list_command)
+command.add_command(catalog.show_command)
 command.add_command(explain.command)
 command.add_command(tree.command)

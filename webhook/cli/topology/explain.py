@@ -21,9 +21,9 @@ from policies.topology.rule import RULE, TopologyPlacement
 from webhook.cli import exits, options
 from webhook.cli.exits import InputError, unreadable
 from webhook.cli.output import headline, write
-from webhook.cli.topology import sources, wording
+from webhook.cli.topology import inventory, report
 from webhook.cli.topology.explanation import Explanation, explain
-from webhook.cli.topology.sources import Cluster, Seen
+from webhook.cli.topology.inventory import Cluster, Inventory
 from webhook.configuration import rules
 from webhook.configuration.settings import Settings, SettingsError
 from webhook.files import manifest
@@ -31,7 +31,7 @@ from webhook.files.manifest import Manifest, ManifestError
 from webhook.files.yamlfile import FileError
 
 
-class Explained(NamedTuple):
+class ObjectExplanation(NamedTuple):
     """An object with what became of its templates; nothing: why there is nothing to explain, empty where there is."""
 
     manifest: Manifest
@@ -57,21 +57,21 @@ class Explained(NamedTuple):
         return (*self.mutation.warnings, *self.validation.warnings)
 
 
-class _World(NamedTuple):
-    """What objects are explained by. labels: of their Namespaces."""
+class _Context(NamedTuple):
+    """What the explanation of an object depends on. labels: of their Namespaces."""
 
     rule: TopologyPlacement
     ruleset: RuleSet
     namespace: str
     labels: Mapping[str, str]
-    seen: Seen
+    known: Inventory
 
     def facts(self, namespace: str) -> StaticFacts:
         """The facts for what is in a Namespace."""
         facts = StaticFacts(
             datetime.now(UTC).date(),
-            cluster_nodes=tuple(machine.node for machine in self.seen.machines or ()),
-            cluster_topologies=self.seen.own,
+            cluster_nodes=tuple(machine.node for machine in self.known.machines or ()),
+            cluster_topologies=self.known.own,
         )
         return replace(facts, namespaces={namespace: {**facts.namespace_labels(namespace), **self.labels}})
 
@@ -80,8 +80,8 @@ class _World(NamedTuple):
 @click.option(
     "-f", "--filename", "files", multiple=True, required=True, metavar="FILE|DIR|-", help="Objects; repeatable."
 )
-@sources.nodes
-@sources.cluster
+@inventory.nodes
+@inventory.cluster
 @click.option("-n", "--namespace", default="default", show_default=True, help="Namespace of objects that name none.")
 @options.namespace_labels
 @options.config
@@ -103,10 +103,10 @@ def command(
     settings = options.settings(config, {})
     if "-" in files and "-" in nodes:
         raise InputError("-f - and --nodes - both read standard input; give one of them as a file")
-    found = _objects(files)
-    seen = sources.see(settings, Cluster(kubeconfig, in_cluster), nodes)
-    world = _world(settings, seen, namespace, namespace_labels)
-    explained = [_explain(each, world) for each in found]
+    objects = _objects(files)
+    known = inventory.read(settings, Cluster(kubeconfig, in_cluster), nodes)
+    context = _context(settings, known, namespace, namespace_labels)
+    explained = [_explain(each, context) for each in objects]
     if output == "text":
         click.echo("\n".join(line for each in explained for line in _text(each)))
     else:
@@ -116,17 +116,17 @@ def command(
 
 def _objects(files: Sequence[str]) -> list[Manifest]:
     try:
-        found = list(manifest.read(files, sources.stdin(files)))
+        objects = list(manifest.read(files, inventory.stdin(files)))
     except (FileError, ManifestError) as error:
         raise InputError(str(error)) from None
     except OSError as error:
         raise unreadable(error) from None
-    if not found:
+    if not objects:
         raise InputError(f"{', '.join(files)}: no objects found")
-    return found
+    return objects
 
 
-def _world(settings: Settings, seen: Seen, namespace: str, labels: Sequence[str]) -> _World:
+def _context(settings: Settings, known: Inventory, namespace: str, labels: Sequence[str]) -> _Context:
     given = options.labels(labels)
     try:
         catalog = rules.topologies(settings)
@@ -137,29 +137,29 @@ def _world(settings: Settings, seen: Seen, namespace: str, labels: Sequence[str]
     ruleset = RuleSet([each for each in built.rules if each.name == RULE], built.exceptions)
     if not ruleset.rules:
         click.echo(f"the rule {RULE} is off: of what follows, nothing is done", err=True)
-    return _World(rule, ruleset, namespace, given, seen)
+    return _Context(rule, ruleset, namespace, given, known)
 
 
-def _explain(found: Manifest, world: _World) -> Explained:
+def _explain(given: Manifest, context: _Context) -> ObjectExplanation:
     request = manifest.request(
-        found.object, None, user=UserInfo("user", groups=("system:authenticated",)), namespace=world.namespace
+        given.object, None, user=UserInfo("user", groups=("system:authenticated",)), namespace=context.namespace
     )
-    facts = world.facts(request.namespace)
+    facts = context.facts(request.namespace)
     templates = tuple(
-        explain(reading, translation, world.seen.machines)
-        for reading, translation in world.rule.explain(request, facts)
+        explain(constraint, translation, context.known.machines)
+        for constraint, translation in context.rule.explain(request, facts)
     )
-    mutation = engine.mutate(request, world.ruleset, facts)
-    changed = patch.apply(found.object, mutation.operations) if mutation.operations else found.object
-    validation = engine.validate(replace(request, object=changed), world.ruleset, facts)
-    nothing = "" if templates else _nothing(request, world)
-    return Explained(found, request, templates, nothing, mutation, validation)
+    mutation = engine.mutate(request, context.ruleset, facts)
+    changed = patch.apply(given.object, mutation.operations) if mutation.operations else given.object
+    validation = engine.validate(replace(request, object=changed), context.ruleset, facts)
+    nothing = "" if templates else _nothing(request, context)
+    return ObjectExplanation(given, request, templates, nothing, mutation, validation)
 
 
-def _nothing(request: AdmissionRequest, world: _World) -> str:
+def _nothing(request: AdmissionRequest, context: _Context) -> str:
     """Why an object has nothing to explain."""
     kind = request.kind.kind
-    if request.kind.group_kind not in world.rule.options.workloads:
+    if request.kind.group_kind not in context.rule.options.workloads:
         return f"a {kind} has no pod templates that are known"
     if is_being_deleted(request.object):
         return "it is being deleted"
@@ -170,18 +170,18 @@ def _nothing(request: AdmissionRequest, world: _World) -> str:
     return "it has no topology annotations"
 
 
-def _text(explained: Explained) -> Iterator[str]:
+def _text(explained: ObjectExplanation) -> Iterator[str]:
     yield headline(explained.manifest.where, explained.request, allowed=explained.allowed)
     if explained.nothing:
         yield f"  Nothing is done: {explained.nothing}."
     for each in explained.templates:
-        yield from ("  " + line for line in wording.text(each))
+        yield from ("  " + line for line in report.text(each))
     for warning in explained.warnings:
         yield f"  {click.style('Warning:', fg='yellow')} {warning}"
     yield from ("  " + line for line in explained.message.splitlines())
 
 
-def _json(explained: Explained) -> dict[str, Any]:
+def _json(explained: ObjectExplanation) -> dict[str, Any]:
     request = explained.request
     return {
         "where": explained.manifest.where,
@@ -190,7 +190,7 @@ def _json(explained: Explained) -> dict[str, Any]:
         "name": request.display_name,
         "allowed": explained.allowed,
         "nothing": explained.nothing,
-        "templates": [wording.data(each) for each in explained.templates],
+        "templates": [report.data(each) for each in explained.templates],
         "message": explained.message,
         "warnings": list(explained.warnings),
     }

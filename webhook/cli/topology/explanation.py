@@ -9,20 +9,19 @@ from typing import Any
 from msgspec import Struct
 
 from policies.engine.match import EVERYTHING
-from policies.engine.request import JsonObject, mapping
+from policies.engine.request import JsonObject
 from policies.objects.fieldpath import render
 from policies.objects.nodeaffinity import allows
-from policies.topology import affinity, record
-from policies.topology.annotation import ANNOTATIONS, Written
-from policies.topology.level import IB_FABRIC, Level
-from policies.topology.machine import Machine
+from policies.topology.affinity import NOTHING, Entry, node_affinity
+from policies.topology.annotation import ANNOTATIONS
+from policies.topology.constraint import Constraint
+from policies.topology.nodes.inventory import Machine
+from policies.topology.nodes.tree import Path, natural, path
 from policies.topology.placement import Placement
-from policies.topology.reading import Reading
-from policies.topology.term import old_names
-from policies.topology.topology import Topology
-from policies.topology.translation import Translation, required_terms
-from policies.topology.tree import Path, natural, path
-from webhook.cli.topology import words
+from policies.topology.term import old_names, required_terms
+from policies.topology.topology import IB_FABRIC, Level, Topology
+from policies.topology.translation import Translation
+from webhook.cli.topology import requirement
 
 
 class Requirement(Struct, frozen=True):
@@ -39,14 +38,6 @@ class Step(Struct, frozen=True):
     text: str
 
 
-class Annotation(Struct, frozen=True):
-    """An annotation that holds. path: where it stands."""
-
-    key: str
-    value: str
-    path: str
-
-
 class Landing(Struct, frozen=True):
     """On how many Nodes the Pods may land, as far as labels decide. domains: these by the placement's level."""
 
@@ -57,10 +48,13 @@ class Landing(Struct, frozen=True):
 
 
 class Explanation(Struct, frozen=True):
-    """Of one template. required: alternatives. nothing: why nothing is added; empty where something is."""
+    """Of one template. annotations: key, value and path of each. required: alternatives.
+
+    nothing: why nothing is added; empty where something is.
+    """
 
     path: str
-    annotations: tuple[Annotation, ...]
+    annotations: tuple[tuple[str, str, str], ...]
     topology: Topology | None
     placements: tuple[tuple[str, Placement], ...]
     required: tuple[tuple[Requirement, ...], ...]
@@ -70,39 +64,36 @@ class Explanation(Struct, frozen=True):
     landing: Landing | None
 
 
-def explain(reading: Reading, translation: Translation, machines: Sequence[Machine] | None) -> Explanation:
+def explain(constraint: Constraint, translation: Translation, machines: Sequence[Machine] | None) -> Explanation:
     """The explanation of a template. machines: None where Nodes are not known."""
     entry = translation.entry
-    nothing = "" if entry != record.NOTHING else _why_nothing(reading, translation)
-    placements = [("required", reading.required), ("preferred", reading.preferred)]
+    nothing = "" if entry != NOTHING else _why_nothing(constraint, translation)
+    placements = [("required", constraint.required), ("preferred", constraint.preferred)]
     return Explanation(
-        reading.template.path,
-        tuple(_annotations(reading)),
-        reading.topology,
+        constraint.template.path,
+        tuple(_annotations(constraint)),
+        constraint.topology,
         tuple((name, placement) for name, placement in placements if placement is not None),
         tuple(_alternatives(entry)),
         tuple(Step(each["weight"], _joined(each["preference"])) for each in entry.preferred),
         nothing,
-        () if nothing else tuple(_reasons(reading, translation)),
-        None if machines is None else _landing(reading, translation, machines),
+        () if nothing else tuple(_reasons(constraint, translation)),
+        None if machines is None else _landing(constraint, translation, machines),
     )
 
 
-def _annotations(reading: Reading) -> Iterator[Annotation]:
-    for written, key in zip(reading.asked.all, ANNOTATIONS, strict=True):
-        if written is not None:
-            yield Annotation(key, str(written.value), _place(written))
+def _annotations(constraint: Constraint) -> Iterator[tuple[str, str, str]]:
+    for annotation, key in zip(constraint.annotations.all, ANNOTATIONS, strict=True):
+        if annotation is not None:
+            path = render((*annotation.holder, "metadata", "annotations")) if annotation.key else annotation.path
+            yield key, str(annotation.value), path
 
 
-def _place(written: Written) -> str:
-    return render((*written.holder, "metadata", "annotations")) if written.key else written.path
-
-
-def _alternatives(entry: record.Entry) -> Iterator[tuple[Requirement, ...]]:
-    for written in entry.required:
-        own = _expressions(written.origin)
-        for term in written.terms:
-            yield tuple(Requirement(words.requirement(each), each in own) for each in _expressions(term))
+def _alternatives(entry: Entry) -> Iterator[tuple[Requirement, ...]]:
+    for replacement in entry.required:
+        own = _expressions(replacement.origin)
+        for term in replacement.terms:
+            yield tuple(Requirement(requirement.requirement(each), each in own) for each in _expressions(term))
 
 
 def _expressions(term: Any) -> list[Any]:
@@ -110,45 +101,44 @@ def _expressions(term: Any) -> list[Any]:
 
 
 def _joined(term: JsonObject) -> str:
-    return " and ".join(map(words.requirement, _expressions(term)))
+    return " and ".join(map(requirement.requirement, _expressions(term)))
 
 
-def _why_nothing(reading: Reading, translation: Translation) -> str:
-    asked = reading.asked
-    if not asked.anything:
+def _why_nothing(constraint: Constraint, translation: Translation) -> str:
+    if not constraint.annotations.anything:
         return "nothing is asked for"
-    if not reading.is_usable:
+    if not constraint.is_usable:
         return "what is asked for cannot be used"
-    if reading.left:
-        return reading.left
-    if reading.required is None and reading.preferred is None:
+    if constraint.obstacle:
+        return constraint.obstacle
+    if constraint.required is None and constraint.preferred is None:
         return "a topology alone places nothing"
-    own = affinity.node_affinity(translation.affinity)
+    own = node_affinity(translation.affinity)
     if own is None:
         return "the node affinity that is there is malformed, which the API server refuses"
     return "the node affinity that is there requires as much already, or matches no Node"
 
 
-def _reasons(reading: Reading, translation: Translation) -> Iterator[str]:
-    topology = reading.topology
+def _reasons(constraint: Constraint, translation: Translation) -> Iterator[str]:
+    topology = constraint.topology
     if topology is None:
         return
     if not translation.changes:
         yield "it stands there already: an earlier translation is on record"
     if topology.requirement != EVERYTHING:
-        yield f'the topology "{topology.name}" is for Nodes with {words.selector(topology.requirement)} only'
-    yield from _why_alternatives(reading, topology)
+        yield f'the topology "{topology.name}" is for Nodes with {requirement.selector(topology.requirement)} only'
+    yield from _why_alternatives(constraint, topology)
     yield from _why_combined(translation)
-    yield from _why_weights(reading, translation)
+    yield from _why_weights(constraint, translation)
 
 
-def _why_alternatives(reading: Reading, topology: Topology) -> Iterator[str]:
+def _why_alternatives(constraint: Constraint, topology: Topology) -> Iterator[str]:
     """Why there are two terms, or one where there could be two."""
-    domains = [d for placement in (reading.required, reading.preferred) if placement for d in placement.domains]
+    domains = [d for placement in (constraint.required, constraint.preferred) if placement for d in placement.domains]
     older = old_names(topology.requirement)
     renamed = [d.level for d in domains if len(d.level.keys) > 1 and not d.level.distinct]
     unions = [d.level for d in domains if d.level.distinct]
-    is_double = len(required_terms(reading)) > 1
+    is_double = len(required_terms(topology, constraint.required, constraint.preferred)) > 1
     keys = ", ".join(dict.fromkeys(level.keys[-1] for level in renamed))
     if renamed and older is None:
         yield f"there is one alternative, since Nodes that carry {keys} only are InfiniBand Nodes"
@@ -164,13 +154,13 @@ def _why_alternatives(reading: Reading, topology: Topology) -> Iterator[str]:
 def _why_combined(translation: Translation) -> Iterator[str]:
     combined = [each for each in translation.entry.required if each.origin is not None]
     if combined:
-        terms = words.counted(len(combined), "term")
+        terms = requirement.counted(len(combined), "term")
         yield f"each alternative is combined with {terms} of your own: a Node must meet both"
 
 
-def _why_weights(reading: Reading, translation: Translation) -> Iterator[str]:
+def _why_weights(constraint: Constraint, translation: Translation) -> Iterator[str]:
     steps = translation.entry.preferred
-    if not steps or reading.preferred is None:
+    if not steps or constraint.preferred is None:
         return
     if len({step["weight"] for step in steps}) > 1:
         yield "the weights add up to 100 on a Node in the nearest domain"
@@ -182,13 +172,13 @@ def _is_twin(step: JsonObject) -> bool:
     return any(each.get("operator") == "DoesNotExist" for each in _expressions(step["preference"]))
 
 
-def _landing(reading: Reading, translation: Translation, machines: Sequence[Machine]) -> Landing:
-    spec = {**mapping(reading.template.value, "spec"), "affinity": translation.affinity}
+def _landing(constraint: Constraint, translation: Translation, machines: Sequence[Machine]) -> Landing:
+    spec = {**constraint.template.spec, "affinity": translation.affinity}
     allowed = [machine for machine in machines if allows(spec, machine.node)]
-    placement = reading.required or reading.preferred
-    if placement is None or reading.topology is None or reading.left or not reading.is_usable:
+    placement = constraint.required or constraint.preferred
+    if placement is None or constraint.topology is None or constraint.obstacle or not constraint.is_usable:
         return Landing(len(allowed), len(machines))
-    levels = (*reading.topology.above(placement.level), placement.level)
-    found = Counter(path(levels, machine.node.labels) for machine in allowed)
-    ordered = sorted(found.items(), key=lambda item: [natural(value) for _, value in item[0]])
+    levels = (*constraint.topology.above(placement.level), placement.level)
+    counts = Counter(path(levels, machine.node.labels) for machine in allowed)
+    ordered = sorted(counts.items(), key=lambda item: [natural(value) for _, value in item[0]])
     return Landing(len(allowed), len(machines), placement.level, tuple(ordered))

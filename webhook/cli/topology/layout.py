@@ -12,10 +12,10 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from policies.topology.machine import Machine
+from policies.topology.nodes.inventory import Machine
+from policies.topology.nodes.tree import Branch, Count, line
 from policies.topology.topology import Topology
-from policies.topology.tree import Branch, Count, line
-from webhook.cli.topology.text import title
+from webhook.cli.topology.treetext import title
 
 WIDEST, NARROWEST = 1152.0, 640.0
 # How much wider than high boxes are made; that which leaves the least room empty is taken.
@@ -98,8 +98,8 @@ def plan(root: Branch, topology: Topology, widest: float = WIDEST) -> Plan:
     """Places for all boxes, in the way that takes the least room and leaves the least of it empty."""
     shown = _shown(root)
     scale = next(scale for scale in SCALES if shown <= scale.most)
-    found = [_Maker(topology, scale, aspect).plan(root, widest) for aspect in _ASPECTS]
-    return min(found, key=lambda each: each.width * each.height + sum(map(_empty, each.boxes)))
+    plans = [_Maker(topology, scale, aspect).plan(root, widest) for aspect in _ASPECTS]
+    return min(plans, key=lambda each: each.width * each.height + sum(map(_empty, each.boxes)))
 
 
 class _Maker(NamedTuple):
@@ -112,7 +112,7 @@ class _Maker(NamedTuple):
     def plan(self, root: Branch, widest: float) -> Plan:
         blocks = self._inside(root, widest)
         narrowest = max(NARROWEST, *(block.width for block in blocks))
-        width = min(widest, max(narrowest, self._wanted(blocks, 2.0)))
+        width = min(widest, max(narrowest, self._shaped_width(blocks, 2.0)))
         rows = self._rows(blocks, width)
         whole = Block((), width, self._height(rows), 0, rows=rows)
         return Plan(self.scale, self._arranged(whole, 0, 0, width, whole.height), width, whole.height)
@@ -127,7 +127,7 @@ class _Maker(NamedTuple):
         rows: tuple[tuple[Block, ...], ...] = ()
         if chain[-1].branches:
             blocks = self._inside(chain[-1], inner)
-            rows = self._rows(blocks, min(inner, self._wanted(blocks, self.aspect)))
+            rows = self._rows(blocks, min(inner, self._shaped_width(blocks, self.aspect)))
             width, height = max(self._width(row) for row in rows), self._height(rows)
         else:
             cells, width, height = self._cells(chain[-1].machines, inner, least)
@@ -154,8 +154,8 @@ class _Maker(NamedTuple):
         broadest = max(cell.width for cell in sizes)
         highest = max(cell.height for cell in sizes)
         area = len(sizes) * (broadest + gap) * (highest + gap)
-        wanted = min(widest, max(least, math.sqrt(area * self.aspect)))
-        down = math.ceil(len(sizes) / max(1, int((wanted + gap) // (broadest + gap))))
+        width = min(widest, max(least, math.sqrt(area * self.aspect)))
+        down = math.ceil(len(sizes) / max(1, int((width + gap) // (broadest + gap))))
         across = math.ceil(len(sizes) / down)
         placed = tuple(
             replace(
@@ -179,7 +179,7 @@ class _Maker(NamedTuple):
             height += scale.name + scale.pad
         return Cell(machine, 0, 0, width, height, columns)
 
-    def _wanted(self, blocks: Sequence[Block], aspect: float) -> float:
+    def _shaped_width(self, blocks: Sequence[Block], aspect: float) -> float:
         """The width that gives blocks this shape together."""
         space = self.scale.space
         area = sum((block.width + space) * (block.height + space) for block in blocks)
@@ -206,7 +206,7 @@ class _Maker(NamedTuple):
 
         The last row is stretched as the one before it, so that equal boxes stand below each other.
         """
-        found = []
+        boxes = []
         space = self.scale.space
         left = x + space if block.head else x
         inner = width - 2 * space if block.head else width
@@ -219,10 +219,10 @@ class _Maker(NamedTuple):
             across = left
             for each in row:
                 wide = each.width + more
-                found.append(Box(each, across, top, wide, high, self._arranged(each, across, top, wide, high)))
+                boxes.append(Box(each, across, top, wide, high, self._arranged(each, across, top, wide, high)))
                 across += wide + space
             top += high + space
-        return tuple(found)
+        return tuple(boxes)
 
 
 def _shown(branch: Branch) -> int:
@@ -252,11 +252,11 @@ def heading(chain: Sequence[Branch], topology: Topology) -> str:
     return " \u203a ".join(title(branch, topology) for branch in chain)
 
 
-def counts(found: Count) -> str:
+def counts(count: Count) -> str:
     """Free accelerators of all, or only all, as on a box."""
-    if not found.total:
+    if not count.total:
         return "no GPUs"
-    return f"{found.total:,} GPUs" if found.free is None else f"{found.free:,} / {found.total:,}"
+    return f"{count.total:,} GPUs" if count.free is None else f"{count.free:,} / {count.total:,}"
 
 
 def text_width(text: str, size: float, *, bold: bool = True) -> float:

@@ -9,12 +9,12 @@ from html import escape
 from msgspec import Struct
 
 from policies.engine.violation import printable
-from policies.topology.machine import Machine
+from policies.topology.nodes.inventory import Machine
+from policies.topology.nodes.tree import Branch, Count
 from policies.topology.topology import Topology
-from policies.topology.tree import Branch, Count
 from webhook.cli.topology.layout import Box, Cell, Plan, counts, heading, plan, shortened, text_width
-from webhook.cli.topology.text import state
-from webhook.cli.topology.words import counted
+from webhook.cli.topology.requirement import counted
+from webhook.cli.topology.treetext import state
 
 _MARGIN = 24.0
 _TITLE, _SUBTITLE, _LEGEND = 22.0, 13.0, 12.0
@@ -81,14 +81,14 @@ def draw(root: Branch, topology: Topology) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _summary(found: Count) -> str:
-    parts = [counted(found.nodes, "Node")]
-    if found.free is not None:
-        parts.append(f"{found.free:,} of {counted(found.total, 'GPU')} free")
+def _summary(count: Count) -> str:
+    parts = [counted(count.nodes, "Node")]
+    if count.free is not None:
+        parts.append(f"{count.free:,} of {counted(count.total, 'GPU')} free")
     else:
-        parts.append(f"{counted(found.total, 'GPU')}, of which it is not known how many are free")
-    if found.closed:
-        parts.append(f"{counted(found.closed, 'Node')} cordoned or not ready")
+        parts.append(f"{counted(count.total, 'GPU')}, of which it is not known how many are free")
+    if count.closed:
+        parts.append(f"{counted(count.closed, 'Node')} cordoned or not ready")
     return " · ".join(parts)
 
 
@@ -100,14 +100,14 @@ def _legend(root: Branch, width: float) -> list[_Entry]:
         meanings += _CLOSED if known else _CLOSED[1:]
     meanings.append(("", "numbers: free / all GPUs" if known else "numbers: all GPUs"))
     x, y = _MARGIN, _MARGIN + 74
-    found: list[_Entry] = []
+    entries: list[_Entry] = []
     for kind, text in meanings:
         long = (20 if kind else 0) + text_width(text, _LEGEND, bold=False)
-        if found and x + long > width - _MARGIN:
+        if entries and x + long > width - _MARGIN:
             x, y = _MARGIN, y + 20
-        found.append(_Entry(kind, text, x, y))
+        entries.append(_Entry(kind, text, x, y))
         x += long + 16
-    return found
+    return entries
 
 
 def _entry(entry: _Entry) -> Iterator[str]:
@@ -153,10 +153,10 @@ def _frame(box: Box, made: Plan, topology: Topology, depth: int) -> Iterator[str
     yield from _bar(chain[0].count, left, base + scale.head * 0.45, right - left)
 
 
-def _bar(found: Count, x: float, y: float, width: float) -> Iterator[str]:
-    if found.used is None or found.free is None or not found.total:
+def _bar(count: Count, x: float, y: float, width: float) -> Iterator[str]:
+    if count.used is None or count.free is None or not count.total:
         return
-    amounts = (("used", found.used), ("unavailable", found.unavailable), ("free", found.free))
+    amounts = (("used", count.used), ("unavailable", count.unavailable), ("free", count.free))
     whole = sum(amount for _, amount in amounts)
     for kind, amount in amounts:
         part = width * amount / whole

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
-from policies.topology.level import Level
-from policies.topology.machine import Machine
-from policies.topology.topology import Topology
-from policies.topology.tree import Branch, domain, fitting, suits
-from policies.topology.tree import tree as grow
+from policies.topology.nodes.inventory import Machine
+from policies.topology.nodes.tree import Branch, Count, best_topology, domain, suits
+from policies.topology.nodes.tree import tree as grow
+from policies.topology.topology import Level, Topology
 from webhook.cli import options
 from webhook.cli.exits import InputError
 from webhook.cli.output import write
-from webhook.cli.topology import data, files, sources, svg, text
-from webhook.cli.topology.sources import Cluster
-from webhook.cli.topology.words import counted
+from webhook.cli.topology import inventory, nodefiles, svg, treetext
+from webhook.cli.topology.inventory import Cluster
+from webhook.cli.topology.requirement import counted
 
 
 @click.command("tree", short_help="Draw the Nodes as a tree of domains, with free GPUs.")
 @click.option("-f", "--filename", "paths", multiple=True, metavar="FILE|DIR|-", help="Nodes and Pods; repeatable.")
-@sources.cluster
+@inventory.cluster
 @click.option(
     "--topology", "name", default="", metavar="NAME", help="Topology to show them by.  [default: what fits the Nodes]"
 )
@@ -50,12 +50,16 @@ def command(
     """
     where = Cluster(kubeconfig, in_cluster)
     if bool(paths) == any(where):
-        raise click.UsageError(f"give the Nodes: -f FILE with what {files.HOW} prints, or a cluster by --kubeconfig")
-    seen = sources.see(options.settings(config, {}), where, paths, pods=True)
-    machines = seen.machines or ()
+        raise click.UsageError(
+            f"give the Nodes: -f FILE with what {nodefiles.HOW} prints, or a cluster by --kubeconfig"
+        )
+    known = inventory.read(options.settings(config, {}), where, paths, pods=True)
+    machines = known.machines or ()
     if not machines:
         raise InputError("the cluster has no Nodes")
-    topology = sources.find(seen.catalog, name) if name else fitting(machines, tuple(seen.catalog.by_name.values()))
+    topology = (
+        inventory.find(known.catalog, name) if name else best_topology(machines, tuple(known.catalog.by_name.values()))
+    )
     lowest = _level(level, topology) if level else None
     _notes(machines, topology, lowest)
     root = grow(machines, topology, lowest)
@@ -66,23 +70,23 @@ def _print(root: Branch, topology: Topology, output: str) -> None:
     if output == "svg":
         click.echo(svg.draw(root, topology), nl=False)
     elif output == "text":
-        click.echo("\n".join(text.draw(root, topology)))
+        click.echo("\n".join(treetext.draw(root, topology)))
     else:
-        write(data.of(root, topology), output)
+        write(_json(root, topology), output)
 
 
 def _level(name: str, topology: Topology) -> Level:
     """Raises InputError."""
-    found = topology.find(name)
-    if found is None:
+    level = topology.find(name)
+    if level is None:
         raise InputError(f'--level {name}: topology "{topology.name}" has no such level. {topology.in_order}')
-    return found
+    return level
 
 
 def _notes(machines: Sequence[Machine], topology: Topology, lowest: Level | None) -> None:
     """Say what the tree does not show."""
     if machines[0].used is None:
-        click.echo(f"which GPUs are free is not known without Pods; {files.HOW} gives them", err=True)
+        click.echo(f"which GPUs are free is not known without Pods; {nodefiles.HOW} gives them", err=True)
     if lowest is not None and all(domain(lowest, machine.node.labels) is None for machine in machines):
         keys = " or ".join(lowest.keys)
         click.echo(f"no Node has the level {topology.called(lowest)}: the label {keys}", err=True)
@@ -90,3 +94,46 @@ def _notes(machines: Sequence[Machine], topology: Topology, lowest: Level | None
     if suited < len(machines):
         told = f"topology {topology.name} is for {suited} of {counted(len(machines), 'Node')}; all are shown"
         click.echo(told, err=True)
+
+
+def _json(root: Branch, topology: Topology) -> dict[str, Any]:
+    """The whole tree."""
+    return {"topology": topology.name, **_inside(root, topology)}
+
+
+def _branch(branch: Branch, topology: Topology) -> dict[str, Any]:
+    """`name` is null for the Nodes that lack the level."""
+    level = "" if branch.level is None else topology.called(branch.level)
+    return {"level": level, "name": branch.value, **_inside(branch, topology)}
+
+
+def _inside(branch: Branch, topology: Topology) -> dict[str, Any]:
+    return {
+        **_count(branch.count),
+        **({"domains": [_branch(each, topology) for each in branch.branches]} if branch.branches else {}),
+        **({"members": [_machine(each) for each in branch.machines]} if branch.machines else {}),
+    }
+
+
+def _count(count: Count) -> dict[str, Any]:
+    """`used`, `free` and `unavailable` are null where Pods are not known."""
+    known = count.free is not None
+    return {
+        "nodes": count.nodes,
+        "closedNodes": count.closed,
+        "gpus": count.total,
+        "used": count.used,
+        "free": count.free,
+        "unavailable": count.unavailable if known else None,
+    }
+
+
+def _machine(machine: Machine) -> dict[str, Any]:
+    return {
+        "name": machine.node.name,
+        "gpus": machine.total,
+        "used": machine.used,
+        "free": machine.free,
+        "ready": machine.ready,
+        "cordoned": machine.cordoned,
+    }

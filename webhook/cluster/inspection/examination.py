@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
 from policies.engine.request import JsonObject, UserInfo, mapping
-from policies.topology.machine import Machine, machines
+from policies.topology.nodes.inventory import Machine, machines
 from webhook.cluster.api.call import Call
 from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.cluster.facts.references import ACCEPT

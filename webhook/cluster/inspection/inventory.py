@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from policies.topology import document
 from policies.topology.document import GROUPS, KIND, TopologyError
-from policies.topology.machine import NodeObject, PodObject
+from policies.topology.nodes.inventory import NodeObject, PodObject
 from policies.topology.topology import Topology
 from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.cluster.api.pages import pages

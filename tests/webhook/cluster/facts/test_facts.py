@@ -12,8 +12,7 @@ from support.patience import PATIENCE, until
 
 from policies.engine.facts import Facts, NamespaceKey, Node, References, ReferencesKey, Taint
 from policies.engine.lookup import FactUnavailable, Missing
-from policies.topology.level import level
-from policies.topology.topology import Topology
+from policies.topology.topology import Topology, level
 from webhook.cluster.api.client import Connection
 from webhook.cluster.facts.facts import ClusterFacts
 from webhook.http.state import Resolver

@@ -14,8 +14,7 @@ from support.api.times import Times
 from support.patience import until
 
 from policies.topology.document import KAI, KUEUE
-from policies.topology.level import level
-from policies.topology.topology import Topology
+from policies.topology.topology import Topology, level
 from webhook.cluster.api.client import Connection
 from webhook.cluster.watches.devices import cancelled
 from webhook.cluster.watches.topologies import LOOK_AGAIN_SECONDS, VERSIONS, Topologies

@@ -8,58 +8,57 @@ from typing import Any
 
 import click
 
-from policies.topology.level import Level
-from policies.topology.topology import Topology
-from policies.topology.tree import Path
+from policies.topology.nodes.tree import Path
+from policies.topology.topology import Level, Topology
 from webhook.cli.topology.explanation import Explanation, Landing, Requirement
-from webhook.cli.topology.words import counted
+from webhook.cli.topology.requirement import counted
 
 # A placement in a large cluster leaves some hundred racks.
 _SHOWN = 12
 
 
-def text(found: Explanation) -> Iterator[str]:
+def text(explanation: Explanation) -> Iterator[str]:
     """The lines about a template."""
-    yield click.style(found.path or "the Pod itself", bold=True)
-    for each in found.annotations:
-        yield f"  {each.key}: {each.value}  ({each.path})"
-    if found.topology is not None:
-        yield f"  {levels(found)}"
-    if found.nothing:
-        yield f"  Nothing is added to the node affinity: {found.nothing}."
+    yield click.style(explanation.path or "the Pod itself", bold=True)
+    for key, value, path in explanation.annotations:
+        yield f"  {key}: {value}  ({path})"
+    if explanation.topology is not None:
+        yield f"  {levels(explanation)}"
+    if explanation.nothing:
+        yield f"  Nothing is added to the node affinity: {explanation.nothing}."
     else:
-        yield from (f"  {line}" for line in _added(found))
-    if found.landing is not None:
-        yield from (f"  {line}" for line in _landed(found.landing, found.topology))
+        yield from (f"  {line}" for line in _added(explanation))
+    if explanation.landing is not None:
+        yield from (f"  {line}" for line in _landed(explanation.landing, explanation.topology))
 
 
-def levels(found: Explanation) -> str:
+def levels(explanation: Explanation) -> str:
     """The levels, and what is placed on which."""
-    topology = found.topology
+    topology = explanation.topology
     if topology is None:
         return ""
     told = []
     for level in topology.levels:
         marks = [
             f"{name} {placement.called(topology)}"
-            for name, placement in found.placements
+            for name, placement in explanation.placements
             if topology.position(placement.level) == topology.position(level)
         ]
         told.append(f"{topology.called(level)} [{', '.join(marks)}]" if marks else topology.called(level))
     return f"Topology {topology.name} ({topology.source}), farthest first: {', '.join(told)}."
 
 
-def _added(found: Explanation) -> Iterator[str]:
+def _added(explanation: Explanation) -> Iterator[str]:
     yield "Added to the node affinity:"
-    if found.required:
-        yield f"  required{', one of these' if len(found.required) > 1 else ''}:"
-        yield from (f"    - {_term(each)}" for each in found.required)
-    if found.preferred:
+    if explanation.required:
+        yield f"  required{', one of these' if len(explanation.required) > 1 else ''}:"
+        yield from (f"    - {_term(each)}" for each in explanation.required)
+    if explanation.preferred:
         yield "  preferred:"
-        yield from (f"    - weight {each.weight}: {each.text}" for each in found.preferred)
-    if found.reasons:
+        yield from (f"    - weight {each.weight}: {each.text}" for each in explanation.preferred)
+    if explanation.reasons:
         yield "  why:"
-        yield from (f"    - {reason}" for reason in found.reasons)
+        yield from (f"    - {reason}" for reason in explanation.reasons)
 
 
 def _term(requirements: tuple[Requirement, ...]) -> str:
@@ -76,7 +75,7 @@ def _landed(landing: Landing, topology: Topology | None) -> Iterator[str]:
     for path, _ in landing.domains:
         for each, value in path:
             values.setdefault(each, set()).add(value)
-    telling = {each for each, found in values.items() if len(found) > 1} | {level}
+    telling = {each for each, several in values.items() if len(several) > 1} | {level}
     for path, nodes in landing.domains[:_SHOWN]:
         yield f"  {_path(path, level, telling, topology)}: {counted(nodes, 'Node')}"
     if len(landing.domains) > _SHOWN:
@@ -90,26 +89,28 @@ def _path(path: Path, level: Level, telling: AbstractSet[Level], topology: Topol
     return ", ".join([*told, *lacking])
 
 
-def data(found: Explanation) -> dict[str, Any]:
+def data(explanation: Explanation) -> dict[str, Any]:
     """The same for machines."""
-    topology = found.topology
+    topology = explanation.topology
     return {
-        "path": found.path,
-        "annotations": [{"key": each.key, "value": each.value, "path": each.path} for each in found.annotations],
+        "path": explanation.path,
+        "annotations": [{"key": key, "value": value, "path": path} for key, value, path in explanation.annotations],
         "topology": None if topology is None else topology.name,
         "levels": [] if topology is None else [topology.called(level) for level in topology.levels],
         **{
             name: {"level": topology.called(placement.level), "placement": placement.called(topology)}
-            for name, placement in found.placements
+            for name, placement in explanation.placements
             if topology is not None
         },
         "added": {
-            "required": [[{"requirement": each.text, "own": each.own} for each in term] for term in found.required],
-            "preferred": [{"weight": step.weight, "term": step.text} for step in found.preferred],
+            "required": [
+                [{"requirement": each.text, "own": each.own} for each in term] for term in explanation.required
+            ],
+            "preferred": [{"weight": step.weight, "term": step.text} for step in explanation.preferred],
         },
-        "nothing": found.nothing,
-        "reasons": list(found.reasons),
-        **({} if found.landing is None else {"nodes": _landing_data(found.landing, topology)}),
+        "nothing": explanation.nothing,
+        "reasons": list(explanation.reasons),
+        **({} if explanation.landing is None else {"nodes": _landing_data(explanation.landing, topology)}),
     }
 
 

@@ -122,8 +122,8 @@ def machines(
         for pod in pods:
             if pod.spec.node_name and pod.status.phase not in _FINISHED:
                 used[pod.spec.node_name] += held(pod, accelerators)
-    found = (_machine(node, accelerators, used) for node in nodes)
-    return tuple(sorted(found, key=lambda machine: machine.node.name))
+    built = (_machine(node, accelerators, used) for node in nodes)
+    return tuple(sorted(built, key=lambda machine: machine.node.name))
 
 
 def held(pod: PodObject, accelerators: Sequence[str]) -> int:
@@ -179,7 +179,7 @@ def _devices(by_resource: Mapping[str, int]) -> int:
 
 def _number(name: str, quantity: str | float) -> int:
     """Source: extended resources are whole numbers, which the API server writes as 8 or 1k."""
-    found = _QUANTITY.match(str(quantity))
-    if found is None:
+    match = _QUANTITY.match(str(quantity))
+    if match is None:
         raise ValueError(f"{name} is {quantity!r}; a whole number of devices was expected")
-    return int(found[1]) * _FACTORS[found[2]]
+    return int(match[1]) * _FACTORS[match[2]]

@@ -10,10 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
-from policies.topology.level import HOSTNAME, REGION, ZONE, Level
-from policies.topology.machine import Machine
+from policies.topology.nodes.inventory import Machine
 from policies.topology.term import alternatives, meets
-from policies.topology.topology import Topology
+from policies.topology.topology import HOSTNAME, REGION, ZONE, Level, Topology
 
 # Nodes have these on every cloud, so they do not tell which topology fits.
 _COMMON = frozenset({REGION, ZONE, HOSTNAME})
@@ -71,22 +70,22 @@ def tree(machines: Sequence[Machine], topology: Topology, lowest: Level | None =
 
 def line(branch: Branch) -> tuple[Branch, ...]:
     """The branch, and those below it as long as there is nothing else beside them: all have the same Nodes."""
-    found = [branch]
-    while len(found[-1].branches) == 1 and not found[-1].machines:
-        found.append(found[-1].branches[0])
-    return tuple(found)
+    chain = [branch]
+    while len(chain[-1].branches) == 1 and not chain[-1].machines:
+        chain.append(chain[-1].branches[0])
+    return tuple(chain)
 
 
 def count(machines: Iterable[Machine]) -> Count:
     """What there is on Nodes."""
-    found = tuple(machines)
-    known = all(machine.used is not None for machine in found)
+    counted = tuple(machines)
+    known = all(machine.used is not None for machine in counted)
     return Count(
-        len(found),
-        sum(not machine.is_open for machine in found),
-        sum(machine.total for machine in found),
-        sum(machine.used or 0 for machine in found) if known else None,
-        sum(machine.free or 0 for machine in found) if known else None,
+        len(counted),
+        sum(not machine.is_open for machine in counted),
+        sum(machine.total for machine in counted),
+        sum(machine.used or 0 for machine in counted) if known else None,
+        sum(machine.free or 0 for machine in counted) if known else None,
     )
 
 
@@ -106,7 +105,7 @@ def path(levels: Iterable[Level], labels: Mapping[str, str]) -> Path:
     return tuple((level, value) for level in levels if (value := domain(level, labels)) is not None)
 
 
-def fitting(machines: Sequence[Machine], topologies: Sequence[Topology]) -> Topology:
+def best_topology(machines: Sequence[Machine], topologies: Sequence[Topology]) -> Topology:
     """The topology to show Nodes by: CoreWeave's where they have its labels, else the one whose levels most of them do.
 
     Of several the one with the fewest levels that no Node has, then the first one.
@@ -145,16 +144,16 @@ def _split(
     for machine in machines:
         value = domain(level, machine.node.labels)
         (without if value is None else by_value.setdefault(value, [])).append(machine)
-    found = [
+    named = [
         Branch(level, value, count(inside), *_split(inside, others, lacking=False, with_machines=with_machines))
         for value, inside in sorted(by_value.items(), key=lambda item: natural(item[0]))
     ]
     if not without:
-        return tuple(found), ()
+        return tuple(named), ()
     branches, own = _split(without, others, lacking=True, with_machines=with_machines)
     if lacking:
-        return (*found, *branches), own
-    return (*found, Branch(level, None, count(without), branches, own)), ()
+        return (*named, *branches), own
+    return (*named, Branch(level, None, count(without), branches, own)), ()
 
 
 def _fit(machines: Sequence[Machine], topology: Topology) -> tuple[int, int]:

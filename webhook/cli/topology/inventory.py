@@ -9,11 +9,12 @@ from typing import Any, NamedTuple
 
 import click
 
-from policies.topology.catalog import Catalog, closest
-from policies.topology.machine import Machine, machines
+from policies.topology.catalog import Catalog, closest, nearest_first
+from policies.topology.nodes.inventory import Machine
+from policies.topology.nodes.inventory import machines as machines_of
 from policies.topology.topology import Topology
 from webhook.cli.exits import InputError, ToolError
-from webhook.cli.topology import files
+from webhook.cli.topology import nodefiles
 from webhook.configuration import rules
 from webhook.configuration.settings import Settings, SettingsError
 
@@ -25,8 +26,8 @@ class Cluster(NamedTuple):
     in_cluster: bool = False
 
 
-class Seen(NamedTuple):
-    """What was found. own: the cluster's topologies, which are in the catalog, too. machines: None without Nodes."""
+class Inventory(NamedTuple):
+    """Topologies and Nodes. own: the cluster's topologies, which the catalog has, too. machines: None without Nodes."""
 
     catalog: Catalog
     own: tuple[Topology, ...] = ()
@@ -49,9 +50,9 @@ nodes = click.option(
 )
 
 
-def see(
+def read(
     settings: Settings, where: Cluster, paths: Sequence[str] = (), *, nodes: bool = True, pods: bool = False
-) -> Seen:
+) -> Inventory:
     """The topologies, and the Nodes of files or else of the cluster; what is doubtful about them is said on stderr.
 
     nodes, pods: whether to look at those of a cluster. Raises InputError and ToolError.
@@ -61,24 +62,24 @@ def see(
         catalog = rules.topologies(settings)
     except SettingsError as error:
         raise InputError(str(error)) from None
-    found = files.read(paths, accelerators, stdin(paths)) if paths else None
+    machines = nodefiles.read(paths, accelerators, stdin(paths)) if paths else None
     own: tuple[Topology, ...] = ()
     if any(where):
         own, there = _look(where, accelerators, nodes=nodes and not paths, pods=pods)
         catalog = catalog.joined(own)
-        found = there if found is None else found
+        machines = there if machines is None else machines
     for clash in catalog.clashes:
         click.echo(str(clash), err=True)
-    return Seen(catalog, own, found)
+    return Inventory(catalog, own, machines)
 
 
 def find(catalog: Catalog, name: str) -> Topology:
     """The topology of a name. Raises InputError."""
-    found = catalog.find(name)
-    if found is not None:
-        return found
+    topology = catalog.find(name)
+    if topology is not None:
+        return topology
     near = closest(name, catalog.by_name)
-    known = f"Known topologies: {', '.join(catalog.nearest_first(name))}."
+    known = f"Known topologies: {', '.join(nearest_first(name, catalog.by_name))}."
     raise InputError(f'topology "{name}" is not known. {f"Did you mean {near}? " if near else ""}{known}')
 
 
@@ -112,8 +113,8 @@ async def _ask(
             click.echo(problem, err=True)
         if not nodes:
             return known.found, None
-        found = await inventory.nodes(api)
+        objects = await inventory.nodes(api)
         bound = await inventory.pods(api) if pods else None
     finally:
         await api.close()
-    return known.found, machines(found, bound, accelerators)
+    return known.found, machines_of(objects, bound, accelerators)

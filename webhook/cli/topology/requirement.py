@@ -1,11 +1,8 @@
-"""Requirements and counts in words, and tables of words."""
+"""What is required of Nodes' labels, and numbers, in words."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from typing import Any
-
-import click
 
 from policies.engine.match import EVERYTHING, LabelSelector
 from policies.topology.term import Term, alternatives, to_json
@@ -46,16 +43,3 @@ def node_requirement(chosen: LabelSelector) -> list[str]:
 def counted(number: int, noun: str) -> str:
     """`1 Node`, `2,000 Nodes`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[int] = ()) -> list[str]:
-    """Lines of columns, those with the indexes in `right` to the right; a column without anything is left out."""
-    found = [list(row) for row in rows]
-    shown = [index for index in range(len(head)) if any(row[index] for row in found)]
-    widths = {index: max(len(row[index]) for row in (head, *found)) for index in shown}
-    to_right = frozenset(right)
-    lines = []
-    for row in (head, *found):
-        cells = [row[i].rjust(widths[i]) if i in to_right else row[i].ljust(widths[i]) for i in shown]
-        lines.append("  ".join(cells).rstrip())
-    return [click.style(lines[0], bold=True), *lines[1:]]

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from policies.topology.machine import Machine, NodeObject, PodObject, held, machines
+from policies.topology.nodes.inventory import Machine, NodeObject, PodObject, held, machines
 from webhook.cli.exits import InputError, unreadable
 from webhook.files import manifest
 from webhook.files.manifest import ManifestError
@@ -30,7 +30,7 @@ class _List(_Head, rename="camel"):
     items: list[msgspec.Raw] | None = None
 
 
-class _Found:
+class _Objects:
     """Nodes by name and Pods by Namespace and name: what stands in two files is one object."""
 
     def __init__(self) -> None:
@@ -55,19 +55,19 @@ def read(paths: Sequence[str], accelerators: Sequence[str], stdin: bytes = b"") 
 
     Other objects are passed over. Raises InputError.
     """
-    found = _Found()
+    objects = _Objects()
     try:
         for name in (name for path in paths for name in ([path] if path == "-" else manifest.given(path))):
             text = stdin if name == "-" else Path(name).read_bytes()
             for item in _quickly(text, accelerators) or _carefully(name, text, accelerators):
-                found.add(item)
+                objects.add(item)
     except (FileError, ManifestError) as error:
         raise InputError(str(error)) from None
     except OSError as error:
         raise unreadable(error) from None
-    if not found.nodes:
+    if not objects.nodes:
         raise InputError(f"{', '.join(paths)}: no Nodes found; {HOW} prints them with their Pods")
-    return machines(found.nodes.values(), found.pods.values() or None, accelerators)
+    return machines(objects.nodes.values(), objects.pods.values() or None, accelerators)
 
 
 def _quickly(text: bytes, accelerators: Sequence[str]) -> list[NodeObject | PodObject] | None:
@@ -79,15 +79,15 @@ def _quickly(text: bytes, accelerators: Sequence[str]) -> list[NodeObject | PodO
         whole = _LIST.decode(text)
         is_list = whole.kind.endswith("List")
         items = (whole.items or []) if is_list else [msgspec.Raw(text)]
-        found = []
+        objects = []
         for item in items:
             # Items of a NodeList do not say what they are.
             kind = _KINDS.get(_HEAD.decode(item).kind or whole.kind.removesuffix("List"))
             if kind is not None:
-                found.append(_checked(msgspec.json.decode(item, type=kind), accelerators))
+                objects.append(_checked(msgspec.json.decode(item, type=kind), accelerators))
     except _UNREADABLE:
         return None
-    return found
+    return objects
 
 
 def _carefully(name: str, text: bytes, accelerators: Sequence[str]) -> Iterator[NodeObject | PodObject]:

@@ -8,10 +8,10 @@ import click
 from msgspec import Struct
 
 from policies.engine.violation import printable
-from policies.topology.machine import Machine
+from policies.topology.nodes.inventory import Machine
+from policies.topology.nodes.tree import Branch, Count, count, line
 from policies.topology.topology import Topology
-from policies.topology.tree import Branch, Count, count, line
-from webhook.cli.topology.words import counted
+from webhook.cli.topology.requirement import counted
 
 USED, FREE, UNAVAILABLE = "█", "░", "x"
 _BAR = 8
@@ -97,10 +97,10 @@ def _groups(machines: Sequence[Machine]) -> list[tuple[Machine, ...]]:
     alike: dict[tuple[int, int | None, bool, bool], list[Machine]] = {}
     for machine in machines:
         alike.setdefault((machine.total, machine.used, machine.cordoned, machine.ready), []).append(machine)
-    found: list[tuple[Machine, ...]] = []
+    groups: list[tuple[Machine, ...]] = []
     for group in alike.values():
-        found += [tuple(group)] if len(group) >= _ALIKE else [(machine,) for machine in group]
-    return found
+        groups += [tuple(group)] if len(group) >= _ALIKE else [(machine,) for machine in group]
+    return groups
 
 
 def _names(machines: Sequence[Machine]) -> str:
@@ -112,11 +112,11 @@ def _names(machines: Sequence[Machine]) -> str:
     return f"{counted(len(names), 'Node')}{each}: {', '.join(names[:_NAMED])}{more}"
 
 
-def _bar(found: Count) -> str:
+def _bar(count: Count) -> str:
     """Used, free and unavailable accelerators as shares of a bar; what there is of any is seen."""
-    if not found.total or found.used is None or found.free is None:
+    if not count.total or count.used is None or count.free is None:
         return ""
-    parts = shares((found.used, found.free, found.unavailable), _BAR)
+    parts = shares((count.used, count.free, count.unavailable), _BAR)
     signs = (USED, FREE, UNAVAILABLE)
     return "".join(click.style(sign * part, fg=_COLOURS[sign]) for sign, part in zip(signs, parts, strict=True) if part)
 
@@ -126,13 +126,13 @@ def shares(amounts: Sequence[int], length: int) -> list[int]:
     total = sum(amounts)
     if not total:
         return [0 for _ in amounts]
-    found = [max(1, amount * length // total) if amount else 0 for amount in amounts]
-    while sum(found) != length:
-        step = 1 if sum(found) < length else -1
+    lengths = [max(1, amount * length // total) if amount else 0 for amount in amounts]
+    while sum(lengths) != length:
+        step = 1 if sum(lengths) < length else -1
         # The part that is farthest from its share on the side where there is room.
         worst = max(
-            (index for index, part in enumerate(found) if part > (1 if step < 0 else 0)),
-            key=lambda index: step * (amounts[index] * length / total - found[index]),
+            (index for index, part in enumerate(lengths) if part > (1 if step < 0 else 0)),
+            key=lambda index: step * (amounts[index] * length / total - lengths[index]),
         )
-        found[worst] += step
-    return found
+        lengths[worst] += step
+    return lengths

@@ -1,0 +1,261 @@
+"""What the annotations of a workload come to, template by template: levels and domains, or what is wrong with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from policies.engine.facts import Facts
+from policies.engine.match import EVERYTHING, LabelSelector
+from policies.engine.request import AdmissionRequest, JsonObject, is_being_deleted, is_mirror_pod, is_owned, mapping
+from policies.engine.violation import Violation
+from policies.objects.accelerator import Accelerators
+from policies.objects.workload import REVISED, Workload
+from policies.topology import refusal
+from policies.topology.affinity import are_alike
+from policies.topology.annotation import Annotated, Annotation, Annotations, Schedulers, Template, annotated, mentions
+from policies.topology.catalog import Catalog
+from policies.topology.placement import Placement, PlacementError, parse
+from policies.topology.topology import Topology
+
+LOWEST = "lowest"
+NO_ACCELERATOR = "it requests no accelerator, as other templates of the workload do"
+# Kinds that are made of several Pods that work together; a Job is where it has several Pods.
+_DISTRIBUTED = frozenset(
+    {
+        ("batch.volcano.sh", "Job"),
+        ("jobset.x-k8s.io", "JobSet"),
+        ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"),
+        ("sunk.coreweave.com", "NodeSet"),
+        *(("kubeflow.org", f"{name}Job") for name in ("MPI", "PyTorch", "TF", "XGBoost", "Paddle", "JAX")),
+        *(("ray.io", f"Ray{name}") for name in ("Cluster", "Job", "Service")),
+        *(("trainer.kubeflow.org", f"{name}TrainingRuntime") for name in ("", "Cluster")),
+    }
+)
+
+
+class Default(Struct, frozen=True):
+    """What holds where no annotation says it, in some Namespaces.
+
+    topology: that of placements that name none. preferred: the level that distributed workloads without annotations
+    prefer, `lowest` for the last one of the topology, empty for none.
+    """
+
+    topology: str = ""
+    preferred: str = LOWEST
+    namespaces: LabelSelector = EVERYTHING
+
+
+class Options(Struct, frozen=True):
+    """What an operator may choose."""
+
+    workloads: Mapping[tuple[str, str], Workload]
+    schedulers: Schedulers = Schedulers()
+    accelerators: Accelerators = Accelerators()
+    default: Default = Default()
+    not_more_specific: Literal["deny", "warn"] = "deny"
+    unapplied: Literal["deny", "warn"] = "warn"
+    pool_keys: tuple[str, ...] = ("compute.coreweave.com/node-pool", "kai.scheduler/node-pool", "runai/node-pool")
+
+
+class Constraint(Struct, frozen=True):
+    """A template with its placements.
+
+    annotations: those that hold for it, or the default. earlier: the template that stood in its place before an update.
+    obstacle: why no affinity is added, empty where it is. violations: what is wrong with the annotations.
+    """
+
+    template: Template
+    annotations: Annotations
+    earlier: Template | None = None
+    topology: Topology | None = None
+    required: Placement | None = None
+    preferred: Placement | None = None
+    reader: str = ""
+    obstacle: str = ""
+    violations: tuple[Violation, ...] = ()
+
+    @property
+    def placements(self) -> Iterator[tuple[Annotation, Placement]]:
+        """The placements that could be read, each with its annotation: the required one first."""
+        annotations = self.annotations
+        for annotation, placement in ((annotations.required, self.required), (annotations.preferred, self.preferred)):
+            if annotation is not None and placement is not None:
+                yield annotation, placement
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether nothing is so wrong that the placements cannot be used."""
+        return all(violation.verdict == "warn" for violation in self.violations)
+
+    @property
+    def is_new(self) -> bool:
+        """Whether something else is asked for than before, or of another scheduler."""
+        template, earlier = self.template, self.earlier
+        if earlier is None or earlier.annotations.values != template.annotations.values:
+            return True
+        return earlier.scheduler != template.scheduler or (
+            self.annotations.anything and earlier.reader != template.reader
+        )
+
+    @property
+    def differs(self) -> bool:
+        """Whether anything has changed on which the affinity of the template depends."""
+        earlier = self.earlier
+        if earlier is None or self.is_new:
+            return True
+        return not are_alike(earlier.affinity, self.template.affinity)
+
+
+class Submission(Struct, frozen=True):
+    """What a request submits.
+
+    now: the object's templates. earlier: those before an update. may_change: whether their affinity may change now.
+    is_revised: whether a controller may bring earlier templates back.
+    """
+
+    constraints: tuple[Constraint, ...]
+    now: Annotated
+    earlier: tuple[Template, ...]
+    may_change: bool
+    is_revised: bool
+
+
+def read(request: AdmissionRequest, catalog: Catalog, options: Options, facts: Facts) -> Submission | None:
+    """What a request submits; None where the rule has nothing to do with it."""
+    obj, row = request.object, options.workloads.get(request.kind.group_kind)
+    if obj is None or row is None or request.sub_resource:
+        return None
+    default = options.default
+    prefers = bool(default.topology and default.preferred) and _is_distributed(obj, row)
+    if not (prefers or mentions(row, obj, request.old_object)):
+        return None
+    if is_being_deleted(obj) or is_mirror_pod(obj) or (row.kind != "Pod" and is_owned(obj)):
+        return None
+    return _submission(request, obj, row, catalog, options, facts)
+
+
+def _submission(
+    request: AdmissionRequest, obj: JsonObject, row: Workload, catalog: Catalog, options: Options, facts: Facts
+) -> Submission:
+    old = request.old_object if request.operation == "UPDATE" else None
+    now, before = annotated(obj, row, options.schedulers), annotated(old, row, options.schedulers)
+    is_suspended = row.affinity == "suspended" and mapping(old, "spec").get("suspend") is True
+    may_change = old is None or row.affinity == "always" or is_suspended
+    default = _default(request, obj, row, options, facts)
+    annotations = [template.annotations for template in now.templates]
+    if default is not None and default.preferred and not any(each.anything for each in annotations):
+        by_default = Annotations(Annotation(default.topology, (), ""), None, Annotation(default.preferred, (), ""))
+        annotations = [by_default] * len(annotations)
+    obstacles = _obstacles(request.namespace, row, now.templates, options, facts)
+    shared: dict[Any, Constraint] = {}  # most templates share what is asked of the workload
+    earlier = {template.location: template for template in before.templates}
+    constraints = []
+    for template, own, obstacle in zip(now.templates, annotations, obstacles, strict=True):
+        if own.places not in shared:
+            shared[own.places] = _constraint(template, own, catalog, default, options)
+        constraints.append(_applied(shared[own.places], template, earlier.get(template.location), obstacle))
+    return Submission(tuple(constraints), now, before.templates, may_change, row.group_kind in REVISED)
+
+
+def _applied(shared: Constraint, template: Template, earlier: Template | None, obstacle: str) -> Constraint:
+    """What holds for several templates, for one of them."""
+    annotations = shared.annotations
+    reader = template.reader if annotations.anything else ""
+    if reader:
+        obstacle = f"its scheduler reads the annotations itself ({reader})"
+    violations = (*shared.violations, *_for_reader(shared, reader))
+    if annotations.topology is not None and not annotations.topology.key:
+        # Nobody who writes a workload is to blame for the configuration.
+        violations = tuple(refusal.as_warning(violation.line) for violation in violations)
+    return replace(shared, template=template, earlier=earlier, reader=reader, obstacle=obstacle, violations=violations)
+
+
+def _is_distributed(obj: JsonObject, row: Workload) -> bool:
+    """Whether a workload is made of several Pods that work together."""
+    if row.group_kind != ("batch", "Job"):
+        return row.group_kind in _DISTRIBUTED
+    spec = mapping(obj, "spec")
+    return any(isinstance(spec.get(field), int) and spec[field] > 1 for field in ("parallelism", "completions"))
+
+
+def _default(
+    request: AdmissionRequest, obj: JsonObject, row: Workload, options: Options, facts: Facts
+) -> Default | None:
+    """The default for an object; without a preference where the object is no distributed workload."""
+    default = options.default
+    if not default.topology:
+        return None
+    if default.namespaces.requirements:
+        namespace = request.scope_namespace
+        if not namespace or not default.namespaces.matches(facts.namespace_labels(namespace)):
+            return None
+    return default if _is_distributed(obj, row) else Default(default.topology, "")
+
+
+def _obstacles(
+    namespace: str, row: Workload, templates: Sequence[Template], options: Options, facts: Facts
+) -> list[str]:
+    """Why each template gets no affinity, empty where it does."""
+    if row.affinity == "never":
+        return [f"a {row.kind} is never translated; write it yourself"] * len(templates)
+    if len(templates) < 2:
+        return [""] * len(templates)
+    accelerated = [options.accelerators.requested(template.value, namespace, facts) for template in templates]
+    return [
+        NO_ACCELERATOR if any(accelerated) and not (one or template.is_meant) else ""
+        for template, one in zip(templates, accelerated, strict=True)
+    ]
+
+
+def _constraint(
+    template: Template, annotations: Annotations, catalog: Catalog, default: Default | None, options: Options
+) -> Constraint:
+    """The constraint with what the annotations name in the catalog, or with what is wrong with them."""
+    bare = Constraint(template, annotations)
+    given = [annotation for annotation in annotations.all if annotation is not None]
+    if not given:
+        return bare
+    malformed = tuple(refusal.malformed(each) for each in given if not isinstance(each.value, str))
+    if malformed:
+        return replace(bare, violations=malformed)
+    named = annotations.topology or (Annotation(default.topology, (), "") if default else None)
+    if named is None:
+        return replace(bare, violations=tuple(refusal.without_topology(each, catalog) for each in given))
+    topology = catalog.find(named.value.strip())
+    if topology is None:
+        return replace(bare, violations=(refusal.unknown_topology(named, catalog),))
+    violations: list[Violation] = []
+    required = _placement(annotations.required, topology, violations)
+    preferred = _placement(annotations.preferred, topology, violations)
+    if required and preferred and topology.position(preferred.level) <= topology.position(required.level):
+        refused = refusal.not_more_specific(annotations.preferred, preferred.level, required.level, topology)
+        violations.append(refusal.as_warning(refused.line) if options.not_more_specific == "warn" else refused)
+    return replace(bare, topology=topology, required=required, preferred=preferred, violations=tuple(violations))
+
+
+def _placement(annotation: Annotation | None, topology: Topology, violations: list[Violation]) -> Placement | None:
+    """What an annotation says; None, and a violation, where it cannot be read."""
+    if annotation is None:
+        return None
+    is_lowest = not annotation.key and annotation.value == LOWEST
+    try:
+        return parse(topology.levels[-1].name if is_lowest else annotation.value, topology)
+    except PlacementError as error:
+        violations.append(refusal.unreadable(annotation, error))
+        return None
+
+
+def _for_reader(constraint: Constraint, reader: str) -> Iterator[Violation]:
+    """What is wrong only since the scheduler reads the annotations itself."""
+    topology = constraint.topology
+    if not reader or topology is None:
+        return
+    for annotation, placement in constraint.placements:
+        if placement.is_named:
+            yield refusal.domain_for_reader(annotation, reader, topology, placement)
+        elif placement.level in topology.unions:
+            yield refusal.union_for_reader(annotation, reader, topology, placement.level)

@@ -1,0 +1,114 @@
+"""What the rule refuses about topology annotations, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from policies.engine.violation import Violation, quote
+from policies.objects.fieldpath import render
+from policies.topology.annotation import TOPOLOGY, Annotation, Annotations, Template
+from policies.topology.catalog import Catalog, closest, nearest_first
+from policies.topology.placement import Placement, PlacementError
+from policies.topology.topology import Level, Topology
+
+RULE = "topology"
+_SHOWN = 12
+_PLACEMENT = "The placement cannot be used."
+_LEVELS_ONLY = "A scheduler that reads the annotations itself knows levels only."
+
+
+def as_warning(text: str) -> Violation:
+    """A warning, whatever the rule's action is."""
+    return Violation(RULE, "", "", "", text, "", "warn")
+
+
+def malformed(annotation: Annotation) -> Violation:
+    """An annotation that is no string."""
+    return _refusal(annotation, "is no string.", _PLACEMENT, "Quote the value.")
+
+
+def without_topology(annotation: Annotation, catalog: Catalog) -> Violation:
+    """A placement without a topology."""
+    remedy = f"Add the annotation {TOPOLOGY}: NAME. {_known(list(catalog.by_name))}"
+    return _refusal(annotation, "is a level of no topology.", "A placement needs a topology.", remedy)
+
+
+def unknown_topology(annotation: Annotation, catalog: Catalog) -> Violation:
+    """A topology that nobody knows."""
+    near, known = closest(annotation.value, catalog.by_name), _known(nearest_first(annotation.value, catalog.by_name))
+    problem = "is no topology that is known." if annotation.value.strip() else "is empty."
+    remedy = f"Did you mean {near}? {known}" if near else known
+    return _refusal(annotation, problem, "The topology is not known.", remedy)
+
+
+def unreadable(annotation: Annotation, error: PlacementError) -> Violation:
+    """A placement that cannot be read."""
+    return _refusal(annotation, error.problem, _PLACEMENT, error.remedy)
+
+
+def not_more_specific(
+    annotation: Annotation | None, preferred: Level, required: Level, topology: Topology
+) -> Violation:
+    """A preferred placement that has no effect beside the required one."""
+    name, floor = topology.called(preferred), topology.called(required)
+    same = topology.position(preferred) == topology.position(required)
+    problem = "is the level that is required already." if same else f"is farther than the required {quote(floor)}."
+    below, above = topology.below(required), topology.above(preferred)
+    advice = f"Prefer {_either(topology, below)}" if below else f"Nothing is more specific than {floor}: prefer nothing"
+    if above:
+        advice += f", or require a level above {name}: {_either(topology, above)}"
+    summary = "The preferred placement must be more specific than the required one."
+    path = annotation.path if annotation else ""
+    return Violation(RULE, path, quote(name), problem, summary, f"  {topology.in_order}\n{advice}.")
+
+
+def domain_for_reader(annotation: Annotation, reader: str, topology: Topology, placement: Placement) -> Violation:
+    """A domain in an annotation whose scheduler reads it and does not know the form."""
+    problem = f"names a domain, which the scheduler cannot read ({reader})."
+    remedy = f"Write {topology.called(placement.level)}, and choose the domain by a node selector."
+    return _refusal(annotation, problem, _LEVELS_ONLY, remedy)
+
+
+def union_for_reader(annotation: Annotation, reader: str, topology: Topology, level: Level) -> Violation:
+    """A level that is one label or another, for a scheduler that knows labels."""
+    levels = _either(topology, [known for known in topology.levels if known.keys[0] in level.keys])
+    problem = f"is no label of Nodes, which the scheduler looks for ({reader})."
+    return _refusal(annotation, problem, _LEVELS_ONLY, f"Write {levels}.")
+
+
+def fixed(kind: str, now: Annotations, before: Annotations) -> Violation:
+    """A placement that was changed where that has no effect any more: the first annotation that differs."""
+    pairs = ((now.required, before.required), (now.preferred, before.preferred), (now.topology, before.topology))
+    new, old = next((new, old) for new, old in pairs if (new and new.value) != (old and old.value))
+    there, gone = new or old, "" if new else ", and is gone"
+    problem = f"was {quote(old.value)} before{gone}." if old else f"was not there before{gone}."
+    summary, remedy = (
+        f"The placement of a {kind} is fixed when it is created.",
+        f"Delete the {kind} and create it again.",
+    )
+    return Violation(RULE, there.path if there else "", quote(new.value) if new else "", problem, summary, remedy)
+
+
+def unapplied(template: Template, placement: str, obstacle: str) -> Violation:
+    """A required placement of which the node affinity says nothing."""
+    path = render((*template.location, "spec", "affinity"))
+    why = f"since {obstacle}" if obstacle else "so its Pods may run anywhere"
+    remedy = "Add the node affinity yourself."
+    if not obstacle:
+        remedy = "Create the object again, or add the node affinity yourself."
+    problem = f"for the required {quote(placement)}, {why}."
+    return Violation(RULE, path, "nothing", problem, "A required placement is not in the node affinity.", remedy)
+
+
+def _refusal(annotation: Annotation, problem: str, summary: str, remedy: str) -> Violation:
+    return Violation(RULE, annotation.path, quote(annotation.value), problem, summary, remedy)
+
+
+def _known(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return f"Known topologies: {', '.join(names[:_SHOWN])}{more}."
+
+
+def _either(topology: Topology, levels: Sequence[Level]) -> str:
+    *others, last = map(topology.called, levels)
+    return f"{', '.join(others)} or {last}" if others else last

@@ -1,0 +1,110 @@
+"""Warnings, of one line each, about placements that are allowed and may not do what their author thinks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from policies.engine.facts import Node
+from policies.engine.match import EVERYTHING
+from policies.engine.violation import Violation, quote
+from policies.objects.fieldpath import render
+from policies.topology.annotation import TOPOLOGY, Annotation, Schedulers
+from policies.topology.catalog import Catalog
+from policies.topology.constraint import Constraint
+from policies.topology.placement import Placement
+from policies.topology.refusal import as_warning
+from policies.topology.term import Term, alternatives, meets
+from policies.topology.topology import Topology
+
+_SHORT_TOPOLOGY = TOPOLOGY.removeprefix("kai.scheduler/")
+
+
+def warnings(
+    constraint: Constraint, catalog: Catalog, schedulers: Schedulers, nodes: Sequence[Node]
+) -> Iterator[Violation]:
+    """The warnings about one template. nodes: those of the cluster, none where they are not known."""
+    topology, reader = constraint.topology, constraint.reader
+    if topology is None:
+        return
+    for clash in catalog.clashes:
+        if clash.first.name == topology.name:
+            yield as_warning(
+                f"topology {quote(topology.name)} has two definitions that differ: "
+                f"{clash.first.source} counts, {clash.second.source} does not"
+            )
+    if not reader:
+        yield from _about_effect(constraint, topology, schedulers)
+    elif nodes and not topology.in_cluster:
+        yield as_warning(
+            f"topology {quote(topology.name)} is no object of the cluster, "
+            f"and the scheduler knows only those ({reader})"
+        )
+    if nodes:
+        yield from _about_nodes(constraint, topology, nodes)
+
+
+def unapplied(constraint: Constraint, placement: str) -> Violation:
+    """The warning that a required placement is not in the node affinity."""
+    why = constraint.obstacle or "the Pods may run anywhere; create it again"
+    path = constraint.template.path
+    return as_warning(f"required {quote(placement)} is not in the node affinity: {why}{f' ({path})' if path else ''}")
+
+
+def _about_effect(constraint: Constraint, topology: Topology, schedulers: Schedulers) -> Iterator[Violation]:
+    """What node affinity does not do."""
+    annotations, required = constraint.annotations, constraint.required
+    if annotations.topology is not None and annotations.required is None and annotations.preferred is None:
+        yield as_warning(
+            f"{_SHORT_TOPOLOGY} alone places nothing: add a required or a preferred placement"
+            f"{_where(annotations.topology)}"
+        )
+    if annotations.required is None or required is None or constraint.obstacle:
+        return
+    name, scheduler = topology.called(required.level), constraint.template.scheduler
+    if schedulers.ignores_affinity(scheduler):
+        yield as_warning(f"required {quote(name)} has no effect: the scheduler {scheduler} ignores node affinity")
+    elif not required.domains[-1].values:
+        yield as_warning(
+            f"required {quote(name)} keeps Pods on Nodes that have a {name}, not in one; "
+            f"name the domain or use a gang scheduler{_where(annotations.required)}"
+        )
+
+
+def _about_nodes(constraint: Constraint, topology: Topology, nodes: Sequence[Node]) -> Iterator[Violation]:
+    pool, requirement = topology.pool, topology.requirement
+    if pool is not None and not any(pool.matches(node.labels) for node in nodes):
+        yield as_warning(f"topology {quote(topology.name)}: its node pool has no Nodes now")
+    if requirement != EVERYTHING and not _any_meets(alternatives((), requirement), nodes):
+        listed = ", ".join(f"{r.key} {r.operator} {list(r.values)}" for r in requirement.requirements)
+        yield as_warning(f"topology {quote(topology.name)}: no Node has what it requires, {listed}")
+        return
+    for annotation, placement in constraint.placements:
+        if problem := _problem(placement, topology, nodes):
+            kind = annotation.key.removeprefix(f"{TOPOLOGY}-").removesuffix("-placement") or "preferred"
+            yield as_warning(f"{kind} {problem}{_where(annotation)}")
+            return
+
+
+def _problem(placement: Placement, topology: Topology, nodes: Sequence[Node]) -> str:
+    """What is wrong with a placement on these Nodes: a level that they do not have, or domains that none is in."""
+    for domain in placement.domains:
+        keys = domain.level.keys
+        if not any(key in node.labels for node in nodes for key in keys):
+            return f"{quote(topology.called(domain.level))}: no Node carries the label {' or '.join(keys)}"
+    if not placement.is_named or _any_meets(alternatives(placement.domains, topology.requirement), nodes):
+        return ""
+    keys = placement.level.keys
+    around = alternatives(placement.domains[:-1], topology.requirement)
+    values = {node.labels[key] for node in nodes if meets(node.labels, around) for key in keys if key in node.labels}
+    known = sorted(values, key=lambda value: (len(value), value))
+    more = f" and {len(known) - 3} more" if len(known) > 3 else ""
+    there = f"; Nodes are in {', '.join(known[:3])}{more}" if known else ""
+    return f"{quote(placement.called(topology))}: no Node is in it{there}"
+
+
+def _any_meets(terms: Sequence[Term], nodes: Sequence[Node]) -> bool:
+    return any(meets(node.labels, terms) for node in nodes)
+
+
+def _where(annotation: Annotation) -> str:
+    return f" ({render(annotation.holder)})" if annotation.holder else ""

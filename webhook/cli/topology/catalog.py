@@ -1,0 +1,137 @@
+"""`cks-admission topology list` and `cks-admission topology show`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from policies.engine.match import EVERYTHING
+from policies.topology.nodes.inventory import Machine
+from policies.topology.nodes.tree import domain, path, suits
+from policies.topology.topology import Level, Topology
+from webhook.cli import options
+from webhook.cli.output import write
+from webhook.cli.topology import inventory, requirement
+from webhook.cli.topology.inventory import Cluster
+
+
+@click.command("list", short_help="List the topologies that are known.")
+@inventory.cluster
+@options.config
+@options.output
+def list_command(kubeconfig: str, config: Path | None, output: str, *, in_cluster: bool) -> None:
+    """List the topologies that are known: built in, configured, and those of a cluster.
+
+    \b
+    Examples:
+      cks-admission topology list
+      cks-admission topology list --config cks.yaml --kubeconfig ~/.kube/config
+    """
+    settings = options.settings(config, {})
+    topologies = inventory.read(settings, Cluster(kubeconfig, in_cluster), nodes=False).catalog.by_name.values()
+    if output == "text":
+        rows = [(topology.name, topology.source, topology.called_all(topology.levels)) for topology in topologies]
+        click.echo("\n".join(_table(("NAME", "SOURCE", "LEVELS, FARTHEST FIRST"), rows)))
+        return
+    write(
+        [
+            {
+                "name": topology.name,
+                "source": topology.source,
+                "inCluster": topology.in_cluster,
+                "levels": list(map(topology.called, topology.levels)),
+            }
+            for topology in topologies
+        ],
+        output,
+    )
+
+
+@click.command("show", short_help="Show the levels of a topology, and how many Nodes have them.")
+@click.argument("name")
+@inventory.nodes
+@inventory.cluster
+@options.config
+@options.output
+def show_command(
+    name: str, nodes: tuple[str, ...], kubeconfig: str, config: Path | None, output: str, *, in_cluster: bool
+) -> None:
+    """Show a topology: its levels with their keys, what it requires of Nodes, and how many Nodes have each level.
+
+    \b
+    Examples:
+      cks-admission topology show coreweave
+      kubectl get nodes -o json | cks-admission topology show coreweave --nodes -
+      cks-admission topology show coreweave --kubeconfig ~/.kube/config
+    """
+    settings = options.settings(config, {})
+    known = inventory.read(settings, Cluster(kubeconfig, in_cluster), nodes)
+    topology = inventory.find(known.catalog, name)
+    if output == "text":
+        click.echo("\n".join(_text(topology, known.machines)))
+    else:
+        write(_json(topology, known.machines), output)
+
+
+def _text(topology: Topology, machines: Sequence[Machine] | None) -> Iterator[str]:
+    yield f"{click.style(topology.name, bold=True)}: {topology.source}"
+    yield ""
+    rows = []
+    for level in topology.levels:
+        further = ", ".join(key for key in level.keys if key != level.name)
+        counts = ("", "") if machines is None else map(str, _counts(level, topology, machines))
+        short = level.short if topology.find(level.short) is level else ""
+        rows.append((short, level.name, further, level.alias, *counts))
+    yield from _table(("LEVEL", "KEY", "FURTHER KEYS", "ALIAS", "NODES", "DOMAINS"), rows, right=(4, 5))
+    yield ""
+    for union in topology.unions:
+        yield f"{union.name} is {', or where a Node lacks that, '.join(union.keys)}."
+    yield f"Node requirement: {', or '.join(requirement.node_requirement(topology.requirement)) or 'none'}"
+    yield f"Node pool: {requirement.selector(topology.pool) if topology.pool is not None else 'none in particular'}"
+    if machines is not None:
+        suited = sum(suits(topology, machine) for machine in machines)
+        yield f"Nodes: {len(machines)}{'' if suited == len(machines) else f', of which it is for {suited}'}"
+
+
+def _counts(level: Level, topology: Topology, machines: Sequence[Machine]) -> tuple[int, int]:
+    """How many Nodes have a level, and in how many domains they are."""
+    around = [each for each in topology.levels if topology.position(each) <= topology.position(level)]
+    paths = [path(around, m.node.labels) for m in machines if domain(level, m.node.labels) is not None]
+    return len(paths), len(set(paths))
+
+
+def _json(topology: Topology, machines: Sequence[Machine] | None) -> dict[str, Any]:
+    levels = []
+    for level in topology.levels:
+        entry: dict[str, Any] = {"name": topology.called(level), "key": level.name, "keys": list(level.keys)}
+        if level.alias:
+            entry["alias"] = level.alias
+        if machines is not None:
+            entry["nodes"], entry["domains"] = _counts(level, topology, machines)
+        levels.append(entry)
+    return {
+        "name": topology.name,
+        "source": topology.source,
+        "inCluster": topology.in_cluster,
+        "levels": levels,
+        "unions": [{"name": union.name, "keys": list(union.keys)} for union in topology.unions],
+        "nodeRequirement": topology.requirement.to_json() if topology.requirement != EVERYTHING else None,
+        "pool": topology.pool.to_json() if topology.pool is not None else None,
+        **({} if machines is None else {"nodes": len(machines)}),
+    }
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[int] = ()) -> list[str]:
+    """Lines of columns, those with the indexes in `right` to the right; a column without anything is left out."""
+    lines_of = [list(row) for row in rows]
+    shown = [index for index in range(len(head)) if any(row[index] for row in lines_of)]
+    widths = {index: max(len(row[index]) for row in (head, *lines_of)) for index in shown}
+    to_right = frozenset(right)
+    lines = []
+    for row in (head, *lines_of):
+        cells = [row[i].rjust(widths[i]) if i in to_right else row[i].ljust(widths[i]) for i in shown]
+        lines.append("  ".join(cells).rstrip())
+    return [click.style(lines[0], bold=True), *lines[1:]]

@@ -31,48 +31,48 @@ class Writer(NamedTuple):
     time: str
 
 
-class Step(Struct, frozen=True):
+class Correction(Struct, frozen=True):
     """What is to be done about a configuration as it was found.
 
-    wanted: what to apply, None for nothing. differences: why, a line each; empty where all is as it should be.
+    configuration: what to apply, None for nothing. differences: why, a line each; empty where all is as it should be.
     """
 
-    wanted: JsonObject | None
+    configuration: JsonObject | None
     differences: Sequence[str]
 
 
 class Target(Protocol):
     """What a configuration should be like."""
 
-    def step(self, observed: JsonObject | None) -> Step:
+    def correction(self, observed: JsonObject | None) -> Correction:
         """What is to be done about it as it was found; None where there is none."""
         ...
 
-    def restored(self, observed: JsonObject) -> JsonObject | None:
-        """What to put in its place where applying what is wanted did not help; None where nothing else can be done."""
+    def replacement(self, observed: JsonObject) -> JsonObject | None:
+        """What to put in its place where applying a correction did not help; None where nothing else can be done."""
         ...
 
 
 class Managed(Struct, frozen=True):
-    """A configuration that is the service's. wanted: None where there should be none, kept: what clouds may add."""
+    """A configuration that the service writes, None where there should be none. kept: what clouds may add to it."""
 
-    wanted: JsonObject | None
+    configuration: JsonObject | None
     kept: tuple[KeptRequirement, ...] = ()
 
-    def step(self, observed: JsonObject | None) -> Step:
-        """All of it is applied. With nothing wanted, what there is has to go."""
-        if self.wanted is None:
-            return Step(None, [] if observed is None else ["no rule needs it"])
+    def correction(self, observed: JsonObject | None) -> Correction:
+        """All of it is applied. Where there should be none, the one that exists has to go."""
+        if self.configuration is None:
+            return Correction(None, [] if observed is None else ["no rule needs it"])
         if observed is None:
-            return Step(self.wanted, ["it does not exist"])
-        wanted = kept(injected(self.wanted, observed), observed, self.kept)
-        return Step(_same_object(wanted, observed), difference(wanted, observed))
+            return Correction(self.configuration, ["it does not exist"])
+        wanted = kept(injected(self.configuration, observed), observed, self.kept)
+        return Correction(_same_object(wanted, observed), difference(wanted, observed))
 
-    def restored(self, observed: JsonObject) -> JsonObject | None:
+    def replacement(self, observed: JsonObject) -> JsonObject | None:
         """The object that was found, with the service's entries just as they are wanted."""
-        if self.wanted is None:
+        if self.configuration is None:
             return None
-        return restored(kept(injected(self.wanted, observed), observed, self.kept), observed)
+        return restored(kept(injected(self.configuration, observed), observed, self.kept), observed)
 
 
 class BundleOnly(Struct, frozen=True):
@@ -80,11 +80,11 @@ class BundleOnly(Struct, frozen=True):
 
     bundle: bytes
 
-    def step(self, observed: JsonObject | None) -> Step:
+    def correction(self, observed: JsonObject | None) -> Correction:
         """What does not exist is not made; entries of other services are not touched."""
         own = [] if observed is None else [entry for entry in _entries(observed) if is_own(entry)]
         if observed is None or not own or not self.bundle:
-            return Step(None, [])
+            return Correction(None, [])
         encoded = base64.b64encode(self.bundle).decode("ascii")
         wanted = {
             "apiVersion": API_VERSION,
@@ -93,9 +93,9 @@ class BundleOnly(Struct, frozen=True):
             "webhooks": [{"name": entry["name"], "clientConfig": {"caBundle": encoded}} for entry in own],
         }
         differing = [entry["name"] for entry in own if entry["clientConfig"].get("caBundle") != encoded]
-        return Step(_same_object(wanted, observed), [f"{name}: caBundle" for name in differing])
+        return Correction(_same_object(wanted, observed), [f"{name}: caBundle" for name in differing])
 
-    def restored(self, _: JsonObject) -> JsonObject | None:
+    def replacement(self, _: JsonObject) -> JsonObject | None:
         """Nothing: what else is in it is not the service's business."""
         return None
 

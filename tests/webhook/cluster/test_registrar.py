@@ -10,7 +10,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -31,7 +30,8 @@ from webhook.cluster.watches.webhooks import Webhooks
 from webhook.configuration.rules import NO_POLICIES, PolicyRules
 from webhook.configuration.settings import Settings
 from webhook.metrics import Metrics
-from webhook.registration.registrar import Registrar
+from webhook.registration.registrar import Inputs, Registrar
+from webhook.registration.state import REACHED_SECONDS
 
 _HOOK = Hook("validate", "policies", (ResourceRule(("CREATE",), ("",), ("pods",)),), "Fail")
 _POLICIES = PolicyRules((Rule("p", (_HOOK,), "deny", frozenset()),), (), ("p",))
@@ -52,11 +52,16 @@ _ALL_OFF = {
 class Known:
     """What a registrar is told, which the test changes; it is told of nothing else."""
 
+    settings: Settings
     policies: PolicyRules | None = NO_POLICIES
     ca_bundle: bytes | None = _FIRST
     leads: bool = True
-    reached: bool = True
+    ready: bool = True
     metrics: Metrics = field(default_factory=Metrics)
+
+    def inputs(self) -> Inputs:
+        """What is known now."""
+        return Inputs(self.settings, _CATALOG, self.policies, (), self.ca_bundle, self.leads, self.ready)
 
     def counted(self) -> dict[str, float]:
         """How many configurations were written, by outcome."""
@@ -80,7 +85,7 @@ async def server() -> AsyncIterator[WebhookApi]:
 @pytest.fixture
 def known() -> Known:
     """What the registrar is told."""
-    return Known()
+    return Known(settings())
 
 
 @asynccontextmanager
@@ -95,30 +100,24 @@ async def followed(api: Connection, times: Times) -> AsyncIterator[Webhooks]:
         await webhooks.stop()
 
 
-def registrar(
+async def registrar(
     api: Connection, known: Known, webhooks: Webhooks, times: Times, chosen: Settings | None = None
 ) -> Registrar:
-    """A registrar of what is known."""
-    facts: Any = SimpleNamespace(api=api, control_plane_namespaces=tuple)
-    return Registrar(
-        chosen or settings(),
-        known,
-        facts,
-        lambda: known.policies,
-        _CATALOG,
-        webhooks=webhooks,
-        leading=lambda: known.leads,
-        reached=lambda: known.reached,
-        metrics=known.metrics,
-        clock=times.clock,
-    )
+    """A registrar of what is known, in a process that has been ready for long if it is ready."""
+    known.settings = chosen or known.settings
+    made = Registrar(api, known.inputs, webhooks, known.metrics, times.clock)
+    policies, known.policies = known.policies, None
+    await made.write()
+    times.pass_by(REACHED_SECONDS)
+    known.policies = policies
+    return made
 
 
 async def seen(server: WebhookApi, webhooks: Webhooks) -> None:
     """Wait until the watch shows what the server has."""
     await until(
         lambda: (
-            {kind: each["metadata"]["resourceVersion"] for kind, each in webhooks.known.items()}
+            {kind: each["metadata"]["resourceVersion"] for kind, each in webhooks.state.current.items()}
             == {
                 kind: found["metadata"]["resourceVersion"]
                 for kind, path in PATHS.items()
@@ -137,7 +136,7 @@ def entries(server: WebhookApi, kind: str = _VALIDATING) -> list[str]:
 async def test_entries_follow_the_policies(server: WebhookApi, api: Connection, times: Times, known: Known) -> None:
     """Policies that come and go take their entry with them; what is as it was is not written again."""
     async with followed(api, times) as webhooks:
-        writer = registrar(api, known, webhooks, times)
+        writer = await registrar(api, known, webhooks, times)
         assert await writer.write()
         without = entries(server)
         known.policies = _POLICIES
@@ -158,7 +157,9 @@ async def test_nothing_is_written_before_all_is_known(
     """A replica that does not know which policies or CAs there are leaves the entries of the others alone."""
     setattr(known, unknown, None)
 
-    assert not await registrar(api, known, Webhooks(api, NAME, times.clock), times).write()
+    writer = await registrar(api, known, Webhooks(api, NAME, times.clock), times)
+    setattr(known, unknown, None)
+    assert not await writer.write()
     assert server.seen == []
 
 
@@ -167,10 +168,10 @@ async def test_a_configuration_that_nothing_needs_is_removed(
 ) -> None:
     """Where every rule of a phase is off, the configuration goes: it would go on asking for nothing."""
     async with followed(api, times) as webhooks:
-        writer = registrar(api, known, webhooks, times)
+        writer = await registrar(api, known, webhooks, times)
         await writer.write()
         known.policies = _POLICIES
-        writer.use(settings(**_ALL_OFF), _CATALOG)
+        known.settings = settings(**_ALL_OFF)
         await seen(server, webhooks)
         await writer.write()
         await seen(server, webhooks)
@@ -186,7 +187,7 @@ async def test_what_failed_is_written_again_and_said_once(
     """A failure is a problem until it is over; it is logged once, however often it is met."""
     server.fail(f"{VALIDATING}/{NAME}", 500, status(500, "lost"), times=2)
     async with followed(api, times) as webhooks:
-        writer = registrar(api, known, webhooks, times)
+        writer = await registrar(api, known, webhooks, times)
         with capture_logs() as lines:
             assert [await writer.write(), await writer.write()] == [False, False]
             problems = writer.problems()
@@ -207,7 +208,7 @@ async def test_only_the_leader_writes(server: WebhookApi, api: Connection, times
     """Other replicas look on, and say whether all is as it should be; once they lead they write."""
     known.leads = False
     async with followed(api, times) as webhooks:
-        writer = registrar(api, known, webhooks, times)
+        writer = await registrar(api, known, webhooks, times)
         before = await writer.write()
         assert (before, server.writes()) == (False, [])
         known.leads = True
@@ -293,7 +294,7 @@ async def test_what_somebody_changes_is_repaired(
 ) -> None:
     """Whatever it is, it is put right, and the log says what it was and whose doing."""
     async with followed(api, times) as webhooks:
-        writer = registrar(api, known, webhooks, times)
+        writer = await registrar(api, known, webhooks, times)
         await writer.write()
         good = server.configuration(_VALIDATING)
         changed = copy.deepcopy(good)
@@ -332,7 +333,7 @@ async def test_a_deleted_configuration_is_back_at_once(
 ) -> None:
     """Once it runs it needs no call: what is deleted is written again as soon as that is seen."""
     async with followed(api, times) as webhooks:
-        running = asyncio.create_task(registrar(api, known, webhooks, times).run(3600))
+        running = asyncio.create_task((await registrar(api, known, webhooks, times)).run(3600))
         await until(lambda: server.get(VALIDATING, NAME))
         await seen(server, webhooks)
         server.delete(VALIDATING, NAME)
@@ -351,7 +352,7 @@ async def test_what_belongs_to_others_stays(server: WebhookApi, api: Connection,
     ]
     theirs = {"name": "theirs.example.org", "clientConfig": {"url": _URL}}
     async with followed(api, times) as webhooks:
-        writer = registrar(api, known, webhooks, times)
+        writer = await registrar(api, known, webhooks, times)
         await writer.write()
         changed = server.configuration(_VALIDATING)
         changed["metadata"]["labels"]["theirs"] = "x"
@@ -378,13 +379,13 @@ async def test_what_belongs_to_others_stays(server: WebhookApi, api: Connection,
 async def test_unregistered_is_left_alone(server: WebhookApi, api: Connection, times: Times, known: Known) -> None:
     """What was announced to go for good is not put back, and watched again once it is there without that."""
     async with followed(api, times) as webhooks:
-        writer = registrar(api, known, webhooks, times)
+        writer = await registrar(api, known, webhooks, times)
         await writer.write()
         await seen(server, webhooks)
         before = server.configuration(_VALIDATING)
         with capture_logs() as lines:
             removed = await unregister(api, dict.fromkeys(PATHS, NAME))
-            await until(lambda: not webhooks.known)
+            await until(lambda: not webhooks.state.current)
             assert [await writer.write(), await writer.write()] == [True, True]
         written, problems = server.writes(), writer.problems()
         for kind, path in PATHS.items():
@@ -405,7 +406,7 @@ async def test_one_that_ends_while_it_is_written_is_not_made_again(
 ) -> None:
     """Between the look at a configuration and the write it may be unregistered: the write finds it gone."""
     async with followed(api, times) as webhooks:
-        writer = registrar(api, known, webhooks, times)
+        writer = await registrar(api, known, webhooks, times)
         await writer.write()
         await seen(server, webhooks)
         changed = server.configuration(_VALIDATING)
@@ -432,7 +433,7 @@ async def test_somebody_who_undoes_it_is_named_and_waited_for(
 ) -> None:
     """With one repair after the other the pauses grow, and one error says who does that; it ends with the fight."""
     async with followed(api, times) as webhooks:
-        writer = registrar(api, known, webhooks, times)
+        writer = await registrar(api, known, webhooks, times)
         with capture_logs() as lines:
             running = asyncio.create_task(writer.run(3600))
             for number in range(1, 10):
@@ -463,7 +464,7 @@ async def test_what_can_not_be_had_is_a_fight_too(
     """A requirement that a cloud adds, and that may not stay, is met at each write; it ends in the same error."""
     server.cloud = [{"key": "their-cloud", "operator": "DoesNotExist"}]
     async with followed(api, times) as webhooks:
-        writer = registrar(api, known, webhooks, times)
+        writer = await registrar(api, known, webhooks, times)
         for _ in range(5):
             await writer.write()
             await seen(server, webhooks)
@@ -486,7 +487,7 @@ async def test_only_the_bundle_is_written(server: WebhookApi, api: Connection, t
     """With caOnly the entries that are the service's get its CA; nothing else is touched, and nothing is made."""
     server.put(VALIDATING, _rendered(_VALIDATING))
     async with followed(api, times) as webhooks:
-        writer = registrar(api, known, webhooks, times, settings(apply=False, caOnly=True))
+        writer = await registrar(api, known, webhooks, times, settings(apply=False, caOnly=True))
         assert await writer.write()
         problems = writer.problems()
         await seen(server, webhooks)
@@ -511,7 +512,7 @@ async def test_a_bundle_that_is_injected_is_left_alone(
 ) -> None:
     """With injectCaFrom cert-manager is told where the CA is, and what it writes stays, even through a repair."""
     async with followed(api, times) as webhooks:
-        writer = registrar(api, known, webhooks, times, settings(injectCaFrom="cks-admission/serving"))
+        writer = await registrar(api, known, webhooks, times, settings(injectCaFrom="cks-admission/serving"))
         await writer.write()
         bundles = [entry["clientConfig"] for entry in server.configuration(_VALIDATING)["webhooks"]]
         changed = server.configuration(_VALIDATING)
@@ -541,7 +542,7 @@ async def test_a_bundle_that_is_injected_has_a_beginning(
     file = tmp_path / "ca.crt"
     file.write_bytes(known.ca_bundle)
     async with followed(api, times) as webhooks:
-        writer = registrar(api, known, webhooks, times, settings(injectCaFrom="cks/serving", caFile=str(file)))
+        writer = await registrar(api, known, webhooks, times, settings(injectCaFrom="cks/serving", caFile=str(file)))
         await writer.write()
 
     encoded = base64.b64encode(known.ca_bundle).decode()
@@ -556,7 +557,9 @@ async def test_an_injected_bundle_needs_no_beginning(
 ) -> None:
     """An issuer that shows no CA leaves no file: it is told, and everything but the CA is written."""
     async with followed(api, times) as webhooks:
-        writer = registrar(api, known, webhooks, times, settings(injectCaFrom="cks/serving", caFile="missing.crt"))
+        writer = await registrar(
+            api, known, webhooks, times, settings(injectCaFrom="cks/serving", caFile="missing.crt")
+        )
         written = await writer.write()
 
     assert (written, server.writes()) == (True, [("PATCH", _MUTATING), ("PATCH", _VALIDATING)])
@@ -566,7 +569,7 @@ async def test_an_injected_bundle_needs_no_beginning(
 async def test_a_cluster_role_owns_them(server: WebhookApi, api: Connection, times: Times, known: Known) -> None:
     """They go with the release: the reference follows the role's uid, and once it is gone they are not put back."""
     async with followed(api, times) as webhooks:
-        writer = registrar(api, known, webhooks, times, settings(owner="cks"))
+        writer = await registrar(api, known, webhooks, times, settings(owner="cks"))
         assert await writer.write()
         missing = writer.problems()
         owners = []
@@ -581,7 +584,7 @@ async def test_a_cluster_role_owns_them(server: WebhookApi, api: Connection, tim
         await seen(server, webhooks)
         server.delete(ROLES, "cks")
         server.delete(VALIDATING, NAME)
-        await until(lambda: _VALIDATING not in webhooks.known)
+        await until(lambda: _VALIDATING not in webhooks.state.current)
         assert await writer.write()
 
     without = "registration.owner: there is no ClusterRole cks; without it nothing removes the webhook configurations"
@@ -609,14 +612,14 @@ async def test_an_owner_that_is_gone_stays_so(server: WebhookApi, api: Connectio
     """A configuration file that changes while the release is removed brings nothing back."""
     async with followed(api, times) as webhooks:
         chosen = settings(owner="cks")
-        writer = registrar(api, known, webhooks, times, chosen)
+        writer = await registrar(api, known, webhooks, times, chosen)
         server.put(ROLES, {"metadata": {"name": "cks"}})
         assert await writer.write()
         await seen(server, webhooks)
         server.delete(ROLES, "cks")
         server.delete(VALIDATING, NAME)
-        await until(lambda: _VALIDATING not in webhooks.known)
-        writer.use(settings(owner="cks", timeoutSeconds=7), _CATALOG)
+        await until(lambda: _VALIDATING not in webhooks.state.current)
+        known.settings = settings(owner="cks", timeoutSeconds=7)
         assert await writer.write()
 
     assert server.get(VALIDATING, NAME) is None
@@ -627,15 +630,17 @@ async def test_nothing_is_made_before_calls_arrive(
 ) -> None:
     """The first configurations wait until somebody is there to answer; one that was there is put back at once."""
     async with followed(api, times) as webhooks:
-        writer = registrar(api, known, webhooks, times)
-        known.reached = False
+        known.ready = False
+        writer = await registrar(api, known, webhooks, times)
         early = await writer.write(), server.writes()
-        known.reached = True
+        known.ready = True
+        await writer.write()
+        times.pass_by(REACHED_SECONDS)
         made = await writer.write(), server.writes()
         await seen(server, webhooks)
-        known.reached = False
+        known.ready = False
         server.delete(MUTATING, NAME)
-        await until(lambda: _MUTATING not in webhooks.known)
+        await until(lambda: _MUTATING not in webhooks.state.current)
         put_back = await writer.write(), server.writes()[2:]
 
     assert early == (False, [])
@@ -645,16 +650,16 @@ async def test_nothing_is_made_before_calls_arrive(
 
 async def test_what_waits_is_made_soon(server: WebhookApi, api: Connection, times: Times, known: Known) -> None:
     """Once calls arrive nobody has to wait for the next look that is due anyway; until then nobody is asked."""
-    known.reached = False
+    known.ready = False
     async with followed(api, times) as webhooks:
-        writer = registrar(api, known, webhooks, times)
+        writer = await registrar(api, known, webhooks, times)
         running = asyncio.create_task(writer.run(3600))
         await until(writer.problems)
         during, asked = writer.problems(), len(server.seen)
         await asyncio.sleep(1.5)
         assert len(server.seen) == asked
-        known.reached = True
-        await until(lambda: len(server.writes()) == 2)
+        known.ready = True
+        await until(lambda: times.pass_by(REACHED_SECONDS / 2) or len(server.writes()) == 2)
         after = writer.problems()
         running.cancel()
 
@@ -669,7 +674,7 @@ async def test_the_ca_file_is_read_each_time(
     file = tmp_path / "ca.crt"
     bundles, problems = [], []
     async with followed(api, times) as webhooks:
-        writer = registrar(api, known, webhooks, times, settings(caFile=str(file)))
+        writer = await registrar(api, known, webhooks, times, settings(caFile=str(file)))
         assert not await writer.write()
         problems.append(writer.problems())
         for content in (_FIRST, _SECOND, b"broken"):
@@ -690,7 +695,7 @@ async def test_a_deletion_that_the_watch_has_not_shown(
 ) -> None:
     """Whoever has something to write just then waits for the watch, which tells whether they are gone for good."""
     async with followed(api, times) as webhooks:
-        writer = registrar(api, known, webhooks, times)
+        writer = await registrar(api, known, webhooks, times)
         await writer.write()
         await seen(server, webhooks)
         await webhooks.stop()
@@ -699,7 +704,7 @@ async def test_a_deletion_that_the_watch_has_not_shown(
         late = await writer.write()
         left = [server.get(path, NAME) for path in PATHS.values()]
         await webhooks.start()
-        await until(lambda: not webhooks.known)
+        await until(lambda: not webhooks.state.current)
         afterwards = await writer.write()
 
     assert (late, left, afterwards) == (False, [None, None], True)
@@ -721,10 +726,10 @@ async def test_rules_are_made_once(api: Connection, times: Times, known: Known) 
     """A look every few seconds makes nothing of a thousand policies while all is as it was."""
     known.policies = PolicyRules(_Counted(_POLICIES.rules), (), ("p",))
     async with followed(api, times) as webhooks:
-        writer = registrar(api, known, webhooks, times)
+        writer = await registrar(api, known, webhooks, times)
         made = []
         for timeout in (5, 5, 7):
-            writer.use(settings(timeoutSeconds=timeout), _CATALOG)
+            known.settings = settings(timeoutSeconds=timeout)
             await writer.write()
             made.append(_Counted.times)
 
@@ -733,7 +738,7 @@ async def test_rules_are_made_once(api: Connection, times: Times, known: Known) 
 
 async def test_without_a_watch_they_are_read(server: WebhookApi, api: Connection, times: Times, known: Known) -> None:
     """Where nothing is followed, or not yet, each write looks for itself, and repairs all the same."""
-    writer = registrar(api, known, Webhooks(api, NAME, times.clock), times)
+    writer = await registrar(api, known, Webhooks(api, NAME, times.clock), times)
     await writer.write()
     changed = server.configuration(_VALIDATING)
     _ignore(changed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from webhook.registration.reachability import REACHED_SECONDS, Reached
+from webhook.reached import REACHED_SECONDS, Reached
 
 
 def test_it_has_to_be_ready_for_a_while() -> None:

@@ -1,8 +1,7 @@
 """Repairs that are undone show in how many there are."""
 
 import pytest
-
-from webhook.registration.repairs import Repairs
+from webhook.repairs import Repairs
 
 
 @pytest.mark.parametrize(

@@ -29,8 +29,7 @@ from webhook.registration.plan import Apply, FindOwner, Read, Remove, Step, Writ
 from webhook.registration.state import CaFile, Calls, Memory, Observation, OwnerLookUp, Progress
 
 if TYPE_CHECKING:
-    from kubernetes.aio.client import ApiClient
-
+    from webhook.cluster.api.client import Connection
     from webhook.cluster.watches.webhooks import Webhooks
 
 # How often a process is asked whether it is ready, where a configuration waits for calls to reach it.
@@ -70,7 +69,7 @@ class Registrar:
 
     def __init__(
         self,
-        api: ApiClient,
+        api: Connection,
         inputs: Callable[[], Inputs],
         webhooks: Webhooks,
         metrics: Metrics,

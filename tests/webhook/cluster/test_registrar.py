@@ -155,10 +155,9 @@ async def test_nothing_is_written_before_all_is_known(
     server: WebhookApi, api: Connection, times: Times, known: Known, unknown: str
 ) -> None:
     """A replica that does not know which policies or CAs there are leaves the entries of the others alone."""
-    setattr(known, unknown, None)
-
     writer = await registrar(api, known, Webhooks(api, NAME, times.clock), times)
     setattr(known, unknown, None)
+
     assert not await writer.write()
     assert server.seen == []
 
@@ -659,7 +658,12 @@ async def test_what_waits_is_made_soon(server: WebhookApi, api: Connection, time
         await asyncio.sleep(1.5)
         assert len(server.seen) == asked
         known.ready = True
-        await until(lambda: times.pass_by(REACHED_SECONDS / 2) or len(server.writes()) == 2)
+
+        def made() -> bool:
+            times.pass_by(REACHED_SECONDS / 2)
+            return len(server.writes()) == 2
+
+        await until(made)
         after = writer.problems()
         running.cancel()
 

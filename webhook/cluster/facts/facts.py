@@ -36,7 +36,7 @@ from webhook.cluster.watches.reflector import Reflector
 from webhook.cluster.watches.topologies import VERSIONS, Topologies
 
 if TYPE_CHECKING:
-    from kubernetes.aio.client import ApiClient
+    from webhook.cluster.api.client import Connection
 
 _NO_CLASSES: frozenset[str] = frozenset()
 
@@ -52,7 +52,7 @@ class ClusterFacts:
 
     def __init__(
         self,
-        api: ApiClient,
+        api: Connection,
         *,
         watch_nodes: bool,
         watch_topologies: bool = False,

@@ -16,7 +16,7 @@ from certs.authority import new_authority
 from certs.bundle import Bundle
 from webhook.cluster.api.client import Connection
 from webhook.cluster.watches.webhooks import Webhooks
-from webhook.tls.trust import TrustWatch, is_registered
+from webhook.tls.trust import TrustWatch
 
 _MUTATING, _VALIDATING = PATHS
 _CERTIFICATES = [new_authority(datetime(2026, 3, 1, tzinfo=UTC)).certificate for _ in range(2)]
@@ -95,36 +95,6 @@ async def test_what_may_not_be_followed_is_said(server: WebhookApi, api: Connect
         f"{NAME} in admissionregistration.k8s.io"
     )
     assert trusted is False
-
-
-@pytest.mark.parametrize(
-    ("mutating", "validating", "trusted"),
-    [
-        pytest.param(None, None, True, id="nothing-registered"),
-        pytest.param([_OLD], [_OLD, _OLD], False, id="old"),
-        pytest.param([_NEW], [_NEW + _OLD, _OLD], False, id="one-entry-is-old"),
-        pytest.param([_NEW], [_NEW + _OLD, _OLD + _NEW], True, id="all-entries"),
-        pytest.param(None, [_NEW], True, id="one-configuration"),
-        pytest.param([_NEW], [b""], False, id="the-systems-roots"),
-        pytest.param([_NEW], [b"broken"], False, id="unreadable"),
-    ],
-)
-async def test_a_ca_is_trusted_once_every_entry_has_it(
-    server: WebhookApi,
-    webhooks: Webhooks,
-    mutating: list[bytes] | None,
-    validating: list[bytes] | None,
-    *,
-    trusted: bool,
-) -> None:
-    """The API server was told of a CA when each entry's caBundle has it; where there is none nobody can call."""
-    for kind, bundles in ((_MUTATING, mutating), (_VALIDATING, validating)):
-        if bundles is not None:
-            content = configuration(*bundles)
-            content["webhooks"].append({"name": "theirs.example.org", "clientConfig": {}})
-            await shown(webhooks, server, kind, content)
-
-    assert is_registered(_CERTIFICATES[1], webhooks.state) is trusted
 
 
 async def test_their_end_is_remembered(server: WebhookApi, webhooks: Webhooks) -> None:

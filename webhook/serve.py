@@ -23,7 +23,7 @@ from webhook.http import ports
 from webhook.http.app import Service
 from webhook.http.state import Served, State
 from webhook.metrics import Metrics
-from webhook.stopping import stop_signal
+from webhook.process import stop_signal
 from webhook.tls.certificates import Certificates
 from webhook.tls.trust import trusted
 from webhook.tls.upkeep import Upkeep

@@ -292,11 +292,11 @@ class OwnTopology(_Model):
         try:
             make(self.name, [level.written for level in self.levels], "")
         except TopologyError as error:
-            found = [
+            details = [
                 InitErrorDetails(type=PydanticCustomError(TOLD, "{problem}", {"problem": problem}), loc=at, input=None)
                 for at, problem in error.problems
             ]
-            raise ValidationError.from_exception_data(self.name, found) from None
+            raise ValidationError.from_exception_data(self.name, details) from None
         return self
 
 

@@ -156,7 +156,9 @@ def _write(observation: Observation, kind: str, target: Target) -> Write | None:
 
 def _is_unregistered(observation: Observation) -> bool:
     read = (progress.read for progress in observation.progress.values())
-    return observation.watch.unregistered or any(each is not None and is_unregistered(each) for each in read)
+    return observation.watch.unregistered or any(
+        configuration is not None and is_unregistered(configuration) for configuration in read
+    )
 
 
 def _targets(observation: Observation, configurations: Mapping[str, JsonObject]) -> dict[str, Target]:
@@ -165,7 +167,7 @@ def _targets(observation: Observation, configurations: Mapping[str, JsonObject])
     if not registration.apply:
         return {kind: BundleOnly(b"" if registration.inject_ca_from else observation.bundle) for kind in configurations}
     if owner is not None:
-        configurations = {kind: owned(each, owner) for kind, each in configurations.items()}
+        configurations = {kind: owned(configuration, owner) for kind, configuration in configurations.items()}
     return {kind: Managed(configurations.get(kind), registration.kept) for kind in KINDS.values()}
 
 

@@ -141,7 +141,7 @@ class Registrar:
         configurations = None
         if self._rule_cache is not None and inputs.policies is not None and bundle is not None:
             made = registered(inputs.settings, bundle, self._rule_cache.ruleset)
-            configurations = {str(each["kind"]): each for each in made}
+            configurations = {str(configuration["kind"]): configuration for configuration in made}
         return Observation(
             registration=registration,
             watch=self._webhooks.state,

@@ -120,7 +120,9 @@ class SharedAuthority:
     def _use(self, plan: AuthorityPlan, usable: Authority | None) -> None:
         """Take what can be used before the plan is carried out."""
         if plan.problem:  # its CA is a new one, and perhaps another process makes another
-            self.bundle = Bundle(tuple(each for each in plan.bundle if each != plan.authority.certificate))
+            self.bundle = Bundle(
+                tuple(certificate for certificate in plan.bundle if certificate != plan.authority.certificate)
+            )
             self.authority = usable or self.authority
         else:
             self.bundle = plan.bundle

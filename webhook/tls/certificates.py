@@ -195,7 +195,7 @@ class Certificates:
         """Require what is new in the file; why that cannot be used, if it cannot."""
         outcome = self.serving.follow_clients(file)
         if isinstance(outcome, ChangedBundle):
-            authorities = [titled(each.subject) for each in outcome.bundle]
+            authorities = [titled(authority.subject) for authority in outcome.bundle]
             self._log.info("client certificates required", authorities=authorities)
         return outcome.reason if isinstance(outcome, Failed) else ""
 

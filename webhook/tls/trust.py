@@ -58,7 +58,12 @@ def is_registered(authority: x509.Certificate, watch: WatchState) -> bool:
 
     Where nothing is registered nobody calls, so yes.
     """
-    entries = [entry for each in watch.current.values() for entry in each.get("webhooks") or () if is_own(entry)]
+    entries = [
+        entry
+        for configuration in watch.current.values()
+        for entry in configuration.get("webhooks") or ()
+        if is_own(entry)
+    ]
     bundles = {entry["clientConfig"].get("caBundle", "") for entry in entries}
     return all(authority in bundle for bundle in map(_bundle, bundles))
 

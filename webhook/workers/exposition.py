@@ -45,12 +45,12 @@ def total(texts: Iterable[bytes]) -> bytes:
     for text in texts:
         for family in _families(text):
             families.setdefault(family.name, family)
-            found = values.setdefault(family.name, {})
+            samples = values.setdefault(family.name, {})
             for sample in family.samples:
-                found.setdefault((sample.name, tuple(sample.labels.items())), []).append(sample.value)
+                samples.setdefault((sample.name, tuple(sample.labels.items())), []).append(sample.value)
     for name, family in families.items():
         combine = _combine(family)
-        family.samples = [Sample(of, dict(labels), combine(each)) for (of, labels), each in values[name].items()]
+        family.samples = [Sample(of, dict(labels), combine(numbers)) for (of, labels), numbers in values[name].items()]
     return generate_latest(_Collected(families.values()))
 
 

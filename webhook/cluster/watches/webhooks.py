@@ -55,7 +55,9 @@ class Webhooks:
 
     async def start(self) -> None:
         """Begin to follow; `state` says whether the first lists have arrived."""
-        self._tasks = [asyncio.create_task(each.run(), name=each.resource.name) for each in self._reflectors]
+        self._tasks = [
+            asyncio.create_task(reflector.run(), name=reflector.resource.name) for reflector in self._reflectors
+        ]
 
     async def stop(self) -> None:
         """End what is under way."""
@@ -64,9 +66,9 @@ class Webhooks:
     def unsynced(self) -> list[str]:
         """Why not both are known yet, and what to do where a right is missing."""
         return [
-            f"{reason}{self._hint(each.resource.name) if each.status == 403 else ''}"
-            for each in self._reflectors
-            for reason in each.unsynced()
+            f"{reason}{self._hint(reflector.resource.name) if reflector.status == 403 else ''}"
+            for reflector in self._reflectors
+            for reason in reflector.unsynced()
         ]
 
     def _notice(self) -> None:

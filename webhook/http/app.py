@@ -71,7 +71,7 @@ class Service:
         return app
 
     async def review(self, http: web.BaseRequest) -> web.Response:
-        """Answer one AdmissionReview; a call that is none gets an HTTP error."""
+        """Answer one AdmissionReview; any other call gets an HTTP error."""
         state = self.state
         if state.in_flight >= self.max_in_flight:
             response = self._refuse_call(503, "Too many requests at once; try again.", {hdrs.RETRY_AFTER: RETRY_AFTER})

@@ -1,4 +1,4 @@
-"""What is to be remembered, told and counted at the end of a turn of the registration. Pure."""
+"""What to remember, log and count at the end of a turn of the registration. Pure."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Event(Struct, frozen=True):
 
 
 class Conclusion(Struct, frozen=True):
-    """What is to be remembered, told and counted.
+    """What to remember, log and count.
 
     done: whether the API server knows all now, or nothing is to be written. outcomes: of the writes, for the metric.
     """
@@ -108,7 +108,7 @@ def _written(
 
 
 def _with_failure(observation: Observation, conclusion: Conclusion) -> Conclusion:
-    """The same, with what failed in the turn."""
+    """The conclusion with the failure of the turn, if there was one."""
     failure = observation.failure
     if failure is None:
         return conclusion

@@ -200,7 +200,7 @@ class Registrar:
             return OwnerLookUp(problem=str(error))
 
     def _conclude(self, conclusion: Conclusion) -> None:
-        """Remember, tell and count. A problem is told when it arises or becomes another one."""
+        """Remember, log and count. A problem is logged when it arises or its reason changes."""
         for event in conclusion.events:
             getattr(self._log, event.level)(event.event, **event.details)
         for name, problem in conclusion.memory.problems.items():

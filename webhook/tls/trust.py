@@ -76,7 +76,7 @@ def trusted(registration: Registration, webhooks: Webhooks | None) -> Trusted:
 
 
 class TrustWatch:
-    """Asks the webhook configurations."""
+    """Says whether API servers know a CA, by what the watch of the webhook configurations shows and has shown."""
 
     def __init__(self, webhooks: Webhooks, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._webhooks = webhooks

@@ -55,12 +55,12 @@ def total(texts: Iterable[bytes]) -> bytes:
 
 
 def lasting(text: bytes) -> bytes:
-    """What stays of a process that has ended: all that it counted, and nothing of how it was."""
+    """What counts of a process that has ended: its counters and histograms, and none of its gauges."""
     return generate_latest(_Collected(family for family in _families(text) if _is_counted(family)))
 
 
 class _Collected(Collector):
-    """Families that are at hand, as the library wants them."""
+    """Metric families as a collector, which is what the library takes."""
 
     def __init__(self, families: Iterable[Metric]) -> None:
         self._families = families

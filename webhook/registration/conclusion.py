@@ -78,8 +78,7 @@ def reconciled(
     problems = [_undone(event) for event in events if repairs.undone(observation.now)]
     problems += _missing(observation, targets, waiting)
     events += [_foreign(observation, kind, names) for kind, names in strangers.items()]
-    if news:
-        events.append(Event("info", "registered", {"configurations": [observation.title(kind) for kind in news]}))
+    events += _news(observation, news)
     done = not waiting and observation.failure is None
     memory = _remembered(
         observation,
@@ -197,6 +196,11 @@ def _undone(repair: Event) -> Problem:
         "a cloud adds requirements to every namespaceSelector, name them in registration.kept"
     )
     return Problem(UNDONE, reason, details={key: repair.details[key] for key in ("configuration", "differences")})
+
+
+def _news(observation: Observation, kinds: Sequence[str]) -> list[Event]:
+    details = {"configurations": [observation.title(kind) for kind in kinds]}
+    return [Event("info", "registered", details)] if kinds else []
 
 
 def _strangers(observation: Observation, stored: Iterable[str]) -> dict[str, list[str]]:

@@ -369,6 +369,16 @@ def test_what_nothing_needs_is_removed() -> None:
     assert (first.done, second.done) == (True, True)
 
 
+def test_what_failed_may_have_been_written() -> None:
+    """After a failed write it is not known what is there, so that putting the old one back is no repair."""
+    model, memory = written()
+    model.failures[2] = ClusterError("no answer")
+    failed = model.turn(observation(model, memory, configurations=configurations(_OTHER_BUNDLE), bundle=_OTHER_BUNDLE))
+
+    assert failed.outcomes == ("failed",)
+    assert failed.memory.written == {}
+
+
 def test_the_steps_say_why() -> None:
     """Applying is not enough against a condition of somebody else's; each step has its reason."""
     model, memory = written()

@@ -37,24 +37,24 @@ def load_key(text: bytes) -> PrivateKey:
     Raises PemError where the text is not PEM, or has no key, several, or one that does not decode; PairError where
     the key is encrypted, or of a kind that TLS servers cannot use.
     """
-    found = [block for block in blocks(text) if block.label != "EC PARAMETERS"]
-    for block in found:
+    key_blocks = [block for block in blocks(text) if block.label != "EC PARAMETERS"]
+    for block in key_blocks:
         if not block.label.endswith("PRIVATE KEY"):
             message = f"{block.place} is a {block.label} where only a private key belongs"
             raise PemError(message + ("; are certificate and key swapped?" if block.label == "CERTIFICATE" else ""))
-    if len(found) != 1:
-        message = f"it holds {len(found)} private keys; exactly one belongs there"
+    if len(key_blocks) != 1:
+        message = f"it holds {len(key_blocks)} private keys; exactly one belongs there"
         raise PemError(message)
-    if found[0].label == "ENCRYPTED PRIVATE KEY" or b"Proc-Type: 4,ENCRYPTED" in found[0].text:
+    if key_blocks[0].label == "ENCRYPTED PRIVATE KEY" or b"Proc-Type: 4,ENCRYPTED" in key_blocks[0].text:
         message = (
             "the private key is encrypted, and nobody can type its password here: openssl pkey -in KEY -out PLAIN_KEY"
         )
         raise PairError(message)
     try:
-        key = load_pem_private_key(found[0].text, password=None)
+        key = load_pem_private_key(key_blocks[0].text, password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
         # Without the library's own words: they are long, and about a secret.
-        message = f"{found[0].place} does not decode as a private key"
+        message = f"{key_blocks[0].place} does not decode as a private key"
         raise PemError(message, damaged=True) from error
     if not isinstance(key, PrivateKey):
         message = f"the private key is a {type(key).__name__.removesuffix('PrivateKey')} key; use EC, RSA or Ed25519"

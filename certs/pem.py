@@ -38,10 +38,10 @@ def blocks(text: bytes) -> tuple[Block, ...]:
 
     Raises PemError where there is no block, or one without an end or a beginning.
     """
-    found = tuple(_scan(text))
-    if not found:
+    pem_blocks = tuple(_scan(text))
+    if not pem_blocks:
         raise _without_blocks(text)
-    return found
+    return pem_blocks
 
 
 def load_certificates(text: bytes) -> tuple[x509.Certificate, ...]:

@@ -86,12 +86,12 @@ def plan(
     """
     names = tuple(names)
     trust = plan_authority(stored, now, lifetime=authority_lifetime, leaf_lifetime=leaf_lifetime)
-    found = find_leaf(stored)
-    reason = found.problem
-    if found.pair is not None:
-        reason = renewal_reason(found.pair, now, names=names, authority=trust.authority) or ""
+    stored_leaf = find_leaf(stored)
+    reason = stored_leaf.problem
+    if stored_leaf.pair is not None:
+        reason = renewal_reason(stored_leaf.pair, now, names=names, authority=trust.authority) or ""
         if not reason:
-            return Plan(Ensured(found.pair, trust.authority, trust.bundle, trust.reasons), trust.writes)
+            return Plan(Ensured(stored_leaf.pair, trust.authority, trust.bundle, trust.reasons), trust.writes)
     leaf = trust.authority.issue(names, now, lifetime=leaf_lifetime)
     reasons = (*trust.reasons, _line(LEAF_CERT, reason))
     writes = {**trust.writes, LEAF_CERT: leaf.cert_pem, LEAF_KEY: leaf.key_pem}
@@ -113,8 +113,8 @@ def plan_authority(
 
     Raises ForeignFileError where a file was not made here.
     """
-    found = find_authority(stored)
-    authority, reason = _current(found, now, leaf_lifetime)
+    stored_authority = find_authority(stored)
+    authority, reason = _current(stored_authority, now, leaf_lifetime)
     reasons: list[str] = []
     writes: dict[str, bytes] = {}
     if authority is None:
@@ -124,7 +124,7 @@ def plan_authority(
         writes = {CA_CERT: authority.cert_pem, CA_KEY: authority.key_pem}
     known, problem = find_bundle(stored)
     lost = remembered if problem else ()
-    bundle = merge((authority.certificate, *found.certificates, *known, *lost), now)
+    bundle = merge((authority.certificate, *stored_authority.certificates, *known, *lost), now)
     if problem or set(bundle) != set(known):
         # First of all: nothing that a new CA signs should be seen before the bundle that has it.
         writes = {BUNDLE: bundle.pem, **writes}
@@ -167,11 +167,11 @@ def plan_leaf(
     return issued, _line("the leaf", reason)
 
 
-def _current(found: Found, now: datetime, leaf_lifetime: timedelta) -> tuple[Authority | None, str]:
+def _current(stored_authority: Found, now: datetime, leaf_lifetime: timedelta) -> tuple[Authority | None, str]:
     """Take the CA that was found if it can go on; otherwise None and the reason."""
-    if found.pair is None:
-        return None, found.problem
-    authority = Authority(found.pair.certificate, found.pair.key)
+    if stored_authority.pair is None:
+        return None, stored_authority.problem
+    authority = Authority(stored_authority.pair.certificate, stored_authority.pair.key)
     reason = authority_renewal_reason(authority, now, leaf_lifetime=leaf_lifetime)
     return (authority, "") if reason is None else (None, reason)
 

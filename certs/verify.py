@@ -110,12 +110,12 @@ def _path(chain: Sequence[x509.Certificate], bundle: Bundle, now: datetime) -> t
     """Climb from the leaf to a certificate of the bundle; the certificates passed, and how it ended."""
     path = [chain[0]]
     while path[-1] not in bundle:
-        found = [c for c in (*bundle, *chain[1:]) if c not in path and issued_by(path[-1], c) and may_sign(c)]
-        if not found:
+        issuers = [c for c in (*bundle, *chain[1:]) if c not in path and issued_by(path[-1], c) and may_sign(c)]
+        if not issuers:
             return path, Finding(ok=False, text=_dead_end(path[-1], bundle))
         # A CA that was renewed with its old key has two certificates: the one that is valid now is as good.
-        found.sort(key=lambda c: not c.not_valid_before_utc <= now <= c.not_valid_after_utc)
-        path.append(found[0])
+        issuers.sort(key=lambda c: not c.not_valid_before_utc <= now <= c.not_valid_after_utc)
+        path.append(issuers[0])
     for below, authority in enumerate(path[1:]):
         allowed = path_length(authority)
         if allowed is not None and below > allowed:

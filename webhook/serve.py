@@ -23,8 +23,7 @@ from webhook.http import ports
 from webhook.http.app import Service
 from webhook.http.state import Served, State
 from webhook.metrics import Metrics
-from webhook.registration.reachability import Reached
-from webhook.stopping import stop_signal
+from webhook.process import stop_signal
 from webhook.tls.certificates import Certificates
 from webhook.tls.trust import trusted
 from webhook.tls.upkeep import Upkeep
@@ -60,9 +59,9 @@ async def serve(read: Callable[[], Settings], path: Path | None = None, health_s
         certificates = _certificates(settings, measures, replica)
         keeper = await _keeper(configuration.current, measures, cluster)
         facts = cluster.facts if cluster else None
-        reached = Reached(lambda: state.unready())  # noqa: PLW0108 - the state comes below
-        leading: Callable[[], bool] = lambda: upkeep.writing  # noqa: E731 - likewise
-        registrar = _registrar(configuration.current, certificates, facts, keeper, measures, replica, leading, reached)
+        # What the registrar asks for comes below.
+        leading_and_ready: Callable[[], tuple[bool, bool]] = lambda: (upkeep.writing, not state.unready())  # noqa: E731
+        registrar = _registrar(configuration, certificates, facts, keeper, measures, replica, leading_and_ready)
         upkeep = Upkeep(
             certificates,
             registrar,
@@ -84,7 +83,6 @@ async def serve(read: Callable[[], Settings], path: Path | None = None, health_s
                 facts.workloads = tuple(rules.topology_options(configuration.current.settings).workloads)
             state.served = _served(keeper, facts)
             if registrar is not None:
-                registrar.use(*configuration.current)
                 registrar.look()
 
         _run(stack, "upkeep", upkeep.run())
@@ -166,31 +164,25 @@ def _certificates(settings: Settings, measures: Metrics, replica: Replica | None
 
 
 def _registrar(
-    loaded: Loaded,
+    configuration: Configuration,
     certificates: Certificates,
     facts: ClusterFacts | None,
     keeper: RuleKeeper | PolicyKeeper,
     measures: Metrics,
     replica: Replica | None,
-    leading: Callable[[], bool],
-    reached: Reached,
+    leading_and_ready: Callable[[], tuple[bool, bool]],
 ) -> Registrar | None:
     """Who writes the webhook configurations; None where that is none of the service's business."""
-    if replica is None or facts is None or not _registers(loaded.settings):
+    if replica is None or facts is None or not _registers(configuration.current.settings):
         return None
-    from webhook.registration.registrar import Registrar  # noqa: PLC0415 - for clusters only
+    from webhook.registration.registrar import Inputs, Registrar  # noqa: PLC0415 - for clusters only
 
-    return Registrar(
-        loaded.settings,
-        certificates,
-        facts,
-        lambda: keeper.rules if keeper.complete else None,
-        loaded.catalog,
-        webhooks=replica.webhooks,
-        leading=leading,
-        reached=reached,
-        metrics=measures,
-    )
+    def inputs() -> Inputs:
+        policies = keeper.rules if keeper.complete else None
+        namespaces, bundle = facts.control_plane_namespaces(), certificates.ca_bundle
+        return Inputs(*configuration.current, policies, namespaces, bundle, *leading_and_ready())
+
+    return Registrar(facts.api, inputs, replica.webhooks, measures)
 
 
 def _state(

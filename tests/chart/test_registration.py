@@ -12,7 +12,7 @@ from chart.matrix import CA, MATRIX, export
 from chart.rendering import Rendered, render
 from policies.engine.request import JsonObject
 from webhook.configuration import rules
-from webhook.configuration.settings import read
+from webhook.configuration.settingsfile import read
 from webhook.registration.configuration import registered
 
 Entry = Callable[[str], Rendered]

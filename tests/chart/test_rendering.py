@@ -12,7 +12,8 @@ import pytest
 from chart.generate import GOLDEN
 from chart.matrix import CA, MATRIX, NEEDS
 from chart.rendering import CHART, NAMESPACE, Rendered, run, template
-from webhook.configuration.settings import Settings, read
+from webhook.configuration.settings import Settings
+from webhook.configuration.settingsfile import read
 
 Entry = Callable[[str], Rendered]
 

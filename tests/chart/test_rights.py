@@ -11,7 +11,7 @@ import pytest
 
 from chart.matrix import MATRIX
 from chart.rendering import NAMESPACE, Rendered
-from webhook.configuration.settings import read
+from webhook.configuration.settingsfile import read
 from webhook.registration.rights import needed
 
 Entry = Callable[[str], Rendered]

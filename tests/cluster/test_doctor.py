@@ -23,7 +23,7 @@ from cluster.controlplane import ControlPlane
 from cluster.polling import PATIENCE, NotYet
 from cluster.programs import CONTROL_PLANE
 from cluster.service import COMMAND, NAMESPACE, Service, await_registration
-from webhook.configuration import settings
+from webhook.configuration import settingsfile
 from webhook.registration.rights import Right, needed
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def installation() -> Iterator[Installation]:
         service = Service(control_plane)
         binding = f"{NAMESPACE}:cks-admission:cks-admission"
         control_plane.kubectl("delete", "clusterrolebinding", binding, user="admin", check=True)
-        control_plane.apply(list(_roles(needed(settings.read(service.config)))), user="admin", check=True)
+        control_plane.apply(list(_roles(needed(settingsfile.read(service.config)))), user="admin", check=True)
         try:
             service.start()
             await_registration(control_plane)
@@ -129,7 +129,7 @@ def test_all_is_well(installation: Installation) -> None:
     lines = done.stdout.splitlines()
     served = next(line for line in lines if line.startswith(f"  ok   {host}: its certificate is for 127.0.0.1, "))
     holder = next(line for line in lines if line.startswith(f"  ok   Lease {NAMESPACE}/cks-admission: "))
-    count = len(needed(settings.read(installation.service.config)))
+    count = len(needed(settingsfile.read(installation.service.config)))
     assert lines == [
         "API server",
         "  ok   its version: v1.36.3 has match conditions of webhooks and ValidatingAdmissionPolicy v1",
@@ -168,7 +168,7 @@ def _not_served(installation: Installation) -> int:
     """How many of the rights are about groups that this cluster does not have."""
     listed = installation.control_plane.kubectl("get", "--raw", "/apis", user="admin", check=True)
     groups = {each["name"] for each in json.loads(listed.stdout)["groups"]} | {""}
-    return sum(right.group not in groups for right in needed(settings.read(installation.service.config)))
+    return sum(right.group not in groups for right in needed(settingsfile.read(installation.service.config)))
 
 
 def test_the_service_has_the_rights_that_it_needs(installation: Installation) -> None:

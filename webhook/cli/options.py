@@ -12,7 +12,8 @@ import click
 from policies.engine.ruleset import RuleSet
 from webhook.cli.exits import InputError
 from webhook.configuration import rules
-from webhook.configuration.settings import Settings, SettingsError, override, read
+from webhook.configuration.settings import Settings, SettingsError
+from webhook.configuration.settingsfile import override, read
 
 if TYPE_CHECKING:
     from webhook.sources.policyfiles import PolicyFiles

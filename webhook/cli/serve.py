@@ -72,8 +72,8 @@ def _serve(read: Callable[[], Settings], config: Path | None, worker: tuple[int,
     from certs.errors import CertificateError  # noqa: PLC0415 - as above
     from webhook.cluster.api.errors import ClusterError  # noqa: PLC0415 - as above
     from webhook.http.ports import PortError  # noqa: PLC0415 - as above
+    from webhook.process import end_with_supervisor, mark_logs  # noqa: PLC0415 - as above
     from webhook.serve import serve  # noqa: PLC0415 - as above
-    from webhook.workers.worker import end_with_supervisor, mark_logs  # noqa: PLC0415 - as above
 
     async def work(number: int, socket: Path) -> None:
         mark_logs(number)

@@ -76,10 +76,10 @@ class Configuration:
         once it is `current`.
         """
         try:
-            found = await asyncio.to_thread(self._newest)
-            if found is None:
+            newest = await asyncio.to_thread(self._newest)
+            if newest is None:
                 return False
-            wanted, catalog = found
+            wanted, catalog = newest
             loaded = Loaded(_in_force(self._start, wanted), catalog)
             is_other = _is_other(self.current, loaded)
             if is_other:
@@ -102,10 +102,10 @@ class Configuration:
     def _newest(self) -> tuple[Settings, Catalog] | None:
         """What the files hold now; None where it was seen before. Raises SettingsError. Runs in a thread."""
         written = self._written()
-        seen = written, topologyfiles.version(self._files)
-        if seen == self._seen:
+        versions = written, topologyfiles.version(self._files)
+        if versions == self._seen:
             return None
-        self._seen = seen  # also where it cannot be read: it is refused once
+        self._seen = versions  # also where it cannot be read: it is refused once
         settings = self._read()
         self._files = settings.topology.files
         self._seen = written, topologyfiles.version(self._files)

@@ -19,9 +19,9 @@ def of_names(before: Mapping[str, object], after: Mapping[str, object]) -> dict[
     }
 
 
-def flattened(found: Mapping[str, Mapping[str, list[str]]]) -> dict[str, list[str]]:
+def flattened(changes: Mapping[str, Mapping[str, list[str]]]) -> dict[str, list[str]]:
     """The differences of several sorts of things, such as `exceptions_added`, without what is empty."""
-    return {f"{sort}_{how}": names for sort, each in found.items() for how, names in each.items() if names}
+    return {f"{sort}_{how}": names for sort, by_change in changes.items() for how, names in by_change.items() if names}
 
 
 def of_keys(before: Any, after: Any, at: str = "") -> list[str]:
@@ -44,7 +44,7 @@ def of_keys(before: Any, after: Any, at: str = "") -> list[str]:
 
 
 def _is_list_of_maps(value: Any) -> bool:
-    return isinstance(value, list | tuple) and all(isinstance(each, dict) for each in value)
+    return isinstance(value, list | tuple) and all(isinstance(item, dict) for item in value)
 
 
 def _entries(before: Sequence[Any], after: Sequence[Any]) -> Iterator[tuple[str, Any, Any]]:
@@ -60,4 +60,4 @@ def _entries(before: Sequence[Any], after: Sequence[Any]) -> Iterator[tuple[str,
 
 def _named(entries: Sequence[Any]) -> dict[str, Any]:
     """The entries by their names, as far as they have any."""
-    return {str(each[key]): each for each in entries for key in _NAMES if key in each}
+    return {str(entry[key]): entry for entry in entries for key in _NAMES if key in entry}

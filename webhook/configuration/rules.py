@@ -96,16 +96,16 @@ def of_policies(
             raise SettingsError(f"policies: {name!r} is the name of a built-in rule; give the policy another one")
     chosen, workloads = compile_ or compile_policy, _workloads(settings)
     exceptions = (*_exceptions(settings), *(written.value for written in loaded.exceptions))
-    found = [
+    made = [
         *mutatingrule.rules(loaded.policies, loaded.bindings, files.parameters, files.schema, exceptions, chosen),
         *policyrule.rules(loaded.policies, loaded.bindings, files.parameters, workloads, chosen),
     ]
     if native is not None:
         taken = {*reserved(), *names}
         own = [policy for policy in native.policies if policy.name not in taken]
-        found += policyrule.rules(own, native.bindings, NO_PARAMETERS, workloads, chosen, native=True)
-    rules = dict.fromkeys(rule.name for rule in found)
-    return PolicyRules(tuple(found), loaded.exceptions, tuple(dict.fromkeys((*rules, *names))))
+        made += policyrule.rules(own, native.bindings, NO_PARAMETERS, workloads, chosen, native=True)
+    rules = dict.fromkeys(rule.name for rule in made)
+    return PolicyRules(tuple(made), loaded.exceptions, tuple(dict.fromkeys((*rules, *names))))
 
 
 def reserved() -> tuple[str, ...]:
@@ -118,13 +118,13 @@ def reserved() -> tuple[str, ...]:
 def unknown_names(settings: Settings, policies: PolicyRules = NO_POLICIES) -> list[str]:
     """A line for each name in an exception that neither a rule nor a policy has, with or without a binding."""
     known = (*BUILT_IN_RULES, *policies.names)
-    found = [
+    unknown = [
         f"exceptions: there is no rule {name!r}; known are {', '.join(known)}"
         for exception in settings.exceptions
         for name in exception.rules
         if name not in known
     ]
-    return [*found, *(str(problem) for written in policies.exceptions for problem in written.unknown(known))]
+    return [*unknown, *(str(problem) for written in policies.exceptions for problem in written.unknown(known))]
 
 
 def _workloads(settings: Settings) -> Mapping[tuple[str, str], Workload]:

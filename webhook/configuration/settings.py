@@ -5,10 +5,7 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Sequence
 from datetime import date
-from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
@@ -23,11 +20,10 @@ from policies.objects.workload import AffinityChange
 from policies.topology.annotation import Schedulers
 from policies.topology.constraint import Options
 from policies.topology.document import TopologyError, make
-from webhook.files.yamlfile import Document, FileError, load
 from webhook.logs import Format, Level
 
-# The type of an error whose text says already what was found.
-_TOLD: Final = "told"
+TOLD: Final = "told"
+"""The type of an error whose text says already what was found."""
 
 
 class SettingsError(Exception):
@@ -51,7 +47,7 @@ def _path(text: str) -> str:
 
 def _inner_path(text: str) -> str:
     if not text:
-        raise ValueError("an empty path is the object itself, which is no such place")
+        raise ValueError("an empty path means the object itself, which is not allowed here")
     return _path(text)
 
 
@@ -116,11 +112,11 @@ class Tls(_Model):
     names: Strings = Field(
         ("localhost", "127.0.0.1"), description="DNS names and IP addresses in the certificate that the service makes."
     )
-    check_seconds: float = Field(10.0, gt=0, description="How often the pair is looked at for a change or for its age.")
+    check_seconds: float = Field(10.0, gt=0, description="How often the pair is checked for changes and for its age.")
 
 
 class Cluster(_Model):
-    """The cluster to read Namespaces, Nodes and claims from; without one, rules know what the request says."""
+    """The cluster to read Namespaces, Nodes and claims from; without one, rules know only what the request says."""
 
     kubeconfig: str = Field("", description="Path of a kubeconfig.")
     in_cluster: bool = Field(False, description="Use the Pod's service account.")
@@ -137,7 +133,7 @@ class KeptRequirement(_Model):
     """A requirement that a cloud adds to the namespaceSelector of every webhook, with NotIn or DoesNotExist."""
 
     key: str = Field(min_length=1, description="Label key.")
-    values: Globs = Field((), description="Values that may stand with NotIn, as globs.")
+    values: Globs = Field((), description="Values allowed with NotIn, as globs.")
 
 
 class Registration(_Model):
@@ -155,7 +151,7 @@ class Registration(_Model):
     )
     service: str = Field("cks-admission", description="Name of the Service; used where no url is given.")
     service_port: Port = Field(443, description="Port of the Service.")
-    ca_file: str = Field("", description="CA bundle of tls.certFile, PEM; the service's own CA needs no mention.")
+    ca_file: str = Field("", description="CA bundle for tls.certFile, PEM; not needed for the service's own CA.")
     inject_ca_from: str = Field(
         "", description="Certificate of cert-manager, as namespace/name, whose CA cert-manager writes into caBundle."
     )
@@ -168,7 +164,7 @@ class Registration(_Model):
             KeptRequirement(key="kubernetes.azure.com/managedby", values=("aks",)),
             KeptRequirement(key="kubernetes.io/metadata.name", values=("kube-*", "gke-*")),
         ),
-        description="Requirements of a cloud's own that stay in namespaceSelectors.",
+        description="Requirements that a cloud may add to namespaceSelectors.",
     )
     timeout_seconds: int = Field(5, ge=1, le=30, description="How long the API server waits for an answer.")
 
@@ -219,8 +215,8 @@ class Exempt(_Model):
 class LabelsSettings(_Model):
     """The guard of the reserved label namespaces."""
 
-    action: RuleAction = Field("deny", description="What a violation leads to: deny, warn, audit or off.")
-    namespace_selector: Selector = Field(Selector(), description="Namespaces whose objects are judged.")
+    action: RuleAction = Field("deny", description="What happens on a violation: deny, warn, audit or off.")
+    namespace_selector: Selector = Field(Selector(), description="Namespaces whose objects are checked.")
     exceptions: Annotated[tuple[LabelExceptionSettings, ...], Field(strict=False)] = Field(
         (
             LabelExceptionSettings(key="qos.coreweave.cloud/interruptable", kinds=("Pod",)),
@@ -244,7 +240,7 @@ class TolerationsSettings(_Model):
     """The CPU toleration."""
 
     action: RuleAction = Field(
-        "warn", description="What a toleration found missing at /validate leads to; off ends the rule."
+        "warn", description="What happens when /validate finds the toleration missing; off disables the rule."
     )
     namespace_selector: Selector = Field(Selector(), description="Namespaces whose Pods and DaemonSets are changed.")
     daemon_sets: DaemonSets = Field("inject", description="DaemonSet templates: inject, warn or off.")
@@ -255,9 +251,9 @@ class SunkSettings(_Model):
     """DaemonSets on SUNK Nodes."""
 
     action: RuleAction = Field(
-        "warn", description="What a missing toleration leads to where it is not injected; off ends the rule."
+        "warn", description="What happens when the toleration is missing and not injected; off disables the rule."
     )
-    namespace_selector: Selector = Field(Selector(), description="Namespaces whose DaemonSets are looked at.")
+    namespace_selector: Selector = Field(Selector(), description="Namespaces whose DaemonSets are checked.")
     daemon_sets: DaemonSets = Field("warn", description="inject, warn or off.")
     node_selector: dict[str, str] = Field(
         {}, description="Labels of SUNK Nodes; empty: those with a sunk.coreweave.com/ taint or label."
@@ -289,45 +285,45 @@ class OwnTopology(_Model):
         description="Levels, farthest first: node label keys, or maps of nodeLabel and alias."
     )
     node_requirement: Selector = Field(Selector(), description="Label selector of Nodes that Pods may be placed on.")
-    pool: Selector = Field(Selector(), description="Label selector of the Nodes that it is for; empty: not said.")
+    pool: Selector = Field(Selector(), description="Label selector of the Nodes that it is for; empty: unspecified.")
 
     @model_validator(mode="after")
     def _is_a_topology(self) -> Self:
         try:
             make(self.name, [level.written for level in self.levels], "")
         except TopologyError as error:
-            found = [
-                InitErrorDetails(type=PydanticCustomError(_TOLD, "{problem}", {"problem": problem}), loc=at, input=None)
+            details = [
+                InitErrorDetails(type=PydanticCustomError(TOLD, "{problem}", {"problem": problem}), loc=at, input=None)
                 for at, problem in error.problems
             ]
-            raise ValidationError.from_exception_data(self.name, found) from None
+            raise ValidationError.from_exception_data(self.name, details) from None
         return self
 
 
 class DefaultPlacement(_Model):
-    """What holds where no annotation says it."""
+    """Defaults for what no annotation says."""
 
     topology: str = Field("", description="Topology of placements that name none; empty for none.")
     preferred: str = Field(
         "lowest",
         description="Level that distributed workloads without annotations prefer; lowest for the last, empty for none.",
     )
-    namespace_selector: Selector = Field(Selector(), description="Namespaces in which that holds.")
+    namespace_selector: Selector = Field(Selector(), description="Namespaces in which these defaults apply.")
 
 
 class SchedulerSettings(_Model):
     """Schedulers that are not Kubernetes' own, by name (globs) or by a label of the workload or Pod."""
 
-    reading: Globs = Field(Schedulers().reading, description="Names of those that read the annotations themselves.")
-    labels: Strings = Field(Schedulers().labels, description="Labels that hand a Pod to one of these.")
-    ignoring: Globs = Field(Schedulers().ignoring, description="Names of those that do not look at node affinity.")
+    reading: Globs = Field(Schedulers().reading, description="Schedulers that read the annotations themselves.")
+    labels: Strings = Field(Schedulers().labels, description="Labels that assign a Pod to such a scheduler.")
+    ignoring: Globs = Field(Schedulers().ignoring, description="Schedulers that ignore node affinity.")
 
 
 class TopologySettings(_Model):
     """Topology annotations, which become node affinity."""
 
-    action: RuleAction = Field("deny", description="What a wrong annotation leads to; off ends the rule.")
-    namespace_selector: Selector = Field(Selector(), description="Namespaces whose workloads are judged and changed.")
+    action: RuleAction = Field("deny", description="What happens on a wrong annotation; off disables the rule.")
+    namespace_selector: Selector = Field(Selector(), description="Namespaces whose workloads are checked and changed.")
     preferred_not_more_specific: DenyOrWarn = Field(
         "deny", description="A preferred placement that is not more specific than the required one: deny or warn."
     )
@@ -335,7 +331,7 @@ class TopologySettings(_Model):
         "warn", description="A required placement found missing from the node affinity at /validate: deny or warn."
     )
     deletion: RuleAction = Field(
-        "warn", description="What deleting a Topology object that workloads name leads to; off where action is."
+        "warn", description="What happens when a Topology object that workloads name is deleted; off where action is."
     )
     default: DefaultPlacement = Field(DefaultPlacement(), description=DefaultPlacement.__doc__)
     topologies: Annotated[tuple[OwnTopology, ...], Field(strict=False)] = Field((), description=OwnTopology.__doc__)
@@ -367,7 +363,7 @@ class Policies(_Model):
     )
     native: bool = Field(
         True,
-        description="In a cluster, judge pod templates by its own policies with cks-admission.dev/derive: true.",
+        description="In a cluster, check pod templates by its own policies with cks-admission.dev/derive: true.",
     )
 
 
@@ -379,7 +375,7 @@ class WorkloadSettings(_Model):
     templates: FieldPaths = Field((), description="Paths of pod templates.")
     jobs: InnerPaths = Field((), description="Paths of templates of objects between it and its Pods.")
     claims: InnerPaths = Field((), description="Paths of claim templates.")
-    node_labels: InnerPaths = Field((), description="Paths of maps of labels that end on Nodes.")
+    node_labels: InnerPaths = Field((), description="Paths of maps of labels that are set on Nodes.")
     affinity: AffinityChange = Field(
         "create", description="When node affinity may be written: always, suspended, create or never."
     )
@@ -397,18 +393,18 @@ class ExceptionSettings(_Model):
     kinds: Globs = Field((), description="Kinds, as Pod or Deployment.apps.")
     names: Globs = Field((), description="Names.")
     users: Globs = Field((), description="User names.")
-    groups: Globs = Field((), description="Groups, of which the user is in one.")
+    groups: Globs = Field((), description="Groups; the user is in at least one.")
     object_selector: Selector = Field(
         Selector(), description="Labels of the object or the old object: matchLabels and matchExpressions."
     )
 
 
 class Safety(_Model):
-    """What policies, and built-in rules that refuse, leave alone: a cluster must come up. Labels are guarded still."""
+    """What policies and refusing built-in rules leave alone, so that a cluster can come up. Labels stay guarded."""
 
     namespaces: Strings = Field(
         ("kube-system", "kube-public", "kube-node-lease"),
-        description="Namespaces besides the service's own; an empty list opts in to judging them all.",
+        description="Namespaces besides the service's own; an empty list includes them all.",
     )
     bootstrap: bool = Field(
         True,
@@ -445,79 +441,3 @@ class Settings(_Model):
         (), description=ExceptionSettings.__doc__
     )
     log: Log = Field(Log(), description=Log.__doc__)
-
-
-def read(path: Path) -> Settings:
-    """The settings in a file. Raises SettingsError."""
-    try:
-        text = path.read_bytes()
-    except OSError as error:
-        raise SettingsError(f"{path}: cannot be read: {error}") from None
-    try:
-        documents = load(str(path), text)
-    except FileError as error:
-        raise SettingsError(str(error)) from None
-    if not documents:
-        return Settings()
-    if len(documents) > 1:
-        raise SettingsError(f"{path}:{documents[1].line()}: a second document; the configuration is one")
-    return _validated(documents[0])
-
-
-def override(settings: Settings, changes: Iterable[tuple[str, Any]]) -> Settings:
-    """The settings with values from the command line, each as ("listen.port", 8443). Raises SettingsError."""
-    values = settings.model_dump(by_alias=True)
-    for key, value in changes:
-        section, _, name = key.partition(".")
-        values[section][name] = value
-    try:
-        return Settings.model_validate(values)
-    except ValidationError as error:
-        lines = [f"command line: {_dotted(e['loc'])}: {_problem(e)}" for e in error.errors()]
-        raise SettingsError("\n".join(lines)) from None
-
-
-def _validated(document: Document) -> Settings:
-    if not isinstance(document.value, dict):
-        raise SettingsError(f"{document.name}:{document.line()}: a map of settings was expected")
-    try:
-        return Settings.model_validate(document.value)
-    except ValidationError as error:
-        lines = [
-            f"{document.name}:{document.line(e['loc'])}: {_dotted(e['loc'])}: {_problem(e)}" for e in error.errors()
-        ]
-        raise SettingsError("\n".join(lines)) from None
-
-
-def _dotted(location: Sequence[str | int]) -> str:
-    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in location).lstrip(".")
-
-
-def _problem(error: Any) -> str:
-    """What is wrong with one value, and what was found."""
-    if error["type"] == "extra_forbidden":
-        known = _known_keys(error["loc"][:-1])
-        near = difflib.get_close_matches(str(error["loc"][-1]), known, 1)
-        return "unknown key" + (f"; did you mean {near[0]}?" if near else f"; known here: {', '.join(known)}")
-    message = str(error["msg"]).removeprefix("Value error, ")
-    if error["type"] == "missing":
-        return "this key is required"
-    if error["type"] == _TOLD:
-        return message
-    return f"{message[0].lower()}{message[1:]}, found {error['input']!r}"
-
-
-def _known_keys(location: Sequence[str | int]) -> list[str]:
-    """The keys of the model that stands at a location."""
-    model: Any = Settings
-    for step in location:
-        if isinstance(step, str):
-            field = next(f for f in model.model_fields.values() if f.alias == step)
-            model = _model_in(field.annotation)
-    return [str(field.alias) for field in model.model_fields.values()]
-
-
-def _model_in(annotation: Any) -> Any:
-    """The model of a field that holds one, or a tuple of them."""
-    arguments = getattr(annotation, "__args__", ())
-    return _model_in(arguments[0]) if arguments else annotation

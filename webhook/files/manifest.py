@@ -44,7 +44,7 @@ CLUSTER_SCOPED = {
 
 
 class ManifestError(Exception):
-    """A file with something that is no Kubernetes object; the text says where and what."""
+    """A file holds something that is not a Kubernetes object; the text says where and what."""
 
 
 class Manifest(NamedTuple):
@@ -93,7 +93,7 @@ def followed(path: str) -> Iterator[Path]:
 
 
 def _raised(error: OSError) -> None:
-    """What cannot be listed is not empty."""
+    """Raise the error of a directory that cannot be listed: it must not pass for an empty one."""
     raise error
 
 

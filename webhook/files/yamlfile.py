@@ -115,7 +115,7 @@ def load(name: str, content: str | bytes) -> list[Document]:
 
 
 def _documents(name: str, text: str) -> list[Document]:
-    found = []
+    documents = []
     loader: Any = None
     try:
         _refuse_bombs(name, text)
@@ -125,7 +125,7 @@ def _documents(name: str, text: str) -> list[Document]:
             _refuse_duplicates(name, node)
             value = loader.construct_document(node)
             if value is not None:
-                found.append(Document(name, value, node))
+                documents.append(Document(name, value, node))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"{name}:{mark.line + 1}:{mark.column + 1}" if mark else name
@@ -137,7 +137,7 @@ def _documents(name: str, text: str) -> list[Document]:
     finally:
         if loader is not None:
             loader.dispose()
-    return found
+    return documents
 
 
 def _refuse_bombs(name: str, text: str) -> None:
@@ -179,15 +179,15 @@ def child(node: yaml.Node, step: str | int) -> tuple[yaml.Node | None, yaml.Node
 def _refuse_duplicates(name: str, root: yaml.Node) -> None:
     """A key that stands twice is a mistake in a file that people write; YAML forbids it and PyYAML keeps the last."""
     for node in _collections(root, set()):
-        seen: dict[str, int] = {}
+        lines: dict[str, int] = {}
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode) and key.value != "<<":
                 line = key.start_mark.line + 1
-                if key.value in seen:
+                if key.value in lines:
                     raise FileError(
-                        f"{name}:{line}: the key {key.value!r} is there twice, first on line {seen[key.value]}"
+                        f"{name}:{line}: the key {key.value!r} is there twice, first on line {lines[key.value]}"
                     )
-                seen[key.value] = line
+                lines[key.value] = line
 
 
 def _collections(node: yaml.Node, visited: set[int]) -> Iterator[yaml.MappingNode]:

@@ -30,10 +30,10 @@ def without(text: str, path: Sequence[str], prefix: str) -> str:
     """
     while True:
         (document,) = yamlfile.load("<document>", text)
-        found = _first(document.node, path, prefix)
-        if found is None:
+        place = _first(document.node, path, prefix)
+        if place is None:
             return text
-        text = _cut(text, *found)
+        text = _cut(text, *place)
 
 
 def _first(root: yaml.Node | None, path: Sequence[str], prefix: str) -> tuple[yaml.MappingNode, int] | None:

@@ -71,7 +71,7 @@ class Service:
         return app
 
     async def review(self, http: web.BaseRequest) -> web.Response:
-        """Answer one AdmissionReview; a call that is none gets an HTTP error."""
+        """Answer one AdmissionReview; any other call gets an HTTP error."""
         state = self.state
         if state.in_flight >= self.max_in_flight:
             response = self._refuse_call(503, "Too many requests at once; try again.", {hdrs.RETRY_AFTER: RETRY_AFTER})
@@ -132,17 +132,17 @@ def _timeout(query: str) -> float:
     text = dict(parse_qsl(query, keep_blank_values=True)).get("timeout")
     if text is None:
         return DEFAULT_TIMEOUT
-    found = _TIMEOUT.match(text)
-    if found is None:
+    match = _TIMEOUT.match(text)
+    if match is None:
         raise ReviewError(f"The query parameter timeout is {text!r}; write a duration such as 10s.")
-    return min(float(found[1]) * _UNITS[found[2]], LONGEST_TIMEOUT)
+    return min(float(match[1]) * _UNITS[match[2]], LONGEST_TIMEOUT)
 
 
 async def _read(http: web.BaseRequest, deadline: float) -> bytes:
     """The body. Raises ReviewError where it is too large, too slow or not said to be JSON."""
     if http.headers.get(hdrs.CONTENT_TYPE) != _JSON and http.content_type != _JSON:  # the latter parses, at a cost
-        found = http.headers.get(hdrs.CONTENT_TYPE, "none")
-        raise ReviewError(f"Expected the Content-Type application/json, found {found}.", 415)
+        content_type = http.headers.get(hdrs.CONTENT_TYPE, "none")
+        raise ReviewError(f"Expected the Content-Type application/json, found {content_type}.", 415)
     if http.content_length is not None and http.content_length > MAX_BODY:
         raise _too_large(f"{http.content_length} bytes, more")
     try:

@@ -52,10 +52,10 @@ async def listen_at(runner: web.BaseRunner, path: str) -> None:
 
 def address(scheme: str, runner: web.BaseRunner) -> str:
     """Where a runner listens, as a URL that can be put into a client as it is."""
-    found = runner.addresses[0]
-    if isinstance(found, str):
-        return f"unix:{found}"
-    host, port = found[:2]
+    address_ = runner.addresses[0]
+    if isinstance(address_, str):
+        return f"unix:{address_}"
+    host, port = address_[:2]
     return str(URL.build(scheme=scheme, host=host, port=port))
 
 

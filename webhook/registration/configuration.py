@@ -74,7 +74,12 @@ def is_own(entry: JsonObject) -> bool:
     return str(entry["name"]).endswith(f".{DOMAIN}")
 
 
-def registered(settings: Settings, ca_bundle: bytes, ruleset: RuleSet, owner: Owner | None = None) -> list[JsonObject]:
+def owned(configuration: JsonObject, owner: Owner) -> JsonObject:
+    """The same configuration, which goes when its owner goes."""
+    return {**configuration, "metadata": {**configuration["metadata"], "ownerReferences": [owner.to_json()]}}
+
+
+def registered(settings: Settings, ca_bundle: bytes, ruleset: RuleSet) -> list[JsonObject]:
     """The webhook configurations for the settings. ca_bundle: PEM by which the API server knows the service."""
     chosen = settings.registration
     return configurations(
@@ -84,7 +89,6 @@ def registered(settings: Settings, ca_bundle: bytes, ruleset: RuleSet, owner: Ow
         own_namespace=settings.cluster.namespace,
         timeout_seconds=chosen.timeout_seconds,
         inject_ca_from=chosen.inject_ca_from,
-        owner=owner,
     )
 
 
@@ -96,7 +100,6 @@ def configurations(
     own_namespace: str,
     timeout_seconds: int,
     inject_ca_from: str = "",
-    owner: Owner | None = None,
 ) -> list[JsonObject]:
     """The MutatingWebhookConfiguration and the ValidatingWebhookConfiguration, those that have entries.
 
@@ -105,17 +108,15 @@ def configurations(
     metadata: dict[str, Any] = {"name": name, "labels": {"app.kubernetes.io/name": "cks-admission"}}
     if inject_ca_from:
         metadata["annotations"] = {INJECT_CA_FROM: inject_ca_from}
-    if owner is not None:
-        metadata["ownerReferences"] = [owner.to_json()]
-    found = []
+    written = []
     for phase, kind in KINDS.items():
         webhooks = [
             _webhook(phase, hooks, rules, client, own_namespace, timeout_seconds)
             for hooks, rules in _entries(ruleset, phase)
         ]
         if webhooks:
-            found.append({"apiVersion": API_VERSION, "kind": kind, "metadata": metadata, "webhooks": webhooks})
-    return found
+            written.append({"apiVersion": API_VERSION, "kind": kind, "metadata": metadata, "webhooks": webhooks})
+    return written
 
 
 def _entries(ruleset: RuleSet, phase: Phase) -> list[tuple[list[Hook], list[Rule]]]:

@@ -31,48 +31,48 @@ class Writer(NamedTuple):
     time: str
 
 
-class Step(Struct, frozen=True):
+class Correction(Struct, frozen=True):
     """What is to be done about a configuration as it was found.
 
-    wanted: what to apply, None for nothing. differences: why, a line each; empty where all is as it should be.
+    configuration: what to apply, None for nothing. differences: why, a line each; empty where all is as it should be.
     """
 
-    wanted: JsonObject | None
+    configuration: JsonObject | None
     differences: Sequence[str]
 
 
 class Target(Protocol):
     """What a configuration should be like."""
 
-    def step(self, observed: JsonObject | None) -> Step:
+    def correction(self, observed: JsonObject | None) -> Correction:
         """What is to be done about it as it was found; None where there is none."""
         ...
 
-    def restored(self, observed: JsonObject) -> JsonObject | None:
-        """What to put in its place where applying what is wanted did not help; None where nothing else can be done."""
+    def replacement(self, observed: JsonObject) -> JsonObject | None:
+        """What to put in its place where applying a correction did not help; None where nothing else can be done."""
         ...
 
 
 class Managed(Struct, frozen=True):
-    """A configuration that is the service's. wanted: None where there should be none, kept: what clouds may add."""
+    """A configuration that the service writes, None where there should be none. kept: what clouds may add to it."""
 
-    wanted: JsonObject | None
+    configuration: JsonObject | None
     kept: tuple[KeptRequirement, ...] = ()
 
-    def step(self, observed: JsonObject | None) -> Step:
-        """All of it is applied. With nothing wanted, what there is has to go."""
-        if self.wanted is None:
-            return Step(None, [] if observed is None else ["no rule needs it"])
+    def correction(self, observed: JsonObject | None) -> Correction:
+        """All of it is applied. Where there should be none, the one that exists has to go."""
+        if self.configuration is None:
+            return Correction(None, [] if observed is None else ["no rule needs it"])
         if observed is None:
-            return Step(self.wanted, ["it does not exist"])
-        wanted = kept(injected(self.wanted, observed), observed, self.kept)
-        return Step(_same_object(wanted, observed), difference(wanted, observed))
+            return Correction(self.configuration, ["it does not exist"])
+        wanted = kept(injected(self.configuration, observed), observed, self.kept)
+        return Correction(_same_object(wanted, observed), difference(wanted, observed))
 
-    def restored(self, observed: JsonObject) -> JsonObject | None:
+    def replacement(self, observed: JsonObject) -> JsonObject | None:
         """The object that was found, with the service's entries just as they are wanted."""
-        if self.wanted is None:
+        if self.configuration is None:
             return None
-        return restored(kept(injected(self.wanted, observed), observed, self.kept), observed)
+        return restored(kept(injected(self.configuration, observed), observed, self.kept), observed)
 
 
 class BundleOnly(Struct, frozen=True):
@@ -80,11 +80,11 @@ class BundleOnly(Struct, frozen=True):
 
     bundle: bytes
 
-    def step(self, observed: JsonObject | None) -> Step:
+    def correction(self, observed: JsonObject | None) -> Correction:
         """What does not exist is not made; entries of other services are not touched."""
         own = [] if observed is None else [entry for entry in _entries(observed) if is_own(entry)]
         if observed is None or not own or not self.bundle:
-            return Step(None, [])
+            return Correction(None, [])
         encoded = base64.b64encode(self.bundle).decode("ascii")
         wanted = {
             "apiVersion": API_VERSION,
@@ -93,17 +93,17 @@ class BundleOnly(Struct, frozen=True):
             "webhooks": [{"name": entry["name"], "clientConfig": {"caBundle": encoded}} for entry in own],
         }
         differing = [entry["name"] for entry in own if entry["clientConfig"].get("caBundle") != encoded]
-        return Step(_same_object(wanted, observed), [f"{name}: caBundle" for name in differing])
+        return Correction(_same_object(wanted, observed), [f"{name}: caBundle" for name in differing])
 
-    def restored(self, _: JsonObject) -> JsonObject | None:
+    def replacement(self, _: JsonObject) -> JsonObject | None:
         """Nothing: what else is in it is not the service's business."""
         return None
 
 
 def kept(wanted: JsonObject, observed: JsonObject, allowed: Iterable[KeptRequirement]) -> JsonObject:
     """What is wanted, and in the namespaceSelector of each entry what a cloud added to it and is allowed to."""
-    found, allowed = {entry["name"]: entry for entry in _entries(observed)}, tuple(allowed)
-    webhooks = [_with_kept(entry, found.get(entry["name"], {}), allowed) for entry in _entries(wanted)]
+    observed_entries, allowed = {entry["name"]: entry for entry in _entries(observed)}, tuple(allowed)
+    webhooks = [_with_kept(entry, observed_entries.get(entry["name"], {}), allowed) for entry in _entries(wanted)]
     return {**wanted, "webhooks": webhooks}
 
 
@@ -113,7 +113,9 @@ def injected(wanted: JsonObject, observed: JsonObject) -> JsonObject:
     A new entry begins with that of another one: cert-manager's injector comes after the API server, which would
     meanwhile refuse what fails closed. What was there before cert-manager was told to come is somebody else's.
     """
-    if not all(INJECT_CA_FROM in (each["metadata"].get("annotations") or {}) for each in (wanted, observed)):
+    if not all(
+        INJECT_CA_FROM in (configuration["metadata"].get("annotations") or {}) for configuration in (wanted, observed)
+    ):
         return wanted
     bundles = (entry["clientConfig"].get("caBundle") for entry in _entries(observed) if is_own(entry))
     return with_bundles(wanted, observed, next(filter(None, bundles), None))
@@ -121,21 +123,21 @@ def injected(wanted: JsonObject, observed: JsonObject) -> JsonObject:
 
 def with_bundles(wanted: JsonObject, observed: JsonObject, other: str | None = None) -> JsonObject:
     """What is wanted, with the caBundles that were found. other: one (base64) for entries for which none was."""
-    found = {entry["name"]: entry["clientConfig"].get("caBundle") for entry in _entries(observed)}
-    return {**wanted, "webhooks": [_with_bundle(each, found.get(each["name"]) or other) for each in _entries(wanted)]}
+    bundles = {entry["name"]: entry["clientConfig"].get("caBundle") for entry in _entries(observed)}
+    return {**wanted, "webhooks": [_with_bundle(each, bundles.get(each["name"]) or other) for each in _entries(wanted)]}
 
 
 def difference(wanted: JsonObject, observed: JsonObject) -> list[str]:
     """What of the wanted is not so, for people, a line each; what others added to their own ends is no difference."""
     metadata = observed["metadata"]
-    found = [
+    differences = [
         f"{place[:-1]} {key}"
         for place in ("labels", "annotations")
         for key, value in (wanted["metadata"].get(place) or {}).items()
         if (metadata.get(place) or {}).get(key) != value
     ]
     owners = {owner["uid"] for owner in metadata.get("ownerReferences") or ()}
-    found += [
+    differences += [
         f"owner {owner['kind']} {owner['name']}"
         for owner in wanted["metadata"].get("ownerReferences", ())
         if owner["uid"] not in owners
@@ -144,8 +146,8 @@ def difference(wanted: JsonObject, observed: JsonObject) -> list[str]:
     for entry in _entries(wanted):
         name = entry["name"]
         other = there.pop(name, None)
-        found += [f"{name}: missing"] if other is None else _entry_difference(entry, other)
-    return [*found, *(f"{entry['name']}: not wanted" for entry in there.values() if is_own(entry))]
+        differences += [f"{name}: missing"] if other is None else _entry_difference(entry, other)
+    return [*differences, *(f"{entry['name']}: not wanted" for entry in there.values() if is_own(entry))]
 
 
 def restored(wanted: JsonObject, observed: JsonObject) -> JsonObject:
@@ -160,7 +162,7 @@ def restored(wanted: JsonObject, observed: JsonObject) -> JsonObject:
         if added := wanted["metadata"].get(place):
             metadata[place] = {**(metadata.get(place) or {}), **added}
     if owners := wanted["metadata"].get("ownerReferences"):
-        others = [each for each in metadata.get("ownerReferences") or () if each["uid"] != owners[0]["uid"]]
+        others = [owner for owner in metadata.get("ownerReferences") or () if owner["uid"] != owners[0]["uid"]]
         metadata["ownerReferences"] = [*others, *owners]
     return {**observed, **_head(wanted), "metadata": metadata, "webhooks": [*own, *foreign(observed)]}
 
@@ -193,11 +195,11 @@ def _with_bundle(entry: JsonObject, bundle: str | None) -> JsonObject:
 
 def _with_kept(entry: JsonObject, other: JsonObject, allowed: Sequence[KeptRequirement]) -> JsonObject:
     own = _requirements(entry.get("namespaceSelector"))
-    known = {_normal(each) for each in own}
+    known = {_normal(requirement) for requirement in own}
     added = {
-        _normal(each): each
-        for each in _requirements(other.get("namespaceSelector"))
-        if _may_stay(each, allowed) and _normal(each) not in known
+        _normal(requirement): requirement
+        for requirement in _requirements(other.get("namespaceSelector"))
+        if _may_stay(requirement, allowed) and _normal(requirement) not in known
     }
     if not added:
         return entry
@@ -209,20 +211,20 @@ def _may_stay(requirement: JsonObject, allowed: Iterable[KeptRequirement]) -> bo
     key, operator = requirement["key"], requirement["operator"]
     if operator == "DoesNotExist":
         # Every Namespace has its name as a label: none would be left.
-        return key != NAME_LABEL and any(each.key == key for each in allowed)
+        return key != NAME_LABEL and any(line.key == key for line in allowed)
     return operator == "NotIn" and any(
-        each.key == key and all(glob.matches(value, each.values) for value in requirement["values"]) for each in allowed
+        line.key == key and all(glob.matches(value, line.values) for value in requirement["values"]) for line in allowed
     )
 
 
 def _entry_difference(wanted: JsonObject, observed: JsonObject) -> list[str]:
     """The fields of an entry that differ, out of those that the service writes: later ones are not known here."""
-    found = []
+    differences = []
     for field, value in wanted.items():
-        here, there = (_comparable(field, each) for each in (value, observed.get(field)))
+        here, there = (_comparable(field, side) for side in (value, observed.get(field)))
         if here != there:
-            found.append(f"{wanted['name']}: {_said(field, here, there)}")
-    return found
+            differences.append(f"{wanted['name']}: {_said(field, here, there)}")
+    return differences
 
 
 def _comparable(field: str, value: Any) -> Any:

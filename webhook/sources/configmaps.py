@@ -49,23 +49,23 @@ class ConfigMaps:
 
     def _contents(self, maps: Mapping[str, PolicyMap]) -> Mapping[str, Content]:
         known, self._known = self._known, {}
-        for name, found in sorted(maps.items()):
-            version = hashlib.sha256(repr(sorted(found.data.items())).encode()).hexdigest()
+        for name, policy_map in sorted(maps.items()):
+            version = hashlib.sha256(repr(sorted(policy_map.data.items())).encode()).hexdigest()
             before = known.get(self._source(name))
-            content = before if before and before.version == version else _of_keys(name, found.data, version)
+            content = before if before and before.version == version else _of_keys(name, policy_map.data, version)
             self._known[self._source(name)] = content
         return self._known
 
 
 def _of_keys(name: str, data: Mapping[str, str], version: str) -> Content:
-    found: list[Part] = []
+    parts: list[Part] = []
     problems: list[str] = []
     keys = sorted(key for key in data if key.endswith(manifest.SUFFIXES) and not policyfiles.is_suite(Path(key)))
     if not keys:
         problems.append(f"ConfigMap {name}: no key of its data ends in {', '.join(manifest.SUFFIXES)}")
     for key in keys:
         try:
-            found += policyfiles.parts(data[key], f"{name}/{key}")
+            parts += policyfiles.parts(data[key], f"{name}/{key}")
         except yamlfile.FileError as error:
             problems.append(str(error))
-    return Content(version, tuple(found), "\n".join(problems))
+    return Content(version, tuple(parts), "\n".join(problems))

@@ -32,7 +32,7 @@ class Directories:
 
     def _content(self, path: str, known: Mapping[Path, tuple[str, tuple[Part, ...]]]) -> Content:
         version = hashlib.sha256()
-        found: list[Part] = []
+        parts_read: list[Part] = []
         problems: list[str] = []
         try:
             for file in policyfiles.files(path):
@@ -46,11 +46,11 @@ class Directories:
                     problems.append(str(error))
                     continue
                 self._known[file] = now
-                found += now[1]
+                parts_read += now[1]
         except OSError as error:
             problems.append(f"{error.filename}: cannot be read: {error.strerror}")
             version.update(problems[-1].encode())
-        return Content(version.hexdigest(), tuple(found), "\n".join(problems))
+        return Content(version.hexdigest(), tuple(parts_read), "\n".join(problems))
 
     async def changes(self) -> AsyncIterator[None]:
         """A change in a file, or a few seconds without one."""

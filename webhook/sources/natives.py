@@ -23,7 +23,7 @@ class Natives:
     def read(self) -> Native:
         """What there is now. A policy that cannot be used here is left out: kube-apiserver has its own word on it."""
         known, self._known = self._known, {}
-        found: list[Part] = []
+        parts_read: list[Part] = []
         problems: list[str] = []
         version = hashlib.sha256()
         for name, documents in self._policies.known.items():
@@ -37,10 +37,10 @@ class Natives:
                 self._known[key] = known.get(key) or parts(_document(key[0], value))
                 group += self._known[key]
             if errors := together(group).errors:
-                problems.append(f"no rules for pod templates of {name}: {'; '.join(each.text for each in errors)}")
+                problems.append(f"no rules for pod templates of {name}: {'; '.join(error.text for error in errors)}")
             else:
-                found += group
-        return Native(version.hexdigest(), together(found), tuple(problems))
+                parts_read += group
+        return Native(version.hexdigest(), together(parts_read), tuple(problems))
 
     async def changes(self) -> AsyncIterator[None]:
         """Something was added, changed or deleted."""

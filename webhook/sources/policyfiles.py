@@ -73,10 +73,12 @@ def texts(paths: Iterable[str]) -> Iterator[tuple[str, str]]:
             raise PolicyFilesError(str(error)) from None
 
 
-def read(found: Iterable[tuple[str, str]], today: date | None = None) -> PolicyFiles:
+def read(files: Iterable[tuple[str, str]], today: date | None = None) -> PolicyFiles:
     """What files by their names and texts come to. Raises PolicyFilesError."""
     try:
-        loaded = documents.read((each for name, text in found for each in parse(text, name)), today, complete=True)
+        loaded = documents.read(
+            (document for name, text in files for document in parse(text, name)), today, complete=True
+        )
     except yamlfile.FileError as error:
         raise PolicyFilesError(str(error)) from None
     if loaded.errors:
@@ -99,7 +101,7 @@ def parse(content: bytes | str, name: str) -> list[Document]:
     """The documents in a file. Raises FileError."""
     text = yamlfile.decoded(name, content)
     lines = text.splitlines()
-    return [_document(found, lines) for found in yamlfile.load(name, text)]
+    return [_document(document, lines) for document in yamlfile.load(name, text)]
 
 
 def parts(content: bytes | str, name: str) -> tuple[Part, ...]:
@@ -118,10 +120,10 @@ def files(path: str) -> Iterator[Path]:
     return (file for file in manifest.followed(path) if file == named or not is_suite(file))
 
 
-def _document(found: yamlfile.Document, lines: Sequence[str]) -> Document:
-    root = found.node
+def _document(document: yamlfile.Document, lines: Sequence[str]) -> Document:
+    root = document.node
     if root is None:  # JSON that is no YAML has no places
-        return Document(value=found.value, name=found.name, places=lambda _: (1, 1))
+        return Document(value=document.value, name=document.name, places=lambda _: (1, 1))
 
     def places(path: FieldPath) -> Place:
         node = _node(root, path)[1]
@@ -138,7 +140,9 @@ def _document(found: yamlfile.Document, lines: Sequence[str]) -> Document:
         mark = node.start_mark
         return scalars.inside(lines, mark.line + 1, mark.column + 1, node.value, offset)
 
-    return Document(value=found.value, name=found.name, line=found.line(), places=places, keys=keys, inside=inside)
+    return Document(
+        value=document.value, name=document.name, line=document.line(), places=places, keys=keys, inside=inside
+    )
 
 
 def _node(root: yaml.Node, path: FieldPath) -> tuple[yaml.Node | None, yaml.Node]:
@@ -165,7 +169,7 @@ def _scopes(
     objects: Iterable[Mapping[str, Any]], definitions: Iterable[Mapping[str, Any]]
 ) -> Mapping[ParamKind, KindScope]:
     """The kinds that there are: Kubernetes' own, those of the objects, and those that definitions among them define."""
-    found: dict[ParamKind, KindScope] = {
+    scopes: dict[ParamKind, KindScope] = {
         ParamKind(api_version=f"{each.group}/{each.version}".lstrip("/"), kind=each.kind.kind): each.scope
         for each in resources.built_in()
         if "/" not in each.name
@@ -173,12 +177,12 @@ def _scopes(
     for each in objects:
         group = each["apiVersion"].rpartition("/")[0]
         scope: KindScope = "Cluster" if each["kind"] in manifest.CLUSTER_SCOPED.get(group, ()) else "Namespaced"
-        found.setdefault(ParamKind(api_version=each["apiVersion"], kind=each["kind"]), scope)
+        scopes.setdefault(ParamKind(api_version=each["apiVersion"], kind=each["kind"]), scope)
     for spec in definitions:
         scope = "Cluster" if spec.get("scope") == "Cluster" else "Namespaced"
         for kind, _ in _versions(spec):
-            found[ParamKind(api_version=f"{kind.group}/{kind.version}", kind=kind.kind)] = scope
-    return found
+            scopes[ParamKind(api_version=f"{kind.group}/{kind.version}", kind=kind.kind)] = scope
+    return scopes
 
 
 def _custom(definitions: Iterable[Mapping[str, Any]]) -> Mapping[GroupVersionKind, Schema]:

@@ -144,10 +144,10 @@ class PolicyKeeper:
         self.complete = self.complete or complete
         if read is None:
             return False
-        seen, made = read
+        versions, made = read
         await self._follow(made, *([] if before is None else [before]))
         self._tell(made)
-        self._seen, self._made = seen, made  # from here on nothing is waited for: they are one
+        self._seen, self._made = versions, made  # from here on nothing is waited for: they are one
         if made.rules is None:
             return False
         self.rules, self.ruleset = made.rules, made.ruleset
@@ -166,8 +166,8 @@ class PolicyKeeper:
         native = Native()
         if self._cluster is not None and self._cluster.natives is not None:
             native = await asyncio.to_thread(self._cluster.natives.read)
-        seen = {"": native.version, **{name: content.version for name, content in newest.items()}}
-        return None if seen == self._seen else (seen, await asyncio.to_thread(self._make, newest, native))
+        versions = {"": native.version, **{name: content.version for name, content in newest.items()}}
+        return None if versions == self._seen else (versions, await asyncio.to_thread(self._make, newest, native))
 
     async def _follow(self, *made: _Made) -> None:
         if self._cluster is not None:
@@ -197,22 +197,22 @@ class PolicyKeeper:
 
     def _judged(self, newest: Mapping[str, Content], native: Native) -> _Made:
         last = self._made
-        found = policyset.updated(last.set, newest, datetime.now(UTC).date(), rules.reserved())
-        if self._seen is not None and (found.versions, native.version) == (last.set.versions, last.native.version):
-            return last._replace(refused=found.refused, rules=None)
-        return self._ruled(found, native, found.refused)
+        policy_set = policyset.updated(last.set, newest, datetime.now(UTC).date(), rules.reserved())
+        if self._seen is not None and (policy_set.versions, native.version) == (last.set.versions, last.native.version):
+            return last._replace(refused=policy_set.refused, rules=None)
+        return self._ruled(policy_set, native, policy_set.refused)
 
     def _judged_anew(self) -> _Made:
         """What the sources came to last, with the settings of now. Raises SettingsError. Runs in a thread."""
         return self._ruled(self._made.set, self._made.native, self._made.refused)
 
-    def _ruled(self, found: PolicySet, native: Native, refused: Mapping[str, str]) -> _Made:
+    def _ruled(self, policy_set: PolicySet, native: Native, refused: Mapping[str, str]) -> _Made:
         self._compiler.begin()
-        policies = rules.of_policies(self._settings, found.files, self._compiler, native.loaded)
+        policies = rules.of_policies(self._settings, policy_set.files, self._compiler, native.loaded)
         ruleset = rules.build(self._settings, (), policies, self._catalog)
-        warnings = map(str, found.files.loaded.warnings)
+        warnings = map(str, policy_set.files.loaded.warnings)
         doubts = [*warnings, *rules.unknown_names(self._settings, policies), *native.problems]
-        return _Made(found, native, refused, doubts, policies, ruleset)
+        return _Made(policy_set, native, refused, doubts, policies, ruleset)
 
     def _tell(self, made: _Made) -> None:
         last = self._made
@@ -222,9 +222,9 @@ class PolicyKeeper:
         self._metrics.policies_loaded((policy.kind for policy in made.policies), refused=bool(made.refused))
         if made.rules is not None:
             after = made.named
-            found = {kind: differences.of_names(before, after[kind]) for kind, before in last.named.items()}
-            policies = found.pop("policies")
-            others = differences.flattened(found)
+            changes = {kind: differences.of_names(before, after[kind]) for kind, before in last.named.items()}
+            policies = changes.pop("policies")
+            others = differences.flattened(changes)
             self._log.info("policies loaded", policies=len(after["policies"]), **policies, **others)
         self._doubt(made)
 

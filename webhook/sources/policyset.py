@@ -46,7 +46,7 @@ EMPTY = PolicySet({}, policyfiles.of(Loaded()), {})
 def updated(
     current: PolicySet, newest: Mapping[str, Content], today: date, reserved: Collection[str] = ()
 ) -> PolicySet:
-    """The set with the newest content of the sources, as far as it is without errors.
+    """The set with the newest content of each source that has no errors.
 
     today: to warn of exceptions that have ended or soon will. reserved: names that no policy may have.
     """

@@ -19,7 +19,7 @@ class TopologyFilesError(Exception):
 
 def read(paths: Iterable[str]) -> list[Topology]:
     """The topologies in files, and in directories with all below. Raises TopologyFilesError."""
-    found: list[Topology] = []
+    topologies: list[Topology] = []
     problems: list[str] = []
     for path in paths:
         try:
@@ -28,25 +28,25 @@ def read(paths: Iterable[str]) -> list[Topology]:
             problems.append(f"{error.filename}: cannot be read: {error.strerror}")
             continue
         for file in files:
-            _read(file, found, problems)
+            _read(file, topologies, problems)
     if problems:
         raise TopologyFilesError("\n".join(problems))
-    return found
+    return topologies
 
 
 def version(paths: Iterable[str]) -> str:
     """A text that is the same as long as the files hold the same, or cannot be read for the same reason."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for path in paths:
         try:
             for file in followed(path):
-                found.update(f"{file}\n{hashlib.sha256(file.read_bytes()).hexdigest()}\n".encode())
+                digest.update(f"{file}\n{hashlib.sha256(file.read_bytes()).hexdigest()}\n".encode())
         except OSError as error:
-            found.update(f"{error}\n".encode())
-    return found.hexdigest()
+            digest.update(f"{error}\n".encode())
+    return digest.hexdigest()
 
 
-def _read(file: Path, found: list[Topology], problems: list[str]) -> None:
+def _read(file: Path, topologies: list[Topology], problems: list[str]) -> None:
     """Add what is in a file to the topologies, and what is wrong there to the problems."""
     name = str(file)
     try:
@@ -60,7 +60,7 @@ def _read(file: Path, found: list[Topology], problems: list[str]) -> None:
     for document in documents:
         for place, value in document.parts():
             try:
-                found.append(topology(value, f"{name}:{document.line(place)}"))
+                topologies.append(topology(value, f"{name}:{document.line(place)}"))
             except TopologyError as error:
                 problems += [
                     f"{name}:{document.line(where)}: {TopologyError([(where, problem)])}"

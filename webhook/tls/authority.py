@@ -33,8 +33,8 @@ class Leader(Protocol):
         ...
 
 
-class _Wanted(NamedTuple):
-    """What the Secret should hold, and why, a sentence for the log each."""
+class _Rewrite(NamedTuple):
+    """Contents to write into the Secret, and the reasons, a sentence for the log each."""
 
     contents: Mapping[str, bytes]
     reasons: Sequence[str]
@@ -58,7 +58,7 @@ class SharedAuthority:
         self._secret = secret
         self._leader = leader
         self._names = names
-        self._wanted: _Wanted | None = None
+        self._rewrite: _Rewrite | None = None
         self._lacking = ""  # why the stored CA cannot be used
         self._problem = ""  # why it could not be stored
         self._log = structlog.get_logger()
@@ -77,16 +77,16 @@ class SharedAuthority:
 
     async def save(self, now: datetime) -> None:
         """Store what the last look found missing, if this process leads, and use it. What fails is logged."""
-        wanted, self._wanted = self._wanted, None
-        if wanted is None:
+        rewrite, self._rewrite = self._rewrite, None
+        if rewrite is None:
             return
         try:
-            await self._secret.write(wanted.contents)
+            await self._secret.write(rewrite.contents)
         except ClusterError as error:
             self._failed(error)
             return
         self._problem = ""
-        for reason in wanted.reasons:
+        for reason in rewrite.reasons:
             self._log.info("certificate", reason=reason)
         self.look(now)
 
@@ -115,12 +115,14 @@ class SharedAuthority:
         self._use(plan, usable)
         self._lacking = "" if usable else problem if self._secret.exists else f"{title} does not exist"
         writing = plan.writes and self._leader.leading
-        self._wanted = _Wanted(plan.writes, (*reasons, *plan.reasons)) if writing else None
+        self._rewrite = _Rewrite(plan.writes, (*reasons, *plan.reasons)) if writing else None
 
     def _use(self, plan: AuthorityPlan, usable: Authority | None) -> None:
         """Take what can be used before the plan is carried out."""
         if plan.problem:  # its CA is a new one, and perhaps another process makes another
-            self.bundle = Bundle(tuple(each for each in plan.bundle if each != plan.authority.certificate))
+            self.bundle = Bundle(
+                tuple(certificate for certificate in plan.bundle if certificate != plan.authority.certificate)
+            )
             self.authority = usable or self.authority
         else:
             self.bundle = plan.bundle

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
@@ -16,10 +16,10 @@ from certs.certificate import issued_by
 from certs.errors import CertificateError, StoreError
 from certs.leaf import Leaf
 from certs.serving import Changed, ChangedBundle, Failed, FileBundle, FilePair, ServingContext
+from certs.store import DirectoryStore, ensure
 from certs.wording import titled
 from webhook.configuration.settings import SettingsError, Tls
 from webhook.metrics import Metrics
-from webhook.tls.directory import OwnDirectory
 
 Trusted = Callable[[x509.Certificate], bool]
 """Whether all clients have been told of a CA."""
@@ -51,6 +51,32 @@ class Own(Protocol):
     def lacking(self) -> str:
         """Why there is no CA; empty where there is one."""
         ...
+
+
+class OwnDirectory:
+    """What the directory holds, as of the last look; see `Own`."""
+
+    def __init__(self, path: Path, names: Sequence[str]) -> None:
+        self.authority: Authority | None = None
+        self.leaf: Leaf | None = None
+        self.bundle = Bundle()
+        self._store = DirectoryStore(path)
+        self._names = names
+        self._log = structlog.get_logger()
+
+    def look(self, now: datetime) -> None:
+        """Make and renew what is due. Raises CertificateError."""
+        ensured = ensure(self._store, self._names, now)
+        self.authority, self.leaf, self.bundle = ensured.authority, ensured.leaf, ensured.bundle
+        for reason in ensured.reasons:
+            self._log.info("certificate", reason=reason)
+
+    async def save(self, now: datetime) -> None:
+        """Nothing: what is due is stored at each look."""
+
+    def lacking(self) -> str:
+        """Nothing: where there is no CA, one is made."""
+        return ""
 
 
 class Certificates:
@@ -169,7 +195,7 @@ class Certificates:
         """Require what is new in the file; why that cannot be used, if it cannot."""
         outcome = self.serving.follow_clients(file)
         if isinstance(outcome, ChangedBundle):
-            authorities = [titled(each.subject) for each in outcome.bundle]
+            authorities = [titled(authority.subject) for authority in outcome.bundle]
             self._log.info("client certificates required", authorities=authorities)
         return outcome.reason if isinstance(outcome, Failed) else ""
 

@@ -1,14 +1,21 @@
-"""Whether the API server trusts a CA by now, so that a certificate of it may be shown."""
+"""Whether API servers know a CA by now, so that a certificate of it may be shown."""
 
 from __future__ import annotations
 
+import base64
+import binascii
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from cryptography import x509
+from msgspec import Struct
 
+from certs.bundle import Bundle
+from certs.errors import PemError
 from webhook.configuration.settings import Registration
+from webhook.registration.configuration import is_own
+from webhook.registration.state import WatchState
 from webhook.tls.certificates import Trusted, by_all
 
 if TYPE_CHECKING:
@@ -19,35 +26,72 @@ if TYPE_CHECKING:
 SETTLED_SECONDS = 10.0
 
 
+class Trust(Struct, frozen=True):
+    """Since when CAs have been in the webhook configurations, by a clock that never jumps. Pure.
+
+    since: infinity for those that are not in them, minus infinity for the first one that was looked for. When the
+    process starts, that has been in them for long if it is. A later one may have come a moment before this process
+    heard of it: what is watched does not arrive in the order of its making.
+    """
+
+    since: Mapping[x509.Certificate, float] = {}
+    now: float = float("-inf")
+
+    def observed(self, authority: x509.Certificate, watch: WatchState, now: float) -> Trust:
+        """What is known after a look for one CA."""
+        if not watch.synced:
+            return Trust(self.since, now)  # it may have been there for long
+        if is_registered(authority, watch):
+            unknown = now if self.since else float("-inf")
+            since = min(self.since.get(authority, unknown), now)
+        else:
+            since = float("inf")
+        return Trust({**self.since, authority: since}, now)
+
+    def settled(self, authority: x509.Certificate) -> bool:
+        """Whether API servers know this CA, as of the last look."""
+        return self.now - self.since.get(authority, float("inf")) >= SETTLED_SECONDS
+
+
+def is_registered(authority: x509.Certificate, watch: WatchState) -> bool:
+    """Whether the API server was told of a CA: every entry of the service has it in its caBundle.
+
+    Where nothing is registered nobody calls, so yes.
+    """
+    entries = [
+        entry
+        for configuration in watch.current.values()
+        for entry in configuration.get("webhooks") or ()
+        if is_own(entry)
+    ]
+    bundles = {entry["clientConfig"].get("caBundle", "") for entry in entries}
+    return all(authority in bundle for bundle in map(_bundle, bundles))
+
+
 def trusted(registration: Registration, webhooks: Webhooks | None) -> Trusted:
     """Who says whether API servers know a CA: the webhook configurations where the service's own is written there."""
     writes = registration.apply or registration.ca_only
     others = registration.ca_file or registration.inject_ca_from
-    return Told(webhooks) if webhooks is not None and writes and not others else by_all
+    return TrustWatch(webhooks) if webhooks is not None and writes and not others else by_all
 
 
-class Told:
-    """Says of a CA whether it stands in the webhook configurations, and has stood there for a while.
-
-    The first one that it is asked about, when the process starts, has stood there for long if it does. A later one may
-    have come a moment before this process heard of it: what is watched does not arrive in the order of its making.
-    """
+class TrustWatch:
+    """Says whether API servers know a CA, by what the watch of the webhook configurations shows and has shown."""
 
     def __init__(self, webhooks: Webhooks, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._webhooks = webhooks
         self._monotonic = monotonic
-        self._since: dict[x509.Certificate, float] = {}
-        """When CAs were first found there; infinity for those that were not, minus infinity for the first one."""
+        self._trust = Trust()
 
     def __call__(self, authority: x509.Certificate) -> bool:
         """Whether API servers know this CA."""
-        now = self._monotonic()
-        if self._webhooks.unsynced():
-            return False  # it may have stood there for long
-        if not self._webhooks.trusts(authority):
-            self._since[authority] = float("inf")
-            return False
-        unknown = now if self._since else float("-inf")
-        since = min(self._since.get(authority, unknown), now)
-        self._since[authority] = since
-        return now - since >= SETTLED_SECONDS
+        self._trust = self._trust.observed(authority, self._webhooks.state, self._monotonic())
+        return self._trust.settled(authority)
+
+
+def _bundle(encoded: str) -> Bundle:
+    """The CAs of a caBundle; none where it cannot be read, or is empty and stands for the system's."""
+    try:
+        return Bundle.from_pem(base64.b64decode(encoded, validate=True))
+    except (PemError, binascii.Error):
+        return Bundle()

@@ -45,22 +45,22 @@ def total(texts: Iterable[bytes]) -> bytes:
     for text in texts:
         for family in _families(text):
             families.setdefault(family.name, family)
-            found = values.setdefault(family.name, {})
+            samples = values.setdefault(family.name, {})
             for sample in family.samples:
-                found.setdefault((sample.name, tuple(sample.labels.items())), []).append(sample.value)
+                samples.setdefault((sample.name, tuple(sample.labels.items())), []).append(sample.value)
     for name, family in families.items():
         combine = _combine(family)
-        family.samples = [Sample(of, dict(labels), combine(each)) for (of, labels), each in values[name].items()]
+        family.samples = [Sample(of, dict(labels), combine(numbers)) for (of, labels), numbers in values[name].items()]
     return generate_latest(_Collected(families.values()))
 
 
 def lasting(text: bytes) -> bytes:
-    """What stays of a process that has ended: all that it counted, and nothing of how it was."""
+    """What counts of a process that has ended: its counters and histograms, and none of its gauges."""
     return generate_latest(_Collected(family for family in _families(text) if _is_counted(family)))
 
 
 class _Collected(Collector):
-    """Families that are at hand, as the library wants them."""
+    """Metric families as a collector, which is what the library takes."""
 
     def __init__(self, families: Iterable[Metric]) -> None:
         self._families = families

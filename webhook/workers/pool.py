@@ -1,4 +1,4 @@
-"""The workers that a supervisor has, and what they are together: ready or not and why, and their metrics as sums."""
+"""The workers of a supervisor, and their state together: whether all are ready, and the sums of their metrics."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ class Roster:
 
     @property
     def numbers(self) -> range:
-        """The numbers of the workers that there should be."""
+        """The numbers of all workers that should run."""
         return range(1, len(self._places) + 1)
 
     def workers(self) -> Iterator[tuple[int, WorkerProcess]]:
-        """Those that there are, with their numbers."""
+        """The workers that run, with their numbers."""
         return ((number, place) for number, place in self._places.items() if isinstance(place, WorkerProcess))
 
     def enter(self, number: int, worker: WorkerProcess) -> None:
-        """Count with a worker that was started."""
+        """Add a worker that was started."""
         self._places[number] = worker
 
     def leave(self, number: int, worker: WorkerProcess) -> None:
-        """Count no more with one that has ended. What it counted stays, so that sums never go back."""
+        """Take out a worker that has ended. What it counted stays, so that sums never go back."""
         self._lasting = exposition.total([self._lasting, exposition.lasting(worker.metrics)])
         self._places[number] = f"it has ended by {worker.ending()} and will be started again"
 
@@ -68,7 +68,7 @@ class Roster:
         return web.Response(status=200 if ready else 503, text=("ok\n" if ready else "not ready\n") + lines)
 
     async def expose_metrics(self, _http: web.Request) -> web.Response:
-        """The sums over all workers that there are and have been, for Prometheus."""
+        """The sums over all workers, those that have ended included, for Prometheus."""
         told = await asyncio.gather(*(worker.count() for _, worker in self.workers()))
         self.metrics.workers.set(sum(told))
         texts = [self.metrics.expose(), self._lasting, *(worker.metrics for _, worker in self.workers())]

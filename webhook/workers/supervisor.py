@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import socket
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager, suppress
@@ -20,11 +21,10 @@ from msgspec import Struct
 from yarl import URL
 
 from webhook.cluster.api.clock import Backoff, Clock
-from webhook.configuration.settings import Settings
-from webhook.stopping import stop_signal
+from webhook.configuration.settings import Settings, SettingsError
+from webhook.process import stop_signal
 from webhook.version import VERSION
 from webhook.workers.pool import Roster
-from webhook.workers.port import reserve
 from webhook.workers.process import WorkerProcess
 
 # With the pauses of Backoff between them and a second or more for each start that is a quarter of a minute: a file that
@@ -181,10 +181,10 @@ class Supervisor:
 
     async def _live(self, number: int) -> WorkerProcess:
         """Start a worker and look after it until it has ended."""
-        socket = self._sockets / str(number)
-        socket.unlink(missing_ok=True)
+        path = self._sockets / str(number)
+        path.unlink(missing_ok=True)
         try:
-            worker = await WorkerProcess.start(self._command(number, socket), socket, self._write)
+            worker = await WorkerProcess.start(self._command(number, path), path, self._write)
         except OSError as error:
             raise SupervisorError(f"worker {number} cannot be started: {error.strerror or error}") from None
         self._roster.enter(number, worker)
@@ -222,6 +222,37 @@ class Supervisor:
                 )
                 worker.signal(signal.SIGKILL)
         await asyncio.gather(*(worker.ends() for worker in running.values()))
+
+
+def reserve(host: str, port: int) -> socket.socket:
+    """A socket that keeps a port for the service's processes; 0 takes a free one.
+
+    It is given no connections itself, since it does not listen.
+
+    Raises SettingsError where the system cannot share ports, and OSError where this one cannot be had. Somebody else
+    who shares it counts as well: he would be given some of the connections.
+    """
+    if not hasattr(socket, "SO_REUSEPORT"):
+        raise SettingsError("listen.workers: this system has no SO_REUSEPORT, by which processes share a port; use 1")
+    family, _, _, _, address = socket.getaddrinfo(
+        host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]  # fmt: skip
+    _bound_socket(family, address, socket.SO_REUSEADDR).close()  # so it is nobody else's
+    return _bound_socket(family, address, socket.SO_REUSEADDR, socket.SO_REUSEPORT)
+
+
+def _bound_socket(family: socket.AddressFamily, address: Any, *options: int) -> socket.socket:
+    made = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        for option in options:
+            made.setsockopt(socket.SOL_SOCKET, option, 1)
+        if family == socket.AF_INET6:  # as asyncio does, for which :: and 0.0.0.0 are two addresses
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        made.bind(address)
+    except OSError:
+        made.close()
+        raise
+    return made
 
 
 def _start_error(worker: WorkerProcess) -> StartError | SupervisorError:

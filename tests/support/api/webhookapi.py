@@ -60,7 +60,7 @@ class WebhookApi(FakeApi):
         else:
             if given["metadata"].pop("uid", "") not in ("", (found or given)["metadata"].get("uid")):
                 return _refused(409, "uid mismatch")
-            given, self._applied[path, name] = _merged(found, given, self._applied.get((path, name), {})), given
+            given, self._applied[path, name] = merged(found, given, self._applied.get((path, name), {})), given
         if any({"url", "service"} <= entry["clientConfig"].keys() for entry in given["webhooks"]):
             return _refused(422, "webhooks[0].clientConfig: exactly one of url or service is required")
         self._add_clouds_own(given)
@@ -75,7 +75,7 @@ class WebhookApi(FakeApi):
                 entry["namespaceSelector"] = {**entry["namespaceSelector"], "matchExpressions": [*there, *added]}
 
 
-def _merged(found: Json | None, given: Json, before: Json) -> Json:
+def merged(found: Json | None, given: Json, before: Json) -> Json:
     """What comes of applying. Maps are merged, as are lists whose items have names; other values are replaced."""
     if found is None:
         return _without_empty_conditions(given)

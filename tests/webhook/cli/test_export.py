@@ -10,7 +10,8 @@ from support.service.commands import last_line, run
 
 from webhook.configuration.reference import configuration
 from webhook.configuration.rules import build
-from webhook.configuration.settings import Settings, read
+from webhook.configuration.settings import Settings
+from webhook.configuration.settingsfile import read
 from webhook.registration.configuration import registered
 
 _BUNDLE = b"-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"

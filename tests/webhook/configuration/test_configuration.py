@@ -14,7 +14,8 @@ from support.patience import until
 
 from webhook.configuration.configuration import Configuration, Loaded
 from webhook.configuration.rulekeeper import RuleKeeper
-from webhook.configuration.settings import Settings, SettingsError, override, read
+from webhook.configuration.settings import Settings, SettingsError
+from webhook.configuration.settingsfile import override, read
 from webhook.metrics import Metrics
 
 _HALLS = '{"name": "halls", "levels": ["example.org/hall", "kubernetes.io/hostname"]}'

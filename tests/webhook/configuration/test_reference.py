@@ -9,7 +9,8 @@ import yaml
 from pydantic import BaseModel
 
 from webhook.configuration.reference import WIDTH, configuration
-from webhook.configuration.settings import Settings, read
+from webhook.configuration.settings import Settings
+from webhook.configuration.settingsfile import read
 
 _PAGE = Path(__file__).parents[3] / "docs" / "reference" / "configuration.md"
 
@@ -69,7 +70,7 @@ def test_lists_in_lists_are_explained() -> None:
         "  #     nodeLabel: Key of the label that Nodes of one domain share. (required)",
         '  #     alias: Further name of the level. (default "")',
         "  #   nodeRequirement: Label selector of Nodes that Pods may be placed on. (default {})",
-        "  #   pool: Label selector of the Nodes that it is for; empty: not said. (default {})",
+        "  #   pool: Label selector of the Nodes that it is for; empty: unspecified. (default {})",
     ]
 
 

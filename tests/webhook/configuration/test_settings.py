@@ -9,7 +9,8 @@ import pytest
 import yaml
 from support.builders import Json
 
-from webhook.configuration.settings import Settings, SettingsError, override, read
+from webhook.configuration.settings import Settings, SettingsError
+from webhook.configuration.settingsfile import override, read
 
 _DEFAULTS: Json = {
     "listen": {

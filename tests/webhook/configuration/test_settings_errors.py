@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from webhook.configuration.settings import SettingsError, read
+from webhook.configuration.settings import SettingsError
+from webhook.configuration.settingsfile import read
 
 _SELECTOR = "labels:\n  namespaceSelector:\n    matchExpressions:\n    - {}\n"
 _EXCEPTION = "exceptions:\n- rules: [labels]\n  reason: why\n  until: {}\n"

@@ -11,7 +11,7 @@ from policies.engine.match import LabelSelector, ResourceRule, SelectorRequireme
 from policies.engine.rule import Hook, MatchCondition, Rule
 from policies.engine.ruleset import RuleSet
 from webhook.configuration.settings import Settings
-from webhook.registration.configuration import Client, Owner, configurations, registered
+from webhook.registration.configuration import Client, Owner, configurations, owned, registered
 
 _BUNDLE = b"-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
 _ENCODED = base64.b64encode(_BUNDLE).decode()
@@ -278,7 +278,7 @@ def test_an_owner_and_an_injected_ca_are_said_in_the_metadata() -> None:
     """The ClusterRole whose end is theirs, and the Certificate whose CA is written by somebody else."""
     settings = Settings.model_validate({"registration": {"injectCaFrom": "cloud/serving"}})
 
-    found = registered(settings, b"", default_rules(), Owner("cks", "u-1"))
+    found = [owned(each, Owner("cks", "u-1")) for each in registered(settings, b"", default_rules())]
 
     owner = {
         "apiVersion": "rbac.authorization.k8s.io/v1",

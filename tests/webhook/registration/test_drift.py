@@ -12,8 +12,8 @@ from support.builders import Json
 from webhook.configuration.settings import KeptRequirement, Registration
 from webhook.registration.drift import (
     BundleOnly,
+    Correction,
     Managed,
-    Step,
     Writer,
     changed_by,
     difference,
@@ -97,11 +97,11 @@ def test_what_a_cloud_adds_stays(added: list[Json], stays: list[Json]) -> None:
     observed = _observed(namespaceSelector=_selector(*added))
 
     found = kept(_wanted(), observed, _KEPT)
-    step = Managed(_wanted(), _KEPT).step(observed)
+    correction = Managed(_wanted(), _KEPT).correction(observed)
 
     assert found["webhooks"][0]["namespaceSelector"] == _selector(*stays)
-    assert step.differences == ([] if stays else ["labels.cks-admission.dev: namespaceSelector"])
-    assert step.wanted == {**found, "metadata": {**found["metadata"], "uid": "u-1"}}
+    assert correction.differences == ([] if stays else ["labels.cks-admission.dev: namespaceSelector"])
+    assert correction.configuration == {**found, "metadata": {**found["metadata"], "uid": "u-1"}}
 
 
 def test_an_entry_without_a_selector_gets_what_a_cloud_adds() -> None:
@@ -213,10 +213,11 @@ def test_an_injected_bundle_is_somebody_elses() -> None:
     elsewhere = _injected(_observed(clientConfig={"url": "https://evil", "caBundle": "BBBB"}))
     own = {**_CLIENT, "caBundle": "BBBB"}
 
-    same, moved = Managed(wanted).step(observed), Managed(wanted).step(elsewhere)
-    put_right = Managed(wanted).restored(elsewhere)
+    same, moved = Managed(wanted).correction(observed), Managed(wanted).correction(elsewhere)
+    put_right = Managed(wanted).replacement(elsewhere)
     assert (same.differences, moved.differences) == ([], ["labels.cks-admission.dev: clientConfig url"])
-    assert [each["webhooks"][0]["clientConfig"] for each in (same.wanted, moved.wanted, put_right) if each] == [own] * 3
+    written = (same.configuration, moved.configuration, put_right)
+    assert [each["webhooks"][0]["clientConfig"] for each in written if each] == [own] * 3
 
 
 @pytest.mark.parametrize("first", ["AAAA", ""])
@@ -231,28 +232,30 @@ def test_a_new_entry_begins_with_the_ca_of_another(first: str) -> None:
 
     found = {}
     for name, observed in (("alone", alone), ("bare", bare), ("injected", injected)):
-        applied = Managed(wanted).step(observed).wanted
+        applied = Managed(wanted).correction(observed).configuration
         assert applied is not None
         found[name] = [each["clientConfig"].get("caBundle", "") for each in applied["webhooks"]]
     assert found == {"alone": [first] * 2, "bare": [first] * 2, "injected": ["BBBB"] * 2}
 
 
 @pytest.mark.parametrize(
-    ("target", "observed", "step"),
+    ("target", "observed", "correction"),
     [
-        pytest.param(Managed(None), None, Step(None, []), id="not-wanted-and-not-there"),
-        pytest.param(Managed(None), _observed(), Step(None, ["no rule needs it"]), id="not-wanted"),
-        pytest.param(Managed(_wanted()), None, Step(_wanted(), ["it does not exist"]), id="not-there"),
-        pytest.param(BundleOnly(b"x"), None, Step(None, []), id="nothing-to-write-a-bundle-into"),
-        pytest.param(BundleOnly(b""), _observed(), Step(None, []), id="no-bundle"),
-        pytest.param(BundleOnly(b"x"), {**_observed(), "webhooks": [_THEIRS]}, Step(None, []), id="no-own-entries"),
+        pytest.param(Managed(None), None, Correction(None, []), id="not-wanted-and-not-there"),
+        pytest.param(Managed(None), _observed(), Correction(None, ["no rule needs it"]), id="not-wanted"),
+        pytest.param(Managed(_wanted()), None, Correction(_wanted(), ["it does not exist"]), id="not-there"),
+        pytest.param(BundleOnly(b"x"), None, Correction(None, []), id="nothing-to-write-a-bundle-into"),
+        pytest.param(BundleOnly(b""), _observed(), Correction(None, []), id="no-bundle"),
+        pytest.param(
+            BundleOnly(b"x"), {**_observed(), "webhooks": [_THEIRS]}, Correction(None, []), id="no-own-entries"
+        ),
     ],
 )
 def test_what_there_is_to_do_where_something_is_missing(
-    target: Managed | BundleOnly, observed: Json | None, step: Step
+    target: Managed | BundleOnly, observed: Json | None, correction: Correction
 ) -> None:
     """What is not there is made where it is wanted whole, and never for its caBundle alone."""
-    assert target.step(observed) == step
+    assert target.correction(observed) == correction
 
 
 def test_only_a_bundle_is_applied() -> None:
@@ -266,9 +269,9 @@ def test_only_a_bundle_is_applied() -> None:
         "webhooks": [{"name": "labels.cks-admission.dev", "clientConfig": {"caBundle": encoded}}],
     }
 
-    assert target.step(_observed(_THEIRS)) == Step(wanted, ["labels.cks-admission.dev: caBundle"])
-    assert target.step(_observed(_THEIRS, clientConfig={"caBundle": encoded})) == Step(wanted, [])
-    assert target.restored(_observed()) is None
+    assert target.correction(_observed(_THEIRS)) == Correction(wanted, ["labels.cks-admission.dev: caBundle"])
+    assert target.correction(_observed(_THEIRS, clientConfig={"caBundle": encoded})) == Correction(wanted, [])
+    assert target.replacement(_observed()) is None
 
 
 @pytest.mark.parametrize(

@@ -2,83 +2,123 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import base64
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from cryptography.x509 import Certificate
 
 from certs.authority import new_authority
+from certs.bundle import Bundle
 from webhook.configuration.settings import Registration
+from webhook.registration.state import WatchState
 from webhook.tls.certificates import by_all
-from webhook.tls.trust import SETTLED_SECONDS, Told, trusted
+from webhook.tls.trust import SETTLED_SECONDS, Trust, TrustWatch, is_registered, trusted
 
 _AUTHORITY, _LATER = (new_authority(datetime(2026, 3, 1, tzinfo=UTC)).certificate for _ in range(2))
+_OLD, _NEW = (Bundle((each,)).pem for each in (_AUTHORITY, _LATER))
+_START = 1000.0
 
 
-@dataclass
+def _watch(*bundles: bytes) -> WatchState:
+    """A configuration with an entry for each bundle, and one of somebody else."""
+    entries: list[dict[str, Any]] = [
+        {
+            "name": f"{number}.cks-admission.dev",
+            "clientConfig": {"caBundle": base64.b64encode(bundle).decode()} if bundle else {},
+        }
+        for number, bundle in enumerate(bundles)
+    ]
+    entries.append({"name": "theirs.example.org", "clientConfig": {}})
+    return WatchState(synced=True, current={"ValidatingWebhookConfiguration": {"webhooks": entries}})
+
+
+_EMPTY, _FIRST, _BOTH = _watch(b""), _watch(_OLD), _watch(_OLD + _NEW)
+
+
+@pytest.mark.parametrize(
+    ("looks", "answers"),
+    [
+        pytest.param(
+            [
+                (_AUTHORITY, _EMPTY, 0),
+                (_AUTHORITY, _FIRST, 1),
+                (_AUTHORITY, _FIRST, SETTLED_SECONDS),
+                (_AUTHORITY, _FIRST, SETTLED_SECONDS + 1),
+            ],
+            [False, False, False, True],
+            id="one-that-comes-has-to-settle",
+        ),
+        pytest.param(
+            [(_AUTHORITY, _FIRST, 0), (_AUTHORITY, _EMPTY, 1), (_AUTHORITY, _FIRST, 2)],
+            [True, False, False],
+            id="one-that-goes-has-to-settle-anew",
+        ),
+        pytest.param(
+            [
+                (_AUTHORITY, _BOTH, 0),
+                (_LATER, _BOTH, 0),
+                (_LATER, _BOTH, SETTLED_SECONDS),
+                (_AUTHORITY, _BOTH, SETTLED_SECONDS),
+            ],
+            [True, False, True, True],
+            id="a-later-one-has-to-settle-even-if-it-is-there",
+        ),
+        pytest.param(
+            [(_AUTHORITY, WatchState(), 0), (_AUTHORITY, _FIRST, 0)],
+            [False, True],
+            id="a-process-that-starts-waits-for-the-first-list-only",
+        ),
+        pytest.param([(_AUTHORITY, WatchState(synced=True), 0)], [True], id="nothing-is-registered"),
+    ],
+)
+def test_a_ca_is_known_once_api_servers_had_time(
+    looks: list[tuple[Certificate, WatchState, float]], answers: list[bool]
+) -> None:
+    """API servers hear of a CA at their own times, so it counts only after it has been there for some seconds."""
+    trust, settled = Trust(), []
+    for authority, watch, seconds in looks:
+        trust = trust.observed(authority, watch, _START + seconds)
+        settled.append(trust.settled(authority))
+
+    assert settled == answers
+
+
+@pytest.mark.parametrize(
+    ("bundles", "registered"),
+    [
+        pytest.param([], True, id="no-entry-of-ours"),
+        pytest.param([_OLD, _OLD], False, id="old"),
+        pytest.param([_NEW + _OLD, _OLD], False, id="one-entry-is-old"),
+        pytest.param([_NEW + _OLD, _OLD + _NEW], True, id="all-entries"),
+        pytest.param([_NEW, b""], False, id="the-systems-roots"),
+        pytest.param([_NEW, b"broken"], False, id="unreadable"),
+    ],
+)
+def test_a_ca_is_registered_once_every_entry_has_it(bundles: list[bytes], *, registered: bool) -> None:
+    """The API server was told of a CA when each caBundle of the service has it; where there is none nobody calls."""
+    assert is_registered(_LATER, _watch(*bundles)) is registered
+
+
 class _Webhooks:
-    """What is known of the webhook configurations, and the time, which the test changes."""
+    """What is known of the webhook configurations, which the test changes."""
 
-    trusting: bool = False
-    missing: list[str] = field(default_factory=list)
-    now: float = 1000.0
-
-    def unsynced(self) -> list[str]:
-        """What has not arrived yet."""
-        return self.missing
-
-    def trusts(self, _authority: object) -> bool:
-        """Whether the CA stands in them."""
-        return self.trusting and not self.missing
+    state = _EMPTY
 
 
-def _asked() -> tuple[_Webhooks, Told]:
+def test_the_configurations_are_asked_each_time() -> None:
+    """What was known before is remembered between two looks."""
     webhooks: Any = _Webhooks()
-    return webhooks, Told(webhooks, lambda: webhooks.now)
+    now = _START
+    knows = TrustWatch(webhooks, lambda: now)
+    answers = [knows(_AUTHORITY)]
+    webhooks.state = _FIRST
+    answers.append(knows(_AUTHORITY))
+    now += SETTLED_SECONDS
+    answers.append(knows(_AUTHORITY))
 
-
-def test_a_ca_that_comes_has_to_settle() -> None:
-    """API servers hear of it at their own times, so it counts only after it has stood there for some seconds."""
-    webhooks, told = _asked()
-    answers = [told(_AUTHORITY)]
-    webhooks.trusting = True
-    for passed in (0, SETTLED_SECONDS - 1, 1):
-        webhooks.now += passed
-        answers.append(told(_AUTHORITY))
-
-    assert answers == [False, False, False, True]
-
-
-def test_a_ca_that_goes_has_to_settle_anew() -> None:
-    """Once it was overwritten nobody knows who has heard of what."""
-    webhooks, told = _asked()
-    answers = []
-    for webhooks.trusting in (True, False, True):
-        answers.append(told(_AUTHORITY))
-
-    assert answers == [True, False, False]
-
-
-def test_a_later_ca_has_to_settle_even_if_it_stands_there() -> None:
-    """The watch of the configurations may be ahead of that of the Secret: nobody knows since when it stands there."""
-    webhooks, told = _asked()
-    webhooks.trusting = True
-    first = told(_AUTHORITY)
-    at_once = told(_LATER)
-    webhooks.now += SETTLED_SECONDS
-
-    assert (first, at_once, told(_LATER), told(_AUTHORITY)) == (True, False, True, True)
-
-
-def test_a_process_that_starts_waits_for_nothing() -> None:
-    """A CA that stands there at the first list has been there for long, even if it was asked about before that."""
-    webhooks, told = _asked()
-    webhooks.trusting, webhooks.missing = True, ["the first list"]
-    before = told(_AUTHORITY)
-    webhooks.missing = []
-
-    assert (before, told(_AUTHORITY)) == (False, True)
+    assert answers == [False, False, True]
 
 
 @pytest.mark.parametrize(
@@ -96,5 +136,5 @@ def test_the_configurations_are_asked_where_they_can_tell(registration: dict[str
     webhooks: Any = _Webhooks()
     found = trusted(Registration.model_validate(registration), webhooks)
 
-    assert (isinstance(found, Told), found is by_all) == (is_asked, not is_asked)
+    assert (isinstance(found, TrustWatch), found is by_all) == (is_asked, not is_asked)
     assert trusted(Registration(apply=True), None) is by_all

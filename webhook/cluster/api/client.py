@@ -47,12 +47,12 @@ class Connection(ApiClient):
         closing: Any = super().close
         await closing()
         await self._connector.close()
-        for each in self._sockets:
+        for connection in self._sockets:
             with suppress(OSError):  # most are closed by now
-                each.shutdown(socket.SHUT_RDWR)  # so that no farewell is waited for
+                connection.shutdown(socket.SHUT_RDWR)  # so that no farewell is waited for
         with suppress(TimeoutError):
             async with asyncio.timeout(_CLOSING_SECONDS):
-                while any(each.fileno() >= 0 for each in self._sockets):  # noqa: ASYNC110 - a socket tells nobody
+                while any(connection.fileno() >= 0 for connection in self._sockets):  # noqa: ASYNC110 - a socket tells nobody
                     await asyncio.sleep(0.001)
 
     def _socket(self, address: AddrInfoType) -> socket.socket:

@@ -26,7 +26,7 @@ from webhook.cluster.watches.reflector import Reflector
 from webhook.cluster.watches.topologies import VERSIONS, Topologies
 
 if TYPE_CHECKING:
-    from kubernetes.aio.client import ApiClient
+    from webhook.cluster.api.client import Connection
 
 T = TypeVar("T")
 _NO_CLASSES: frozenset[str] = frozenset()
@@ -86,7 +86,7 @@ class ClusterFacts:
 
     def __init__(
         self,
-        api: ApiClient,
+        api: Connection,
         *,
         watch_nodes: bool,
         watch_topologies: bool = False,

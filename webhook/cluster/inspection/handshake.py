@@ -41,5 +41,7 @@ async def certificates(host: str, port: int, name: str, seconds: float) -> tuple
 
 def _chain(connection: Any) -> tuple[Certificate, ...]:
     # Public from Python 3.13 on; the object below has had it since 3.10.
-    found = connection._sslobj.get_unverified_chain()  # noqa: SLF001 - as above
-    return tuple(load_der_x509_certificate(ssl.PEM_cert_to_DER_cert(each.public_bytes())) for each in found)
+    chain = connection._sslobj.get_unverified_chain()  # noqa: SLF001 - as above
+    return tuple(
+        load_der_x509_certificate(ssl.PEM_cert_to_DER_cert(certificate.public_bytes())) for certificate in chain
+    )

@@ -53,7 +53,7 @@ async def topologies(api: ApiClient) -> Topologies:
 
     Who may not look at them is told so: the API server gives the same answer where there is no such kind.
     """
-    found: list[Topology] = []
+    read: list[Topology] = []
     problems: list[str] = []
     for group, versions in VERSIONS.items():
         try:
@@ -63,13 +63,13 @@ async def topologies(api: ApiClient) -> Topologies:
                 raise
             problems.append(f"{GROUPS[group]}'s topologies are not known: {error}")
             continue
-        for each in objects:
-            source = document.source_of(each)
+        for item in objects:
+            source = document.source_of(item)
             try:
-                found.append(document.read(each, source, in_cluster=True))
+                read.append(document.read(item, source, in_cluster=True))
             except TopologyError as error:
                 problems.append(f"{source} cannot be used: {error}")
-    return Topologies(tuple(found), tuple(problems))
+    return Topologies(tuple(read), tuple(problems))
 
 
 async def _topologies(api: ApiClient, group: str, versions: Sequence[str]) -> list[dict[str, Any]]:
@@ -77,7 +77,7 @@ async def _topologies(api: ApiClient, group: str, versions: Sequence[str]) -> li
     for version in versions:
         try:
             objects = _listed(api, f"/apis/{group}/{version}/topologies", _CONTENT, _PODS_PAGE)
-            return [{**each, "apiVersion": f"{group}/{version}", "kind": KIND} async for each in objects]
+            return [{**item, "apiVersion": f"{group}/{version}", "kind": KIND} async for item in objects]
         except ApiError as error:
             if error.status != 404:
                 raise

@@ -119,4 +119,4 @@ class Leadership:
 
 
 async def _nothing() -> None:
-    """What the library runs when it becomes the holder, and when it is none any more: whoever wants to know asks."""
+    """Do nothing where the library tells that leadership began or ended: whoever wants to know asks."""

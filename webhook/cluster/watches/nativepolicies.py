@@ -41,15 +41,17 @@ class NativePolicies:
     @property
     def known(self) -> Mapping[str, list[Json]]:
         """The policies that ask, by name, each as a list of it and its bindings in the order of their names."""
-        found = {name: [policy] for name, policy in sorted(self._policies.by_key.items())}
+        policies = {name: [policy] for name, policy in sorted(self._policies.by_key.items())}
         for _, binding in sorted(self._bindings.by_key.items()):
-            if (policy := found.get(binding.get("spec", {}).get("policyName", ""))) is not None:
+            if (policy := policies.get(binding.get("spec", {}).get("policyName", ""))) is not None:
                 policy.append(binding)
-        return found
+        return policies
 
     async def start(self) -> None:
         """Begin to follow; `unsynced` says whether the first lists have arrived."""
-        self._tasks = [asyncio.create_task(each.run(), name=each.resource.name) for each in self._reflectors]
+        self._tasks = [
+            asyncio.create_task(reflector.run(), name=reflector.resource.name) for reflector in self._reflectors
+        ]
 
     async def stop(self) -> None:
         """End what is under way."""
@@ -62,24 +64,24 @@ class NativePolicies:
             f"{_POLICIES} and {_BINDINGS} in admissionregistration.k8s.io, or set policies.native to false"
         )
         return [
-            reason + (hint if each.status == 403 else "")
-            for each in self._reflectors
-            if each.status != 404
-            for reason in each.unsynced()
+            reason + (hint if reflector.status == 403 else "")
+            for reflector in self._reflectors
+            if reflector.status != 404
+            for reason in reflector.unsynced()
         ]
 
 
-def _asking(found: WholeObject) -> Json | None:
-    metadata = found.content.get("metadata") or {}
+def _asking(item: WholeObject) -> Json | None:
+    metadata = item.content.get("metadata") or {}
     places = (metadata.get("annotations") or {}, metadata.get("labels") or {})
     asks = any(place.get(DERIVE) == "true" for place in places)
-    return _named(found, "ValidatingAdmissionPolicy") if asks else None
+    return _named(item, "ValidatingAdmissionPolicy") if asks else None
 
 
-def _binding(found: WholeObject) -> Json:
-    return _named(found, "ValidatingAdmissionPolicyBinding")
+def _binding(item: WholeObject) -> Json:
+    return _named(item, "ValidatingAdmissionPolicyBinding")
 
 
-def _named(found: WholeObject, kind: str) -> Json:
+def _named(item: WholeObject, kind: str) -> Json:
     """What it is, which the items of a list do not say."""
-    return {"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, **found.content}
+    return {"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, **item.content}

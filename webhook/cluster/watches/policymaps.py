@@ -139,9 +139,9 @@ class PolicyMaps:
                 raise
 
 
-def _policy_map(found: ConfigMapObject) -> PolicyMap:
-    annotations = found.metadata.annotations or {}
-    return PolicyMap(found.metadata.name, found.metadata.uid, found.data or {}, annotations.get(REFUSED, ""))
+def _policy_map(item: ConfigMapObject) -> PolicyMap:
+    annotations = item.metadata.annotations or {}
+    return PolicyMap(item.metadata.name, item.metadata.uid, item.data or {}, annotations.get(REFUSED, ""))
 
 
 def _cut(text: str, length: int) -> str:

@@ -165,8 +165,8 @@ async def _after(earlier: asyncio.Task[Any] | None, reflector: Reflector[WholeOb
     await reflector.run()
 
 
-def _known(found: WholeObject) -> _Known:
-    return _Known(found.content, {key: _decoded(text) for key, text in (found.content.get("data") or {}).items()})
+def _known(item: WholeObject) -> _Known:
+    return _Known(item.content, {key: _decoded(text) for key, text in (item.content.get("data") or {}).items()})
 
 
 def _decoded(text: object) -> bytes:

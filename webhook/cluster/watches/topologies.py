@@ -49,10 +49,10 @@ class Topologies:
         return [problem for group in self.groups.values() for problem in group.problems()]
 
     def _gather(self) -> None:
-        found = [each for group in self.groups.values() for each in group.topologies()]
-        found.sort(key=lambda each: each.name)
+        gathered = [topology for group in self.groups.values() for topology in group.topologies()]
+        gathered.sort(key=lambda topology: topology.name)
         # Rules remember what they made of a tuple, so a list that brings nothing new must not bring a new one.
-        if (now := tuple(found)) != self._known:
+        if (now := tuple(gathered)) != self._known:
             self._known = now
 
 
@@ -78,7 +78,7 @@ class FollowedGroup:
 
     def topologies(self) -> list[Topology]:
         """Those that can be used."""
-        return [each for each in self._objects.values if isinstance(each, Topology)]
+        return [topology for topology in self._objects.values if isinstance(topology, Topology)]
 
     async def run(self) -> NoReturn:
         """Follow until cancelled, and look again whether the kind is served while it is not, or its watch fails."""
@@ -101,10 +101,10 @@ class FollowedGroup:
 
     def problems(self) -> list[str]:
         """Why not everything is up to date, and which objects cannot be used."""
-        found = self._discovery.problems()
+        unserved = self._discovery.problems()
         if self._reflector is not None and self._reflector.problem:
-            found.append(f"{self._reflector.resource.name}: {self._reflector.problem}{self._right()}")
-        return [*found, *sorted(each for each in self._objects.values if isinstance(each, str))]
+            unserved.append(f"{self._reflector.resource.name}: {self._reflector.problem}{self._right()}")
+        return [*unserved, *sorted(problem for problem in self._objects.values if isinstance(problem, str))]
 
     async def _find(self) -> ServedKind | None:
         """Where the objects are in the newest version that has them, None where none does. Raises ClusterError."""
@@ -112,8 +112,8 @@ class FollowedGroup:
         for version in self._versions:
             kind = ParamKind(api_version=f"{self._group}/{version}", kind=KIND)
             # The group has other kinds, too, so that a version may be served without this one.
-            if version in served and (found := await find(self._api, kind)):
-                return found
+            if version in served and (kind_served := await find(self._api, kind)):
+                return kind_served
         return None
 
     async def _found(self, served: ServedKind | None) -> None:
@@ -138,9 +138,9 @@ class FollowedGroup:
         self._synced = True
         self._notice()
 
-    def _read(self, found: WholeObject) -> Topology | str:
+    def _read(self, item: WholeObject) -> Topology | str:
         """A topology, or why it is none: nothing is known of it then, and the others are none the worse."""
-        document = {"apiVersion": self._group, "kind": KIND, **found.content}
+        document = {"apiVersion": self._group, "kind": KIND, **item.content}
         source = source_of(document)
         try:
             return read(document, source, in_cluster=True)

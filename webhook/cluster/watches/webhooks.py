@@ -3,15 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from cryptography.x509 import Certificate
-
-from certs.bundle import Bundle
-from certs.errors import PemError
 from policies.engine.request import JsonObject
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.objects import Resource, WholeObject, whole
@@ -19,8 +13,9 @@ from webhook.cluster.replicas.registration import GROUP, PLURALS, path
 from webhook.cluster.watches.cache import Change
 from webhook.cluster.watches.devices import cancelled
 from webhook.cluster.watches.reflector import Reflector
-from webhook.registration.configuration import API_VERSION, is_own
+from webhook.registration.configuration import API_VERSION
 from webhook.registration.drift import is_unregistered
+from webhook.registration.state import WatchState
 
 if TYPE_CHECKING:
     from kubernetes.aio.client import ApiClient
@@ -40,35 +35,29 @@ class Webhooks:
         self.changed = asyncio.Event()
         self._name = name
         self._noticed = noticed
-        self._seen = {kind: _Seen(kind, self._notice) for kind in PLURALS}
+        self._latest = {kind: _Latest(kind, self._notice) for kind in PLURALS}
         selector = (("fieldSelector", f"metadata.name={name}"),)
         self._reflectors = [
-            Reflector(api, Resource(PLURALS[kind], whole, query=selector), path(kind), seen, clock)
-            for kind, seen in self._seen.items()
+            Reflector(api, Resource(PLURALS[kind], whole, query=selector), path(kind), latest, clock)
+            for kind, latest in self._latest.items()
         ]
         self._tasks: list[asyncio.Task[Any]] = []
 
     @property
-    def known(self) -> Mapping[str, JsonObject]:
-        """The configurations that there are, whole, by kind."""
-        return {kind: seen.configuration for kind, seen in self._seen.items() if seen.configuration is not None}
-
-    @property
-    def seen(self) -> frozenset[str]:
-        """The kinds of which there has been one since this process follows them."""
-        return frozenset(kind for kind, seen in self._seen.items() if seen.ever)
-
-    @property
-    def unregistered(self) -> bool:
-        """Whether they were announced to go for good.
-
-        That holds while they are gone, and ends when they are there without the announcement.
-        """
-        return any(seen.unregistered for seen in self._seen.values())
+    def state(self) -> WatchState:
+        """What is known of them now."""
+        return WatchState(
+            synced=all(each.synced.is_set() for each in self._reflectors),
+            current={kind: each.configuration for kind, each in self._latest.items() if each.configuration is not None},
+            ever=frozenset(kind for kind, each in self._latest.items() if each.ever),
+            unregistered=any(each.unregistered for each in self._latest.values()),
+        )
 
     async def start(self) -> None:
-        """Begin to follow; `unsynced` says whether the first lists have arrived."""
-        self._tasks = [asyncio.create_task(each.run(), name=each.resource.name) for each in self._reflectors]
+        """Begin to follow; `state` says whether the first lists have arrived."""
+        self._tasks = [
+            asyncio.create_task(reflector.run(), name=reflector.resource.name) for reflector in self._reflectors
+        ]
 
     async def stop(self) -> None:
         """End what is under way."""
@@ -77,21 +66,10 @@ class Webhooks:
     def unsynced(self) -> list[str]:
         """Why not both are known yet, and what to do where a right is missing."""
         return [
-            f"{reason}{self._hint(each.resource.name) if each.status == 403 else ''}"
-            for each in self._reflectors
-            for reason in each.unsynced()
+            f"{reason}{self._hint(reflector.resource.name) if reflector.status == 403 else ''}"
+            for reflector in self._reflectors
+            for reason in reflector.unsynced()
         ]
-
-    def trusts(self, authority: Certificate) -> bool:
-        """Whether the API server was told of a CA: every entry of the service has it in its caBundle.
-
-        Where nothing is registered nobody calls, so yes; where it is not known yet, no.
-        """
-        if self.unsynced():
-            return False
-        entries = [entry for each in self.known.values() for entry in each.get("webhooks") or () if is_own(entry)]
-        bundles = {entry["clientConfig"].get("caBundle", "") for entry in entries}
-        return all(authority in bundle for bundle in map(_bundle, bundles))
 
     def _notice(self) -> None:
         self.changed.set()
@@ -104,8 +82,8 @@ class Webhooks:
         )
 
 
-class _Seen:
-    """What was seen of the configuration of one kind."""
+class _Latest:
+    """The configuration of one kind, as it was shown last."""
 
     def __init__(self, kind: str, notice: Callable[[], None]) -> None:
         self.configuration: JsonObject | None = None
@@ -114,7 +92,7 @@ class _Seen:
         self._notice = notice
 
     def replace(self, objects: Sequence[WholeObject]) -> None:
-        """Take a whole list. One that is gone was last seen as it is remembered."""
+        """Take a whole list. Of one that is gone, what was shown last counts."""
         self.configuration = None
         for item in objects:
             self._take(item)
@@ -131,11 +109,3 @@ class _Seen:
         # What it is, the items of a list do not say.
         self.configuration = {**item.content, "apiVersion": API_VERSION, "kind": self._kind}
         self.unregistered, self.ever = is_unregistered(self.configuration), True
-
-
-def _bundle(encoded: str) -> Bundle:
-    """The CAs of a caBundle; none where it cannot be read, or is empty and stands for the system's."""
-    try:
-        return Bundle.from_pem(base64.b64decode(encoded, validate=True))
-    except (PemError, binascii.Error):
-        return Bundle()

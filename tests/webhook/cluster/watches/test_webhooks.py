@@ -16,6 +16,7 @@ from certs.authority import new_authority
 from certs.bundle import Bundle
 from webhook.cluster.api.client import Connection
 from webhook.cluster.watches.webhooks import Webhooks
+from webhook.tls.trust import TrustWatch
 
 _MUTATING, _VALIDATING = PATHS
 _CERTIFICATES = [new_authority(datetime(2026, 3, 1, tzinfo=UTC)).certificate for _ in range(2)]
@@ -66,13 +67,13 @@ async def shown(webhooks: Webhooks, server: WebhookApi, kind: str, content: Json
 async def test_they_are_followed_whole(server: WebhookApi, webhooks: Webhooks) -> None:
     """Each change shows, with all that is in it; only what has the name is asked for."""
     await shown(webhooks, server, _VALIDATING, configuration(_OLD))
-    first = webhooks.known
+    first = webhooks.state.current
     await shown(webhooks, server, _VALIDATING, None)
 
     head = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": _VALIDATING}
     assert first[_VALIDATING]["webhooks"] == configuration(_OLD)["webhooks"]
     assert {key: first[_VALIDATING][key] for key in head} == head
-    assert (list(first), webhooks.known) == ([_VALIDATING], {})
+    assert (list(first), webhooks.state.current) == ([_VALIDATING], {})
     assert {query["fieldSelector"] for path in (MUTATING, VALIDATING) for query in server.lists(path)} == {
         f"metadata.name={NAME}"
     }
@@ -85,7 +86,7 @@ async def test_what_may_not_be_followed_is_said(server: WebhookApi, api: Connect
     await webhooks.start()
     await until(lambda: any("403" in reason for reason in webhooks.unsynced()) and len(webhooks.unsynced()) == 1)
     (reason,) = webhooks.unsynced()
-    trusted = webhooks.trusts(_CERTIFICATES[0])
+    trusted = TrustWatch(webhooks)(_CERTIFICATES[0])
     await webhooks.stop()
 
     assert reason.startswith("mutatingwebhookconfigurations: first list not done: the API server refused GET")
@@ -96,42 +97,12 @@ async def test_what_may_not_be_followed_is_said(server: WebhookApi, api: Connect
     assert trusted is False
 
 
-@pytest.mark.parametrize(
-    ("mutating", "validating", "trusted"),
-    [
-        pytest.param(None, None, True, id="nothing-registered"),
-        pytest.param([_OLD], [_OLD, _OLD], False, id="old"),
-        pytest.param([_NEW], [_NEW + _OLD, _OLD], False, id="one-entry-is-old"),
-        pytest.param([_NEW], [_NEW + _OLD, _OLD + _NEW], True, id="all-entries"),
-        pytest.param(None, [_NEW], True, id="one-configuration"),
-        pytest.param([_NEW], [b""], False, id="the-systems-roots"),
-        pytest.param([_NEW], [b"broken"], False, id="unreadable"),
-    ],
-)
-async def test_a_ca_is_trusted_once_every_entry_has_it(
-    server: WebhookApi,
-    webhooks: Webhooks,
-    mutating: list[bytes] | None,
-    validating: list[bytes] | None,
-    *,
-    trusted: bool,
-) -> None:
-    """The API server was told of a CA when each entry's caBundle has it; where there is none nobody can call."""
-    for kind, bundles in ((_MUTATING, mutating), (_VALIDATING, validating)):
-        if bundles is not None:
-            content = configuration(*bundles)
-            content["webhooks"].append({"name": "theirs.example.org", "clientConfig": {}})
-            await shown(webhooks, server, kind, content)
-
-    assert webhooks.trusts(_CERTIFICATES[1]) is trusted
-
-
 async def test_their_end_is_remembered(server: WebhookApi, webhooks: Webhooks) -> None:
     """Announced to go, they stay unregistered once gone, until they are there without the announcement."""
-    found = [webhooks.unregistered]
+    found = [webhooks.state.unregistered]
     for content in (configuration(), None, configuration(annotations=_GONE), None, configuration()):
         await shown(webhooks, server, _VALIDATING, content)
-        found.append(webhooks.unregistered)
+        found.append(webhooks.state.unregistered)
 
     assert found == [False, False, False, True, True, False]
 
@@ -141,6 +112,6 @@ async def test_an_end_within_one_glance_is_seen(server: WebhookApi, webhooks: We
     await shown(webhooks, server, _VALIDATING, configuration())
     server.put(VALIDATING, configuration(annotations=_GONE))
     server.delete(VALIDATING, NAME)
-    await until(lambda: not webhooks.known)
+    await until(lambda: not webhooks.state.current)
 
-    assert webhooks.unregistered
+    assert webhooks.state.unregistered

@@ -7,7 +7,7 @@ import pytest
 from support.patience import PATIENCE
 
 from webhook.configuration.settings import SettingsError
-from webhook.workers.port import reserve
+from webhook.workers.supervisor import reserve
 
 _HOST = "127.0.0.1"
 

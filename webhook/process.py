@@ -1,4 +1,4 @@
-"""One of several processes that share the port, from the inside: what it does for its supervisor."""
+"""What a process of the service does about its signals, and as a worker for its supervisor."""
 
 from __future__ import annotations
 
@@ -39,3 +39,18 @@ def end_with_supervisor() -> None:
         signal.raise_signal(signal.SIGTERM)
 
     loop.add_reader(standard_input, look)
+
+
+def stop_signal() -> asyncio.Future[signal.Signals]:
+    """Resolved by the first SIGTERM or SIGINT; a second one ends the process at once."""
+    loop = asyncio.get_running_loop()
+    received: asyncio.Future[signal.Signals] = loop.create_future()
+
+    def receive(number: signal.Signals) -> None:
+        for known in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(known)
+        received.set_result(number)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, receive, number)
+    return received

@@ -1,0 +1,219 @@
+"""What to remember, log and count at the end of a turn of the registration. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from webhook.cluster.api.errors import ApiError
+from webhook.registration.configuration import UNREGISTER
+from webhook.registration.drift import BundleOnly, Target, changed_by, foreign
+from webhook.registration.state import REACHED_SECONDS, Memory, Observation, Problem
+
+FAILED = "not registered"
+SUSPENDED = "registration is suspended"
+UNDONE = "registration is undone"
+UNREADABLE = "CA bundle not read"
+NO_OWNER = "owner of the registration not found"
+ABSENT = "no configuration for the CA bundle"
+WAITING = "registration waits"
+
+
+class Event(Struct, frozen=True):
+    """A line for the log."""
+
+    level: str
+    event: str
+    details: Mapping[str, Any]
+
+
+class Conclusion(Struct, frozen=True):
+    """What to remember, log and count.
+
+    done: whether the API server knows all now, or nothing is to be written. outcomes: of the writes, for the metric.
+    """
+
+    memory: Memory
+    done: bool
+    events: tuple[Event, ...] = ()
+    outcomes: tuple[str, ...] = ()
+
+
+def early(observation: Observation, *, done: bool) -> Conclusion:
+    """The end of a turn before the configurations were compared."""
+    return _with_failure(observation, Conclusion(_remembered(observation, solved=[FAILED] if done else []), done))
+
+
+def suspended(observation: Observation) -> Conclusion:
+    """The end of a turn in which nothing is written, since the configurations are to go for good."""
+    until = "nothing is written until the next start, or until they are there without it"
+    problem = Problem(SUSPENDED, f"{UNREGISTER} was set on a webhook configuration; {until}", "warning")
+    return Conclusion(_remembered(observation, [problem], [FAILED], written={}), done=True)
+
+
+def follower(observation: Observation, *, done: bool) -> Conclusion:
+    """The end of a turn in which it was left to whoever leads."""
+    solved = [FAILED, SUSPENDED, UNDONE, NO_OWNER, ABSENT, WAITING]
+    return Conclusion(_remembered(observation, solved=solved, written={}), done)
+
+
+def reconciled(
+    observation: Observation, targets: Mapping[str, Target], settled: Iterable[str], waiting: Sequence[str]
+) -> Conclusion:
+    """The end of a turn in which the configurations were compared.
+
+    settled: the kinds about which nothing is left to do. waiting: those of which nothing is made yet.
+    """
+    progress = observation.progress
+    stored = {kind: targets[kind] for kind in settled if progress[kind].writes}
+    news = [kind for kind, target in stored.items() if observation.is_new(kind, target)]
+    repaired = {kind: target for kind, target in stored.items() if kind not in news}
+    repairs, strangers = observation.memory.repairs, _strangers(observation, stored)
+    for _ in repaired:
+        repairs = repairs.added(observation.now)
+    events = [_repair(observation, kind, target) for kind, target in repaired.items()]
+    problems = [_undone(event) for event in events if repairs.undone(observation.now)]
+    problems += _missing(observation, targets, waiting)
+    events += [_foreign(observation, kind, names) for kind, names in strangers.items()]
+    events += _news(observation, news)
+    done = not waiting and observation.failure is None
+    memory = _remembered(
+        observation,
+        problems,
+        [SUSPENDED, ABSENT, WAITING, *([FAILED] if done else [])],
+        written=_written(observation, targets, settled, waiting),
+        strangers=observation.memory.strangers.union((kind, name) for kind in strangers for name in strangers[kind]),
+        repairs=repairs,
+    )
+    outcomes = tuple("written" if kind in news else "repaired" for kind in stored)
+    return _with_failure(observation, Conclusion(memory, done, tuple(events), outcomes))
+
+
+def _written(
+    observation: Observation, targets: Mapping[str, Target], settled: Iterable[str], waiting: Sequence[str]
+) -> dict[str, Target]:
+    """What each configuration was made last."""
+    written = dict(observation.memory.written)
+    for kind, target in targets.items():
+        is_there = observation.progress[kind].read is not None or not isinstance(target, BundleOnly)
+        if kind in settled and is_there:
+            written[kind] = target
+        elif kind not in settled and kind not in waiting and observation.is_new(kind, target):
+            written.pop(kind, None)  # what fails may have been written all the same
+    return written
+
+
+def _with_failure(observation: Observation, conclusion: Conclusion) -> Conclusion:
+    """The conclusion with the failure of the turn, if there was one."""
+    failure = observation.failure
+    if failure is None:
+        return conclusion
+    if isinstance(failure, ApiError) and failure.status == 409:
+        # The watch shows what they wrote, and then it is looked at again.
+        event = Event("info", "somebody else writes the registration, too", {"reason": str(failure)})
+        return replace(conclusion, done=False, events=(*conclusion.events, event))
+    problems = {**conclusion.memory.problems, FAILED: Problem(FAILED, str(failure))}
+    memory = replace(conclusion.memory, problems=problems)
+    return replace(conclusion, done=False, memory=memory, outcomes=(*conclusion.outcomes, "failed"))
+
+
+def _remembered(
+    observation: Observation, problems: Iterable[Problem] = (), solved: Iterable[str] = (), **changes: Any
+) -> Memory:
+    """What was remembered before, with changes. solved: events of problems that are over unless they are raised."""
+    memory = observation.memory
+    over = set(solved)
+    if not changes.get("repairs", memory.repairs).undone(observation.now):
+        over.add(UNDONE)
+    if observation.owner is not None:
+        over.add(NO_OWNER)
+    if observation.ca_file is not None:
+        over.add(UNREADABLE)
+        if not observation.ca_file.problem:
+            changes["ca_file"] = observation.ca_file.content
+    raised = {each.event: each for each in (*_ca_file(observation), *_owner(observation), *problems)}
+    kept = {event: problem for event, problem in memory.problems.items() if event not in over}
+    return replace(memory, problems=kept | raised, owner=observation.known_owner, **changes)
+
+
+def _ca_file(observation: Observation) -> list[Problem]:
+    file = observation.ca_file
+    if file is None or not file.problem:
+        return []
+    still = "" if observation.memory.ca_file is None else "; what was in it before stays in force"
+    reason = f"registration.caFile: {observation.registration.ca_file}: {file.problem}{still}"
+    return [Problem(UNREADABLE, reason)]
+
+
+def _owner(observation: Observation) -> list[Problem]:
+    look_up, name = observation.owner, observation.registration.owner
+    if look_up is None or look_up.uid is not None:
+        return []
+    if look_up.problem:
+        reason = look_up.problem
+    elif observation.owner_is_gone:
+        reason = f"ClusterRole {name} is gone, and the webhook configurations go with it; they are not put back"
+    else:
+        reason = f"there is no ClusterRole {name}; without it nothing removes the webhook configurations in the end"
+    return [Problem(NO_OWNER, f"registration.owner: {reason}", "warning")]
+
+
+def _missing(observation: Observation, targets: Mapping[str, Target], waiting: Sequence[str]) -> list[Problem]:
+    """Problems with configurations that are not there, and are made later or by others."""
+    name, problems = observation.registration.name, []
+    if waiting:
+        titles = " and ".join(f"{kind} {name}" for kind in waiting)
+        reason = f"{titles}: to be made once this process has been ready for {REACHED_SECONDS:.0f} s"
+        problems.append(Problem(WAITING, reason, "info"))
+    bundles = [kind for kind, target in targets.items() if isinstance(target, BundleOnly)]
+    if absent := [kind for kind in bundles if observation.progress[kind].read is None]:
+        titles = " and ".join(f"{kind} {name}" for kind in absent)
+        problems.append(Problem(ABSENT, f"there is no {titles} to write the caBundle into; apply it", "warning"))
+    return problems
+
+
+def _repair(observation: Observation, kind: str, target: Target) -> Event:
+    """What was different, whose doing that was, and what is different nevertheless."""
+    progress = observation.progress[kind]
+    left = [] if progress.stored is None else list(target.correction(progress.stored).differences)
+    writer = changed_by(progress.read or {"metadata": {}})
+    details = {
+        "configuration": observation.title(kind),
+        "differences": list(target.correction(progress.read).differences),
+        "by": writer.manager,
+        "at": writer.time,
+        **({"left": left} if left else {}),
+    }
+    return Event("warning", "registration repaired", details)
+
+
+def _undone(repair: Event) -> Problem:
+    reason = (
+        f"{repair.details['by'] or 'somebody'} undoes the webhook configurations again and again; end that, or where "
+        "a cloud adds requirements to every namespaceSelector, name them in registration.kept"
+    )
+    return Problem(UNDONE, reason, details={key: repair.details[key] for key in ("configuration", "differences")})
+
+
+def _news(observation: Observation, kinds: Sequence[str]) -> list[Event]:
+    details = {"configurations": [observation.title(kind) for kind in kinds]}
+    return [Event("info", "registered", details)] if kinds else []
+
+
+def _strangers(observation: Observation, stored: Iterable[str]) -> dict[str, list[str]]:
+    """The entries by kind that somebody else put beside the service's, and that were not told of before."""
+    names = {kind: [entry["name"] for entry in foreign(observation.progress[kind].stored or {})] for kind in stored}
+    new = {
+        kind: [name for name in there if (kind, name) not in observation.memory.strangers]
+        for kind, there in names.items()
+    }
+    return {kind: there for kind, there in new.items() if there}
+
+
+def _foreign(observation: Observation, kind: str, names: Sequence[str]) -> Event:
+    """Entries of others stay, and go with the configuration."""
+    details = {"configuration": observation.title(kind), "entries": names}
+    return Event("warning", "entries of others are left alone", details)

@@ -1,0 +1,184 @@
+"""What to do about the webhook configurations, and why. Pure: what was observed in, steps out.
+
+A turn begins with what the watches show. `plan` says what to do next. What came of these steps is added to the
+observation, and `plan` is asked again, until there is nothing more to do. Then its conclusion holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct
+
+from policies.engine.request import JsonObject
+from webhook.configuration.settings import Registration
+from webhook.registration import conclusion as registrationconclusion
+from webhook.registration.conclusion import Conclusion
+from webhook.registration.configuration import KINDS, owned
+from webhook.registration.drift import BundleOnly, Managed, Target, is_unregistered
+from webhook.registration.state import CaFile, Observation
+
+
+class FindOwner(Struct, frozen=True):
+    """Look up the ClusterRole that is to own the configurations."""
+
+    name: str
+    reasons: Sequence[str] = ("it is made anew with each release",)
+
+
+class Read(Struct, frozen=True):
+    """Read a configuration itself."""
+
+    kind: str
+    reasons: Sequence[str] = ("it may differ, and what is followed lags behind",)
+
+
+class Apply(Struct, frozen=True):
+    """Create or apply a configuration. otherwise: what to put in its place where that is refused as invalid."""
+
+    kind: str
+    configuration: JsonObject
+    reasons: Sequence[str]
+    otherwise: JsonObject | None = None
+
+
+class Replace(Struct, frozen=True):
+    """Put a configuration in the place of the version that was read."""
+
+    kind: str
+    configuration: JsonObject
+    reasons: Sequence[str]
+
+
+class Remove(Struct, frozen=True):
+    """Delete a configuration."""
+
+    kind: str
+    reasons: Sequence[str]
+
+
+Write = Apply | Replace | Remove
+Step = FindOwner | Read | Write
+
+
+class Plan(Struct, frozen=True):
+    """The steps to take now, and the conclusion that holds once there are none."""
+
+    steps: Sequence[Step]
+    conclusion: Conclusion
+
+
+def ca_bundle(registration: Registration, own: bytes | None, file: CaFile | None, last: bytes | None) -> bytes | None:
+    """The CAs to tell the API server of, as PEM; None while they are not known.
+
+    own: those of the service, empty for those that every system trusts. file: registration.caFile, None where the
+    settings name none. last: what was in it when it could be used last.
+    """
+    if file is None:
+        return b"" if registration.inject_ca_from else own
+    if not file.problem:
+        return file.content
+    # An issuer that shows no CA leaves no such file, and cert-manager may come with what it has.
+    return b"" if last is None and registration.inject_ca_from else last
+
+
+def plan(observation: Observation) -> Plan:
+    """What to do next."""
+    if _is_unregistered(observation):
+        return Plan((), registrationconclusion.suspended(observation))
+    if observation.configurations is None:
+        return Plan((), registrationconclusion.early(observation, done=False))
+    targets = _targets(observation, observation.configurations)
+    if observation.leading:
+        return _leading(observation, targets)
+    current = observation.watch.current
+    done = not any(target.correction(current.get(kind)).differences for kind, target in targets.items())
+    return Plan((), registrationconclusion.follower(observation, done=done))
+
+
+def _leading(observation: Observation, targets: Mapping[str, Target]) -> Plan:
+    """What to do next where this process is the one to write."""
+    pending = {kind: target for kind, target in targets.items() if _is_pending(observation, kind, target)}
+    name = observation.registration.owner if observation.registration.apply else ""
+    if name and observation.owner is None and (pending or observation.known_owner is None):
+        return _first(observation, [FindOwner(name)])
+    if observation.owner_is_gone:
+        return Plan((), registrationconclusion.early(observation, done=True))
+    if unread := [Read(kind) for kind in pending if kind not in observation.progress]:
+        return _first(observation, unread)
+    return _reconciliation(observation, pending)
+
+
+def _first(observation: Observation, steps: Sequence[Step]) -> Plan:
+    """These steps, before anything can be decided, unless one of them failed."""
+    return Plan(() if observation.failure else steps, registrationconclusion.early(observation, done=False))
+
+
+def _reconciliation(observation: Observation, targets: Mapping[str, Target]) -> Plan:
+    """Write what is not so."""
+    current, progress = observation.watch.current, observation.progress
+    if any(progress[kind].read is None and kind in current for kind in targets):
+        # Deleted just now: whether for good, the watch shows first.
+        return Plan((), registrationconclusion.early(observation, done=False))
+    waiting = [kind for kind, target in targets.items() if _waits(observation, kind, target)]
+    writes = {
+        kind: write
+        for kind, target in targets.items()
+        if kind not in waiting and (write := _write(observation, kind, target)) is not None
+    }
+    settled = [kind for kind in targets if kind not in waiting and kind not in writes]
+    conclusion = registrationconclusion.reconciled(observation, targets, settled, waiting)
+    return Plan(() if observation.failure else list(writes.values()), conclusion)
+
+
+def _write(observation: Observation, kind: str, target: Target) -> Write | None:
+    """The next write of a configuration; None where there is none."""
+    progress = observation.progress[kind]
+    if progress.writes == 0:
+        correction = target.correction(progress.read)
+        is_due = observation.is_new(kind, target) and correction.configuration is not None
+        if not (correction.differences or is_due):
+            return None
+        reasons = correction.differences or ["something else was written before, or it is not known what"]
+        if correction.configuration is None:
+            # Where every rule of a phase is off, an old configuration would go on asking for nothing.
+            return Remove(kind, reasons)
+        # What belongs to others can make it invalid, as a url beside the service.
+        otherwise = None if progress.read is None else target.replacement(progress.read)
+        return Apply(kind, correction.configuration, reasons, otherwise)
+    if progress.writes > 1 or progress.stored is None:
+        return None
+    # Applying takes away nothing that others added to lists and maps, such as a condition that is never true.
+    differences = target.correction(progress.stored).differences
+    replacement = target.replacement(progress.stored) if differences else None
+    return None if replacement is None else Replace(kind, replacement, differences)
+
+
+def _is_unregistered(observation: Observation) -> bool:
+    read = (progress.read for progress in observation.progress.values())
+    return observation.watch.unregistered or any(
+        configuration is not None and is_unregistered(configuration) for configuration in read
+    )
+
+
+def _targets(observation: Observation, configurations: Mapping[str, JsonObject]) -> dict[str, Target]:
+    """What each configuration should be like, by kind."""
+    registration, owner = observation.registration, observation.known_owner
+    if not registration.apply:
+        return {kind: BundleOnly(b"" if registration.inject_ca_from else observation.bundle) for kind in configurations}
+    if owner is not None:
+        configurations = {kind: owned(configuration, owner) for kind, configuration in configurations.items()}
+    return {kind: Managed(configurations.get(kind), registration.kept) for kind in KINDS.values()}
+
+
+def _is_pending(observation: Observation, kind: str, target: Target) -> bool:
+    """Whether something has to be written of it, or may have to."""
+    watch = observation.watch
+    is_known = watch.synced and not observation.is_new(kind, target)
+    return not is_known or bool(target.correction(watch.current.get(kind)).differences)
+
+
+def _waits(observation: Observation, kind: str, target: Target) -> bool:
+    """Whether it would be the first of its kind, and calls do not reach this process: what fails closed is refused."""
+    is_absent = observation.progress[kind].read is None and kind not in observation.watch.ever
+    return is_absent and target.correction(None).configuration is not None and not observation.calls_arrive

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from webhook.configuration.settings import Settings
 from webhook.doctor.finding import Finding, Read, Unread, count, unseen
+from webhook.doctor.seen import PolicySource
 from webhook.doctor.wanted import Wanted
-
-if TYPE_CHECKING:
-    from webhook.cluster.watches.policymaps import PolicyMap
 
 CHECK: Final = "policies"
 
 
-def check(wanted: Wanted, maps: Read[Mapping[str, PolicyMap]], settings: Settings) -> Iterator[Finding]:
+def check(wanted: Wanted, maps: Read[Mapping[str, PolicySource]], settings: Settings) -> Iterator[Finding]:
     """What is refused of files and ConfigMaps: as they read now, and as the service says in its annotation."""
     namespace = settings.cluster.namespace
-    known: Mapping[str, PolicyMap] = {}
+    known: Mapping[str, PolicySource] = {}
     if isinstance(maps, Unread):
         yield unseen(CHECK, f"ConfigMaps with policies in {namespace}", maps)
     else:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from cryptography.x509 import Certificate
 from msgspec import Struct
@@ -13,9 +12,6 @@ from policies.topology.machine import Machine
 from policies.topology.topology import Topology
 from webhook.doctor.finding import Read
 from webhook.registration.rights import Right
-
-if TYPE_CHECKING:
-    from webhook.cluster.watches.policymaps import PolicyMap
 
 
 class Target(Struct, frozen=True):
@@ -46,6 +42,13 @@ class Probe(Struct, frozen=True):
     message: str = ""
 
 
+class PolicySource(Struct, frozen=True):
+    """A ConfigMap with policies. refused: what the service's annotation on it says, empty if there is none."""
+
+    data: Mapping[str, str]
+    refused: str = ""
+
+
 class Topologies(Struct, frozen=True):
     """Topologies that are objects of the cluster. problems: a line for each that cannot be used or looked at."""
 
@@ -65,7 +68,7 @@ class Workspace(Struct, frozen=True):
     pods: Read[Sequence[JsonObject]]
     lease: Read[JsonObject | None]
     secret: Read[Mapping[str, bytes] | None]
-    maps: Read[Mapping[str, PolicyMap]]
+    maps: Read[Mapping[str, PolicySource]]
 
 
 class Cluster(Struct, frozen=True):

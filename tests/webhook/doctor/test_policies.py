@@ -10,10 +10,10 @@ import pytest
 from support.builders import Json
 
 from policies.engine.ruleset import RuleSet
-from webhook.cluster.watches.policymaps import PolicyMap
 from webhook.configuration.settings import Settings
 from webhook.doctor.finding import Unread
 from webhook.doctor.policies import check
+from webhook.doctor.seen import PolicySource
 from webhook.doctor.wanted import Found, Wanted, make
 
 from .findings import FORBIDDEN, settings, told
@@ -51,8 +51,8 @@ def files() -> str:
     return "policies"
 
 
-def _map(data: str, refused: str = "") -> PolicyMap:
-    return PolicyMap("team", "1", {"policies.yaml": data}, refused)
+def _map(data: str, refused: str = "") -> PolicySource:
+    return PolicySource({"policies.yaml": data}, refused)
 
 
 def _settings(**policies: Any) -> Settings:
@@ -64,8 +64,8 @@ async def _make(chosen: Settings, maps: Any = (), natives: Any = (), namespaces:
     return await make(chosen, found, _TODAY)
 
 
-async def _told(chosen: Settings, *maps: PolicyMap) -> list[tuple[str, str, str, str]]:
-    by_name = {each.name: each for each in maps}
+async def _told(chosen: Settings, *maps: PolicySource) -> list[tuple[str, str, str, str]]:
+    by_name = dict(zip(["team"], maps, strict=False))
     return told(check(await _make(chosen, by_name), by_name, chosen))
 
 

@@ -18,11 +18,11 @@ from webhook.cluster.inspection import inventory, reads
 from webhook.cluster.inspection.handshake import certificates
 from webhook.cluster.replicas.registration import GROUP, PLURALS, path
 from webhook.cluster.watches.nativepolicies import DERIVE
-from webhook.cluster.watches.policymaps import REFUSED, SELECTOR, PolicyMap
+from webhook.cluster.watches.policymaps import REFUSED, SELECTOR
 from webhook.configuration.settings import Settings
 from webhook.doctor import address, probe, replicas, rights
 from webhook.doctor.finding import Read, Unread
-from webhook.doctor.seen import Cluster, Probe, Seen, Served, Target, Topologies, Workspace
+from webhook.doctor.seen import Cluster, PolicySource, Probe, Seen, Served, Target, Topologies, Workspace
 from webhook.registration.rights import Right
 
 if TYPE_CHECKING:
@@ -207,16 +207,16 @@ async def _secret(api: ApiClient, where: str, name: str) -> Mapping[str, bytes] 
         raise ClusterError(f"the data at {where} are no base64: {error}") from None
 
 
-async def _maps(api: ApiClient, where: str, settings: Settings) -> Mapping[str, PolicyMap]:
+async def _maps(api: ApiClient, where: str, settings: Settings) -> Mapping[str, PolicySource]:
     if not settings.policies.config_maps:
         return {}
-    return {each.name: each for each in map(_map, await reads.several(api, where, (("labelSelector", SELECTOR),)))}
+    maps = await reads.several(api, where, (("labelSelector", SELECTOR),))
+    return {config_map["metadata"]["name"]: _policy_source(config_map) for config_map in maps}
 
 
-def _map(found: JsonObject) -> PolicyMap:
-    metadata = found["metadata"]
-    refused = (metadata.get("annotations") or {}).get(REFUSED, "")
-    return PolicyMap(metadata["name"], metadata.get("uid", ""), found.get("data") or {}, refused)
+def _policy_source(config_map: JsonObject) -> PolicySource:
+    annotations = config_map["metadata"].get("annotations") or {}
+    return PolicySource(config_map.get("data") or {}, annotations.get(REFUSED, ""))
 
 
 async def _served(target: Target) -> Served:

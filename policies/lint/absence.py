@@ -15,7 +15,7 @@ from policies.cel.syntax.ast import Call, Comprehension, Ident, Literal, Node, S
 from policies.cel.types import Kind
 from policies.lint.guards import Facts, Guards, Scope
 from policies.lint.kindtests import KindTests
-from policies.lint.presence import Presence
+from policies.lint.presence import FieldPresence
 
 _READABLE = ("object", "oldObject", "params", "namespaceObject", "request")
 
@@ -31,7 +31,7 @@ class Absence:
     name: str
 
 
-class Reader:
+class AbsenceReader:
     """Walks over the expressions of a policy, but for what is behind a test for another kind.
 
     nullable: which of `object` and `oldObject` may be null. variables: the expressions of the policy's variables.
@@ -40,7 +40,7 @@ class Reader:
     def __init__(
         self,
         guards: Guards,
-        presence: Presence,
+        presence: FieldPresence,
         tests: KindTests,
         nullable: Collection[str],
         variables: dict[str, Expression],

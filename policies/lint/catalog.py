@@ -13,7 +13,7 @@ from policies.engine.request import GroupVersionKind
 
 
 @dataclass(frozen=True, slots=True)
-class Catalog:
+class ResourceCatalog:
     """resources: all that are known. custom: the schemas of custom resources."""
 
     resources: tuple[Resource, ...]
@@ -39,12 +39,12 @@ class Catalog:
         return schema.open_api(kind) or self.custom.get(kind)
 
 
-def catalog(objects: Iterable[Any]) -> Catalog:
+def catalog(objects: Iterable[Any]) -> ResourceCatalog:
     """The built-in resources, and those that the CustomResourceDefinitions among some objects define."""
     versions = [found for each in objects if _is_definition(each) for found in _versions(each.get("spec") or {})]
     own = tuple(resource for found, _ in versions for resource in found)
     schemas = {found[0].kind: schema.open_api_of_custom_resource(written) for found, written in versions if written}
-    return Catalog((*resources.built_in(), *own), schemas)
+    return ResourceCatalog((*resources.built_in(), *own), schemas)
 
 
 def _is_definition(value: Any) -> bool:

@@ -35,7 +35,7 @@ _ROOT: OpenApi = {
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
+class DeclaredType:
     """The type of a kind, and by their names all types with fields that are below it.
 
     definitions: the names of the OpenAPI definitions that types come from, where they have one. present: for each type
@@ -48,7 +48,7 @@ class Declared:
     present: Mapping[str, frozenset[str]]
 
 
-def declare(name: str, schema: OpenApi, untyped: Type | None = None) -> Declared | None:
+def declare(name: str, schema: OpenApi, untyped: Type | None = None) -> DeclaredType | None:
     """The type `name` of a whole object; None for a schema that says nothing of one.
 
     untyped: what stands for values that may be of several types, such as quantities, and for objects whose fields are
@@ -58,7 +58,7 @@ def declare(name: str, schema: OpenApi, untyped: Type | None = None) -> Declared
     """
     builder = _Builder(untyped)
     found = builder.type(schema, name, frozenset(), root=True)
-    return None if found is None else Declared(found, builder.structs, builder.definitions, builder.present)
+    return None if found is None else DeclaredType(found, builder.structs, builder.definitions, builder.present)
 
 
 def escaped(name: str) -> str | None:

@@ -31,7 +31,7 @@ IDS: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class LintFinding:
     """One finding, at a place of a file.
 
     subject: the kind and name of the document. path: the field as the API server names it. line, column: from 1.
@@ -50,19 +50,19 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class LintSubject:
     """A policy or binding, to find something in."""
 
     kind: str
     name: str
     document: Document
 
-    def at(self, id_: str, path: Path, message: str, remedy: str, *, key: bool = False) -> Finding:
+    def at(self, id_: str, path: Path, message: str, remedy: str, *, key: bool = False) -> LintFinding:
         """Something about a field; `key`: about its key rather than its value."""
         line, column = self.document.place(path, key=key)
         return self._finding(id_, show(path), (line, column), message, remedy)
 
-    def within(self, id_: str, expression: Expression, offset: int, message: str, remedy: str) -> Finding:
+    def within(self, id_: str, expression: Expression, offset: int, message: str, remedy: str) -> LintFinding:
         """Something about an expression, at an offset in code points."""
         source, offset = expression.source, max(offset, 0)
         place = self.document.place_inside(_steps(expression.path), offset) or source.location(offset)
@@ -70,8 +70,8 @@ class Subject:
 
     def _finding(
         self, id_: str, path: str, place: tuple[int, int], message: str, remedy: str, excerpt: tuple[str, ...] = ()
-    ) -> Finding:
-        return Finding(
+    ) -> LintFinding:
+        return LintFinding(
             id=id_,
             subject=f"{self.kind} {self.name}",
             file=self.document.name,

@@ -10,8 +10,8 @@ from policies.admissionpolicy.model import Binding, MatchResources, NamedRule, P
 from policies.admissionpolicy.resources import Resource, built_in
 from policies.cel.checking.hints import closest
 from policies.engine.match import LabelSelector, SelectorRequirement
-from policies.lint.catalog import Catalog
-from policies.lint.finding import Finding, Subject
+from policies.lint.catalog import ResourceCatalog
+from policies.lint.finding import LintFinding, LintSubject
 
 _ID = "never-matches"
 _ALL = "*"
@@ -22,12 +22,14 @@ _CONNECTED = frozenset(
 _UPDATED_ONLY = ("status", "scale", "finalize", "resize", "ephemeralcontainers")
 
 
-def of_policy(policy: Policy, subject: Subject, catalog: Catalog) -> Iterator[Finding]:
+def of_policy(policy: Policy, subject: LintSubject, catalog: ResourceCatalog) -> Iterator[LintFinding]:
     """What is wrong with a policy's matchConstraints."""
     yield from _of_resources(policy.match_constraints, subject, ("spec", "matchConstraints"), catalog)
 
 
-def of_binding(binding: Binding, policy: Policy | None, subject: Subject, catalog: Catalog) -> Iterator[Finding]:
+def of_binding(
+    binding: Binding, policy: Policy | None, subject: LintSubject, catalog: ResourceCatalog
+) -> Iterator[LintFinding]:
     """What is wrong with a binding's matchResources, in itself and together with its policy."""
     resources = binding.match_resources
     if resources is None:
@@ -43,7 +45,9 @@ def of_binding(binding: Binding, policy: Policy | None, subject: Subject, catalo
         yield subject.at(_ID, (*path, "resourceRules"), message, remedy)
 
 
-def _of_resources(resources: MatchResources, subject: Subject, path: Path, catalog: Catalog) -> Iterator[Finding]:
+def _of_resources(
+    resources: MatchResources, subject: LintSubject, path: Path, catalog: ResourceCatalog
+) -> Iterator[LintFinding]:
     for index, rule in enumerate(resources.resource_rules):
         at = (*path, "resourceRules", index)
         if any(_covers(excluded, rule) for excluded in resources.exclude_resource_rules):
@@ -55,7 +59,7 @@ def _of_resources(resources: MatchResources, subject: Subject, path: Path, catal
         yield from _of_selector(selector, subject, (*path, name))
 
 
-def _of_rule(rule: NamedRule, subject: Subject, path: Path, catalog: Catalog) -> Iterator[Finding]:
+def _of_rule(rule: NamedRule, subject: LintSubject, path: Path, catalog: ResourceCatalog) -> Iterator[LintFinding]:
     for index, name in enumerate(rule.resources):
         at = (*path, "resources", index)
         meant = _misnamed(rule, name, catalog)
@@ -77,7 +81,7 @@ def _group(groups: Sequence[str]) -> str:
     return " or ".join(group or "the core group" for group in groups)
 
 
-def _known(rule: NamedRule, name: str, catalog: Catalog) -> Iterator[Resource]:
+def _known(rule: NamedRule, name: str, catalog: ResourceCatalog) -> Iterator[Resource]:
     """The resources of the catalog that a rule means by a name."""
     for each in catalog.resources:
         if (
@@ -88,7 +92,7 @@ def _known(rule: NamedRule, name: str, catalog: Catalog) -> Iterator[Resource]:
             yield each
 
 
-def _misnamed(rule: NamedRule, name: str, catalog: Catalog) -> str | None:
+def _misnamed(rule: NamedRule, name: str, catalog: ResourceCatalog) -> str | None:
     """The name that may be meant by one that does not exist, empty if none is near; None for one that may exist.
 
     Only of built-in groups all resources are known, and only in the versions that are on by default.
@@ -126,7 +130,7 @@ def _groups() -> frozenset[str]:
     return frozenset(each.group for each in built_in())
 
 
-def _of_selector(selector: LabelSelector, subject: Subject, path: Path) -> Iterator[Finding]:
+def _of_selector(selector: LabelSelector, subject: LintSubject, path: Path) -> Iterator[LintFinding]:
     requirements = selector.requirements
     for index, one in enumerate(requirements):
         for other in requirements[:index]:

@@ -7,35 +7,37 @@ from collections.abc import Iterator, Sequence
 from policies.admissionpolicy.model import Expression, Policy
 from policies.cel.syntax.ast import Node
 from policies.cel.syntax.source import CompileError
-from policies.lint.absence import Absence, Reader
-from policies.lint.catalog import Catalog
-from policies.lint.finding import Finding, Subject
+from policies.lint.absence import Absence, AbsenceReader
+from policies.lint.catalog import ResourceCatalog
+from policies.lint.finding import LintFinding, LintSubject
 from policies.lint.guards import NOTHING, Facts, Guards
-from policies.lint.presence import Presence
+from policies.lint.presence import FieldPresence
 from policies.lint.typecheck import TypedPolicy
 
 
-def unguarded(policy: Policy, subject: Subject, catalog: Catalog, typed: Sequence[TypedPolicy]) -> Iterator[Finding]:
+def unguarded(
+    policy: Policy, subject: LintSubject, catalog: ResourceCatalog, typed: Sequence[TypedPolicy]
+) -> Iterator[LintFinding]:
     """Findings missing-has and null-object, each place once. typed: the policy for each of its kinds, or for none."""
     found: dict[tuple[str, int], Absence] = {}
     for plain in typed:
-        for absence in _Reading(policy, plain, catalog).absences():
+        for absence in _KindReview(policy, plain, catalog).absences():
             found.setdefault((absence.expression.path, absence.offset), absence)
     for absence in found.values():
         yield _finding(absence, subject, _nullable(policy))
 
 
-class _Reading:
+class _KindReview:
     """One policy for objects of one kind."""
 
-    def __init__(self, policy: Policy, plain: TypedPolicy, catalog: Catalog) -> None:
+    def __init__(self, policy: Policy, plain: TypedPolicy, catalog: ResourceCatalog) -> None:
         self._policy, self._plain = policy, plain
         self._typed = TypedPolicy(policy, plain.kind, catalog, deep=True) if policy.variables else plain
         expressions = {variable.name: variable.expression for variable in policy.variables}
         trees = {name: self._tree(each) for name, each in expressions.items()}
         self._guards = Guards({name: tree for name, tree in trees.items() if tree is not None})
-        presence = Presence(self._typed.object, self._typed.params)
-        self._reader = Reader(self._guards, presence, self._typed.tests(), _nullable(policy), expressions)
+        presence = FieldPresence(self._typed.object, self._typed.params)
+        self._reader = AbsenceReader(self._guards, presence, self._typed.tests(), _nullable(policy), expressions)
 
     def absences(self) -> tuple[Absence, ...]:
         """All of them, in the order of the document."""
@@ -88,7 +90,7 @@ def _nullable(policy: Policy) -> frozenset[str]:
     return frozenset(root for operation, root in nulls.items() if operations & {operation, "*"})
 
 
-def _finding(absence: Absence, subject: Subject, nullable: frozenset[str]) -> Finding:
+def _finding(absence: Absence, subject: LintSubject, nullable: frozenset[str]) -> LintFinding:
     operand, name = absence.operand, absence.name
     match absence.reason:
         case "null":

@@ -16,13 +16,13 @@ from policies.cel.syntax.parser import parse
 from policies.cel.syntax.source import Issue
 from policies.engine.request import GroupVersionKind
 from policies.lint import matching, wording
-from policies.lint.catalog import Catalog, catalog
-from policies.lint.finding import IDS, IGNORE, Finding, Subject
+from policies.lint.catalog import ResourceCatalog, catalog
+from policies.lint.finding import IDS, IGNORE, LintFinding, LintSubject
 from policies.lint.reading import unguarded
 from policies.lint.typecheck import TypedPolicy, checked_kinds, judged_expressions
 
 
-def review(loaded: Loaded, documents: Iterable[Document]) -> tuple[Finding, ...]:
+def review(loaded: Loaded, documents: Iterable[Document]) -> tuple[LintFinding, ...]:
     """All findings in what was read without errors, by file and place.
 
     documents: those that the policies and bindings were read from, for the places of their fields.
@@ -30,13 +30,13 @@ def review(loaded: Loaded, documents: Iterable[Document]) -> tuple[Finding, ...]
     places = {_identity(document): document for document in objects(documents)}
     known = catalog(document.value for document in loaded.context)
     policies: dict[tuple[str, str], Policy] = {(policy.kind, policy.name): policy for policy in loaded.policies}
-    found: list[Finding] = []
+    found: list[LintFinding] = []
     for key, policy in policies.items():
-        subject = Subject(policy.kind, policy.name, places[key])
+        subject = LintSubject(policy.kind, policy.name, places[key])
         findings = deeply(lambda: list(_of_policy(policy, subject, known)))  # noqa: B023 - called at once
         found += _kept(findings, policy.annotations, subject)
     for binding in loaded.bindings:
-        subject = Subject(binding.kind, binding.name, places[binding.kind, binding.name])
+        subject = LintSubject(binding.kind, binding.name, places[binding.kind, binding.name])
         bound = policies.get((binding.kind.removesuffix("Binding"), binding.policy_name))
         found += _kept(matching.of_binding(binding, bound, subject, known), binding.annotations, subject)
     found += map(_doubt, loaded.warnings)
@@ -52,9 +52,9 @@ def _identity(document: Document) -> tuple[str, str]:
             return "", ""
 
 
-def _doubt(problem: Problem) -> Finding:
+def _doubt(problem: Problem) -> LintFinding:
     """What reading the documents has warned of."""
-    return Finding(
+    return LintFinding(
         id="doubtful",
         subject="",
         file=problem.file,
@@ -66,7 +66,7 @@ def _doubt(problem: Problem) -> Finding:
     )
 
 
-def _of_policy(policy: Policy, subject: Subject, known: Catalog) -> Iterator[Finding]:
+def _of_policy(policy: Policy, subject: LintSubject, known: ResourceCatalog) -> Iterator[LintFinding]:
     typed = [TypedPolicy(policy, kind, known) for kind in checked_kinds(policy, known)]
     untyped = TypedPolicy(policy, None, known)
     yield from _type_errors(policy, subject, typed)
@@ -78,7 +78,9 @@ def _of_policy(policy: Policy, subject: Subject, known: Catalog) -> Iterator[Fin
     yield from wording.unused(policy, subject)
 
 
-def _kept(findings: Iterable[Finding], annotations: Mapping[str, str], subject: Subject) -> Iterator[Finding]:
+def _kept(
+    findings: Iterable[LintFinding], annotations: Mapping[str, str], subject: LintSubject
+) -> Iterator[LintFinding]:
     """The findings that are not ignored, and names in the annotation that are no findings."""
     ignored = [name.strip() for name in annotations.get(IGNORE, "").split(",") if name.strip()]
     yield from (each for each in findings if each.id not in ignored)
@@ -90,7 +92,7 @@ def _kept(findings: Iterable[Finding], annotations: Mapping[str, str], subject: 
             )
 
 
-def _type_errors(policy: Policy, subject: Subject, typed: Sequence[TypedPolicy]) -> Iterator[Finding]:
+def _type_errors(policy: Policy, subject: LintSubject, typed: Sequence[TypedPolicy]) -> Iterator[LintFinding]:
     """Each issue once, with all kinds that have it.
 
     Validations and their messages are checked for each kind, as in Kubernetes. Variables and conditions may be meant

@@ -25,8 +25,8 @@ from policies.cel.syntax.parser import parse
 from policies.cel.syntax.source import CompileError, Issue
 from policies.cel.types import Type
 from policies.engine.request import GroupVersionKind
-from policies.lint.catalog import Catalog
-from policies.lint.declared import Declared, declare
+from policies.lint.catalog import ResourceCatalog
+from policies.lint.declared import DeclaredType, declare
 from policies.lint.kindtests import KindTests
 
 TYPES_LIMIT = 10
@@ -56,7 +56,7 @@ class ExpressionWarning:
     warning: str
 
 
-def warnings(policy: Policy, catalog: Catalog) -> tuple[ExpressionWarning, ...]:
+def warnings(policy: Policy, catalog: ResourceCatalog) -> tuple[ExpressionWarning, ...]:
     """The warnings that Kubernetes writes into the status of a ValidatingAdmissionPolicy."""
     kinds = checked_kinds(policy, catalog)
     typed = [TypedPolicy(policy, kind, catalog, exact=True) for kind in kinds]
@@ -76,14 +76,14 @@ def judged_expressions(policy: Policy) -> Iterator[Expression]:
             yield validation.message_expression
 
 
-def checked_kinds(policy: Policy, catalog: Catalog) -> tuple[GroupVersionKind, ...]:
+def checked_kinds(policy: Policy, catalog: ResourceCatalog) -> tuple[GroupVersionKind, ...]:
     """The kinds that a policy is checked for, in Kubernetes' order: those of rules without wildcards."""
     found = _collected(policy.match_constraints, catalog)
     known = (kind for kind in dict.fromkeys(found) if catalog.open_api(kind) is not None)
     return tuple(sorted(known, key=lambda kind: (kind.group, kind.version, kind.kind)))
 
 
-def _collected(constraints: MatchResources, catalog: Catalog) -> list[GroupVersionKind]:
+def _collected(constraints: MatchResources, catalog: ResourceCatalog) -> list[GroupVersionKind]:
     found: list[GroupVersionKind] = []
     for rule in constraints.resource_rules:
         kinds = [kind for target in _targets(rule) for kind in catalog.kinds(*target)]
@@ -116,7 +116,7 @@ class TypedPolicy:
         self,
         policy: Policy,
         kind: GroupVersionKind | None,
-        catalog: Catalog,
+        catalog: ResourceCatalog,
         *,
         exact: bool = False,
         deep: bool = False,
@@ -218,18 +218,20 @@ def _kind(param_kind: ParamKind) -> GroupVersionKind:
     return GroupVersionKind(group, version, param_kind.kind)
 
 
-def _declared(kind: GroupVersionKind, catalog: Catalog, untyped: Type | None) -> Declared | None:
+def _declared(kind: GroupVersionKind, catalog: ResourceCatalog, untyped: Type | None) -> DeclaredType | None:
     custom = catalog.custom.get(kind)
     return _built_in(kind, untyped) if custom is None else declare(kind.kind, custom, untyped)
 
 
 @cache
-def _built_in(kind: GroupVersionKind, untyped: Type | None) -> Declared | None:
+def _built_in(kind: GroupVersionKind, untyped: Type | None) -> DeclaredType | None:
     schema = open_api(kind)
     return None if schema is None else declare(kind.kind, schema, untyped)
 
 
-def _environment(known: Environment, obj: Declared | None, parameters: Declared | None, *, exact: bool) -> Environment:
+def _environment(
+    known: Environment, obj: DeclaredType | None, parameters: DeclaredType | None, *, exact: bool
+) -> Environment:
     """As buildEnvSet has it: exactly, it knows `authorizer`, but not `authorizer.requestResource`."""
     hidden = "authorizer.requestResource" if exact else ""
     variables = {name: type_ for name, type_ in known.variables.items() if name != hidden}

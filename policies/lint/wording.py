@@ -12,7 +12,7 @@ from policies.cel.program import compile_expression
 from policies.cel.syntax.ast import Call, Ident, ListLiteral, MapLiteral, Node, Select
 from policies.cel.syntax.parser import parse
 from policies.cel.syntax.source import CompileError
-from policies.lint.finding import Finding, Subject
+from policies.lint.finding import LintFinding, LintSubject
 from policies.lint.typecheck import TypedPolicy
 
 _SHORTEST = 20  # characters: less says that something is wrong, and has no room for what to do
@@ -34,7 +34,7 @@ def expressions(policy: Policy) -> Iterator[Expression]:
         yield mutation.expression
 
 
-def unused(policy: Policy, subject: Subject) -> Iterator[Finding]:
+def unused(policy: Policy, subject: LintSubject) -> Iterator[LintFinding]:
     """Variables and params that no expression reads."""
     trees = [parse(each.source) for each in expressions(policy)]
     nodes = [node for tree in trees for node in walk(tree)]
@@ -56,7 +56,7 @@ def unused(policy: Policy, subject: Subject) -> Iterator[Finding]:
         yield subject.at("unused-params", ("spec", "paramKind"), message, remedy)
 
 
-def unreachable(policy: Policy, subject: Subject) -> Iterator[Finding]:
+def unreachable(policy: Policy, subject: LintSubject) -> Iterator[LintFinding]:
     """Validations that are never false: constants, copies of earlier ones, and all behind a condition that is false."""
     for condition in policy.match_conditions:
         if _constant(condition.expression) is False:
@@ -79,7 +79,7 @@ def unreachable(policy: Policy, subject: Subject) -> Iterator[Finding]:
             earlier.setdefault(text, expression.path)
 
 
-def without_remedy(policy: Policy, subject: Subject) -> Iterator[Finding]:
+def without_remedy(policy: Policy, subject: LintSubject) -> Iterator[LintFinding]:
     """Validations with no message at all, or one that is too short to say what to do."""
     for index, validation in enumerate(policy.validations):
         if validation.message_expression is not None or len(validation.message.strip()) >= _SHORTEST:
@@ -93,7 +93,7 @@ def without_remedy(policy: Policy, subject: Subject) -> Iterator[Finding]:
         yield subject.at("no-remedy", ("spec", "validations", index, field), message, remedy)
 
 
-def panics(policy: Policy, subject: Subject, untyped: TypedPolicy) -> Iterator[Finding]:
+def panics(policy: Policy, subject: LintSubject, untyped: TypedPolicy) -> Iterator[LintFinding]:
     """`[?object[?'a']]`, `{?'k': object[?'a']}`: the library of kube-apiserver 1.36 panics when it compiles them.
 
     It takes for granted that the type of an optional element is an optional, and an optional index of dyn is dyn

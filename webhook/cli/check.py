@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from webhook.sources.policyfiles import PolicyFiles
 
 
-class Outcome(NamedTuple):
+class ObjectOutcome(NamedTuple):
     """What would happen to one object: what the rules changed, and what they said of the result."""
 
     manifest: Manifest
@@ -45,7 +45,7 @@ class Outcome(NamedTuple):
         return self.mutation.allowed and self.validation.allowed
 
 
-class _World(NamedTuple):
+class _OfflineCluster(NamedTuple):
     """What is known of the cluster: by policy files, and by labels on the command line, for all Namespaces."""
 
     files: PolicyFiles | None
@@ -96,7 +96,7 @@ def command(
         raise unreadable(error) from None
     if not found:
         raise InputError(f"{', '.join(files)}: no objects found")
-    world = _World(written, options.labels(namespace_labels))
+    world = _OfflineCluster(written, options.labels(namespace_labels))
     who = UserInfo(user, groups=(*groups, "system:authenticated"))
     outcomes = [_check(m, before.get(_identity(m.object, namespace)), ruleset, who, namespace, world) for m in found]
     if output == "text":
@@ -108,17 +108,17 @@ def command(
 
 
 def _check(
-    found: Manifest, old: JsonObject | None, ruleset: RuleSet, user: UserInfo, namespace: str, world: _World
-) -> Outcome:
+    found: Manifest, old: JsonObject | None, ruleset: RuleSet, user: UserInfo, namespace: str, world: _OfflineCluster
+) -> ObjectOutcome:
     request = manifest.request(found.object, old, user=user, namespace=namespace)
     facts = world.facts(request.namespace)
     mutation = engine.mutate(request, ruleset, facts)
     changed = patch.apply(found.object, mutation.operations) if mutation.operations else found.object
     validation = engine.validate(replace(request, object=changed), ruleset, facts)
-    return Outcome(found, request, changed, mutation, validation)
+    return ObjectOutcome(found, request, changed, mutation, validation)
 
 
-def _text(outcome: Outcome, *, diff: bool) -> Iterator[str]:
+def _text(outcome: ObjectOutcome, *, diff: bool) -> Iterator[str]:
     changes = len(outcome.mutation.operations)
     changed = f", changed by {changes} patch operation{'s' * (changes > 1)}" if changes else ""
     yield headline(outcome.manifest.where, outcome.request, allowed=outcome.allowed) + changed
@@ -135,14 +135,14 @@ def _text(outcome: Outcome, *, diff: bool) -> Iterator[str]:
         yield from _diff(outcome)
 
 
-def _diff(outcome: Outcome) -> Iterator[str]:
+def _diff(outcome: ObjectOutcome) -> Iterator[str]:
     before, after = to_yaml(outcome.manifest.object).splitlines(), to_yaml(outcome.changed).splitlines()
     colours = {"+": "green", "-": "red"}
     for line in difflib.unified_diff(before, after, "as written", "as admitted", lineterm=""):
         yield "  " + click.style(line, fg=colours.get(line[0]))
 
 
-def _json(outcome: Outcome) -> dict[str, Any]:
+def _json(outcome: ObjectOutcome) -> dict[str, Any]:
     request = outcome.request
     answers = (outcome.mutation, outcome.validation)
     return {

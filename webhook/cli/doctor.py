@@ -18,10 +18,10 @@ from webhook.cli import exits, options
 from webhook.cli.exits import InputError, ToolError
 from webhook.cli.output import write
 from webhook.configuration.settings import Settings, SettingsError
-from webhook.doctor.finding import Finding, Level, count
+from webhook.doctor.finding import Diagnosis, Level, count
 
 if TYPE_CHECKING:
-    from webhook.cluster.inspection.examination import Asked
+    from webhook.cluster.inspection.examination import Inquiry
 
 _MARKS: dict[Level, tuple[str, str]] = {
     "ok": ("ok  ", "green"),
@@ -64,10 +64,10 @@ def command(
       kubectl exec -n cks-admission deploy/cks-admission -- cks-admission doctor --config config/cks.yaml
     """
     from webhook.cluster.api.errors import ClusterError  # noqa: PLC0415 - loads the client
-    from webhook.cluster.inspection.examination import Asked  # noqa: PLC0415 - as above
+    from webhook.cluster.inspection.examination import Inquiry  # noqa: PLC0415 - as above
 
     settings = options.settings(config, changes)
-    asked = Asked(_account(account), not kubeconfig and _names_cluster(settings), "" if no_probe else probe_namespace)
+    asked = Inquiry(_account(account), not kubeconfig and _names_cluster(settings), "" if no_probe else probe_namespace)
     try:
         findings = asyncio.run(_examine(settings, kubeconfig, asked))
     except SettingsError as error:
@@ -95,7 +95,7 @@ def _account(given: str | None) -> tuple[str, str] | None:
     return namespace, name
 
 
-async def _examine(settings: Settings, kubeconfig: str, asked: Asked) -> list[Finding]:
+async def _examine(settings: Settings, kubeconfig: str, asked: Inquiry) -> list[Diagnosis]:
     """What is found. Raises SettingsError and ClusterError."""
     from webhook.cluster.api.client import connect  # noqa: PLC0415 - as above
     from webhook.cluster.inspection import examination  # noqa: PLC0415 - loads the client
@@ -117,7 +117,7 @@ async def _examine(settings: Settings, kubeconfig: str, asked: Asked) -> list[Fi
     return examine(settings, seen, await wanted.make(settings, found, now.date()), now)
 
 
-def _text(findings: Sequence[Finding]) -> Iterator[str]:
+def _text(findings: Sequence[Diagnosis]) -> Iterator[str]:
     for check, group in groupby(findings, lambda finding: finding.check):
         yield click.style(check, bold=True)
         for finding in group:
@@ -130,7 +130,7 @@ def _text(findings: Sequence[Finding]) -> Iterator[str]:
     yield _summary(findings)
 
 
-def _summary(findings: Sequence[Finding]) -> str:
+def _summary(findings: Sequence[Diagnosis]) -> str:
     levels = Counter(finding.level for finding in findings)
     problems = count(levels["problem"], "problem") if levels["problem"] else "no problem"
     return f"{problems}, {count(levels['warning'], 'warning')}, {levels['unknown']} not known"

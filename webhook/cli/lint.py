@@ -13,7 +13,7 @@ import click
 
 from policies.admissionpolicy.document import Document
 from policies.lint.catalog import catalog
-from policies.lint.finding import Finding
+from policies.lint.finding import LintFinding
 from policies.lint.review import review
 from policies.lint.typecheck import warnings
 from webhook.cli import exits, options
@@ -89,7 +89,7 @@ def _type_checking(files: PolicyFiles) -> list[dict[str, Any]]:
     ]
 
 
-def _text(finding: Finding) -> Iterator[str]:
+def _text(finding: LintFinding) -> Iterator[str]:
     place = click.style(f"{finding.file}:{finding.line}:{finding.column}:", bold=True)
     yield f"{place} {click.style('warning', fg='yellow')}: {finding.id}: {finding.path}: {finding.message}"
     yield from finding.excerpt
@@ -97,11 +97,11 @@ def _text(finding: Finding) -> Iterator[str]:
         yield f"hint: {finding.remedy}"
 
 
-def _summary(findings: tuple[Finding, ...], policies: int) -> str:
+def _summary(findings: tuple[LintFinding, ...], policies: int) -> str:
     looked = f"{policies} {'policy' if policies == 1 else 'policies'}"
     count = f"{len(findings)} finding{'s' * (len(findings) != 1)}" if findings else "nothing found"
     return f"{count} in {looked}"
 
 
-def _json(finding: Finding) -> dict[str, object]:
+def _json(finding: LintFinding) -> dict[str, object]:
     return {**asdict(finding), "excerpt": "\n".join(finding.excerpt)}

@@ -8,20 +8,20 @@ from urllib.parse import urlsplit
 
 from policies.engine.request import JsonObject, mapping
 from webhook.configuration.settings import Settings
-from webhook.doctor.finding import Finding, Read, Unread, count, unseen
-from webhook.doctor.seen import Target
+from webhook.doctor.finding import Diagnosis, Read, Unread, count, unseen
+from webhook.doctor.seen import Endpoint
 
 CHECK: Final = "address"
 _HTTPS: Final = 443
 _MOST: Final = 16  # replicas to connect to
 
 
-def dialled(settings: Settings) -> Target:
+def dialled(settings: Settings) -> Endpoint:
     """What the API server dials by the settings."""
     chosen = settings.registration
     if not chosen.url:
         name = f"{chosen.service}.{settings.cluster.namespace}.svc"
-        return Target(name, name, chosen.service_port)
+        return Endpoint(name, name, chosen.service_port)
     return _of_url(chosen.url)
 
 
@@ -32,19 +32,19 @@ def dialled_by(client: JsonObject) -> str:
     return _of_url(str(client.get("url", ""))).name
 
 
-def targets(settings: Settings, service: Read[JsonObject | None], slices: Read[Sequence[JsonObject]]) -> list[Target]:
+def targets(settings: Settings, service: Read[JsonObject | None], slices: Read[Sequence[JsonObject]]) -> list[Endpoint]:
     """Addresses to look at: what is dialled, and each replica behind a Service as far as they are known."""
     first = dialled(settings)
     if settings.registration.url or isinstance(service, Unread) or service is None or isinstance(slices, Unread):
         return [first]
     port = _port(service, first.port)
     found = [] if port is None else _endpoints(slices, port)
-    return [first, *(Target(first.name, host, number) for host, number in found[:_MOST])]
+    return [first, *(Endpoint(first.name, host, number) for host, number in found[:_MOST])]
 
 
 def check(
     settings: Settings, service: Read[JsonObject | None], slices: Read[Sequence[JsonObject]]
-) -> Iterator[Finding]:
+) -> Iterator[Diagnosis]:
     """Whether the Service is there, has the port that is dialled, and has replicas that are ready."""
     if settings.registration.url:
         return
@@ -55,29 +55,29 @@ def check(
         return
     if service is None:
         remedy = "make it, or name the right one: registration.service, cluster.namespace"
-        yield Finding(CHECK, "problem", where, "it does not exist: the API server reaches nobody", remedy)
+        yield Diagnosis(CHECK, "problem", where, "it does not exist: the API server reaches nobody", remedy)
         return
     port = _port(service, chosen.service_port)
     if port is None:
         ports = [str(each.get("port")) for each in mapping(service, "spec").get("ports") or ()]
         remedy = "set registration.servicePort to one of these, or add the port to the Service"
         found = f"it has no port {chosen.service_port}, only {', '.join(ports) or 'none'}"
-        yield Finding(CHECK, "problem", where, found, remedy)
+        yield Diagnosis(CHECK, "problem", where, found, remedy)
     elif isinstance(slices, Unread):
         yield unseen(CHECK, where, slices)
     elif ready := _endpoints(slices, port):
-        yield Finding(CHECK, "ok", where, f"port {chosen.service_port} leads to {count(len(ready), 'ready replica')}")
+        yield Diagnosis(CHECK, "ok", where, f"port {chosen.service_port} leads to {count(len(ready), 'ready replica')}")
     else:
         remedy = (
             f"kubectl get pods -n {namespace} shows whether there are any; /readyz of each says why it is not ready"
         )
-        yield Finding(CHECK, "problem", where, "it has no ready endpoint: the API server reaches nobody", remedy)
+        yield Diagnosis(CHECK, "problem", where, "it has no ready endpoint: the API server reaches nobody", remedy)
 
 
-def _of_url(url: str) -> Target:
+def _of_url(url: str) -> Endpoint:
     parts = urlsplit(url)
     host = parts.hostname or ""
-    return Target(host, host, parts.port or _HTTPS)
+    return Endpoint(host, host, parts.port or _HTTPS)
 
 
 def _port(service: JsonObject, number: int) -> JsonObject | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from webhook.configuration.settings import Settings
-from webhook.doctor.finding import Finding, Level, Read, Unread, unseen
+from webhook.doctor.finding import Diagnosis, Level, Read, Unread, unseen
 from webhook.registration.rights import ADMISSION
 
 CHECK: Final = "API server"
@@ -43,7 +43,7 @@ _NATIVE: Final = _Feature(
 )
 
 
-def check(version: Read[str], groups: Read[Mapping[str, tuple[str, ...]]], settings: Settings) -> Iterator[Finding]:
+def check(version: Read[str], groups: Read[Mapping[str, tuple[str, ...]]], settings: Settings) -> Iterator[Diagnosis]:
     """Its version against what is used of it. groups: those that it serves, with their versions."""
     if isinstance(version, Unread):
         yield unseen(CHECK, "its version", version)
@@ -54,23 +54,23 @@ def check(version: Read[str], groups: Read[Mapping[str, tuple[str, ...]]], setti
         return
     if "v1" not in groups.get(ADMISSION, ()):
         found = f"it serves {ADMISSION} in {', '.join(groups.get(ADMISSION, ())) or 'no version'}, not in v1"
-        yield Finding(CHECK, "problem", ADMISSION, found, "upgrade the cluster, or switch the API on")
+        yield Diagnosis(CHECK, "problem", ADMISSION, found, "upgrade the cluster, or switch the API on")
     served = groups.get(DEVICES, ())
     if served and not set(served) & set(DEVICE_VERSIONS):
         found = f"it serves {', '.join(served)}, none of {', '.join(DEVICE_VERSIONS)}: claims make no Pod a GPU Pod"
-        yield Finding(CHECK, "warning", DEVICES, found, "upgrade the cluster")
+        yield Diagnosis(CHECK, "warning", DEVICES, found, "upgrade the cluster")
 
 
-def _features(version: str, settings: Settings) -> Iterator[Finding]:
+def _features(version: str, settings: Settings) -> Iterator[Diagnosis]:
     found = _VERSION.match(version)
     if found is None:
-        yield Finding(CHECK, "unknown", "its version", f"{version!r} is no version of Kubernetes")
+        yield Diagnosis(CHECK, "unknown", "its version", f"{version!r} is no version of Kubernetes")
         return
     number = int(found[1]), int(found[2])
     used = [_CONDITIONS, *([_NATIVE] if settings.policies.native else [])]
     missing = [feature for feature in used if number < feature.since]
     for feature in missing:
         said = f"{feature.name} came in {'.'.join(map(str, feature.since))}, and it is {version}: {feature.without}"
-        yield Finding(CHECK, feature.level, "its version", said, feature.remedy)
+        yield Diagnosis(CHECK, feature.level, "its version", said, feature.remedy)
     if not missing:
-        yield Finding(CHECK, "ok", "its version", f"{version} has {' and '.join(feature.name for feature in used)}")
+        yield Diagnosis(CHECK, "ok", "its version", f"{version} has {' and '.join(feature.name for feature in used)}")

@@ -21,8 +21,8 @@ from certs.wording import moment, span, titled
 from policies.engine.request import JsonObject, mapping
 from webhook.configuration.settings import Settings
 from webhook.doctor.address import dialled_by
-from webhook.doctor.finding import Finding, Read, Unread, count, listed, unseen
-from webhook.doctor.seen import Served
+from webhook.doctor.finding import Diagnosis, Read, Unread, count, listed, unseen
+from webhook.doctor.seen import ShownChain
 
 CHECK: Final = "certificate"
 # A leaf of the service's own lives for a week and is renewed with a third of that left; a CA for a year.
@@ -31,7 +31,7 @@ AUTHORITY_LEFT: Final = timedelta(days=30)
 _HOLDER: Final = "the replica that holds the Lease"
 
 
-class Trust(Struct, frozen=True):
+class TrustedBundle(Struct, frozen=True):
     """What the API server trusts of those who answer to a name. entries: of the configurations that say so."""
 
     name: str
@@ -44,7 +44,9 @@ class Trust(Struct, frozen=True):
         return f"the caBundle of {listed(self.entries)}"
 
 
-def trusts(configurations: Mapping[str, Sequence[JsonObject]], settings: Settings) -> tuple[list[Trust], list[Finding]]:
+def trusts(
+    configurations: Mapping[str, Sequence[JsonObject]], settings: Settings
+) -> tuple[list[TrustedBundle], list[Diagnosis]]:
     """What the entries trust, entries with the same caBundle together, and what is wrong with a caBundle.
 
     configurations: their entries, by where these are. Where the certificates are somebody else's and no caBundle is
@@ -59,7 +61,7 @@ def trusts(configurations: Mapping[str, Sequence[JsonObject]], settings: Setting
     made, wrong = [], []
     for (name, encoded), names in found.items():
         try:
-            made.append(Trust(name, _bundle(encoded), tuple(names)))
+            made.append(TrustedBundle(name, _bundle(encoded), tuple(names)))
         except PemError as error:
             wrong.append(_unusable(names, f"its caBundle cannot be read: {error}", settings))
         if not encoded and not _uses_system_roots(settings):
@@ -70,8 +72,8 @@ def trusts(configurations: Mapping[str, Sequence[JsonObject]], settings: Setting
 
 
 def check(
-    served: Sequence[Served], trusted: Sequence[Trust], settings: Settings, now: datetime, *, proven: bool
-) -> Iterator[Finding]:
+    served: Sequence[ShownChain], trusted: Sequence[TrustedBundle], settings: Settings, now: datetime, *, proven: bool
+) -> Iterator[Diagnosis]:
     """What each address shows, against what the API server trusts.
 
     proven: whether the API server is known to reach the service, so that what is not reached is out of reach from
@@ -88,8 +90,8 @@ def check(
 
 
 def check_secret(
-    secret: Read[Mapping[str, bytes] | None], trusted: Sequence[Trust], settings: Settings, now: datetime
-) -> Iterator[Finding]:
+    secret: Read[Mapping[str, bytes] | None], trusted: Sequence[TrustedBundle], settings: Settings, now: datetime
+) -> Iterator[Diagnosis]:
     """The Secret with the CA of all replicas, where the settings name one."""
     if not settings.tls.secret:
         return
@@ -99,38 +101,38 @@ def check_secret(
         return
     if secret is None:
         remedy = f"{_HOLDER} makes it; its log says why not: certificate not renewed"
-        yield Finding(CHECK, "problem", where, "it does not exist, so that no replica has a certificate", remedy)
+        yield Diagnosis(CHECK, "problem", where, "it does not exist, so that no replica has a certificate", remedy)
         return
     try:
         found = find_authority(secret)
     except ForeignFileError as error:
         remedy = f"{_HOLDER} makes a CA in its place; if it is somebody's, give tls.secret another name"
-        yield Finding(CHECK, "problem", where, str(error), remedy)
+        yield Diagnosis(CHECK, "problem", where, str(error), remedy)
         return
     if found.pair is None:
         remedy = f"{_HOLDER} makes a new CA; its log says why not: certificate not renewed"
-        yield Finding(CHECK, "problem", where, found.problem, remedy)
+        yield Diagnosis(CHECK, "problem", where, found.problem, remedy)
         return
     yield from _stored(where, found.pair.certificate, trusted, now)
 
 
-def _stored(where: str, authority: Certificate, trusted: Sequence[Trust], now: datetime) -> Iterator[Finding]:
+def _stored(where: str, authority: Certificate, trusted: Sequence[TrustedBundle], now: datetime) -> Iterator[Diagnosis]:
     unknown = [trust for trust in trusted if authority not in trust.bundle]
     for trust in unknown:
         remedy = f"{_HOLDER} writes it there; its log says why not: not registered"
-        yield Finding(CHECK, "problem", where, f"its CA is not in {trust.source}", remedy)
+        yield Diagnosis(CHECK, "problem", where, f"its CA is not in {trust.source}", remedy)
     if not unknown:
         end = f"until {moment(authority.not_valid_after_utc)}"
         if now > renewal_due(authority):
             remedy = f"{_HOLDER} renews it at two thirds of its life; see its log"
-            yield Finding(CHECK, "warning", where, f"its CA is overdue for renewal; it is valid {end}", remedy)
+            yield Diagnosis(CHECK, "warning", where, f"its CA is overdue for renewal; it is valid {end}", remedy)
         else:
-            yield Finding(CHECK, "ok", where, f"its CA is in every caBundle, and valid {end}")
+            yield Diagnosis(CHECK, "ok", where, f"its CA is in every caBundle, and valid {end}")
 
 
-def _unusable(names: Sequence[str], found: str, settings: Settings) -> Finding:
+def _unusable(names: Sequence[str], found: str, settings: Settings) -> Diagnosis:
     where, more = names[0], f" (and {count(len(names) - 1, 'more entry', 'more entries')})" if len(names) > 1 else ""
-    return Finding(CHECK, "problem", where, f"{found}{more}", _bundle_remedy(settings))
+    return Diagnosis(CHECK, "problem", where, f"{found}{more}", _bundle_remedy(settings))
 
 
 def _bundle_remedy(settings: Settings) -> str:
@@ -156,14 +158,14 @@ def _bundle(encoded: str) -> Bundle:
         raise PemError(f"it is no base64: {error}") from None
 
 
-def _unreached(where: str, unread: Unread, settings: Settings, *, proven: bool) -> Finding:
+def _unreached(where: str, unread: Unread, settings: Settings, *, proven: bool) -> Diagnosis:
     if proven:
         found = f"not reached from here: {unread.reason}; the API server does reach it"
-        return Finding(CHECK, "unknown", where, found, _inside(settings))
+        return Diagnosis(CHECK, "unknown", where, found, _inside(settings))
     if settings.registration.url or settings.cluster.in_cluster:
         remedy = "see whether the service runs, listens there, and lets callers in"
-        return Finding(CHECK, "problem", where, f"not reached: {unread.reason}", remedy)
-    return Finding(CHECK, "unknown", where, f"not reached from here: {unread.reason}", _inside(settings))
+        return Diagnosis(CHECK, "problem", where, f"not reached: {unread.reason}", remedy)
+    return Diagnosis(CHECK, "unknown", where, f"not reached from here: {unread.reason}", _inside(settings))
 
 
 def _inside(settings: Settings) -> str:
@@ -177,33 +179,33 @@ def _shown(
     where: str,
     name: str,
     chain: tuple[Certificate, ...],
-    trusted: Sequence[Trust],
+    trusted: Sequence[TrustedBundle],
     settings: Settings,
     now: datetime,
-) -> Iterator[Finding]:
+) -> Iterator[Diagnosis]:
     leaf = chain[0]
     chosen = [trust for trust in trusted if trust.name == name]
     wrong = dict.fromkeys(
         f"{finding.text}; looked at by {trust.source}" if trust.bundle else finding.text
-        for trust in chosen or [Trust(name, Bundle(), ())]
+        for trust in chosen or [TrustedBundle(name, Bundle(), ())]
         # Without a caBundle the API server's roots decide, and only names and dates can be judged.
         for finding in verify(chain, trust.bundle or Bundle((leaf,)), [name], now)
         if not finding.ok
     )
     for text in wrong:
-        yield Finding(CHECK, "problem", where, text, _leaf_remedy(settings))
+        yield Diagnosis(CHECK, "problem", where, text, _leaf_remedy(settings))
     if wrong:
         return
     left, end = leaf.not_valid_after_utc - now, moment(leaf.not_valid_after_utc)
     if left < min(LEAF_LEFT, _life(leaf) / 3):
         found = f"its certificate is valid until {end}, for {span(left)} only"
-        yield Finding(CHECK, "warning", where, found, _leaf_remedy(settings))
+        yield Diagnosis(CHECK, "warning", where, found, _leaf_remedy(settings))
         return
     found = f"its certificate is for {name}, {_vouched(chosen)}, and valid until {end}, for {span(left)}"
-    yield Finding(CHECK, "ok", where, found)
+    yield Diagnosis(CHECK, "ok", where, found)
 
 
-def _vouched(chosen: Sequence[Trust]) -> str:
+def _vouched(chosen: Sequence[TrustedBundle]) -> str:
     """Who vouches for a certificate with which nothing is wrong."""
     if not chosen:
         return "while no caBundle is known"
@@ -218,7 +220,7 @@ def _leaf_remedy(settings: Settings) -> str:
     return "the service renews it; where it does not, its log says why: certificate not renewed, not registered"
 
 
-def _mixed(served: Iterable[Served]) -> Iterator[Finding]:
+def _mixed(served: Iterable[ShownChain]) -> Iterator[Diagnosis]:
     """Replicas whose certificates different CAs signed."""
     by_issuer: dict[str, list[str]] = {}
     name = ""
@@ -232,12 +234,12 @@ def _mixed(served: Iterable[Served]) -> Iterator[Finding]:
             "while a CA is replaced that lasts for moments; where it stays, replicas have a CA each: "
             "let them share one by tls.secret"
         )
-        yield Finding(CHECK, "warning", name, f"different CAs signed its certificates: {found}", remedy)
+        yield Diagnosis(CHECK, "warning", name, f"different CAs signed its certificates: {found}", remedy)
 
 
 def _authorities(
-    served: Sequence[Served], trusted: Sequence[Trust], settings: Settings, now: datetime
-) -> Iterator[Finding]:
+    served: Sequence[ShownChain], trusted: Sequence[TrustedBundle], settings: Settings, now: datetime
+) -> Iterator[Diagnosis]:
     """CAs of a caBundle that the service needs and that end soon; what has expired is told of each address."""
     shown = [certificate for each in served if not isinstance(each.chain, Unread) for certificate in each.chain]
     for trust in trusted:
@@ -254,7 +256,7 @@ def _authorities(
             if settings.tls.cert_file
             else "the service renews it at two thirds of its life; see its log"
         )
-        yield Finding(CHECK, "warning", trust.name, found, remedy)
+        yield Diagnosis(CHECK, "warning", trust.name, found, remedy)
 
 
 def _life(certificate: Certificate) -> timedelta:

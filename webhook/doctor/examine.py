@@ -20,13 +20,13 @@ from webhook.doctor import (
     scope,
     topology,
 )
-from webhook.doctor.finding import Finding, Read, Unread
-from webhook.doctor.seen import Seen
-from webhook.doctor.wanted import Wanted
+from webhook.doctor.finding import Diagnosis, Read, Unread
+from webhook.doctor.seen import Observation
+from webhook.doctor.wanted import Desired
 from webhook.registration.configuration import KINDS
 
 
-def examine(settings: Settings, seen: Seen, wanted: Wanted, now: datetime) -> list[Finding]:
+def examine(settings: Settings, seen: Observation, wanted: Desired, now: datetime) -> list[Diagnosis]:
     """What was found, by check."""
     cluster, workspace, chosen = seen.cluster, seen.workspace, settings.registration
     own = cluster.own
@@ -46,7 +46,7 @@ def examine(settings: Settings, seen: Seen, wanted: Wanted, now: datetime) -> li
     ]
 
 
-def _registration(settings: Settings, seen: Seen, wanted: Wanted) -> Iterator[Finding]:
+def _registration(settings: Settings, seen: Observation, wanted: Desired) -> Iterator[Diagnosis]:
     for kind, observed in seen.cluster.own.items():
         configurations = wanted.configurations
         want: Read[JsonObject | None] = (
@@ -55,7 +55,7 @@ def _registration(settings: Settings, seen: Seen, wanted: Wanted) -> Iterator[Fi
         yield from registered.check(kind, want, observed, settings.registration)
 
 
-def _certificates(settings: Settings, seen: Seen, now: datetime) -> Iterator[Finding]:
+def _certificates(settings: Settings, seen: Observation, now: datetime) -> Iterator[Diagnosis]:
     own = {kind: registered.entries(each) for kind, each in seen.cluster.own.items()}
     trusted, wrong = certificate.trusts(own, settings)
     yield from wrong
@@ -64,7 +64,7 @@ def _certificates(settings: Settings, seen: Seen, now: datetime) -> Iterator[Fin
     yield from certificate.check_secret(seen.workspace.secret, trusted, settings, now)
 
 
-def _probe(seen: Seen, wanted: Wanted, now: datetime) -> Iterator[Finding]:
+def _probe(seen: Observation, wanted: Desired, now: datetime) -> Iterator[Diagnosis]:
     if seen.probe is None:
         return
     refused: Read[bool]

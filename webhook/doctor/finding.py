@@ -13,7 +13,7 @@ T = TypeVar("T")
 _SHOWN: Final = 3
 
 
-class Finding(Struct, frozen=True):
+class Diagnosis(Struct, frozen=True):
     """One thing that was looked at.
 
     check: what the look was about. level: `unknown` for what could not be looked at. where: the object or place.
@@ -38,12 +38,12 @@ Read: TypeAlias = T | Unread
 """What was read, or why it was not."""
 
 
-def unseen(check: str, where: str, unread: Unread) -> Finding:
+def unseen(check: str, where: str, unread: Unread) -> Diagnosis:
     """The finding for what could not be read."""
     if unread.right:
         found = f"not looked at: the account that asks may not {unread.right}"
-        return Finding(check, "unknown", where, found, f"ask by an account that may {unread.right}")
-    return Finding(check, "unknown", where, f"not looked at: {unread.reason}", "try again; see whether that lasts")
+        return Diagnosis(check, "unknown", where, found, f"ask by an account that may {unread.right}")
+    return Diagnosis(check, "unknown", where, f"not looked at: {unread.reason}", "try again; see whether that lasts")
 
 
 def listed(names: Sequence[str], shown: int = _SHOWN) -> str:

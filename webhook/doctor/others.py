@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from policies.engine.match import ResourceRule
 from policies.engine.request import GroupVersionResource, JsonObject, Operation, mapping
-from webhook.doctor.finding import Finding, Read, Unread, listed, unseen
+from webhook.doctor.finding import Diagnosis, Read, Unread, listed, unseen
 from webhook.doctor.registered import entries
 
 CHECK: Final = "other webhooks"
@@ -23,7 +23,7 @@ class _Write(NamedTuple):
     sub_resource: str = ""
 
 
-def check(own: Read[JsonObject | None], others: Read[Sequence[JsonObject]], name: str) -> Iterator[Finding]:
+def check(own: Read[JsonObject | None], others: Read[Sequence[JsonObject]], name: str) -> Iterator[Diagnosis]:
     """The configurations that change what the service changes, too. own: its mutating one. name: of that.
 
     The API server calls them in the order of their names, and one again where others changed the object since, if it
@@ -36,10 +36,10 @@ def check(own: Read[JsonObject | None], others: Read[Sequence[JsonObject]], name
     found = [finding for each in mutating for finding in _other(each, entries(own), name)]
     yield from found
     if not found:
-        yield Finding(CHECK, "ok", f"{_MUTATING}s", "none of others changes what the service changes")
+        yield Diagnosis(CHECK, "ok", f"{_MUTATING}s", "none of others changes what the service changes")
 
 
-def _other(other: JsonObject, own: Sequence[JsonObject], name: str) -> Iterator[Finding]:
+def _other(other: JsonObject, own: Sequence[JsonObject], name: str) -> Iterator[Diagnosis]:
     called = str(mapping(other, "metadata").get("name"))
     shared = [(entry, theirs) for entry in own for theirs in entries(other) if _meet(entry, theirs)]
     if not shared:
@@ -47,15 +47,15 @@ def _other(other: JsonObject, own: Sequence[JsonObject], name: str) -> Iterator[
     where = f"{_MUTATING} {called}"
     what = listed(list(dict.fromkeys(resource for entry, theirs in shared for resource in _both(entry, theirs))))
     if called < name:
-        yield Finding(CHECK, "ok", where, f"it may change {what} before the service does")
+        yield Diagnosis(CHECK, "ok", where, f"it may change {what} before the service does")
         return
     blind = [str(entry["name"]) for entry, _ in shared if entry.get("reinvocationPolicy") != "IfNeeded"]
     if not blind:
-        yield Finding(CHECK, "ok", where, f"it may change {what} after the service, which is then asked again")
+        yield Diagnosis(CHECK, "ok", where, f"it may change {what} after the service, which is then asked again")
         return
     found = f"it may change {what} after the service, which is not asked again by {listed(list(dict.fromkeys(blind)))}"
     remedy = f"give it a name that sorts before {name}, or see that it leaves alone what the service writes"
-    yield Finding(CHECK, "warning", where, found, remedy)
+    yield Diagnosis(CHECK, "warning", where, found, remedy)
 
 
 def _meet(own: JsonObject, theirs: JsonObject) -> bool:

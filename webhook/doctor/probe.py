@@ -11,7 +11,7 @@ from policies.engine.facts import NAME_LABEL, StaticFacts
 from policies.engine.request import JsonObject, UserInfo
 from policies.engine.requester import service_account
 from policies.engine.ruleset import RuleSet
-from webhook.doctor.finding import Finding, Read, Unread, unseen
+from webhook.doctor.finding import Diagnosis, Read, Unread, unseen
 from webhook.doctor.seen import Probe
 from webhook.files import manifest
 from webhook.registration.configuration import DOMAIN
@@ -41,7 +41,7 @@ def is_answered(probe: Read[Probe] | None) -> bool:
     return isinstance(probe, Probe) and f'.{DOMAIN}" denied the request' in probe.message
 
 
-def check(probe: Read[Probe], *, wanted: Read[bool]) -> Finding:
+def check(probe: Read[Probe], *, wanted: Read[bool]) -> Diagnosis:
     """What the answer to the probe says. wanted: whether it should have been refused."""
     where = "ConfigMap with a reserved label, dry run"
     if isinstance(probe, Unread):
@@ -51,22 +51,22 @@ def check(probe: Read[Probe], *, wanted: Read[bool]) -> Finding:
         return _admitted(where, wanted)
     if is_answered(probe):
         found = "it was refused by the service: the API server asks it, and hears the answer"
-        return Finding(CHECK, "ok", where, found)
+        return Diagnosis(CHECK, "ok", where, found)
     if f'.{DOMAIN}"' in probe.message:
         remedy = "see the findings about the address and the certificate"
-        return Finding(CHECK, "problem", where, f"the service could not be asked: {probe.message}", remedy)
+        return Diagnosis(CHECK, "problem", where, f"the service could not be asked: {probe.message}", remedy)
     remedy = "ask by an account that may create configmaps there, or name another one by --probe-namespace"
     if "configmaps is forbidden" in probe.message:
-        return Finding(CHECK, "unknown", where, "the account that asks may not create configmaps", remedy)
-    return Finding(CHECK, "unknown", where, f"somebody else refused it first: {probe.message}", remedy)
+        return Diagnosis(CHECK, "unknown", where, "the account that asks may not create configmaps", remedy)
+    return Diagnosis(CHECK, "unknown", where, f"somebody else refused it first: {probe.message}", remedy)
 
 
-def _admitted(where: str, wanted: Read[bool]) -> Finding:
+def _admitted(where: str, wanted: Read[bool]) -> Diagnosis:
     if isinstance(wanted, Unread):
         found = f"it was admitted, and it is not known whether rightly: {wanted.reason}"
-        return Finding(CHECK, "unknown", where, found, "see the findings about policies and rights")
+        return Diagnosis(CHECK, "unknown", where, found, "see the findings about policies and rights")
     if wanted:
         remedy = "see the findings about the registration; right after a change the API server needs some seconds"
-        return Finding(CHECK, "problem", where, "it was admitted: the API server did not ask the service", remedy)
+        return Diagnosis(CHECK, "problem", where, "it was admitted: the API server did not ask the service", remedy)
     found = "it was admitted, as the settings want it for this requester and Namespace: that proves nothing"
-    return Finding(CHECK, "unknown", where, found, "ask by an account that is not exempt from the guard of labels")
+    return Diagnosis(CHECK, "unknown", where, found, "ask by an account that is not exempt from the guard of labels")

@@ -7,7 +7,7 @@ from typing import Final
 
 from policies.engine.request import JsonObject
 from webhook.configuration.settings import Registration
-from webhook.doctor.finding import Finding, Read, Unread, count, listed, unseen
+from webhook.doctor.finding import Diagnosis, Read, Unread, count, listed, unseen
 from webhook.registration import drift
 from webhook.registration.configuration import UNREGISTER
 
@@ -23,7 +23,7 @@ def entries(configuration: Read[JsonObject | None]) -> list[JsonObject]:
 
 def check(
     kind: str, wanted: Read[JsonObject | None], observed: Read[JsonObject | None], chosen: Registration
-) -> Iterator[Finding]:
+) -> Iterator[Diagnosis]:
     """One configuration. wanted: as the settings have it, None where no rule needs one.
 
     The caBundle is left to the check of the certificate.
@@ -39,38 +39,40 @@ def check(
         yield from _compared(where, wanted, observed, chosen)
 
 
-def _missing(where: str, wanted: Read[JsonObject | None], chosen: Registration) -> Iterator[Finding]:
+def _missing(where: str, wanted: Read[JsonObject | None], chosen: Registration) -> Iterator[Diagnosis]:
     if isinstance(wanted, Unread):
         found = f"it does not exist, and it is not known whether it should: {wanted.reason}"
-        yield Finding(CHECK, "problem", where, found, _put_right(chosen))
+        yield Diagnosis(CHECK, "problem", where, found, _put_right(chosen))
     elif wanted is not None:
         found = "it does not exist: the API server asks the service nothing"
-        yield Finding(CHECK, "problem", where, found, _put_right(chosen))
+        yield Diagnosis(CHECK, "problem", where, found, _put_right(chosen))
 
 
-def _marked(kind: str, where: str, observed: JsonObject, chosen: Registration) -> Iterator[Finding]:
+def _marked(kind: str, where: str, observed: JsonObject, chosen: Registration) -> Iterator[Diagnosis]:
     if drift.is_unregistered(observed):
         found = f"it is marked by {UNREGISTER}: a running service writes it no more"
         remedy = f"delete it, or take the mark away: kubectl annotate {kind.lower()} {chosen.name} {UNREGISTER}-"
-        yield Finding(CHECK, "warning", where, found, remedy)
+        yield Diagnosis(CHECK, "warning", where, found, remedy)
 
 
-def _foreign(where: str, observed: JsonObject) -> Iterator[Finding]:
+def _foreign(where: str, observed: JsonObject) -> Iterator[Diagnosis]:
     if foreign := [str(entry["name"]) for entry in drift.foreign(observed)]:
         remedy = "let their owner use a configuration of another name; this one goes with the service"
-        yield Finding(CHECK, "warning", where, f"it has entries that are not the service's: {listed(foreign)}", remedy)
+        yield Diagnosis(
+            CHECK, "warning", where, f"it has entries that are not the service's: {listed(foreign)}", remedy
+        )
 
 
 def _compared(
     where: str, wanted: Read[JsonObject | None], observed: JsonObject, chosen: Registration
-) -> Iterator[Finding]:
+) -> Iterator[Diagnosis]:
     if isinstance(wanted, Unread):
         remedy = "put that right first"
-        yield Finding(CHECK, "unknown", where, f"not compared with what is wanted: {wanted.reason}", remedy)
+        yield Diagnosis(CHECK, "unknown", where, f"not compared with what is wanted: {wanted.reason}", remedy)
         return
     if wanted is None:
         remedy = "remove it: cks-admission unregister, or kubectl delete it"
-        yield Finding(CHECK, "problem", where, "it exists, and no rule needs it", remedy)
+        yield Diagnosis(CHECK, "problem", where, "it exists, and no rule needs it", remedy)
         return
     likened = drift.kept(drift.with_bundles(wanted, observed), observed, chosen.kept)
     differences = drift.difference(likened, observed)
@@ -78,10 +80,10 @@ def _compared(
     for line in differences:
         written = f"; last written by {by.manager} at {by.time}" if by.manager else ""
         found = f"not as the settings want it: {line}{written}"
-        yield Finding(CHECK, "warning" if _is_expected(line, chosen) else "problem", where, found, _put_right(chosen))
+        yield Diagnosis(CHECK, "warning" if _is_expected(line, chosen) else "problem", where, found, _put_right(chosen))
     if not differences:
         found = f"{count(len(entries(observed)), 'entry', 'entries')}, as the settings want them"
-        yield Finding(CHECK, "ok", where, found)
+        yield Diagnosis(CHECK, "ok", where, found)
 
 
 def _is_expected(line: str, chosen: Registration) -> bool:

@@ -8,7 +8,7 @@ from typing import Final
 
 from policies.engine.request import JsonObject, mapping
 from webhook.configuration.settings import Settings
-from webhook.doctor.finding import Finding, Read, Unread, count, listed, unseen
+from webhook.doctor.finding import Diagnosis, Read, Unread, count, listed, unseen
 
 CHECK: Final = "replicas"
 _APP: Final = "app.kubernetes.io/name=cks-admission"
@@ -25,7 +25,7 @@ def selector(service: Read[JsonObject | None]) -> str:
 
 def check(
     deployments: Read[Sequence[JsonObject]], pods: Read[Sequence[JsonObject]], settings: Settings
-) -> Iterator[Finding]:
+) -> Iterator[Diagnosis]:
     """The Deployments and Pods of the service; none at all where it runs outside of the cluster."""
     where = f"Deployments in {settings.cluster.namespace}"
     if isinstance(deployments, Unread):
@@ -34,7 +34,7 @@ def check(
         yield from (_deployment(each) for each in deployments)
         if not deployments and not settings.registration.url:
             remedy = f"look where it runs: cluster.namespace says {settings.cluster.namespace}"
-            yield Finding(CHECK, "warning", where, "there is none with the labels of the service", remedy)
+            yield Diagnosis(CHECK, "warning", where, "there is none with the labels of the service", remedy)
     if isinstance(pods, Unread):
         yield unseen(CHECK, f"Pods in {settings.cluster.namespace}", pods)
         return
@@ -44,12 +44,12 @@ def check(
     )
     if len(images) > 1:
         remedy = "while it is rolled out that is so; where it stays: kubectl rollout status"
-        yield Finding(CHECK, "warning", f"Pods in {settings.cluster.namespace}", f"they run {listed(images)}", remedy)
+        yield Diagnosis(CHECK, "warning", f"Pods in {settings.cluster.namespace}", f"they run {listed(images)}", remedy)
 
 
 def check_lease(
     lease: Read[JsonObject | None], pods: Read[Sequence[JsonObject]], settings: Settings, now: datetime
-) -> Iterator[Finding]:
+) -> Iterator[Diagnosis]:
     """The Lease by which replicas agree who writes, where they have something to write."""
     chosen = settings.registration
     if not (chosen.apply or chosen.ca_only or settings.tls.secret):
@@ -64,29 +64,29 @@ def check_lease(
     holder, renewed = str(spec.get("holderIdentity") or ""), spec.get("renewTime")
     if not holder or not renewed:
         found = "it does not exist" if lease is None else "nobody holds it"
-        yield Finding(CHECK, "problem", where, f"{found}: {nobody}", remedy)
+        yield Diagnosis(CHECK, "problem", where, f"{found}: {nobody}", remedy)
         return
     ago = now - datetime.fromisoformat(str(renewed))
     if ago > timedelta(seconds=spec.get("leaseDurationSeconds") or 0) + _LATE:
         found = f"{holder} renewed it last {int(ago.total_seconds())} s ago: {nobody}"
-        yield Finding(CHECK, "problem", where, found, remedy)
+        yield Diagnosis(CHECK, "problem", where, found, remedy)
     elif not isinstance(pods, Unread) and pods and not any(_is_held_by(holder, pod) for pod in pods):
         found = f"{holder} holds it, which is none of {count(len(pods), 'Pod')} of the service"
         remedy = "end whatever else runs with this Lease, or give this service another one by cluster.lease"
-        yield Finding(CHECK, "warning", where, found, remedy)
+        yield Diagnosis(CHECK, "warning", where, found, remedy)
     else:
-        yield Finding(CHECK, "ok", where, f"{holder} holds it, and renews it")
+        yield Diagnosis(CHECK, "ok", where, f"{holder} holds it, and renews it")
 
 
-def _deployment(deployment: JsonObject) -> Finding:
+def _deployment(deployment: JsonObject) -> Diagnosis:
     where = f"Deployment {mapping(deployment, 'metadata').get('name')}"
     wanted = mapping(deployment, "spec").get("replicas", 1)
     ready = mapping(deployment, "status").get("readyReplicas", 0)
     said = f"{ready} of {count(wanted, 'replica')} ready"
     if ready >= wanted > 0:
-        return Finding(CHECK, "ok", where, said)
+        return Diagnosis(CHECK, "ok", where, said)
     remedy = "kubectl get pods shows which; /readyz and the log of each say why"
-    return Finding(CHECK, "warning" if ready else "problem", where, said, remedy)
+    return Diagnosis(CHECK, "warning" if ready else "problem", where, said, remedy)
 
 
 def _is_held_by(holder: str, pod: JsonObject) -> bool:

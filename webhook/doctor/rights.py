@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Final
 
-from webhook.doctor.finding import Finding, Level, Read, Unread, count, unseen
+from webhook.doctor.finding import Diagnosis, Level, Read, Unread, count, unseen
 from webhook.registration.rights import Right
 
 CHECK: Final = "rights"
@@ -19,7 +19,7 @@ def asked(needed: Sequence[Right], groups: Read[Collection[str]]) -> Sequence[Ri
     return [right for right in needed if not right.group or right.group in groups]
 
 
-def check(answers: Mapping[Right, Read[bool]], user: str, *, own: bool) -> Iterator[Finding]:
+def check(answers: Mapping[Right, Read[bool]], user: str, *, own: bool) -> Iterator[Diagnosis]:
     """A finding for what is missing of each resource. user: whose rights. own: whether that is the service."""
     unread = next((answer for answer in answers.values() if isinstance(answer, Unread)), None)
     if unread is not None:
@@ -28,12 +28,12 @@ def check(answers: Mapping[Right, Read[bool]], user: str, *, own: bool) -> Itera
     for about, rights in groupby(missing, _about):
         found = list(rights)
         level: Level = "problem" if own and any(right.vital for right in found) else "warning"
-        yield Finding(
+        yield Diagnosis(
             CHECK, level, user, f"it may not {_what(found)}: {found[0].reason}", _remedy(about, found, own=own)
         )
     if unread is None and not missing:
         hint = "" if own else "; for the service's own ask --as-service-account NAMESPACE/NAME"
-        yield Finding(CHECK, "ok", user, f"it has the {count(len(answers), 'right')} that the service needs{hint}")
+        yield Diagnosis(CHECK, "ok", user, f"it has the {count(len(answers), 'right')} that the service needs{hint}")
 
 
 def _about(right: Right) -> tuple[str, str, str, str, str]:

@@ -8,7 +8,7 @@ from typing import Any, Final
 from policies.engine.facts import NAME_LABEL
 from policies.engine.match import LabelSelector, SelectorRequirement
 from policies.engine.request import JsonObject, mapping
-from webhook.doctor.finding import Finding, Read, Unread, count
+from webhook.doctor.finding import Diagnosis, Read, Unread, count
 from webhook.doctor.registered import entries
 
 CHECK: Final = "scope"
@@ -24,7 +24,7 @@ def check(
     others: Read[Sequence[JsonObject]],
     namespaces: Read[Mapping[str, Labels]],
     own_namespace: str,
-) -> Iterator[Finding]:
+) -> Iterator[Diagnosis]:
     """The entries of the service, by kind of configuration, and those of others that could stop the whole cluster."""
     known = {} if isinstance(namespaces, Unread) else namespaces
     labels = {name: known.get(name, {NAME_LABEL: name}) for name in (own_namespace, SYSTEM)}
@@ -39,7 +39,7 @@ def check(
     if not found and any(entries(configuration) for configuration in own.values()):
         failing = count(closed, "entry fails", "entries fail")
         said = f"{failing} closed, none of them in {own_namespace} or on all of {SYSTEM}"
-        yield Finding(CHECK, "ok", "the service's entries", said)
+        yield Diagnosis(CHECK, "ok", "the service's entries", said)
     # That these could not be looked at is said by the check of other webhooks.
     for configuration in [] if isinstance(others, Unread) else others:
         for entry in entries(configuration):
@@ -64,29 +64,29 @@ def selector(value: Any) -> LabelSelector:
     return LabelSelector((*equal, *more))
 
 
-def _own(where: str, entry: JsonObject, labels: Mapping[str, Labels], own_namespace: str) -> Iterator[Finding]:
+def _own(where: str, entry: JsonObject, labels: Mapping[str, Labels], own_namespace: str) -> Iterator[Diagnosis]:
     closed = _is_closed(entry)
     if closed and _reaches(entry, labels[own_namespace]):
         found = f"it fails closed and reaches {own_namespace}: while no replica answers, none can be started there"
         remedy = f"exclude that Namespace: {{key: {NAME_LABEL}, operator: NotIn, values: [{own_namespace}]}}"
-        yield Finding(CHECK, "problem", where, found, remedy)
+        yield Diagnosis(CHECK, "problem", where, found, remedy)
     if closed and not _conditions(entry) and _reaches(entry, labels[SYSTEM]):
         found = f"it fails closed and reaches all of {SYSTEM} that its rules match: an outage may keep the cluster down"
         remedy = f"keep {SYSTEM} in safety.namespaces, or let the policies behind it exclude it"
-        yield Finding(CHECK, "warning", where, found, remedy)
+        yield Diagnosis(CHECK, "warning", where, found, remedy)
     if (seconds := entry.get("timeoutSeconds", LONGEST)) > LONGEST:
         found = f"the API server waits {seconds} s for an answer, and so does whoever writes"
-        yield Finding(CHECK, "warning", where, found, f"set registration.timeoutSeconds to {LONGEST} or less")
+        yield Diagnosis(CHECK, "warning", where, found, f"set registration.timeoutSeconds to {LONGEST} or less")
 
 
-def _stops_all(configuration: JsonObject, entry: JsonObject) -> Finding:
+def _stops_all(configuration: JsonObject, entry: JsonObject) -> Diagnosis:
     name = mapping(configuration, "metadata").get("name")
     client = mapping(entry, "clientConfig")
     service = mapping(client, "service")
     behind = f"Service {service.get('namespace')}/{service.get('name')}" if service else str(client.get("url"))
     found = f"it fails closed on every resource in {SYSTEM} too: while {behind} is down, nothing can be written"
     remedy = "ask its owner for a namespaceSelector or matchConditions, or for failurePolicy Ignore"
-    return Finding(CHECK, "warning", f"{configuration.get('kind')} {name} entry {entry.get('name')}", found, remedy)
+    return Diagnosis(CHECK, "warning", f"{configuration.get('kind')} {name} entry {entry.get('name')}", found, remedy)
 
 
 def _is_closed(entry: JsonObject) -> bool:

@@ -14,7 +14,7 @@ from webhook.doctor.finding import Read
 from webhook.registration.rights import Right
 
 
-class Target(Struct, frozen=True):
+class Endpoint(Struct, frozen=True):
     """An address of the service. name: the one that the API server dials, for which the certificate has to be."""
 
     name: str
@@ -27,10 +27,10 @@ class Target(Struct, frozen=True):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-class Served(Struct, frozen=True):
+class ShownChain(Struct, frozen=True):
     """The certificates that an address shows, leaf first."""
 
-    target: Target
+    target: Endpoint
     chain: Read[tuple[Certificate, ...]]
 
 
@@ -49,14 +49,14 @@ class PolicySource(Struct, frozen=True):
     refused: str = ""
 
 
-class Topologies(Struct, frozen=True):
+class TopologyObjects(Struct, frozen=True):
     """Topologies that are objects of the cluster. problems: a line for each that cannot be used or looked at."""
 
     found: tuple[Topology, ...] = ()
     problems: tuple[str, ...] = ()
 
 
-class Workspace(Struct, frozen=True):
+class NamespaceState(Struct, frozen=True):
     """What is in the Namespace of the service. None stands for an object that is not there.
 
     maps: ConfigMaps with policies, by name. secret: the data of the Secret with the CA.
@@ -71,7 +71,7 @@ class Workspace(Struct, frozen=True):
     maps: Read[Mapping[str, PolicySource]]
 
 
-class Cluster(Struct, frozen=True):
+class ClusterState(Struct, frozen=True):
     """What is in the cluster.
 
     version: as `v1.36.3`. groups: the API groups that are served, with their versions. own: by kind the webhook
@@ -87,19 +87,19 @@ class Cluster(Struct, frozen=True):
     namespaces: Read[Mapping[str, Mapping[str, str]]]
     natives: Read[Mapping[str, list[JsonObject]]]
     machines: Read[Sequence[Machine]]
-    topologies: Read[Topologies]
+    topologies: Read[TopologyObjects]
 
 
-class Seen(Struct, frozen=True):
+class Observation(Struct, frozen=True):
     """All that was read.
 
     asked_for: whose rights `rights` are, a user's name. is_service: whether that is the service's account. probe: None
     where none was sent.
     """
 
-    cluster: Cluster
-    workspace: Workspace
-    served: Sequence[Served]
+    cluster: ClusterState
+    workspace: NamespaceState
+    served: Sequence[ShownChain]
     asked_for: str
     is_service: bool
     rights: Mapping[Right, Read[bool]]

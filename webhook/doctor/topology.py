@@ -11,17 +11,17 @@ from policies.topology.machine import Machine
 from policies.topology.topology import Topology
 from policies.topology.tree import domain, fitting, present, suits
 from webhook.configuration.settings import Settings
-from webhook.doctor.finding import Finding, Read, Unread, count, listed, unseen
+from webhook.doctor.finding import Diagnosis, Read, Unread, count, listed, unseen
 from webhook.doctor.finding import Level as Grade
-from webhook.doctor.seen import Topologies
+from webhook.doctor.seen import TopologyObjects
 
 CHECK: Final = "topology"
 _LABELS: Final = "see why nobody labels them: the cloud's controller, Topograph; or label them yourself"
 
 
 def check(
-    settings: Settings, catalog: Read[Catalog], own: Read[Topologies], machines: Read[Sequence[Machine]]
-) -> Iterator[Finding]:
+    settings: Settings, catalog: Read[Catalog], own: Read[TopologyObjects], machines: Read[Sequence[Machine]]
+) -> Iterator[Diagnosis]:
     """The labels of Nodes. own: the topologies that are objects of the cluster."""
     if settings.topology.action == "off" or isinstance(catalog, Unread):
         return
@@ -29,16 +29,16 @@ def check(
         yield unseen(CHECK, "Topology objects", own)
     else:
         remedy = "put the object right, or grant the right"
-        yield from (Finding(CHECK, "warning", "Topology objects", each, remedy) for each in own.problems)
+        yield from (Diagnosis(CHECK, "warning", "Topology objects", each, remedy) for each in own.problems)
     if isinstance(machines, Unread):
         yield unseen(CHECK, "Nodes", machines)
         return
     if not machines:
-        yield Finding(CHECK, "ok", "Nodes", "there are none")
+        yield Diagnosis(CHECK, "ok", "Nodes", "there are none")
         return
     known = catalog if isinstance(own, Unread) else catalog.joined(own.found)
     for clash in known.clashes:
-        yield Finding(CHECK, "warning", "Topology objects", str(clash), "rename or delete one of them")
+        yield Diagnosis(CHECK, "warning", "Topology objects", str(clash), "rename or delete one of them")
     for topology in _used(settings, known, machines):
         yield _labelled(topology, [machine for machine in machines if suits(topology, machine)])
 
@@ -51,7 +51,7 @@ def _used(settings: Settings, known: Catalog, machines: Sequence[Machine]) -> li
     return [*named, *(each for each in [best] if each not in named)]
 
 
-def _labelled(topology: Topology, machines: Sequence[Machine]) -> Finding:
+def _labelled(topology: Topology, machines: Sequence[Machine]) -> Diagnosis:
     where = f"topology {topology.name}"
     levels = [level for level in present(machines, topology) if level.name != HOSTNAME]
     gpus = [machine for machine in machines if machine.total]
@@ -59,16 +59,16 @@ def _labelled(topology: Topology, machines: Sequence[Machine]) -> Finding:
         keys = listed([level.name for level in topology.levels if level.name != HOSTNAME])
         found = f"none of {count(len(machines), 'Node')} has a label of its levels: {keys}"
         grade: Grade = "warning" if gpus or topology.source != "built in" else "ok"
-        return Finding(CHECK, grade, where, found, _LABELS if grade == "warning" else "")
+        return Diagnosis(CHECK, grade, where, found, _LABELS if grade == "warning" else "")
     lacking = {machine.node.name: missing for machine in gpus if (missing := _missing(machine, levels))}
     if lacking:
         named = [f"{name} ({topology.called_all(missing)})" for name, missing in lacking.items()]
         found = f"{len(lacking)} of {count(len(gpus), 'Node')} with accelerators lack labels: {listed(named)}"
-        return Finding(CHECK, "warning", where, found, _LABELS)
+        return Diagnosis(CHECK, "warning", where, found, _LABELS)
     others = sum(bool(_missing(machine, levels)) for machine in machines)
     found = f"{count(len(gpus), 'Node')} with accelerators, none without the labels of {topology.called_all(levels)}"
     lacking_too = f"; {others} of {count(len(machines) - len(gpus), 'other')} without" if others else ""
-    return Finding(CHECK, "ok", where, f"{found}{lacking_too}")
+    return Diagnosis(CHECK, "ok", where, f"{found}{lacking_too}")
 
 
 def _missing(machine: Machine, levels: Sequence[Level]) -> list[Level]:

@@ -36,7 +36,7 @@ class Found(Struct, frozen=True):
     natives: Read[Mapping[str, list[JsonObject]]]
 
 
-class Wanted(Struct, frozen=True):
+class Desired(Struct, frozen=True):
     """What should be there.
 
     configurations: by kind, those that rules need. policies: the names of those that can be used. refused: by source,
@@ -51,7 +51,7 @@ class Wanted(Struct, frozen=True):
     doubts: Sequence[str] = ()
 
 
-async def make(settings: Settings, found: Found, today: date) -> Wanted:
+async def make(settings: Settings, found: Found, today: date) -> Desired:
     """What the settings come to. Files are read, the cluster is not asked."""
     policies = policyset.updated(policyset.EMPTY, await _contents(settings, found), today, rules.reserved())
     native, _ = natives.load({} if isinstance(found.natives, Unread) else found.natives, {})
@@ -61,11 +61,11 @@ async def make(settings: Settings, found: Found, today: date) -> Wanted:
         ruleset = rules.build(settings, _control_plane(found), made, catalog)
     except SettingsError as error:
         unusable = Unread(f"the settings cannot be used here: {error}")
-        return Wanted(unusable, unusable, unusable, refused=policies.refused)
+        return Desired(unusable, unusable, unusable, refused=policies.refused)
     known = (*policies.files.loaded.policies, *native.loaded.policies)
     doubts = (*map(str, policies.files.loaded.warnings), *native.problems, *rules.unknown_names(settings, made))
     configurations = {str(each["kind"]): each for each in registered(settings, b"", ruleset)}
-    return Wanted(
+    return Desired(
         catalog,
         ruleset,
         _not_known(policies.refused, found) or configurations,

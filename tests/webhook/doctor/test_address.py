@@ -9,7 +9,7 @@ from support.builders import Json
 
 from webhook.doctor.address import check, dialled_by, targets
 from webhook.doctor.finding import Unread
-from webhook.doctor.seen import Target
+from webhook.doctor.seen import Endpoint
 
 from .findings import FORBIDDEN, settings, told
 
@@ -99,11 +99,11 @@ def test_by_a_url_there_is_no_service() -> None:
 def test_every_ready_replica_is_an_address() -> None:
     """The Service's own name comes first, then each replica by the port that the slice has for it; all for one name."""
     assert targets(_settings(), _SERVICE, [_SLICE]) == [
-        Target(_NAME, _NAME, 443),
-        Target(_NAME, "10.0.0.1", 9443),
-        Target(_NAME, "fd00::3", 9443),
+        Endpoint(_NAME, _NAME, 443),
+        Endpoint(_NAME, "10.0.0.1", 9443),
+        Endpoint(_NAME, "fd00::3", 9443),
     ]
-    assert targets(_settings(), FORBIDDEN, [_SLICE]) == [Target(_NAME, _NAME, 443)]
+    assert targets(_settings(), FORBIDDEN, [_SLICE]) == [Endpoint(_NAME, _NAME, 443)]
 
 
 def test_the_name_that_is_dialled_is_read_off_an_entry() -> None:

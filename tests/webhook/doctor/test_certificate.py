@@ -13,7 +13,7 @@ from support.builders import Json
 from certs.authority import Authority, new_authority
 from webhook.doctor.certificate import check, check_secret, trusts
 from webhook.doctor.finding import Unread
-from webhook.doctor.seen import Served, Target
+from webhook.doctor.seen import Endpoint, ShownChain
 
 from .findings import FORBIDDEN, settings, told
 
@@ -40,13 +40,18 @@ def _entry(bundle: bytes, name: str = "labels.cks-admission.dev") -> Json:
     }
 
 
-def _served(authority: Authority, host: str = "10.0.0.1", *names: str, days: float = 7) -> Served:
+def _served(authority: Authority, host: str = "10.0.0.1", *names: str, days: float = 7) -> ShownChain:
     leaf = authority.issue(names or [_NAME], _NOW, lifetime=timedelta(days=days))
-    return Served(Target(_NAME, host, 9443), leaf.chain)
+    return ShownChain(Endpoint(_NAME, host, 9443), leaf.chain)
 
 
 def _check(
-    served: Sequence[Served], bundle: bytes = _OURS.cert_pem, *, days: float = 0, proven: bool = False, **sections: Any
+    served: Sequence[ShownChain],
+    bundle: bytes = _OURS.cert_pem,
+    *,
+    days: float = 0,
+    proven: bool = False,
+    **sections: Any,
 ) -> list[tuple[str, str, str, str]]:
     chosen = _settings(**sections)
     trusted, wrong = trusts({_KIND: [_entry(bundle)]}, chosen)
@@ -174,7 +179,7 @@ def test_replicas_with_an_authority_each() -> None:
 )
 def test_who_is_not_reached(sections: Json, proven: bool, expected: tuple[str, str, str]) -> None:  # noqa: FBT001
     """Out of reach is a problem only where the service should be in reach and nothing proves that it is."""
-    served = [Served(Target(_NAME, "10.0.0.1", 9443), Unread("no route"))]
+    served = [ShownChain(Endpoint(_NAME, "10.0.0.1", 9443), Unread("no route"))]
     level, found, remedy = expected
     assert _check(served, proven=proven, **sections) == [(level, "10.0.0.1:9443", found, remedy)]
 

@@ -14,7 +14,7 @@ from webhook.configuration.settings import Settings
 from webhook.doctor.finding import Unread
 from webhook.doctor.policies import check
 from webhook.doctor.seen import PolicySource
-from webhook.doctor.wanted import Found, Wanted, make
+from webhook.doctor.wanted import Desired, Found, make
 
 from .findings import FORBIDDEN, settings, told
 
@@ -59,7 +59,7 @@ def _settings(**policies: Any) -> Settings:
     return settings(cluster={"namespace": "cloud"}, policies=policies)
 
 
-async def _make(chosen: Settings, maps: Any = (), natives: Any = (), namespaces: Any = ()) -> Wanted:
+async def _make(chosen: Settings, maps: Any = (), natives: Any = (), namespaces: Any = ()) -> Desired:
     found = Found(*(each if isinstance(each, Unread) else dict(each) for each in (namespaces, maps, natives)))
     return await make(chosen, found, _TODAY)
 
@@ -151,7 +151,7 @@ async def test_what_may_not_be_looked_at() -> None:
     assert found[0][:2] == ("unknown", "ConfigMaps with policies in cloud")
 
 
-def _entries(wanted: Wanted) -> list[str]:
+def _entries(wanted: Desired) -> list[str]:
     assert not isinstance(wanted.configurations, Unread)
     assert tuple(wanted.configurations) == _KINDS
     return [entry["name"] for each in wanted.configurations.values() for entry in each["webhooks"]]

@@ -8,7 +8,7 @@ import pytest
 
 from policies.engine.request import UserInfo
 from webhook.configuration import rules
-from webhook.doctor.finding import Finding, Read, Unread
+from webhook.doctor.finding import Diagnosis, Read, Unread
 from webhook.doctor.probe import check, expected, is_answered
 from webhook.doctor.seen import Probe
 
@@ -103,7 +103,7 @@ _TODAY = date(2026, 3, 1)
 def test_what_the_answer_says(status: int, message: str, wanted: Read[bool], expected: tuple[str, str, str]) -> None:
     """Only a refusal in the service's own name proves the way; an admission is judged by what was to be expected."""
     level, found, remedy = expected
-    assert check(Probe("default", status, message), wanted=wanted) == Finding("probe", level, _WHERE, found, remedy)  # type: ignore[arg-type]
+    assert check(Probe("default", status, message), wanted=wanted) == Diagnosis("probe", level, _WHERE, found, remedy)  # type: ignore[arg-type]
 
 
 def test_a_probe_without_an_answer() -> None:

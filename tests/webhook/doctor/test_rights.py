@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from webhook.doctor.finding import Finding
+from webhook.doctor.finding import Diagnosis
 from webhook.doctor.rights import asked, check
 from webhook.registration.rights import Right
 
@@ -75,7 +75,7 @@ def test_rights_of_somebody_else_are_no_problem() -> None:
 def test_who_may_not_ask() -> None:
     """A review that is refused is not known, and nothing else is claimed."""
     assert list(check({_SECRET: FORBIDDEN}, _USER, own=True)) == [
-        Finding(
+        Diagnosis(
             "rights",
             "unknown",
             _USER,

@@ -22,7 +22,16 @@ from webhook.cluster.watches.policymaps import REFUSED, SELECTOR
 from webhook.configuration.settings import Settings
 from webhook.doctor import address, probe, replicas, rights
 from webhook.doctor.finding import Read, Unread
-from webhook.doctor.seen import Cluster, PolicySource, Probe, Seen, Served, Target, Topologies, Workspace
+from webhook.doctor.seen import (
+    ClusterState,
+    Endpoint,
+    NamespaceState,
+    Observation,
+    PolicySource,
+    Probe,
+    ShownChain,
+    TopologyObjects,
+)
 from webhook.registration.rights import Right
 
 if TYPE_CHECKING:
@@ -37,7 +46,7 @@ _ADMISSION = f"/apis/{GROUP}/v1"
 _AUTHORIZATION = "/apis/authorization.k8s.io/v1"
 
 
-class Asked(NamedTuple):
+class Inquiry(NamedTuple):
     """What to look at.
 
     account: the service account whose rights count, as namespace and name; None for the account that asks. is_service:
@@ -49,7 +58,7 @@ class Asked(NamedTuple):
     probed: str = "default"
 
 
-async def examine(api: ApiClient, settings: Settings, needed: Sequence[Right], asked: Asked) -> Seen:
+async def examine(api: ApiClient, settings: Settings, needed: Sequence[Right], asked: Inquiry) -> Observation:
     """Read it all. needed: the rights to ask for. Raises ClusterError where the API server answers nothing at all."""
     version = str((await reads.send(api, Call("GET", "/version", seconds=reads.SECONDS))).get("gitVersion", ""))
     cluster, workspace = await asyncio.gather(_cluster(api, settings, version), _workspace(api, settings))
@@ -62,14 +71,14 @@ async def examine(api: ApiClient, settings: Settings, needed: Sequence[Right], a
     own = "the account that asks" if isinstance(cluster.user, Unread) else cluster.user.username
     user = own if asked.account is None else _ACCOUNT + ":".join(asked.account)
     is_service = asked.is_service or user.startswith(_ACCOUNT)
-    return Seen(cluster, workspace, served, user, is_service, answers, probed)
+    return Observation(cluster, workspace, served, user, is_service, answers, probed)
 
 
 async def _none() -> None:
     """Nothing was asked."""
 
 
-async def _cluster(api: ApiClient, settings: Settings, version: str) -> Cluster:
+async def _cluster(api: ApiClient, settings: Settings, version: str) -> ClusterState:
     name = settings.registration.name
     both = " and ".join(PLURALS.values())
     async with asyncio.TaskGroup() as tasks:
@@ -86,7 +95,7 @@ async def _cluster(api: ApiClient, settings: Settings, version: str) -> Cluster:
         )
         nodes = tasks.create_task(reads.tried(_machines(api, settings), "list nodes"))
         topologies = tasks.create_task(reads.tried(_topologies(api, settings), "list topologies"))
-    return Cluster(
+    return ClusterState(
         user.result(),
         version,
         groups.result(),
@@ -99,7 +108,7 @@ async def _cluster(api: ApiClient, settings: Settings, version: str) -> Cluster:
     )
 
 
-async def _workspace(api: ApiClient, settings: Settings) -> Workspace:
+async def _workspace(api: ApiClient, settings: Settings) -> NamespaceState:
     namespace, service, secret = settings.cluster.namespace, settings.registration.service, settings.tls.secret
     lease = settings.cluster.lease
 
@@ -123,7 +132,7 @@ async def _workspace(api: ApiClient, settings: Settings) -> Workspace:
         the_lease = tried(reads.one(api, place(coordination, "leases", lease)), f"get leases {lease}")
         the_secret = tried(_secret(api, place(core, "secrets"), secret), f"list secrets {secret}")
         maps = tried(_maps(api, place(core, "configmaps"), settings), "list configmaps")
-    return Workspace(
+    return NamespaceState(
         the_service,
         slices.result(),
         deployments.result(),
@@ -189,11 +198,11 @@ async def _machines(api: ApiClient, settings: Settings) -> tuple[Machine, ...]:
     return machines(await inventory.nodes(api), None, settings.tolerations.accelerators.resources)
 
 
-async def _topologies(api: ApiClient, settings: Settings) -> Topologies:
+async def _topologies(api: ApiClient, settings: Settings) -> TopologyObjects:
     if settings.topology.action == "off":
-        return Topologies()
+        return TopologyObjects()
     found = await inventory.topologies(api)
-    return Topologies(found.found, found.problems)
+    return TopologyObjects(found.found, found.problems)
 
 
 async def _secret(api: ApiClient, where: str, name: str) -> Mapping[str, bytes] | None:
@@ -219,11 +228,11 @@ def _policy_source(config_map: JsonObject) -> PolicySource:
     return PolicySource(config_map.get("data") or {}, annotations.get(REFUSED, ""))
 
 
-async def _served(target: Target) -> Served:
+async def _served(target: Endpoint) -> ShownChain:
     try:
-        return Served(target, await certificates(target.host, target.port, target.name, _CONNECT_SECONDS))
+        return ShownChain(target, await certificates(target.host, target.port, target.name, _CONNECT_SECONDS))
     except ClusterError as error:
-        return Served(target, Unread(str(error)))
+        return ShownChain(target, Unread(str(error)))
 
 
 async def _answers(

@@ -133,4 +133,4 @@ def _text(findings: Sequence[Diagnosis]) -> Iterator[str]:
 def _summary(findings: Sequence[Diagnosis]) -> str:
     levels = Counter(finding.level for finding in findings)
     problems = count(levels["problem"], "problem") if levels["problem"] else "no problem"
-    return f"{problems}, {count(levels['warning'], 'warning')}, {levels['unknown']} not known"
+    return f"{problems}, {count(levels['warning'], 'warning')}, {levels['unknown']} unknown"

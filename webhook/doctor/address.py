@@ -54,24 +54,26 @@ def check(
         yield unseen(CHECK, where, service)
         return
     if service is None:
-        remedy = "make it, or name the right one: registration.service, cluster.namespace"
-        yield Diagnosis(CHECK, "problem", where, "it does not exist: the API server reaches nobody", remedy)
+        remedy = "create it, or correct registration.service and cluster.namespace"
+        yield Diagnosis(
+            CHECK, "problem", where, "it does not exist, so the API server cannot reach the service", remedy
+        )
         return
     port = _port(service, chosen.service_port)
     if port is None:
-        ports = [str(each.get("port")) for each in mapping(service, "spec").get("ports") or ()]
-        remedy = "set registration.servicePort to one of these, or add the port to the Service"
-        found = f"it has no port {chosen.service_port}, only {', '.join(ports) or 'none'}"
+        ports = ", ".join(str(entry.get("port")) for entry in mapping(service, "spec").get("ports") or ())
+        remedy = "set registration.servicePort to a port of the Service, or add this port to the Service"
+        found = f"it has no port {chosen.service_port}, " + (f"only {ports}" if ports else "nor any other")
         yield Diagnosis(CHECK, "problem", where, found, remedy)
     elif isinstance(slices, Unread):
         yield unseen(CHECK, where, slices)
     elif ready := _endpoints(slices, port):
         yield Diagnosis(CHECK, "ok", where, f"port {chosen.service_port} leads to {count(len(ready), 'ready replica')}")
     else:
-        remedy = (
-            f"kubectl get pods -n {namespace} shows whether there are any; /readyz of each says why it is not ready"
+        remedy = f"see kubectl get pods -n {namespace}; /readyz of each Pod says why it is not ready"
+        yield Diagnosis(
+            CHECK, "problem", where, "it has no ready endpoints, so the API server cannot reach the service", remedy
         )
-        yield Diagnosis(CHECK, "problem", where, "it has no ready endpoint: the API server reaches nobody", remedy)
 
 
 def _of_url(url: str) -> Endpoint:

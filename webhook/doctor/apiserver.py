@@ -28,17 +28,17 @@ class _Feature(NamedTuple):
 
 
 _CONDITIONS: Final = _Feature(
-    "match conditions of webhooks",
+    "webhook match conditions",
     (1, 30),
     "problem",
-    "entries may be asked about every write, and refuse all of them in an outage",
+    "the API server may call the service for every write, and refuse every write during an outage",
     "upgrade the cluster",
 )
 _NATIVE: Final = _Feature(
     "ValidatingAdmissionPolicy v1",
     (1, 30),
     "warning",
-    "its own policies cannot be followed",
+    "the cluster's own policies cannot be used",
     "upgrade the cluster, or set policies.native to false",
 )
 
@@ -46,31 +46,34 @@ _NATIVE: Final = _Feature(
 def check(version: Read[str], groups: Read[Mapping[str, tuple[str, ...]]], settings: Settings) -> Iterator[Diagnosis]:
     """Its version against what is used of it. groups: those that it serves, with their versions."""
     if isinstance(version, Unread):
-        yield unseen(CHECK, "its version", version)
+        yield unseen(CHECK, "version", version)
     else:
         yield from _features(version, settings)
     if isinstance(groups, Unread):
-        yield unseen(CHECK, "the APIs that it serves", groups)
+        yield unseen(CHECK, "served APIs", groups)
         return
     if "v1" not in groups.get(ADMISSION, ()):
         found = f"it serves {ADMISSION} in {', '.join(groups.get(ADMISSION, ())) or 'no version'}, not in v1"
-        yield Diagnosis(CHECK, "problem", ADMISSION, found, "upgrade the cluster, or switch the API on")
+        yield Diagnosis(CHECK, "problem", ADMISSION, found, "upgrade the cluster, or enable the API")
     served = groups.get(DEVICES, ())
     if served and not set(served) & set(DEVICE_VERSIONS):
-        found = f"it serves {', '.join(served)}, none of {', '.join(DEVICE_VERSIONS)}: claims make no Pod a GPU Pod"
+        found = (
+            f"it serves {', '.join(served)}, but none of {', '.join(DEVICE_VERSIONS)}: device claims do "
+            "not make a Pod a GPU Pod"
+        )
         yield Diagnosis(CHECK, "warning", DEVICES, found, "upgrade the cluster")
 
 
 def _features(version: str, settings: Settings) -> Iterator[Diagnosis]:
     found = _VERSION.match(version)
     if found is None:
-        yield Diagnosis(CHECK, "unknown", "its version", f"{version!r} is no version of Kubernetes")
+        yield Diagnosis(CHECK, "unknown", "version", f"{version!r} is not a Kubernetes version")
         return
     number = int(found[1]), int(found[2])
     used = [_CONDITIONS, *([_NATIVE] if settings.policies.native else [])]
     missing = [feature for feature in used if number < feature.since]
     for feature in missing:
-        said = f"{feature.name} came in {'.'.join(map(str, feature.since))}, and it is {version}: {feature.without}"
-        yield Diagnosis(CHECK, feature.level, "its version", said, feature.remedy)
+        said = f"{version} has no {feature.name} (since {'.'.join(map(str, feature.since))}): {feature.without}"
+        yield Diagnosis(CHECK, feature.level, "version", said, feature.remedy)
     if not missing:
-        yield Diagnosis(CHECK, "ok", "its version", f"{version} has {' and '.join(feature.name for feature in used)}")
+        yield Diagnosis(CHECK, "ok", "version", f"{version} has {' and '.join(feature.name for feature in used)}")

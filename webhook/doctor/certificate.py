@@ -63,10 +63,10 @@ def trusts(
         try:
             made.append(TrustedBundle(name, _bundle(encoded), tuple(names)))
         except PemError as error:
-            wrong.append(_unusable(names, f"its caBundle cannot be read: {error}", settings))
+            wrong.append(_unusable(names, f"the caBundle cannot be read: {error}", settings))
         if not encoded and not _uses_system_roots(settings):
             wrong.append(
-                _unusable(names, "it has no caBundle, so that the API server trusts its own roots alone", settings)
+                _unusable(names, "it has no caBundle, so the API server trusts only its own root CAs", settings)
             )
     return made, wrong
 
@@ -100,17 +100,20 @@ def check_secret(
         yield unseen(CHECK, where, secret)
         return
     if secret is None:
-        remedy = f"{_HOLDER} makes it; its log says why not: certificate not renewed"
-        yield Diagnosis(CHECK, "problem", where, "it does not exist, so that no replica has a certificate", remedy)
+        remedy = f'{_HOLDER} creates it; if it does not, look for "certificate not renewed" in its log'
+        yield Diagnosis(CHECK, "problem", where, "it does not exist, so no replica has a certificate", remedy)
         return
     try:
         found = find_authority(secret)
     except ForeignFileError as error:
-        remedy = f"{_HOLDER} makes a CA in its place; if it is somebody's, give tls.secret another name"
+        remedy = (
+            f"{_HOLDER} creates a CA in its place; if something else uses this Secret, choose another name "
+            "for tls.secret"
+        )
         yield Diagnosis(CHECK, "problem", where, str(error), remedy)
         return
     if found.pair is None:
-        remedy = f"{_HOLDER} makes a new CA; its log says why not: certificate not renewed"
+        remedy = f'{_HOLDER} creates a new CA; if it does not, look for "certificate not renewed" in its log'
         yield Diagnosis(CHECK, "problem", where, found.problem, remedy)
         return
     yield from _stored(where, found.pair.certificate, trusted, now)
@@ -119,15 +122,15 @@ def check_secret(
 def _stored(where: str, authority: Certificate, trusted: Sequence[TrustedBundle], now: datetime) -> Iterator[Diagnosis]:
     unknown = [trust for trust in trusted if authority not in trust.bundle]
     for trust in unknown:
-        remedy = f"{_HOLDER} writes it there; its log says why not: not registered"
+        remedy = f'{_HOLDER} adds it; if it does not, look for "not registered" in its log'
         yield Diagnosis(CHECK, "problem", where, f"its CA is not in {trust.source}", remedy)
     if not unknown:
         end = f"until {moment(authority.not_valid_after_utc)}"
         if now > renewal_due(authority):
-            remedy = f"{_HOLDER} renews it at two thirds of its life; see its log"
+            remedy = f"{_HOLDER} renews it at two thirds of its lifetime; see its log"
             yield Diagnosis(CHECK, "warning", where, f"its CA is overdue for renewal; it is valid {end}", remedy)
         else:
-            yield Diagnosis(CHECK, "ok", where, f"its CA is in every caBundle, and valid {end}")
+            yield Diagnosis(CHECK, "ok", where, f"its CA is in every caBundle and is valid {end}")
 
 
 def _unusable(names: Sequence[str], found: str, settings: Settings) -> Diagnosis:
@@ -140,7 +143,7 @@ def _bundle_remedy(settings: Settings) -> str:
     if chosen.inject_ca_from:
         return f"cert-manager's cainjector writes it: see its log, and the Certificate {chosen.inject_ca_from}"
     if chosen.apply or chosen.ca_only:
-        return "a running service writes it; where it does not, its log says why: not registered"
+        return 'the running service writes it; if it does not, look for "not registered" in its log'
     return "write it: cks-admission export webhook-configuration --ca-file ..."
 
 
@@ -155,24 +158,24 @@ def _bundle(encoded: str) -> Bundle:
     try:
         return Bundle.from_pem(base64.b64decode(encoded, validate=True))
     except binascii.Error as error:
-        raise PemError(f"it is no base64: {error}") from None
+        raise PemError(f"it is not base64: {error}") from None
 
 
 def _unreached(where: str, unread: Unread, settings: Settings, *, proven: bool) -> Diagnosis:
     if proven:
-        found = f"not reached from here: {unread.reason}; the API server does reach it"
+        found = f"it cannot be reached from here: {unread.reason}; the API server can reach it"
         return Diagnosis(CHECK, "unknown", where, found, _inside(settings))
     if settings.registration.url or settings.cluster.in_cluster:
-        remedy = "see whether the service runs, listens there, and lets callers in"
-        return Diagnosis(CHECK, "problem", where, f"not reached: {unread.reason}", remedy)
-    return Diagnosis(CHECK, "unknown", where, f"not reached from here: {unread.reason}", _inside(settings))
+        remedy = "check that the service runs, listens on this address and accepts connections"
+        return Diagnosis(CHECK, "problem", where, f"it cannot be reached: {unread.reason}", remedy)
+    return Diagnosis(CHECK, "unknown", where, f"it cannot be reached from here: {unread.reason}", _inside(settings))
 
 
 def _inside(settings: Settings) -> str:
     if settings.registration.url:
-        return "run this where the API server runs"
+        return "run doctor where the API server runs"
     where = f"kubectl exec -n {settings.cluster.namespace} deploy/cks-admission"
-    return f"run this inside: {where} -- cks-admission doctor --config config/cks.yaml"
+    return f"run doctor inside the cluster: {where} -- cks-admission doctor --config config/cks.yaml"
 
 
 def _shown(
@@ -186,7 +189,7 @@ def _shown(
     leaf = chain[0]
     chosen = [trust for trust in trusted if trust.name == name]
     wrong = dict.fromkeys(
-        f"{finding.text}; looked at by {trust.source}" if trust.bundle else finding.text
+        f"{finding.text}; checked against {trust.source}" if trust.bundle else finding.text
         for trust in chosen or [TrustedBundle(name, Bundle(), ())]
         # Without a caBundle the API server's roots decide, and only names and dates can be judged.
         for finding in verify(chain, trust.bundle or Bundle((leaf,)), [name], now)
@@ -198,26 +201,26 @@ def _shown(
         return
     left, end = leaf.not_valid_after_utc - now, moment(leaf.not_valid_after_utc)
     if left < min(LEAF_LEFT, _life(leaf) / 3):
-        found = f"its certificate is valid until {end}, for {span(left)} only"
+        found = f"its certificate expires in {span(left)}, at {end}"
         yield Diagnosis(CHECK, "warning", where, found, _leaf_remedy(settings))
         return
-    found = f"its certificate is for {name}, {_vouched(chosen)}, and valid until {end}, for {span(left)}"
+    found = f"its certificate is for {name}, {_vouched(chosen)}, and valid until {end} ({span(left)} left)"
     yield Diagnosis(CHECK, "ok", where, found)
 
 
 def _vouched(chosen: Sequence[TrustedBundle]) -> str:
     """Who vouches for a certificate with which nothing is wrong."""
     if not chosen:
-        return "while no caBundle is known"
+        return "checked against no caBundle, since none is known"
     if any(trust.bundle for trust in chosen):
         return "trusted by every caBundle"
-    return "and the API server's own roots decide"
+    return "trusted if the API server's own root CAs trust it"
 
 
 def _leaf_remedy(settings: Settings) -> str:
     if settings.tls.cert_file:
-        return f"renew {settings.tls.cert_file}; the log of the service says certificate refused where it cannot use it"
-    return "the service renews it; where it does not, its log says why: certificate not renewed, not registered"
+        return f'renew {settings.tls.cert_file}; if the service cannot use it, its log says "certificate refused"'
+    return 'the service renews it; if it does not, look for "certificate not renewed" or "not registered" in its log'
 
 
 def _mixed(served: Iterable[ShownChain]) -> Iterator[Diagnosis]:
@@ -231,10 +234,10 @@ def _mixed(served: Iterable[ShownChain]) -> Iterator[Diagnosis]:
     if len(by_issuer) > 1:
         found = "; ".join(f"{issuer} for {listed(places)}" for issuer, places in by_issuer.items())
         remedy = (
-            "while a CA is replaced that lasts for moments; where it stays, replicas have a CA each: "
-            "let them share one by tls.secret"
+            "this is normal for a moment while a CA is replaced; if it lasts, each replica has a CA of its own: "
+            "set tls.secret to let them share one"
         )
-        yield Diagnosis(CHECK, "warning", name, f"different CAs signed its certificates: {found}", remedy)
+        yield Diagnosis(CHECK, "warning", name, f"its certificates are signed by different CAs: {found}", remedy)
 
 
 def _authorities(
@@ -250,11 +253,11 @@ def _authorities(
             AUTHORITY_LEFT, _life(last) / 3
         ):
             continue
-        found = f"{titled(last.subject)} in {trust.source} is valid for {span(left)} only"
+        found = f"{titled(last.subject)} in {trust.source} expires in {span(left)}"
         remedy = (
             "replace the CA"
             if settings.tls.cert_file
-            else "the service renews it at two thirds of its life; see its log"
+            else "the service renews it at two thirds of its lifetime; see its log"
         )
         yield Diagnosis(CHECK, "warning", trust.name, found, remedy)
 

@@ -71,7 +71,7 @@ def _probe(seen: Observation, wanted: Desired, now: datetime) -> Iterator[Diagno
     if isinstance(seen.probe, Unread):
         refused = seen.probe
     elif isinstance(seen.cluster.user, Unread):
-        refused = Unread("who asks could not be found out")
+        refused = Unread("the current user could not be determined")
     elif isinstance(wanted.ruleset, Unread):
         refused = wanted.ruleset
     else:

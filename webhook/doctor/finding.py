@@ -16,7 +16,7 @@ _SHOWN: Final = 3
 class Diagnosis(Struct, frozen=True):
     """One thing that was looked at.
 
-    check: what the look was about. level: `unknown` for what could not be looked at. where: the object or place.
+    check: what the look was about. level: `unknown` for what could not be read. where: the object or place.
     found: what is there, as a sentence without its full stop. remedy: what to do, empty where nothing is to be done.
     """
 
@@ -41,9 +41,9 @@ Read: TypeAlias = T | Unread
 def unseen(check: str, where: str, unread: Unread) -> Diagnosis:
     """The finding for what could not be read."""
     if unread.right:
-        found = f"not looked at: the account that asks may not {unread.right}"
-        return Diagnosis(check, "unknown", where, found, f"ask by an account that may {unread.right}")
-    return Diagnosis(check, "unknown", where, f"not looked at: {unread.reason}", "try again; see whether that lasts")
+        found = f"not checked: the current account may not {unread.right}"
+        return Diagnosis(check, "unknown", where, found, f"use an account that may {unread.right}")
+    return Diagnosis(check, "unknown", where, f"not checked: {unread.reason}", "try again")
 
 
 def listed(names: Sequence[str], shown: int = _SHOWN) -> str:

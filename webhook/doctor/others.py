@@ -30,13 +30,13 @@ def check(own: Read[JsonObject | None], others: Read[Sequence[JsonObject]], name
     asks for that.
     """
     if isinstance(others, Unread):
-        yield unseen(CHECK, "webhook configurations of others", others)
+        yield unseen(CHECK, "other webhook configurations", others)
         return
     mutating = [each for each in others if each.get("kind") == _MUTATING]
     found = [finding for each in mutating for finding in _other(each, entries(own), name)]
     yield from found
     if not found:
-        yield Diagnosis(CHECK, "ok", f"{_MUTATING}s", "none of others changes what the service changes")
+        yield Diagnosis(CHECK, "ok", f"{_MUTATING}s", "no other webhook changes what the service changes")
 
 
 def _other(other: JsonObject, own: Sequence[JsonObject], name: str) -> Iterator[Diagnosis]:
@@ -51,10 +51,10 @@ def _other(other: JsonObject, own: Sequence[JsonObject], name: str) -> Iterator[
         return
     blind = [str(entry["name"]) for entry, _ in shared if entry.get("reinvocationPolicy") != "IfNeeded"]
     if not blind:
-        yield Diagnosis(CHECK, "ok", where, f"it may change {what} after the service, which is then asked again")
+        yield Diagnosis(CHECK, "ok", where, f"it may change {what} after the service, which is then called again")
         return
-    found = f"it may change {what} after the service, which is not asked again by {listed(list(dict.fromkeys(blind)))}"
-    remedy = f"give it a name that sorts before {name}, or see that it leaves alone what the service writes"
+    found = f"it may change {what} after the service, which is not called again by {listed(list(dict.fromkeys(blind)))}"
+    remedy = f"give it a name that sorts before {name}, or make sure that it does not change what the service writes"
     yield Diagnosis(CHECK, "warning", where, found, remedy)
 
 

@@ -22,34 +22,30 @@ def check(wanted: Desired, maps: Read[Mapping[str, PolicySource]], settings: Set
     else:
         known = {f"ConfigMap {namespace}/{name}": each for name, each in maps.items()}
     if isinstance(wanted.ruleset, Unread):
-        remedy = "put the configuration right, or run this where its files are"
+        remedy = "correct the configuration, or run doctor where its files are"
         yield Diagnosis(CHECK, "problem", "the configuration", wanted.ruleset.reason, remedy)
     for where, reason in wanted.refused.items():
         told = known[where].refused if where in known else ""
         yield Diagnosis(CHECK, "problem", where, f"refused: {told or reason}", _remedy(where in known, bool(told)))
     for where, each in known.items():
         if each.refused and where not in wanted.refused:
-            found = f"the service refuses it, and nothing is wrong with it here: {each.refused}"
-            remedy = (
-                "another version of the service or other sources beside it may be why; see its log: policies refused"
-            )
+            found = f"the service refuses it, but it loads without errors here: {each.refused}"
+            remedy = 'the service may be another version, or have other sources; look for "policies refused" in its log'
             yield Diagnosis(CHECK, "problem", where, found, remedy)
     for doubt in wanted.doubts:
-        yield Diagnosis(CHECK, "warning", "policies", doubt, "put it right, or delete it")
+        yield Diagnosis(CHECK, "warning", "policies", doubt, "correct it, or delete it")
     if (
         not wanted.refused
         and not isinstance(wanted.ruleset, Unread)
         and not any(each.refused for each in known.values())
     ):
         found = count(len(wanted.policies), "policy", "policies")
-        yield Diagnosis(CHECK, "ok", "policies", f"{found} besides the built-in rules, and nothing is refused")
+        yield Diagnosis(CHECK, "ok", "policies", f"{found} in addition to the built-in rules, none refused")
 
 
 def _remedy(in_cluster: bool, told: bool) -> str:  # noqa: FBT001 - two answers about one source
     if not in_cluster:
-        return (
-            "put it right; cks-admission lint shows more. What the service had before stays in force until it restarts"
-        )
+        return "correct it; cks-admission lint shows more. Until it restarts, the service keeps the previous policies"
     if not told:
-        return "put it right. The service has not said so in its annotation: see whether it runs, and may patch it"
-    return "put it right: what was in force before stays so until then"
+        return "correct it. The service has not annotated the ConfigMap: check that it runs and may patch ConfigMaps"
+    return "correct it; until then the previous policies stay in force"

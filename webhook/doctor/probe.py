@@ -50,23 +50,23 @@ def check(probe: Read[Probe], *, wanted: Read[bool]) -> Diagnosis:
     if probe.status < 400:
         return _admitted(where, wanted)
     if is_answered(probe):
-        found = "it was refused by the service: the API server asks it, and hears the answer"
+        found = "the service refused it: the API server calls the service and gets its answer"
         return Diagnosis(CHECK, "ok", where, found)
     if f'.{DOMAIN}"' in probe.message:
         remedy = "see the findings about the address and the certificate"
-        return Diagnosis(CHECK, "problem", where, f"the service could not be asked: {probe.message}", remedy)
-    remedy = "ask by an account that may create configmaps there, or name another one by --probe-namespace"
+        return Diagnosis(CHECK, "problem", where, f"the API server could not call the service: {probe.message}", remedy)
+    remedy = "use an account that may create configmaps there, or choose another Namespace with --probe-namespace"
     if "configmaps is forbidden" in probe.message:
-        return Diagnosis(CHECK, "unknown", where, "the account that asks may not create configmaps", remedy)
-    return Diagnosis(CHECK, "unknown", where, f"somebody else refused it first: {probe.message}", remedy)
+        return Diagnosis(CHECK, "unknown", where, "the current account may not create configmaps", remedy)
+    return Diagnosis(CHECK, "unknown", where, f"something else refused it first: {probe.message}", remedy)
 
 
 def _admitted(where: str, wanted: Read[bool]) -> Diagnosis:
     if isinstance(wanted, Unread):
-        found = f"it was admitted, and it is not known whether rightly: {wanted.reason}"
+        found = f"it was admitted, but whether that is correct is unknown: {wanted.reason}"
         return Diagnosis(CHECK, "unknown", where, found, "see the findings about policies and rights")
     if wanted:
-        remedy = "see the findings about the registration; right after a change the API server needs some seconds"
-        return Diagnosis(CHECK, "problem", where, "it was admitted: the API server did not ask the service", remedy)
-    found = "it was admitted, as the settings want it for this requester and Namespace: that proves nothing"
-    return Diagnosis(CHECK, "unknown", where, found, "ask by an account that is not exempt from the guard of labels")
+        remedy = "see the findings about the registration; after a change the API server needs a few seconds"
+        return Diagnosis(CHECK, "problem", where, "it was admitted: the API server did not call the service", remedy)
+    found = "it was admitted, as the settings allow for this user and Namespace, so it proves nothing"
+    return Diagnosis(CHECK, "unknown", where, found, "use an account that is not exempt from the labels rule")

@@ -41,25 +41,25 @@ def check(
 
 def _missing(where: str, wanted: Read[JsonObject | None], chosen: Registration) -> Iterator[Diagnosis]:
     if isinstance(wanted, Unread):
-        found = f"it does not exist, and it is not known whether it should: {wanted.reason}"
+        found = f"it does not exist, and whether it should is unknown: {wanted.reason}"
         yield Diagnosis(CHECK, "problem", where, found, _put_right(chosen))
     elif wanted is not None:
-        found = "it does not exist: the API server asks the service nothing"
+        found = "it does not exist, so the API server never calls the service"
         yield Diagnosis(CHECK, "problem", where, found, _put_right(chosen))
 
 
 def _marked(kind: str, where: str, observed: JsonObject, chosen: Registration) -> Iterator[Diagnosis]:
     if drift.is_unregistered(observed):
-        found = f"it is marked by {UNREGISTER}: a running service writes it no more"
-        remedy = f"delete it, or take the mark away: kubectl annotate {kind.lower()} {chosen.name} {UNREGISTER}-"
+        found = f"it is annotated with {UNREGISTER}: a running service no longer writes it"
+        remedy = f"delete it, or remove the annotation: kubectl annotate {kind.lower()} {chosen.name} {UNREGISTER}-"
         yield Diagnosis(CHECK, "warning", where, found, remedy)
 
 
 def _foreign(where: str, observed: JsonObject) -> Iterator[Diagnosis]:
     if foreign := [str(entry["name"]) for entry in drift.foreign(observed)]:
-        remedy = "let their owner use a configuration of another name; this one goes with the service"
+        remedy = "move them to a configuration of their own; this one is deleted with the service"
         yield Diagnosis(
-            CHECK, "warning", where, f"it has entries that are not the service's: {listed(foreign)}", remedy
+            CHECK, "warning", where, f"it has entries that do not belong to the service: {listed(foreign)}", remedy
         )
 
 
@@ -67,22 +67,22 @@ def _compared(
     where: str, wanted: Read[JsonObject | None], observed: JsonObject, chosen: Registration
 ) -> Iterator[Diagnosis]:
     if isinstance(wanted, Unread):
-        remedy = "put that right first"
-        yield Diagnosis(CHECK, "unknown", where, f"not compared with what is wanted: {wanted.reason}", remedy)
+        remedy = "correct that first"
+        yield Diagnosis(CHECK, "unknown", where, f"not compared with the settings: {wanted.reason}", remedy)
         return
     if wanted is None:
         remedy = "remove it: cks-admission unregister, or kubectl delete it"
-        yield Diagnosis(CHECK, "problem", where, "it exists, and no rule needs it", remedy)
+        yield Diagnosis(CHECK, "problem", where, "it exists, but no rule needs it", remedy)
         return
     likened = drift.kept(drift.with_bundles(wanted, observed), observed, chosen.kept)
     differences = drift.difference(likened, observed)
     by = drift.changed_by(observed)
     for line in differences:
         written = f"; last written by {by.manager} at {by.time}" if by.manager else ""
-        found = f"not as the settings want it: {line}{written}"
+        found = f"it differs from the settings: {line}{written}"
         yield Diagnosis(CHECK, "warning" if _is_expected(line, chosen) else "problem", where, found, _put_right(chosen))
     if not differences:
-        found = f"{count(len(entries(observed)), 'entry', 'entries')}, as the settings want them"
+        found = f"{count(len(entries(observed)), 'entry', 'entries')}, as in the settings"
         yield Diagnosis(CHECK, "ok", where, found)
 
 
@@ -94,8 +94,9 @@ def _is_expected(line: str, chosen: Registration) -> bool:
 def _put_right(chosen: Registration) -> str:
     if chosen.apply:
         return (
-            "a service that is ready for 10 s puts that right; where not, its log says why: not registered, or undone"
+            'the service repairs it after being ready for 10 s; if it does not, look for "not registered" '
+            'or "undone" in its log'
         )
     if chosen.ca_only:
-        return "apply the chart again: the service itself writes nothing but the caBundle"
+        return "apply the chart again: the service itself writes only the caBundle"
     return "apply it again: cks-admission export webhook-configuration | kubectl apply --server-side -f -"

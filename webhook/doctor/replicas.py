@@ -33,8 +33,8 @@ def check(
     else:
         yield from (_deployment(each) for each in deployments)
         if not deployments and not settings.registration.url:
-            remedy = f"look where it runs: cluster.namespace says {settings.cluster.namespace}"
-            yield Diagnosis(CHECK, "warning", where, "there is none with the labels of the service", remedy)
+            remedy = f"check where the service runs: cluster.namespace is {settings.cluster.namespace}"
+            yield Diagnosis(CHECK, "warning", where, "none has the labels of the service", remedy)
     if isinstance(pods, Unread):
         yield unseen(CHECK, f"Pods in {settings.cluster.namespace}", pods)
         return
@@ -43,7 +43,7 @@ def check(
         {str(each.get("image")) for pod in running for each in mapping(pod, "spec").get("containers") or ()}
     )
     if len(images) > 1:
-        remedy = "while it is rolled out that is so; where it stays: kubectl rollout status"
+        remedy = "this is normal during a rollout; if it lasts, see kubectl rollout status"
         yield Diagnosis(CHECK, "warning", f"Pods in {settings.cluster.namespace}", f"they run {listed(images)}", remedy)
 
 
@@ -55,27 +55,27 @@ def check_lease(
     if not (chosen.apply or chosen.ca_only or settings.tls.secret):
         return
     where = f"Lease {settings.cluster.namespace}/{settings.cluster.lease}"
-    nobody = "nobody writes the registration" + (" and the CA" if settings.tls.secret else "")
-    remedy = "see whether a replica runs and may get, create and update the Lease; its log says more"
+    nobody = "no replica writes the registration" + (" or the CA" if settings.tls.secret else "")
+    remedy = "check that a replica runs and may get, create and update the Lease; see its log"
     if isinstance(lease, Unread):
         yield unseen(CHECK, where, lease)
         return
     spec = mapping(lease, "spec")
     holder, renewed = str(spec.get("holderIdentity") or ""), spec.get("renewTime")
     if not holder or not renewed:
-        found = "it does not exist" if lease is None else "nobody holds it"
+        found = "it does not exist" if lease is None else "no replica holds it"
         yield Diagnosis(CHECK, "problem", where, f"{found}: {nobody}", remedy)
         return
     ago = now - datetime.fromisoformat(str(renewed))
     if ago > timedelta(seconds=spec.get("leaseDurationSeconds") or 0) + _LATE:
-        found = f"{holder} renewed it last {int(ago.total_seconds())} s ago: {nobody}"
+        found = f"{holder} last renewed it {int(ago.total_seconds())} s ago: {nobody}"
         yield Diagnosis(CHECK, "problem", where, found, remedy)
     elif not isinstance(pods, Unread) and pods and not any(_is_held_by(holder, pod) for pod in pods):
         found = f"{holder} holds it, which is none of {count(len(pods), 'Pod')} of the service"
-        remedy = "end whatever else runs with this Lease, or give this service another one by cluster.lease"
+        remedy = "stop whatever else uses this Lease, or choose another one with cluster.lease"
         yield Diagnosis(CHECK, "warning", where, found, remedy)
     else:
-        yield Diagnosis(CHECK, "ok", where, f"{holder} holds it, and renews it")
+        yield Diagnosis(CHECK, "ok", where, f"{holder} holds and renews it")
 
 
 def _deployment(deployment: JsonObject) -> Diagnosis:
@@ -85,7 +85,7 @@ def _deployment(deployment: JsonObject) -> Diagnosis:
     said = f"{ready} of {count(wanted, 'replica')} ready"
     if ready >= wanted > 0:
         return Diagnosis(CHECK, "ok", where, said)
-    remedy = "kubectl get pods shows which; /readyz and the log of each say why"
+    remedy = "see kubectl get pods; /readyz and the log of each Pod say why"
     return Diagnosis(CHECK, "warning" if ready else "problem", where, said, remedy)
 
 

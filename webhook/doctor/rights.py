@@ -32,7 +32,7 @@ def check(answers: Mapping[Right, Read[bool]], user: str, *, own: bool) -> Itera
             CHECK, level, user, f"it may not {_what(found)}: {found[0].reason}", _remedy(about, found, own=own)
         )
     if unread is None and not missing:
-        hint = "" if own else "; for the service's own ask --as-service-account NAMESPACE/NAME"
+        hint = "" if own else "; to check the service's own account, use --as-service-account NAMESPACE/NAME"
         yield Diagnosis(CHECK, "ok", user, f"it has the {count(len(answers), 'right')} that the service needs{hint}")
 
 
@@ -55,5 +55,5 @@ def _remedy(about: tuple[str, str, str, str, str], rights: list[Right], *, own: 
     rule = f"apiGroups: [{quoted}], resources: [{resource}], verbs: [{', '.join(r.verb for r in rights)}]"
     names = f", resourceNames: [{name}]" if name else ""
     role = f"a Role in namespace {namespace}" if namespace else "a ClusterRole"
-    grant = f"grant it by {role}: {{{rule}{names}}}"
-    return grant if own else f"{grant}; or ask for the service's own account by --as-service-account NAMESPACE/NAME"
+    grant = f"grant it with {role}: {{{rule}{names}}}"
+    return grant if own else f"{grant}; or check the service's own account with --as-service-account NAMESPACE/NAME"

@@ -38,9 +38,9 @@ def check(
     closed = sum(_is_closed(entry) for configuration in own.values() for entry in entries(configuration))
     if not found and any(entries(configuration) for configuration in own.values()):
         failing = count(closed, "entry fails", "entries fail")
-        said = f"{failing} closed, none of them in {own_namespace} or on all of {SYSTEM}"
+        said = f"{failing} closed, none of them in {own_namespace} or for all of {SYSTEM}"
         yield Diagnosis(CHECK, "ok", "the service's entries", said)
-    # That these could not be looked at is said by the check of other webhooks.
+    # That these could not be read is said by the check of other webhooks.
     for configuration in [] if isinstance(others, Unread) else others:
         for entry in entries(configuration):
             if (
@@ -67,15 +67,18 @@ def selector(value: Any) -> LabelSelector:
 def _own(where: str, entry: JsonObject, labels: Mapping[str, Labels], own_namespace: str) -> Iterator[Diagnosis]:
     closed = _is_closed(entry)
     if closed and _reaches(entry, labels[own_namespace]):
-        found = f"it fails closed and reaches {own_namespace}: while no replica answers, none can be started there"
+        found = f"it fails closed and reaches {own_namespace}: while no replica answers, none can start there"
         remedy = f"exclude that Namespace: {{key: {NAME_LABEL}, operator: NotIn, values: [{own_namespace}]}}"
         yield Diagnosis(CHECK, "problem", where, found, remedy)
     if closed and not _conditions(entry) and _reaches(entry, labels[SYSTEM]):
-        found = f"it fails closed and reaches all of {SYSTEM} that its rules match: an outage may keep the cluster down"
+        found = (
+            f"it fails closed and reaches all of {SYSTEM} that its rules match: during an outage the "
+            "cluster may not start"
+        )
         remedy = f"keep {SYSTEM} in safety.namespaces, or let the policies behind it exclude it"
         yield Diagnosis(CHECK, "warning", where, found, remedy)
     if (seconds := entry.get("timeoutSeconds", LONGEST)) > LONGEST:
-        found = f"the API server waits {seconds} s for an answer, and so does whoever writes"
+        found = f"every matching write waits up to {seconds} s for an answer"
         yield Diagnosis(CHECK, "warning", where, found, f"set registration.timeoutSeconds to {LONGEST} or less")
 
 
@@ -84,8 +87,8 @@ def _stops_all(configuration: JsonObject, entry: JsonObject) -> Diagnosis:
     client = mapping(entry, "clientConfig")
     service = mapping(client, "service")
     behind = f"Service {service.get('namespace')}/{service.get('name')}" if service else str(client.get("url"))
-    found = f"it fails closed on every resource in {SYSTEM} too: while {behind} is down, nothing can be written"
-    remedy = "ask its owner for a namespaceSelector or matchConditions, or for failurePolicy Ignore"
+    found = f"it fails closed for every resource, also in {SYSTEM}: while {behind} is down, nothing can be written"
+    remedy = "ask its owner to add a namespaceSelector or matchConditions, or to set failurePolicy: Ignore"
     return Diagnosis(CHECK, "warning", f"{configuration.get('kind')} {name} entry {entry.get('name')}", found, remedy)
 
 

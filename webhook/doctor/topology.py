@@ -16,7 +16,7 @@ from webhook.doctor.finding import Level as Grade
 from webhook.doctor.seen import TopologyObjects
 
 CHECK: Final = "topology"
-_LABELS: Final = "see why nobody labels them: the cloud's controller, Topograph; or label them yourself"
+_LABELS: Final = "check what should label them (the cloud's controller, Topograph), or label them yourself"
 
 
 def check(
@@ -28,7 +28,7 @@ def check(
     if isinstance(own, Unread):
         yield unseen(CHECK, "Topology objects", own)
     else:
-        remedy = "put the object right, or grant the right"
+        remedy = "correct the object, or grant the right"
         yield from (Diagnosis(CHECK, "warning", "Topology objects", each, remedy) for each in own.problems)
     if isinstance(machines, Unread):
         yield unseen(CHECK, "Nodes", machines)

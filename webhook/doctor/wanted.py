@@ -92,7 +92,7 @@ def _control_plane(found: Found) -> list[str]:
 def _not_known(refused: Mapping[str, str], found: Found) -> Unread | None:
     """Why it cannot be told what should be registered, None where it can."""
     if refused:
-        return Unread(f"what was in force before {listed(list(refused))} was refused is not known")
+        return Unread(f"it is unknown what was in force before {listed(list(refused))} was refused")
     parts = {"Namespaces": found.namespaces, "ConfigMaps with policies": found.maps, "native policies": found.natives}
     unread = [what for what, read in parts.items() if isinstance(read, Unread)]
-    return Unread(f"{listed(unread)} could not be looked at") if unread else None
+    return Unread(f"{listed(unread)} could not be read") if unread else None

@@ -11,15 +11,15 @@ def test_what_may_not_be_read_names_the_right() -> None:
         "nodes",
         "unknown",
         "Nodes",
-        "not looked at: the account that asks may not list nodes",
-        "ask by an account that may list nodes",
+        "not checked: the current account may not list nodes",
+        "use an account that may list nodes",
     )
 
 
 def test_what_could_not_be_read_says_why() -> None:
     """For every other reason the reason itself is told."""
     assert unseen("nodes", "Nodes", Unread("no answer within 10 s")) == Diagnosis(
-        "nodes", "unknown", "Nodes", "not looked at: no answer within 10 s", "try again; see whether that lasts"
+        "nodes", "unknown", "Nodes", "not checked: no answer within 10 s", "try again"
     )
 
 

@@ -16,7 +16,7 @@ from .findings import FORBIDDEN, settings, told
 _REGION, _ZONE = "topology.kubernetes.io/region", "topology.kubernetes.io/zone"
 _RACK = "example.org/rack"
 _PLACE = {_REGION: "us", _ZONE: "us-1"}
-_LABELS = "see why nobody labels them: the cloud's controller, Topograph; or label them yourself"
+_LABELS = "check what should label them (the cloud's controller, Topograph), or label them yourself"
 
 
 def _machine(name: str, labels: dict[str, str], total: int = 8) -> Machine:
@@ -86,7 +86,7 @@ def test_topology_objects_that_cannot_be_used() -> None:
         "warning",
         "Topology objects",
         "KAI Topology broken cannot be used: no levels",
-        "put the object right, or grant the right",
+        "correct the object, or grant the right",
     )
 
 

@@ -132,5 +132,5 @@ class AbsenceReader:
 
     def _note(self, reason: OneOf["field", "key", "null"], node: Node, operand: Node, name: str, key: str) -> None:
         text = self._expression.text
-        found = Absence(reason, self._expression, node.start, text[operand.start : operand.end], name)
-        self.found.setdefault((self._expression.path, key), found)
+        absence = Absence(reason, self._expression, node.start, text[operand.start : operand.end], name)
+        self.found.setdefault((self._expression.path, key), absence)

@@ -70,7 +70,7 @@ def _of_rule(rule: NamedRule, subject: LintSubject, path: Path, catalog: Resourc
             verb = "happens" if len(rule.operations) == 1 else "happen"
             message = f"{' and '.join(rule.operations)} never {verb} to {name}"
             yield subject.at(_ID, at, message, f"write {happens}, or name another resource")
-    scopes = {each.scope for name in rule.resources for each in _known(rule, name, catalog)}
+    scopes = {resource.scope for name in rule.resources for resource in _known(rule, name, catalog)}
     unknown = any(not list(_known(rule, name, catalog)) for name in rule.resources)
     if rule.scope != _ALL and scopes and not unknown and rule.scope not in scopes:
         message = f"the scope is {rule.scope}, and {', '.join(rule.resources)} is {scopes.pop()}"
@@ -83,13 +83,13 @@ def _group(groups: Sequence[str]) -> str:
 
 def _known(rule: NamedRule, name: str, catalog: ResourceCatalog) -> Iterator[Resource]:
     """The resources of the catalog that a rule means by a name."""
-    for each in catalog.resources:
+    for resource in catalog.resources:
         if (
-            each.group in rule.api_groups
-            and each.name == name
-            and (_ALL in rule.api_versions or each.version in rule.api_versions)
+            resource.group in rule.api_groups
+            and resource.name == name
+            and (_ALL in rule.api_versions or resource.version in rule.api_versions)
         ):
-            yield each
+            yield resource
 
 
 def _misnamed(rule: NamedRule, name: str, catalog: ResourceCatalog) -> str | None:
@@ -99,18 +99,20 @@ def _misnamed(rule: NamedRule, name: str, catalog: ResourceCatalog) -> str | Non
     """
     if _ALL in name or not rule.api_groups or any(not _is_complete(group, rule) for group in rule.api_groups):
         return None
-    there = [each for each in catalog.resources if each.group in rule.api_groups]
-    if any(each.name == name for each in there):
+    known = [resource for resource in catalog.resources if resource.group in rule.api_groups]
+    if any(resource.name == name for resource in known):
         return None
-    singular = [each.name for each in there if name.lower() == each.kind.kind.lower() and "/" not in each.name]
+    singular = [
+        resource.name for resource in known if name.lower() == resource.kind.kind.lower() and "/" not in resource.name
+    ]
     if singular:
         return singular[0]
-    found = closest(name, [each.name for each in there])
-    return found if found or _ALL not in rule.api_versions else None
+    suggestion = closest(name, [resource.name for resource in known])
+    return suggestion if suggestion or _ALL not in rule.api_versions else None
 
 
 def _is_complete(group: str, rule: NamedRule) -> bool:
-    versions = {each.version for each in built_in() if each.group == group}
+    versions = {resource.version for resource in built_in() if resource.group == group}
     return bool(versions) and all(version == _ALL or version in versions for version in rule.api_versions)
 
 
@@ -127,7 +129,7 @@ def _impossible(rule: NamedRule, name: str) -> str | None:
 
 
 def _groups() -> frozenset[str]:
-    return frozenset(each.group for each in built_in())
+    return frozenset(resource.group for resource in built_in())
 
 
 def _of_selector(selector: LabelSelector, subject: LintSubject, path: Path) -> Iterator[LintFinding]:
@@ -184,7 +186,7 @@ def _covers(wide: NamedRule, narrow: NamedRule) -> bool:
             or (bool(narrow.resource_names) and _holds(wide.resource_names, narrow.resource_names))
         )
         and wide.scope in (_ALL, narrow.scope)
-        and all(any(_name_covers(each, name) for each in wide.resources) for name in narrow.resources)
+        and all(any(_name_covers(resource, name) for resource in wide.resources) for name in narrow.resources)
     )
 
 

@@ -92,7 +92,7 @@ class FieldPresence:
     """What is known of the types of one policy's objects and parameters."""
 
     def __init__(self, *declared: DeclaredType | None) -> None:
-        self._declared = [each for each in declared if each is not None]
+        self._declared = [declaration for declaration in declared if declaration is not None]
 
     def may_lack(self, struct: str, field: str, place: str) -> bool:
         """Whether the value at a place, of a type with fields, may be without one of them; False if it is not known."""

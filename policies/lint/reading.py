@@ -19,11 +19,11 @@ def unguarded(
     policy: Policy, subject: LintSubject, catalog: ResourceCatalog, typed: Sequence[TypedPolicy]
 ) -> Iterator[LintFinding]:
     """Findings missing-has and null-object, each place once. typed: the policy for each of its kinds, or for none."""
-    found: dict[tuple[str, int], Absence] = {}
+    absences: dict[tuple[str, int], Absence] = {}
     for plain in typed:
         for absence in _KindReview(policy, plain, catalog).absences():
-            found.setdefault((absence.expression.path, absence.offset), absence)
-    for absence in found.values():
+            absences.setdefault((absence.expression.path, absence.offset), absence)
+    for absence in absences.values():
         yield _finding(absence, subject, _nullable(policy))
 
 
@@ -34,7 +34,7 @@ class _KindReview:
         self._policy, self._plain = policy, plain
         self._typed = TypedPolicy(policy, plain.kind, catalog, deep=True) if policy.variables else plain
         expressions = {variable.name: variable.expression for variable in policy.variables}
-        trees = {name: self._tree(each) for name, each in expressions.items()}
+        trees = {name: self._tree(expression) for name, expression in expressions.items()}
         self._guards = Guards({name: tree for name, tree in trees.items() if tree is not None})
         presence = FieldPresence(self._typed.object, self._typed.params)
         self._reader = AbsenceReader(self._guards, presence, self._typed.tests(), _nullable(policy), expressions)
@@ -64,14 +64,22 @@ class _KindReview:
 
     def _met(self, but: Expression | None = None) -> Facts:
         """What is known where all match conditions are true; where one is false, errors of the others do not count."""
-        trees = [self._tree(each.expression) for each in self._policy.match_conditions if each.expression is not but]
+        trees = [
+            self._tree(condition.expression)
+            for condition in self._policy.match_conditions
+            if condition.expression is not but
+        ]
         return NOTHING.union(*(self._guards.implied(tree, {}, truth=True) for tree in trees if tree is not None)) - {
             "*"
         }
 
     def _demanded(self, but: Expression) -> Facts:
         """What the other validations demand: where it is not there, they refuse anyway."""
-        trees = [self._tree(each.expression) for each in self._policy.validations if each.expression is not but]
+        trees = [
+            self._tree(validation.expression)
+            for validation in self._policy.validations
+            if validation.expression is not but
+        ]
         return NOTHING.union(*(self._guards.demanded(tree) for tree in trees if tree is not None))
 
     def _tree(self, expression: Expression, *, patch_types: bool = False) -> Node | None:

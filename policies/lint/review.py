@@ -30,17 +30,17 @@ def review(loaded: Loaded, documents: Iterable[Document]) -> tuple[LintFinding, 
     places = {_identity(document): document for document in objects(documents)}
     known = catalog(document.value for document in loaded.context)
     policies: dict[tuple[str, str], Policy] = {(policy.kind, policy.name): policy for policy in loaded.policies}
-    found: list[LintFinding] = []
+    all_findings: list[LintFinding] = []
     for key, policy in policies.items():
         subject = LintSubject(policy.kind, policy.name, places[key])
         findings = deeply(lambda: list(_of_policy(policy, subject, known)))  # noqa: B023 - called at once
-        found += _kept(findings, policy.annotations, subject)
+        all_findings += _kept(findings, policy.annotations, subject)
     for binding in loaded.bindings:
         subject = LintSubject(binding.kind, binding.name, places[binding.kind, binding.name])
         bound = policies.get((binding.kind.removesuffix("Binding"), binding.policy_name))
-        found += _kept(matching.of_binding(binding, bound, subject, known), binding.annotations, subject)
-    found += map(_doubt, loaded.warnings)
-    return tuple(sorted(found, key=lambda each: (each.file, each.line, each.column, each.id)))
+        all_findings += _kept(matching.of_binding(binding, bound, subject, known), binding.annotations, subject)
+    all_findings += map(_doubt, loaded.warnings)
+    return tuple(sorted(all_findings, key=lambda finding: (finding.file, finding.line, finding.column, finding.id)))
 
 
 def _identity(document: Document) -> tuple[str, str]:
@@ -83,7 +83,7 @@ def _kept(
 ) -> Iterator[LintFinding]:
     """The findings that are not ignored, and names in the annotation that are no findings."""
     ignored = [name.strip() for name in annotations.get(IGNORE, "").split(",") if name.strip()]
-    yield from (each for each in findings if each.id not in ignored)
+    yield from (finding for finding in findings if finding.id not in ignored)
     for name in ignored:
         if name not in IDS:
             remedy = nearest(name, IDS) or f"write one of {', '.join(IDS)}"
@@ -99,22 +99,22 @@ def _type_errors(policy: Policy, subject: LintSubject, typed: Sequence[TypedPoli
     for some of the kinds only, and a field may be tested that only some of them have: there counts what fits none.
     """
     judged = set(judged_expressions(policy))
-    mutations = {each.expression for each in policy.mutations}
+    mutations = {mutation.expression for mutation in policy.mutations}
     for expression in wording.expressions(policy):
         shared = {
             node.position for node in walk(parse(expression.source)) if expression not in judged or _is_test(node)
         }
-        found: dict[int, list[tuple[GroupVersionKind | None, Issue]]] = {}
+        issues: dict[int, list[tuple[GroupVersionKind | None, Issue]]] = {}
         for policy_ in typed:
             errors = policy_.errors(expression, patch_types=expression in mutations)
             for issue in errors.error.issues if errors else ():
-                found.setdefault(issue.position, []).append((policy_.kind, issue))
-        for position, each in found.items():
-            kinds = dict.fromkeys(kind.kind for kind, _ in each if kind is not None)
+                issues.setdefault(issue.position, []).append((policy_.kind, issue))
+        for position, occurrences in issues.items():
+            kinds = dict.fromkeys(kind.kind for kind, _ in occurrences if kind is not None)
             alive = sum(position in policy_.live_positions(expression) for policy_ in typed)
             if position not in shared or len(kinds) == alive:
-                message = f"{each[0][1].message}, if the object is a {' or '.join(kinds)}"
-                hint = next((issue.hint for _, issue in each if issue.hint), "look it up with kubectl explain")
+                message = f"{occurrences[0][1].message}, if the object is a {' or '.join(kinds)}"
+                hint = next((issue.hint for _, issue in occurrences if issue.hint), "look it up with kubectl explain")
                 yield subject.within("type-error", expression, position, message, hint)
 
 

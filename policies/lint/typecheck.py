@@ -60,10 +60,12 @@ def warnings(policy: Policy, catalog: ResourceCatalog) -> tuple[ExpressionWarnin
     """The warnings that Kubernetes writes into the status of a ValidatingAdmissionPolicy."""
     kinds = checked_kinds(policy, catalog)
     typed = [TypedPolicy(policy, kind, catalog, exact=True) for kind in kinds]
-    found = ((each, [policy_.errors(each) for policy_ in typed]) for each in judged_expressions(policy))
+    checked = (
+        (expression, [policy_.errors(expression) for policy_ in typed]) for expression in judged_expressions(policy)
+    )
     return tuple(
-        ExpressionWarning(expression.path, "\n".join(str(each) for each in errors if each is not None))
-        for expression, errors in found
+        ExpressionWarning(expression.path, "\n".join(str(error) for error in errors if error is not None))
+        for expression, errors in checked
         if any(errors)
     )
 
@@ -78,19 +80,19 @@ def judged_expressions(policy: Policy) -> Iterator[Expression]:
 
 def checked_kinds(policy: Policy, catalog: ResourceCatalog) -> tuple[GroupVersionKind, ...]:
     """The kinds that a policy is checked for, in Kubernetes' order: those of rules without wildcards."""
-    found = _collected(policy.match_constraints, catalog)
-    known = (kind for kind in dict.fromkeys(found) if catalog.open_api(kind) is not None)
+    collected = _collected(policy.match_constraints, catalog)
+    known = (kind for kind in dict.fromkeys(collected) if catalog.open_api(kind) is not None)
     return tuple(sorted(known, key=lambda kind: (kind.group, kind.version, kind.kind)))
 
 
 def _collected(constraints: MatchResources, catalog: ResourceCatalog) -> list[GroupVersionKind]:
-    found: list[GroupVersionKind] = []
+    collected: list[GroupVersionKind] = []
     for rule in constraints.resource_rules:
         kinds = [kind for target in _targets(rule) for kind in catalog.kinds(*target)]
-        found += kinds[:TYPES_LIMIT]
+        collected += kinds[:TYPES_LIMIT]
         if len(kinds) >= TYPES_LIMIT:
             break
-    return found
+    return collected
 
 
 def _targets(rule: NamedRule) -> Iterator[tuple[str, str, str]]:
@@ -134,9 +136,9 @@ class TypedPolicy:
         for variable in policy.variables:
             tree = self.tree(variable.expression)
             self.variables[variable.name] = tree
-            found = None if isinstance(tree, CompileError) else tree.type
-            found = types.DYN if found is None or found == types.ERROR else found
-            fields = {**fields, variable.name: found if deep else variable_type(found)}
+            type_ = None if isinstance(tree, CompileError) else tree.type
+            type_ = types.DYN if type_ is None or type_ == types.ERROR else type_
+            fields = {**fields, variable.name: type_ if deep else variable_type(type_)}
             self._environment = self._environment.with_fields(VARIABLES.name, fields)
 
     def errors(self, expression: Expression, *, patch_types: bool = False) -> TypeErrors | None:
@@ -194,7 +196,7 @@ class TypedPolicy:
         When expressions run, objects are maps, and equality and lists know no types.
         """
         lenient = re.match(r"found no matching overload for '(_\+_|_\?_:_|@in|_\[_\]|_\[\?_\]|_==_|_!=_)'", message)
-        structs = [name for each in (self.object, self.params) if each is not None for name in each.structs]
+        structs = [name for declared in (self.object, self.params) if declared is not None for name in declared.structs]
         mixed = lenient or message.startswith(("expected type", "expression of type"))
         return "!error!" in message or (bool(mixed) and any(name in message for name in structs))
 

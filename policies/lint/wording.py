@@ -36,7 +36,7 @@ def expressions(policy: Policy) -> Iterator[Expression]:
 
 def unused(policy: Policy, subject: LintSubject) -> Iterator[LintFinding]:
     """Variables and params that no expression reads."""
-    trees = [parse(each.source) for each in expressions(policy)]
+    trees = [parse(expression.source) for expression in expressions(policy)]
     nodes = [node for tree in trees for node in walk(tree)]
     names = {node.name for node in nodes if isinstance(node, Ident)}
     read = {node.field for node in nodes if isinstance(node, Select) and _is_name(node.operand, "variables")}
@@ -99,7 +99,7 @@ def panics(policy: Policy, subject: LintSubject, untyped: TypedPolicy) -> Iterat
     It takes for granted that the type of an optional element is an optional, and an optional index of dyn is dyn
     (mapLiteral and listLiteral in cel-go's cel/validator.go).
     """
-    mutations = {each.expression for each in policy.mutations}
+    mutations = {mutation.expression for mutation in policy.mutations}
     for expression in expressions(policy):
         tree = untyped.tree(expression, patch_types=expression in mutations)
         if isinstance(tree, CompileError):
@@ -136,10 +136,10 @@ def _constant(expression: Expression) -> bool | None:
     if any(isinstance(node, Ident) and node.name in known.variables for node in walk(parse(expression.source))):
         return None
     try:
-        found = compile_expression(expression.text, known, types.BOOL).evaluate({}).value
+        value = compile_expression(expression.text, known, types.BOOL).evaluate({}).value
     except CompileError:
         return None
-    return found if isinstance(found, bool) else None
+    return value if isinstance(value, bool) else None
 
 
 def _normal(text: str) -> str:

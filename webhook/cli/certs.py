@@ -38,11 +38,13 @@ def show(files: tuple[Path, ...], output: str) -> None:
       cks-admission certs show .cks-admission/certs/tls.crt .cks-admission/certs/ca-bundle.crt
     """
     now = datetime.now(UTC)
-    found = [{"file": str(file), **describe(certificate, now)} for file in files for certificate in _certificates(file)]
+    certificates = [
+        {"file": str(file), **describe(certificate, now)} for file in files for certificate in _certificates(file)
+    ]
     if output != "text":
-        write(found, output)
+        write(certificates, output)
         return
-    for entry in found:
+    for entry in certificates:
         for key, value in entry.items():
             shown = ", ".join(value) if isinstance(value, list) else value
             click.echo(f"{key.replace('_', ' ') + ':':<20} {shown}")

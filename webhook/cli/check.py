@@ -89,16 +89,18 @@ def command(
         written, ruleset = options.ruleset(settings, datetime.now(UTC).date())
         stdin = sys.stdin.buffer.read() if "-" in files else b""
         before = {_identity(m.object, namespace): m.object for m in (manifest.read([old]) if old else ())}
-        found = list(manifest.read(files, stdin))
+        manifests = list(manifest.read(files, stdin))
     except (SettingsError, FileError, ManifestError) as error:
         raise InputError(str(error)) from None
     except OSError as error:
         raise unreadable(error) from None
-    if not found:
+    if not manifests:
         raise InputError(f"{', '.join(files)}: no objects found")
     world = _OfflineCluster(written, options.labels(namespace_labels))
     who = UserInfo(user, groups=(*groups, "system:authenticated"))
-    outcomes = [_check(m, before.get(_identity(m.object, namespace)), ruleset, who, namespace, world) for m in found]
+    outcomes = [
+        _check(m, before.get(_identity(m.object, namespace)), ruleset, who, namespace, world) for m in manifests
+    ]
     if output == "text":
         for outcome in outcomes:
             click.echo("\n".join(_text(outcome, diff=diff)))
@@ -108,14 +110,14 @@ def command(
 
 
 def _check(
-    found: Manifest, old: JsonObject | None, ruleset: RuleSet, user: UserInfo, namespace: str, world: _OfflineCluster
+    written: Manifest, old: JsonObject | None, ruleset: RuleSet, user: UserInfo, namespace: str, world: _OfflineCluster
 ) -> ObjectOutcome:
-    request = manifest.request(found.object, old, user=user, namespace=namespace)
+    request = manifest.request(written.object, old, user=user, namespace=namespace)
     facts = world.facts(request.namespace)
     mutation = engine.mutate(request, ruleset, facts)
-    changed = patch.apply(found.object, mutation.operations) if mutation.operations else found.object
+    changed = patch.apply(written.object, mutation.operations) if mutation.operations else written.object
     validation = engine.validate(replace(request, object=changed), ruleset, facts)
-    return ObjectOutcome(found, request, changed, mutation, validation)
+    return ObjectOutcome(written, request, changed, mutation, validation)
 
 
 def _text(outcome: ObjectOutcome, *, diff: bool) -> Iterator[str]:

@@ -113,8 +113,8 @@ async def _examine(settings: Settings, kubeconfig: str, asked: Inquiry) -> list[
     finally:
         await api.close()
     now = datetime.now(UTC)
-    found = wanted.Found(seen.cluster.namespaces, seen.workspace.maps, seen.cluster.natives)
-    return examine(settings, seen, await wanted.make(settings, found, now.date()), now)
+    state = wanted.ClusterPolicyState(seen.cluster.namespaces, seen.workspace.maps, seen.cluster.natives)
+    return examine(settings, seen, await wanted.make(settings, state, now.date()), now)
 
 
 def _text(findings: Sequence[Diagnosis]) -> Iterator[str]:

@@ -55,13 +55,13 @@ def webhook_configuration(config: Path | None, output: str, **changes: Any) -> N
         ruleset = options.ruleset(settings, datetime.now(UTC).date())[1]
         bundle = Path(given).read_bytes() if given else own.read_bytes() if own.exists() else b""
         # Whoever applies this again and again would take back what cert-manager wrote.
-        found = registered(settings, b"" if settings.registration.inject_ca_from else bundle, ruleset)
+        configurations = registered(settings, b"" if settings.registration.inject_ca_from else bundle, ruleset)
     except (SettingsError, OSError) as error:
         raise InputError(str(error)) from None
     if output == "json":
-        click.echo(json.dumps({"apiVersion": "v1", "kind": "List", "items": found}, indent=2))
+        click.echo(json.dumps({"apiVersion": "v1", "kind": "List", "items": configurations}, indent=2))
     else:
-        click.echo("---\n".join(to_yaml(document) for document in found), nl=False)
+        click.echo("---\n".join(to_yaml(document) for document in configurations), nl=False)
 
 
 @command.command("configuration")
@@ -93,13 +93,13 @@ def native(paths: tuple[str, ...]) -> None:
     from webhook.sources import policyfiles  # noqa: PLC0415 - reading policies needs the CEL engine, nothing else here does
 
     try:
-        found = export(policyfiles.texts(paths))
+        exported = export(policyfiles.texts(paths))
     except (policyfiles.PolicyFilesError, FileError) as error:
         raise InputError(str(error)) from None
     except OSError as error:
         raise unreadable(error) from None
-    if not found.texts:
+    if not exported.texts:
         raise InputError(f"{', '.join(paths)}: no ValidatingAdmissionPolicy or MutatingAdmissionPolicy found")
-    for line in found.notes:
+    for line in exported.notes:
         click.echo(line, err=True)
-    click.echo("---\n".join(found.texts), nl=False)
+    click.echo("---\n".join(exported.texts), nl=False)

@@ -45,7 +45,7 @@ def command(paths: tuple[str, ...], output: str, *, type_checking: bool) -> None
     if type_checking:
         status = _type_checking(files)
         write(status, "yaml" if output == "text" else output)
-        sys.exit(exits.REFUSED if any(each["typeChecking"] for each in status) else exits.OK)
+        sys.exit(exits.REFUSED if any(policy["typeChecking"] for policy in status) else exits.OK)
     findings = review(files.loaded, _documents(files))
     if output == "text":
         for finding in findings:
@@ -70,7 +70,10 @@ def _read(paths: tuple[str, ...]) -> PolicyFiles:
 
 def _documents(files: PolicyFiles) -> Iterator[Document]:
     """The documents of the policies and bindings once more: what was read of them knows few places."""
-    origins = [*(each.origin for each in files.loaded.policies), *(each.origin for each in files.loaded.bindings)]
+    origins = [
+        *(document.origin for document in files.loaded.policies),
+        *(document.origin for document in files.loaded.bindings),
+    ]
     for file in dict.fromkeys(origin.file for origin in origins):
         yield from policyfiles.parse(Path(file).read_text(encoding="utf-8"), file)
 
@@ -78,14 +81,16 @@ def _documents(files: PolicyFiles) -> Iterator[Document]:
 def _type_checking(files: PolicyFiles) -> list[dict[str, Any]]:
     """The part of the status of each ValidatingAdmissionPolicy; Kubernetes checks no types of mutating ones."""
     known = catalog(document.value for document in files.loaded.context)
-    found = {
-        policy.name: [{"fieldRef": each.field_ref, "warning": each.warning} for each in warnings(policy, known)]
+    entries_by_name = {
+        policy.name: [
+            {"fieldRef": warning.field_ref, "warning": warning.warning} for warning in warnings(policy, known)
+        ]
         for policy in files.loaded.policies
         if policy.kind == "ValidatingAdmissionPolicy"
     }
     return [
         {"name": name, "typeChecking": {"expressionWarnings": entries} if entries else {}}
-        for name, entries in found.items()
+        for name, entries in entries_by_name.items()
     ]
 
 

@@ -58,17 +58,17 @@ def export(files: Iterable[tuple[str, str]]) -> Export:
     for name, text in given:
         for written in _objects(name, text):
             steps[_step(written.value, kinds)].append(written)
-    left_out = [f"{each.shown} is left out: {_reason(each.value)}" for each in steps.pop("left out")]
-    texts = tuple(_text(each) for step in steps.values() for each in step)
+    left_out = [f"{written.shown} is left out: {_reason(written.value)}" for written in steps.pop("left out")]
+    texts = tuple(_text(written) for step in steps.values() for written in step)
     return Export(texts, (*map(str, loaded.warnings), *left_out, *_underived(loaded)))
 
 
 def _objects(name: str, text: str) -> Iterator[_Written]:
     for before, chunk in yamltext.documents(text):
         for document in policyfiles.parse(chunk, name):
-            for each in documents.objects([document]):
-                whole = each.value is document.value
-                yield _Written(each.value, f"{name}:{before + each.line}", chunk if whole else None)
+            for item in documents.objects([document]):
+                whole = item.value is document.value
+                yield _Written(item.value, f"{name}:{before + item.line}", chunk if whole else None)
 
 
 def _step(value: JsonObject, kinds: Iterable[ParamKind | None]) -> _Step:
@@ -85,7 +85,7 @@ def _reason(value: JsonObject) -> str:
 
 def _underived(loaded: Loaded) -> Iterator[str]:
     """What the service makes of a policy on Pods, and kube-apiserver does not."""
-    bound = {each.policy_name for each in loaded.bindings if each.kind == "ValidatingAdmissionPolicyBinding"}
+    bound = {binding.policy_name for binding in loaded.bindings if binding.kind == "ValidatingAdmissionPolicyBinding"}
     for policy in loaded.policies:
         ours = policy.kind == "ValidatingAdmissionPolicy" and policy.name in bound and is_derived(policy)
         if ours and covers_pods(policy.match_constraints):
@@ -105,10 +105,10 @@ def _as_written(text: str, wanted: JsonObject) -> str | None:
         return None
     try:
         cut = yamltext.without(text, ("metadata", "annotations"), f"{OWN}/") if text else ""
-        found = [each.value for each in yamlfile.load("<document>", cut)]
+        values = [document.value for document in yamlfile.load("<document>", cut)]
     except FileError:
         return None
-    return cut.strip("\n") + "\n" if found == [wanted] else None
+    return cut.strip("\n") + "\n" if values == [wanted] else None
 
 
 def _plain(value: JsonObject) -> JsonObject:
@@ -116,8 +116,8 @@ def _plain(value: JsonObject) -> JsonObject:
     annotations = metadata.get("annotations")
     if not isinstance(annotations, dict):
         return value
-    kept = {key: each for key, each in annotations.items() if not key.startswith(f"{OWN}/")}
+    kept = {key: item for key, item in annotations.items() if not key.startswith(f"{OWN}/")}
     if kept == annotations:
         return value
-    rest = {key: each for key, each in metadata.items() if key != "annotations"}
+    rest = {key: item for key, item in metadata.items() if key != "annotations"}
     return {**value, "metadata": {**rest, "annotations": kept} if kept else rest}

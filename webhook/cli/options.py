@@ -49,13 +49,13 @@ namespace_labels = click.option(
 
 def labels(pairs: Iterable[str]) -> dict[str, str]:
     """The labels given with `namespace_labels`. Raises InputError."""
-    found = {}
+    parsed = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals or not key:
             raise InputError(f"--namespace-labels {pair}: write KEY=VALUE")
-        found[key] = value
-    return found
+        parsed[key] = value
+    return parsed
 
 
 def setting(name: str, key: str, **attributes: Any) -> Callable[[Any], Any]:

@@ -38,8 +38,8 @@ def targets(settings: Settings, service: Read[JsonObject | None], slices: Read[S
     if settings.registration.url or isinstance(service, Unread) or service is None or isinstance(slices, Unread):
         return [first]
     port = _port(service, first.port)
-    found = [] if port is None else _endpoints(slices, port)
-    return [first, *(Endpoint(first.name, host, number) for host, number in found[:_MOST])]
+    endpoints = [] if port is None else _endpoints(slices, port)
+    return [first, *(Endpoint(first.name, host, number) for host, number in endpoints[:_MOST])]
 
 
 def check(
@@ -63,8 +63,8 @@ def check(
     if port is None:
         ports = ", ".join(str(entry.get("port")) for entry in mapping(service, "spec").get("ports") or ())
         remedy = "set registration.servicePort to a port of the Service, or add this port to the Service"
-        found = f"it has no port {chosen.service_port}, " + (f"only {ports}" if ports else "nor any other")
-        yield Diagnosis(CHECK, "problem", where, found, remedy)
+        text = f"it has no port {chosen.service_port}, " + (f"only {ports}" if ports else "nor any other")
+        yield Diagnosis(CHECK, "problem", where, text, remedy)
     elif isinstance(slices, Unread):
         yield unseen(CHECK, where, slices)
     elif ready := _endpoints(slices, port):
@@ -84,16 +84,20 @@ def _of_url(url: str) -> Endpoint:
 
 def _port(service: JsonObject, number: int) -> JsonObject | None:
     ports = mapping(service, "spec").get("ports") or ()
-    return next((each for each in ports if each.get("port") == number), None)
+    return next((port for port in ports if port.get("port") == number), None)
 
 
 def _endpoints(slices: Sequence[JsonObject], port: JsonObject) -> list[tuple[str, int]]:
     """Address and port of each replica that is ready. A port of a slice has the name of the Service's."""
-    found: dict[tuple[str, int], None] = {}
-    for each in slices:
-        numbers = [p["port"] for p in each.get("ports") or () if (p.get("name") or "") == (port.get("name") or "")]
-        for endpoint in each.get("endpoints") or ():
+    endpoints: dict[tuple[str, int], None] = {}
+    for endpoint_slice in slices:
+        numbers = [
+            p["port"] for p in endpoint_slice.get("ports") or () if (p.get("name") or "") == (port.get("name") or "")
+        ]
+        for endpoint in endpoint_slice.get("endpoints") or ():
             # Not said means ready: discovery.k8s.io/v1 EndpointConditions.
             if mapping(endpoint, "conditions").get("ready") is not False:
-                found |= dict.fromkeys((address, number) for address in endpoint["addresses"][:1] for number in numbers)
-    return list(found)
+                endpoints |= dict.fromkeys(
+                    (address, number) for address in endpoint["addresses"][:1] for number in numbers
+                )
+    return list(endpoints)

@@ -53,27 +53,27 @@ def check(version: Read[str], groups: Read[Mapping[str, tuple[str, ...]]], setti
         yield unseen(CHECK, "served APIs", groups)
         return
     if "v1" not in groups.get(ADMISSION, ()):
-        found = f"it serves {ADMISSION} in {', '.join(groups.get(ADMISSION, ())) or 'no version'}, not in v1"
-        yield Diagnosis(CHECK, "problem", ADMISSION, found, "upgrade the cluster, or enable the API")
+        text = f"it serves {ADMISSION} in {', '.join(groups.get(ADMISSION, ())) or 'no version'}, not in v1"
+        yield Diagnosis(CHECK, "problem", ADMISSION, text, "upgrade the cluster, or enable the API")
     served = groups.get(DEVICES, ())
     if served and not set(served) & set(DEVICE_VERSIONS):
-        found = (
+        text = (
             f"it serves {', '.join(served)}, but none of {', '.join(DEVICE_VERSIONS)}: device claims do "
             "not make a Pod a GPU Pod"
         )
-        yield Diagnosis(CHECK, "warning", DEVICES, found, "upgrade the cluster")
+        yield Diagnosis(CHECK, "warning", DEVICES, text, "upgrade the cluster")
 
 
 def _features(version: str, settings: Settings) -> Iterator[Diagnosis]:
-    found = _VERSION.match(version)
-    if found is None:
+    match = _VERSION.match(version)
+    if match is None:
         yield Diagnosis(CHECK, "unknown", "version", f"{version!r} is not a Kubernetes version")
         return
-    number = int(found[1]), int(found[2])
+    number = int(match[1]), int(match[2])
     used = [_CONDITIONS, *([_NATIVE] if settings.policies.native else [])]
     missing = [feature for feature in used if number < feature.since]
     for feature in missing:
-        said = f"{version} has no {feature.name} (since {'.'.join(map(str, feature.since))}): {feature.without}"
-        yield Diagnosis(CHECK, feature.level, "version", said, feature.remedy)
+        text = f"{version} has no {feature.name} (since {'.'.join(map(str, feature.since))}): {feature.without}"
+        yield Diagnosis(CHECK, feature.level, "version", text, feature.remedy)
     if not missing:
         yield Diagnosis(CHECK, "ok", "version", f"{version} has {' and '.join(feature.name for feature in used)}")

@@ -52,14 +52,14 @@ def trusts(
     configurations: their entries, by where these are. Where the certificates are somebody else's and no caBundle is
     given, the API server's own roots count, which nobody can see: the bundle is empty then.
     """
-    found: dict[tuple[str, str], list[str]] = {}
+    entries_by_trust: dict[tuple[str, str], list[str]] = {}
     for where, entries in configurations.items():
         for entry in entries:
             client = mapping(entry, "clientConfig")
             key = dialled_by(client), str(client.get("caBundle") or "")
-            found.setdefault(key, []).append(f"{where} {entry.get('name')}")
+            entries_by_trust.setdefault(key, []).append(f"{where} {entry.get('name')}")
     made, wrong = [], []
-    for (name, encoded), names in found.items():
+    for (name, encoded), names in entries_by_trust.items():
         try:
             made.append(TrustedBundle(name, _bundle(encoded), tuple(names)))
         except PemError as error:
@@ -79,12 +79,12 @@ def check(
     proven: whether the API server is known to reach the service, so that what is not reached is out of reach from
     here alone.
     """
-    for each in served:
-        where = each.target.where
-        if isinstance(each.chain, Unread):
-            yield _unreached(where, each.chain, settings, proven=proven)
+    for shown in served:
+        where = shown.target.where
+        if isinstance(shown.chain, Unread):
+            yield _unreached(where, shown.chain, settings, proven=proven)
         else:
-            yield from _shown(where, each.target.name, each.chain, trusted, settings, now)
+            yield from _shown(where, shown.target.name, shown.chain, trusted, settings, now)
     yield from _mixed(served)
     yield from _authorities(served, trusted, settings, now)
 
@@ -104,7 +104,7 @@ def check_secret(
         yield Diagnosis(CHECK, "problem", where, "it does not exist, so no replica has a certificate", remedy)
         return
     try:
-        found = find_authority(secret)
+        stored = find_authority(secret)
     except ForeignFileError as error:
         remedy = (
             f"{_HOLDER} creates a CA in its place; if something else uses this Secret, choose another name "
@@ -112,11 +112,11 @@ def check_secret(
         )
         yield Diagnosis(CHECK, "problem", where, str(error), remedy)
         return
-    if found.pair is None:
+    if stored.pair is None:
         remedy = f'{_HOLDER} creates a new CA; if it does not, look for "certificate not renewed" in its log'
-        yield Diagnosis(CHECK, "problem", where, found.problem, remedy)
+        yield Diagnosis(CHECK, "problem", where, stored.problem, remedy)
         return
-    yield from _stored(where, found.pair.certificate, trusted, now)
+    yield from _stored(where, stored.pair.certificate, trusted, now)
 
 
 def _stored(where: str, authority: Certificate, trusted: Sequence[TrustedBundle], now: datetime) -> Iterator[Diagnosis]:
@@ -133,9 +133,9 @@ def _stored(where: str, authority: Certificate, trusted: Sequence[TrustedBundle]
             yield Diagnosis(CHECK, "ok", where, f"its CA is in every caBundle and is valid {end}")
 
 
-def _unusable(names: Sequence[str], found: str, settings: Settings) -> Diagnosis:
+def _unusable(names: Sequence[str], text: str, settings: Settings) -> Diagnosis:
     where, more = names[0], f" (and {count(len(names) - 1, 'more entry', 'more entries')})" if len(names) > 1 else ""
-    return Diagnosis(CHECK, "problem", where, f"{found}{more}", _bundle_remedy(settings))
+    return Diagnosis(CHECK, "problem", where, f"{text}{more}", _bundle_remedy(settings))
 
 
 def _bundle_remedy(settings: Settings) -> str:
@@ -163,8 +163,8 @@ def _bundle(encoded: str) -> Bundle:
 
 def _unreached(where: str, unread: Unread, settings: Settings, *, proven: bool) -> Diagnosis:
     if proven:
-        found = f"it cannot be reached from here: {unread.reason}; the API server can reach it"
-        return Diagnosis(CHECK, "unknown", where, found, _inside(settings))
+        text = f"it cannot be reached from here: {unread.reason}; the API server can reach it"
+        return Diagnosis(CHECK, "unknown", where, text, _inside(settings))
     if settings.registration.url or settings.cluster.in_cluster:
         remedy = "check that the service runs, listens on this address and accepts connections"
         return Diagnosis(CHECK, "problem", where, f"it cannot be reached: {unread.reason}", remedy)
@@ -201,11 +201,11 @@ def _shown(
         return
     left, end = leaf.not_valid_after_utc - now, moment(leaf.not_valid_after_utc)
     if left < min(LEAF_LEFT, _life(leaf) / 3):
-        found = f"its certificate expires in {span(left)}, at {end}"
-        yield Diagnosis(CHECK, "warning", where, found, _leaf_remedy(settings))
+        summary = f"its certificate expires in {span(left)}, at {end}"
+        yield Diagnosis(CHECK, "warning", where, summary, _leaf_remedy(settings))
         return
-    found = f"its certificate is for {name}, {_vouched(chosen)}, and valid until {end} ({span(left)} left)"
-    yield Diagnosis(CHECK, "ok", where, found)
+    summary = f"its certificate is for {name}, {_vouched(chosen)}, and valid until {end} ({span(left)} left)"
+    yield Diagnosis(CHECK, "ok", where, summary)
 
 
 def _vouched(chosen: Sequence[TrustedBundle]) -> str:
@@ -227,39 +227,41 @@ def _mixed(served: Iterable[ShownChain]) -> Iterator[Diagnosis]:
     """Replicas whose certificates different CAs signed."""
     by_issuer: dict[str, list[str]] = {}
     name = ""
-    for each in served:
-        if not isinstance(each.chain, Unread):
-            name = each.target.name
-            by_issuer.setdefault(_issuer(each.chain[0]), []).append(each.target.where)
+    for shown in served:
+        if not isinstance(shown.chain, Unread):
+            name = shown.target.name
+            by_issuer.setdefault(_issuer(shown.chain[0]), []).append(shown.target.where)
     if len(by_issuer) > 1:
-        found = "; ".join(f"{issuer} for {listed(places)}" for issuer, places in by_issuer.items())
+        text = "; ".join(f"{issuer} for {listed(places)}" for issuer, places in by_issuer.items())
         remedy = (
             "this is normal for a moment while a CA is replaced; if it lasts, each replica has a CA of its own: "
             "set tls.secret to let them share one"
         )
-        yield Diagnosis(CHECK, "warning", name, f"its certificates are signed by different CAs: {found}", remedy)
+        yield Diagnosis(CHECK, "warning", name, f"its certificates are signed by different CAs: {text}", remedy)
 
 
 def _authorities(
     served: Sequence[ShownChain], trusted: Sequence[TrustedBundle], settings: Settings, now: datetime
 ) -> Iterator[Diagnosis]:
     """CAs of a caBundle that the service needs and that end soon; what has expired is told of each address."""
-    shown = [certificate for each in served if not isinstance(each.chain, Unread) for certificate in each.chain]
+    certificates = [
+        certificate for shown in served if not isinstance(shown.chain, Unread) for certificate in shown.chain
+    ]
     for trust in trusted:
-        signing = [ca for ca in trust.bundle if any(issued_by(certificate, ca) for certificate in shown)]
+        signing = [ca for ca in trust.bundle if any(issued_by(certificate, ca) for certificate in certificates)]
         # One that was renewed with its old key is there twice: the later one counts.
         last = max(signing, key=lambda ca: ca.not_valid_after_utc, default=None)
         if last is None or not timedelta() < (left := last.not_valid_after_utc - now) < min(
             AUTHORITY_LEFT, _life(last) / 3
         ):
             continue
-        found = f"{titled(last.subject)} in {trust.source} expires in {span(left)}"
+        text = f"{titled(last.subject)} in {trust.source} expires in {span(left)}"
         remedy = (
             "replace the CA"
             if settings.tls.cert_file
             else "the service renews it at two thirds of its lifetime; see its log"
         )
-        yield Diagnosis(CHECK, "warning", trust.name, found, remedy)
+        yield Diagnosis(CHECK, "warning", trust.name, text, remedy)
 
 
 def _life(certificate: Certificate) -> timedelta:

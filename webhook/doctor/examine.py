@@ -56,7 +56,7 @@ def _registration(settings: Settings, seen: Observation, wanted: Desired) -> Ite
 
 
 def _certificates(settings: Settings, seen: Observation, now: datetime) -> Iterator[Diagnosis]:
-    own = {kind: registered.entries(each) for kind, each in seen.cluster.own.items()}
+    own = {kind: registered.entries(configuration) for kind, configuration in seen.cluster.own.items()}
     trusted, wrong = certificate.trusts(own, settings)
     yield from wrong
     answered = probe.is_answered(seen.probe)

@@ -41,8 +41,8 @@ Read: TypeAlias = T | Unread
 def unseen(check: str, where: str, unread: Unread) -> Diagnosis:
     """The finding for what could not be read."""
     if unread.right:
-        found = f"not checked: the current account may not {unread.right}"
-        return Diagnosis(check, "unknown", where, found, f"use an account that may {unread.right}")
+        text = f"not checked: the current account may not {unread.right}"
+        return Diagnosis(check, "unknown", where, text, f"use an account that may {unread.right}")
     return Diagnosis(check, "unknown", where, f"not checked: {unread.reason}", "try again")
 
 

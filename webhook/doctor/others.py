@@ -32,10 +32,10 @@ def check(own: Read[JsonObject | None], others: Read[Sequence[JsonObject]], name
     if isinstance(others, Unread):
         yield unseen(CHECK, "other webhook configurations", others)
         return
-    mutating = [each for each in others if each.get("kind") == _MUTATING]
-    found = [finding for each in mutating for finding in _other(each, entries(own), name)]
-    yield from found
-    if not found:
+    mutating = [configuration for configuration in others if configuration.get("kind") == _MUTATING]
+    diagnoses = [finding for configuration in mutating for finding in _other(configuration, entries(own), name)]
+    yield from diagnoses
+    if not diagnoses:
         yield Diagnosis(CHECK, "ok", f"{_MUTATING}s", "no other webhook changes what the service changes")
 
 
@@ -53,9 +53,9 @@ def _other(other: JsonObject, own: Sequence[JsonObject], name: str) -> Iterator[
     if not blind:
         yield Diagnosis(CHECK, "ok", where, f"it may change {what} after the service, which is then called again")
         return
-    found = f"it may change {what} after the service, which is not called again by {listed(list(dict.fromkeys(blind)))}"
+    text = f"it may change {what} after the service, which is not called again by {listed(list(dict.fromkeys(blind)))}"
     remedy = f"give it a name that sorts before {name}, or make sure that it does not change what the service writes"
-    yield Diagnosis(CHECK, "warning", where, found, remedy)
+    yield Diagnosis(CHECK, "warning", where, text, remedy)
 
 
 def _meet(own: JsonObject, theirs: JsonObject) -> bool:
@@ -64,11 +64,11 @@ def _meet(own: JsonObject, theirs: JsonObject) -> bool:
 
 def _both(own: JsonObject, theirs: JsonObject) -> list[str]:
     """The resources that both are asked about."""
-    rules = [_rule(each) for each in theirs.get("rules") or ()]
+    rules = [_rule(rule) for rule in theirs.get("rules") or ()]
     return [
         write.resource.resource
-        for each in own.get("rules") or ()
-        for write in _writes(each)
+        for own_rule in own.get("rules") or ()
+        for write in _writes(own_rule)
         if any(rule.matches(write) for rule in rules)
     ]
 

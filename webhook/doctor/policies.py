@@ -20,27 +20,27 @@ def check(wanted: Desired, maps: Read[Mapping[str, PolicySource]], settings: Set
     if isinstance(maps, Unread):
         yield unseen(CHECK, f"ConfigMaps with policies in {namespace}", maps)
     else:
-        known = {f"ConfigMap {namespace}/{name}": each for name, each in maps.items()}
+        known = {f"ConfigMap {namespace}/{name}": policy_source for name, policy_source in maps.items()}
     if isinstance(wanted.ruleset, Unread):
         remedy = "correct the configuration, or run doctor where its files are"
         yield Diagnosis(CHECK, "problem", "the configuration", wanted.ruleset.reason, remedy)
     for where, reason in wanted.refused.items():
         told = known[where].refused if where in known else ""
         yield Diagnosis(CHECK, "problem", where, f"refused: {told or reason}", _remedy(where in known, bool(told)))
-    for where, each in known.items():
-        if each.refused and where not in wanted.refused:
-            found = f"the service refuses it, but it loads without errors here: {each.refused}"
+    for where, policy_source in known.items():
+        if policy_source.refused and where not in wanted.refused:
+            text = f"the service refuses it, but it loads without errors here: {policy_source.refused}"
             remedy = 'the service may be another version, or have other sources; look for "policies refused" in its log'
-            yield Diagnosis(CHECK, "problem", where, found, remedy)
+            yield Diagnosis(CHECK, "problem", where, text, remedy)
     for doubt in wanted.doubts:
         yield Diagnosis(CHECK, "warning", "policies", doubt, "correct it, or delete it")
     if (
         not wanted.refused
         and not isinstance(wanted.ruleset, Unread)
-        and not any(each.refused for each in known.values())
+        and not any(policy_source.refused for policy_source in known.values())
     ):
-        found = count(len(wanted.policies), "policy", "policies")
-        yield Diagnosis(CHECK, "ok", "policies", f"{found} in addition to the built-in rules, none refused")
+        text = count(len(wanted.policies), "policy", "policies")
+        yield Diagnosis(CHECK, "ok", "policies", f"{text} in addition to the built-in rules, none refused")
 
 
 def _remedy(in_cluster: bool, told: bool) -> str:  # noqa: FBT001 - two answers about one source

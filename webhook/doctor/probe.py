@@ -50,8 +50,8 @@ def check(probe: Read[Probe], *, wanted: Read[bool]) -> Diagnosis:
     if probe.status < 400:
         return _admitted(where, wanted)
     if is_answered(probe):
-        found = "the service refused it: the API server calls the service and gets its answer"
-        return Diagnosis(CHECK, "ok", where, found)
+        text = "the service refused it: the API server calls the service and gets its answer"
+        return Diagnosis(CHECK, "ok", where, text)
     if f'.{DOMAIN}"' in probe.message:
         remedy = "see the findings about the address and the certificate"
         return Diagnosis(CHECK, "problem", where, f"the API server could not call the service: {probe.message}", remedy)
@@ -63,10 +63,10 @@ def check(probe: Read[Probe], *, wanted: Read[bool]) -> Diagnosis:
 
 def _admitted(where: str, wanted: Read[bool]) -> Diagnosis:
     if isinstance(wanted, Unread):
-        found = f"it was admitted, but whether that is correct is unknown: {wanted.reason}"
-        return Diagnosis(CHECK, "unknown", where, found, "see the findings about policies and rights")
+        text = f"it was admitted, but whether that is correct is unknown: {wanted.reason}"
+        return Diagnosis(CHECK, "unknown", where, text, "see the findings about policies and rights")
     if wanted:
         remedy = "see the findings about the registration; after a change the API server needs a few seconds"
         return Diagnosis(CHECK, "problem", where, "it was admitted: the API server did not call the service", remedy)
-    found = "it was admitted, as the settings allow for this user and Namespace, so it proves nothing"
-    return Diagnosis(CHECK, "unknown", where, found, "use an account that is not exempt from the labels rule")
+    text = "it was admitted, as the settings allow for this user and Namespace, so it proves nothing"
+    return Diagnosis(CHECK, "unknown", where, text, "use an account that is not exempt from the labels rule")

@@ -41,18 +41,18 @@ def check(
 
 def _missing(where: str, wanted: Read[JsonObject | None], chosen: Registration) -> Iterator[Diagnosis]:
     if isinstance(wanted, Unread):
-        found = f"it does not exist, and whether it should is unknown: {wanted.reason}"
-        yield Diagnosis(CHECK, "problem", where, found, _put_right(chosen))
+        text = f"it does not exist, and whether it should is unknown: {wanted.reason}"
+        yield Diagnosis(CHECK, "problem", where, text, _put_right(chosen))
     elif wanted is not None:
-        found = "it does not exist, so the API server never calls the service"
-        yield Diagnosis(CHECK, "problem", where, found, _put_right(chosen))
+        text = "it does not exist, so the API server never calls the service"
+        yield Diagnosis(CHECK, "problem", where, text, _put_right(chosen))
 
 
 def _marked(kind: str, where: str, observed: JsonObject, chosen: Registration) -> Iterator[Diagnosis]:
     if drift.is_unregistered(observed):
-        found = f"it is annotated with {UNREGISTER}: a running service no longer writes it"
+        text = f"it is annotated with {UNREGISTER}: a running service no longer writes it"
         remedy = f"delete it, or remove the annotation: kubectl annotate {kind.lower()} {chosen.name} {UNREGISTER}-"
-        yield Diagnosis(CHECK, "warning", where, found, remedy)
+        yield Diagnosis(CHECK, "warning", where, text, remedy)
 
 
 def _foreign(where: str, observed: JsonObject) -> Iterator[Diagnosis]:
@@ -79,11 +79,11 @@ def _compared(
     by = drift.changed_by(observed)
     for line in differences:
         written = f"; last written by {by.manager} at {by.time}" if by.manager else ""
-        found = f"it differs from the settings: {line}{written}"
-        yield Diagnosis(CHECK, "warning" if _is_expected(line, chosen) else "problem", where, found, _put_right(chosen))
+        text = f"it differs from the settings: {line}{written}"
+        yield Diagnosis(CHECK, "warning" if _is_expected(line, chosen) else "problem", where, text, _put_right(chosen))
     if not differences:
-        found = f"{count(len(entries(observed)), 'entry', 'entries')}, as in the settings"
-        yield Diagnosis(CHECK, "ok", where, found)
+        text = f"{count(len(entries(observed)), 'entry', 'entries')}, as in the settings"
+        yield Diagnosis(CHECK, "ok", where, text)
 
 
 def _is_expected(line: str, chosen: Registration) -> bool:

@@ -19,8 +19,8 @@ _LATE: Final = timedelta(seconds=30)
 
 def selector(service: Read[JsonObject | None]) -> str:
     """The labels of the Pods, and in the chart of their Deployment: those that the Service selects by, if there is."""
-    found = {} if isinstance(service, Unread) or service is None else mapping(mapping(service, "spec"), "selector")
-    return ",".join(f"{key}={value}" for key, value in found.items()) or _APP
+    labels = {} if isinstance(service, Unread) or service is None else mapping(mapping(service, "spec"), "selector")
+    return ",".join(f"{key}={value}" for key, value in labels.items()) or _APP
 
 
 def check(
@@ -31,7 +31,7 @@ def check(
     if isinstance(deployments, Unread):
         yield unseen(CHECK, where, deployments)
     else:
-        yield from (_deployment(each) for each in deployments)
+        yield from (_deployment(deployment) for deployment in deployments)
         if not deployments and not settings.registration.url:
             remedy = f"check where the service runs: cluster.namespace is {settings.cluster.namespace}"
             yield Diagnosis(CHECK, "warning", where, "none has the labels of the service", remedy)
@@ -40,7 +40,7 @@ def check(
         return
     running = [pod for pod in pods if mapping(pod, "status").get("phase") not in ("Succeeded", "Failed")]
     images = sorted(
-        {str(each.get("image")) for pod in running for each in mapping(pod, "spec").get("containers") or ()}
+        {str(container.get("image")) for pod in running for container in mapping(pod, "spec").get("containers") or ()}
     )
     if len(images) > 1:
         remedy = "this is normal during a rollout; if it lasts, see kubectl rollout status"
@@ -63,30 +63,30 @@ def check_lease(
     spec = mapping(lease, "spec")
     holder, renewed = str(spec.get("holderIdentity") or ""), spec.get("renewTime")
     if not holder or not renewed:
-        found = "it does not exist" if lease is None else "no replica holds it"
-        yield Diagnosis(CHECK, "problem", where, f"{found}: {nobody}", remedy)
+        text = "it does not exist" if lease is None else "no replica holds it"
+        yield Diagnosis(CHECK, "problem", where, f"{text}: {nobody}", remedy)
         return
     ago = now - datetime.fromisoformat(str(renewed))
     if ago > timedelta(seconds=spec.get("leaseDurationSeconds") or 0) + _LATE:
-        found = f"{holder} last renewed it {int(ago.total_seconds())} s ago: {nobody}"
-        yield Diagnosis(CHECK, "problem", where, found, remedy)
+        text = f"{holder} last renewed it {int(ago.total_seconds())} s ago: {nobody}"
+        yield Diagnosis(CHECK, "problem", where, text, remedy)
     elif not isinstance(pods, Unread) and pods and not any(_is_held_by(holder, pod) for pod in pods):
-        found = f"{holder} holds it, which is none of {count(len(pods), 'Pod')} of the service"
+        text = f"{holder} holds it, which is none of {count(len(pods), 'Pod')} of the service"
         remedy = "stop whatever else uses this Lease, or choose another one with cluster.lease"
-        yield Diagnosis(CHECK, "warning", where, found, remedy)
+        yield Diagnosis(CHECK, "warning", where, text, remedy)
     else:
         yield Diagnosis(CHECK, "ok", where, f"{holder} holds and renews it")
 
 
 def _deployment(deployment: JsonObject) -> Diagnosis:
     where = f"Deployment {mapping(deployment, 'metadata').get('name')}"
-    wanted = mapping(deployment, "spec").get("replicas", 1)
+    desired = mapping(deployment, "spec").get("replicas", 1)
     ready = mapping(deployment, "status").get("readyReplicas", 0)
-    said = f"{ready} of {count(wanted, 'replica')} ready"
-    if ready >= wanted > 0:
-        return Diagnosis(CHECK, "ok", where, said)
+    text = f"{ready} of {count(desired, 'replica')} ready"
+    if ready >= desired > 0:
+        return Diagnosis(CHECK, "ok", where, text)
     remedy = "see kubectl get pods; /readyz and the log of each Pod say why"
-    return Diagnosis(CHECK, "warning" if ready else "problem", where, said, remedy)
+    return Diagnosis(CHECK, "warning" if ready else "problem", where, text, remedy)
 
 
 def _is_held_by(holder: str, pod: JsonObject) -> bool:

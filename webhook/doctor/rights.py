@@ -26,10 +26,14 @@ def check(answers: Mapping[Right, Read[bool]], user: str, *, own: bool) -> Itera
         yield unseen(CHECK, user, unread)
     missing = [right for right, answer in answers.items() if answer is False]
     for about, rights in groupby(missing, _about):
-        found = list(rights)
-        level: Level = "problem" if own and any(right.vital for right in found) else "warning"
+        same_object = list(rights)
+        level: Level = "problem" if own and any(right.vital for right in same_object) else "warning"
         yield Diagnosis(
-            CHECK, level, user, f"it may not {_what(found)}: {found[0].reason}", _remedy(about, found, own=own)
+            CHECK,
+            level,
+            user,
+            f"it may not {_what(same_object)}: {same_object[0].reason}",
+            _remedy(about, same_object, own=own),
         )
     if unread is None and not missing:
         hint = "" if own else "; to check the service's own account, use --as-service-account NAMESPACE/NAME"

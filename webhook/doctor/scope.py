@@ -28,18 +28,18 @@ def check(
     """The entries of the service, by kind of configuration, and those of others that could stop the whole cluster."""
     known = {} if isinstance(namespaces, Unread) else namespaces
     labels = {name: known.get(name, {NAME_LABEL: name}) for name in (own_namespace, SYSTEM)}
-    found = [
-        each
+    diagnoses = [
+        diagnosis
         for kind, configuration in own.items()
         for entry in entries(configuration)
-        for each in _own(f"{kind} entry {entry.get('name')}", entry, labels, own_namespace)
+        for diagnosis in _own(f"{kind} entry {entry.get('name')}", entry, labels, own_namespace)
     ]
-    yield from found
+    yield from diagnoses
     closed = sum(_is_closed(entry) for configuration in own.values() for entry in entries(configuration))
-    if not found and any(entries(configuration) for configuration in own.values()):
+    if not diagnoses and any(entries(configuration) for configuration in own.values()):
         failing = count(closed, "entry fails", "entries fail")
-        said = f"{failing} closed, none of them in {own_namespace} or for all of {SYSTEM}"
-        yield Diagnosis(CHECK, "ok", "the service's entries", said)
+        text = f"{failing} closed, none of them in {own_namespace} or for all of {SYSTEM}"
+        yield Diagnosis(CHECK, "ok", "the service's entries", text)
     # That these could not be read is said by the check of other webhooks.
     for configuration in [] if isinstance(others, Unread) else others:
         for entry in entries(configuration):
@@ -57,9 +57,9 @@ def selector(value: Any) -> LabelSelector:
     chosen = value if isinstance(value, dict) else {}
     equal = (SelectorRequirement(key, "In", (text,)) for key, text in mapping(chosen, "matchLabels").items())
     more = (
-        SelectorRequirement(each["key"], each["operator"], tuple(each.get("values") or ()))
-        for each in chosen.get("matchExpressions") or ()
-        if each.get("operator") in ("In", "NotIn", "Exists", "DoesNotExist")
+        SelectorRequirement(expression["key"], expression["operator"], tuple(expression.get("values") or ()))
+        for expression in chosen.get("matchExpressions") or ()
+        if expression.get("operator") in ("In", "NotIn", "Exists", "DoesNotExist")
     )
     return LabelSelector((*equal, *more))
 
@@ -67,19 +67,19 @@ def selector(value: Any) -> LabelSelector:
 def _own(where: str, entry: JsonObject, labels: Mapping[str, Labels], own_namespace: str) -> Iterator[Diagnosis]:
     closed = _is_closed(entry)
     if closed and _reaches(entry, labels[own_namespace]):
-        found = f"it fails closed and reaches {own_namespace}: while no replica answers, none can start there"
+        text = f"it fails closed and reaches {own_namespace}: while no replica answers, none can start there"
         remedy = f"exclude that Namespace: {{key: {NAME_LABEL}, operator: NotIn, values: [{own_namespace}]}}"
-        yield Diagnosis(CHECK, "problem", where, found, remedy)
+        yield Diagnosis(CHECK, "problem", where, text, remedy)
     if closed and not _conditions(entry) and _reaches(entry, labels[SYSTEM]):
-        found = (
+        text = (
             f"it fails closed and reaches all of {SYSTEM} that its rules match: during an outage the "
             "cluster may not start"
         )
         remedy = f"keep {SYSTEM} in safety.namespaces, or let the policies behind it exclude it"
-        yield Diagnosis(CHECK, "warning", where, found, remedy)
+        yield Diagnosis(CHECK, "warning", where, text, remedy)
     if (seconds := entry.get("timeoutSeconds", LONGEST)) > LONGEST:
-        found = f"every matching write waits up to {seconds} s for an answer"
-        yield Diagnosis(CHECK, "warning", where, found, f"set registration.timeoutSeconds to {LONGEST} or less")
+        text = f"every matching write waits up to {seconds} s for an answer"
+        yield Diagnosis(CHECK, "warning", where, text, f"set registration.timeoutSeconds to {LONGEST} or less")
 
 
 def _stops_all(configuration: JsonObject, entry: JsonObject) -> Diagnosis:
@@ -87,9 +87,9 @@ def _stops_all(configuration: JsonObject, entry: JsonObject) -> Diagnosis:
     client = mapping(entry, "clientConfig")
     service = mapping(client, "service")
     behind = f"Service {service.get('namespace')}/{service.get('name')}" if service else str(client.get("url"))
-    found = f"it fails closed for every resource, also in {SYSTEM}: while {behind} is down, nothing can be written"
+    text = f"it fails closed for every resource, also in {SYSTEM}: while {behind} is down, nothing can be written"
     remedy = "ask its owner to add a namespaceSelector or matchConditions, or to set failurePolicy: Ignore"
-    return Diagnosis(CHECK, "warning", f"{configuration.get('kind')} {name} entry {entry.get('name')}", found, remedy)
+    return Diagnosis(CHECK, "warning", f"{configuration.get('kind')} {name} entry {entry.get('name')}", text, remedy)
 
 
 def _is_closed(entry: JsonObject) -> bool:

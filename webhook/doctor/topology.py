@@ -29,7 +29,7 @@ def check(
         yield unseen(CHECK, "Topology objects", own)
     else:
         remedy = "correct the object, or grant the right"
-        yield from (Diagnosis(CHECK, "warning", "Topology objects", each, remedy) for each in own.problems)
+        yield from (Diagnosis(CHECK, "warning", "Topology objects", problem, remedy) for problem in own.problems)
     if isinstance(machines, Unread):
         yield unseen(CHECK, "Nodes", machines)
         return
@@ -46,9 +46,11 @@ def check(
 def _used(settings: Settings, known: Catalog, machines: Sequence[Machine]) -> list[Topology]:
     """Those that somebody named here, and the one that fits the Nodes best."""
     default = settings.topology.default.topology
-    named = [each for each in known.by_name.values() if each.source != "built in" or each.name == default]
+    named = [
+        topology for topology in known.by_name.values() if topology.source != "built in" or topology.name == default
+    ]
     best = fitting(machines, list(known.by_name.values()))
-    return [*named, *(each for each in [best] if each not in named)]
+    return [*named, *(topology for topology in [best] if topology not in named)]
 
 
 def _labelled(topology: Topology, machines: Sequence[Machine]) -> Diagnosis:
@@ -57,18 +59,18 @@ def _labelled(topology: Topology, machines: Sequence[Machine]) -> Diagnosis:
     gpus = [machine for machine in machines if machine.total]
     if not levels:
         keys = listed([level.name for level in topology.levels if level.name != HOSTNAME])
-        found = f"none of {count(len(machines), 'Node')} has a label of its levels: {keys}"
+        text = f"none of {count(len(machines), 'Node')} has a label of its levels: {keys}"
         grade: Grade = "warning" if gpus or topology.source != "built in" else "ok"
-        return Diagnosis(CHECK, grade, where, found, _LABELS if grade == "warning" else "")
+        return Diagnosis(CHECK, grade, where, text, _LABELS if grade == "warning" else "")
     lacking = {machine.node.name: missing for machine in gpus if (missing := _missing(machine, levels))}
     if lacking:
         named = [f"{name} ({topology.called_all(missing)})" for name, missing in lacking.items()]
-        found = f"{len(lacking)} of {count(len(gpus), 'Node')} with accelerators lack labels: {listed(named)}"
-        return Diagnosis(CHECK, "warning", where, found, _LABELS)
+        text = f"{len(lacking)} of {count(len(gpus), 'Node')} with accelerators lack labels: {listed(named)}"
+        return Diagnosis(CHECK, "warning", where, text, _LABELS)
     others = sum(bool(_missing(machine, levels)) for machine in machines)
-    found = f"{count(len(gpus), 'Node')} with accelerators, none without the labels of {topology.called_all(levels)}"
+    text = f"{count(len(gpus), 'Node')} with accelerators, none without the labels of {topology.called_all(levels)}"
     lacking_too = f"; {others} of {count(len(machines) - len(gpus), 'other')} without" if others else ""
-    return Diagnosis(CHECK, "ok", where, f"{found}{lacking_too}")
+    return Diagnosis(CHECK, "ok", where, f"{text}{lacking_too}")
 
 
 def _missing(machine: Machine, levels: Sequence[Level]) -> list[Level]:

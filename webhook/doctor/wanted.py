@@ -24,7 +24,7 @@ from webhook.sources.directories import Directories
 from webhook.sources.policyset import Content
 
 
-class Found(Struct, frozen=True):
+class ClusterPolicyState(Struct, frozen=True):
     """What of the cluster has a say in the rules.
 
     namespaces: labels by name. maps: ConfigMaps with policies, by name. natives: the cluster's own policies that ask
@@ -51,48 +51,48 @@ class Desired(Struct, frozen=True):
     doubts: Sequence[str] = ()
 
 
-async def make(settings: Settings, found: Found, today: date) -> Desired:
+async def make(settings: Settings, state: ClusterPolicyState, today: date) -> Desired:
     """What the settings come to. Files are read, the cluster is not asked."""
-    policies = policyset.updated(policyset.EMPTY, await _contents(settings, found), today, rules.reserved())
-    native, _ = natives.load({} if isinstance(found.natives, Unread) else found.natives, {})
+    policies = policyset.updated(policyset.EMPTY, await _contents(settings, state), today, rules.reserved())
+    native, _ = natives.load({} if isinstance(state.natives, Unread) else state.natives, {})
     try:
         catalog = rules.topologies(settings)
         made = rules.of_policies(settings, policies.files, cluster=ClusterPolicies(StaticParameters(), native.loaded))
-        ruleset = rules.build(settings, _control_plane(found), made, catalog)
+        ruleset = rules.build(settings, _control_plane(state), made, catalog)
     except SettingsError as error:
         unusable = Unread(f"the settings cannot be used here: {error}")
         return Desired(unusable, unusable, unusable, refused=policies.refused)
     known = (*policies.files.loaded.policies, *native.loaded.policies)
     doubts = (*map(str, policies.files.loaded.warnings), *native.problems, *rules.unknown_names(settings, made))
-    configurations = {str(each["kind"]): each for each in registered(settings, b"", ruleset)}
+    configurations = {str(configuration["kind"]): configuration for configuration in registered(settings, b"", ruleset)}
     return Desired(
         catalog,
         ruleset,
-        _not_known(policies.refused, found) or configurations,
+        _not_known(policies.refused, state) or configurations,
         tuple(dict.fromkeys(policy.name for policy in known)),
         policies.refused,
         doubts,
     )
 
 
-async def _contents(settings: Settings, found: Found) -> Mapping[str, Content]:
+async def _contents(settings: Settings, state: ClusterPolicyState) -> Mapping[str, Content]:
     """What the sources of policies hold, by their names."""
     contents = dict(await Directories(settings.policies.directories).contents())
-    if not isinstance(found.maps, Unread):
-        data = {name: policy_map.data for name, policy_map in found.maps.items()}
+    if not isinstance(state.maps, Unread):
+        data = {name: policy_map.data for name, policy_map in state.maps.items()}
         contents |= await asyncio.to_thread(configmaps.contents, settings.cluster.namespace, data)
     return contents
 
 
-def _control_plane(found: Found) -> list[str]:
-    known = {} if isinstance(found.namespaces, Unread) else found.namespaces
+def _control_plane(state: ClusterPolicyState) -> list[str]:
+    known = {} if isinstance(state.namespaces, Unread) else state.namespaces
     return [name for name, labels in known.items() if labels.get(CONTROL_PLANE_LABEL) == CONTROL_PLANE]
 
 
-def _not_known(refused: Mapping[str, str], found: Found) -> Unread | None:
+def _not_known(refused: Mapping[str, str], state: ClusterPolicyState) -> Unread | None:
     """Why it cannot be told what should be registered, None where it can."""
     if refused:
         return Unread(f"it is unknown what was in force before {listed(list(refused))} was refused")
-    parts = {"Namespaces": found.namespaces, "ConfigMaps with policies": found.maps, "native policies": found.natives}
+    parts = {"Namespaces": state.namespaces, "ConfigMaps with policies": state.maps, "native policies": state.natives}
     unread = [what for what, read in parts.items() if isinstance(read, Unread)]
     return Unread(f"{listed(unread)} could not be read") if unread else None

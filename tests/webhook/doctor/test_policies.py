@@ -14,7 +14,7 @@ from webhook.configuration.settings import Settings
 from webhook.doctor.finding import Unread
 from webhook.doctor.policies import check
 from webhook.doctor.seen import PolicySource
-from webhook.doctor.wanted import Desired, Found, make
+from webhook.doctor.wanted import ClusterPolicyState, Desired, make
 
 from .findings import FORBIDDEN, settings, told
 
@@ -60,7 +60,9 @@ def _settings(**policies: Any) -> Settings:
 
 
 async def _make(chosen: Settings, maps: Any = (), natives: Any = (), namespaces: Any = ()) -> Desired:
-    found = Found(*(each if isinstance(each, Unread) else dict(each) for each in (namespaces, maps, natives)))
+    found = ClusterPolicyState(
+        *(each if isinstance(each, Unread) else dict(each) for each in (namespaces, maps, natives))
+    )
     return await make(chosen, found, _TODAY)
 
 

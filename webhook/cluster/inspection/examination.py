@@ -99,7 +99,7 @@ async def _cluster(api: ApiClient, settings: Settings, version: str) -> ClusterS
         user.result(),
         version,
         groups.result(),
-        {kind: each.result() for kind, each in own.items()},
+        {kind: task.result() for kind, task in own.items()},
         others.result(),
         namespaces.result(),
         natives.result(),
@@ -113,7 +113,7 @@ async def _workspace(api: ApiClient, settings: Settings) -> NamespaceState:
     lease = settings.cluster.lease
 
     def place(root: str, *more: str) -> str:
-        return "/".join((root, "namespaces", *(quote(each, safe="") for each in (namespace, *more))))
+        return "/".join((root, "namespaces", *(quote(step, safe="") for step in (namespace, *more))))
 
     def tried(reading: Coroutine[Any, Any, T], right: str) -> asyncio.Task[Read[T]]:
         return tasks.create_task(reads.tried(reading, f"{right} in namespace {namespace}"))
@@ -145,31 +145,31 @@ async def _workspace(api: ApiClient, settings: Settings) -> NamespaceState:
 
 async def _user(api: ApiClient) -> UserInfo:
     """Who asks, as the API server knows them. Raises ClusterError."""
-    found = await reads.send(api, _creation("/apis/authentication.k8s.io/v1", "SelfSubjectReview", {}))
-    user = mapping(mapping(found, "status"), "userInfo")
+    review = await reads.send(api, _creation("/apis/authentication.k8s.io/v1", "SelfSubjectReview", {}))
+    user = mapping(mapping(review, "status"), "userInfo")
     return UserInfo(user.get("username", ""), groups=tuple(user.get("groups") or ()))
 
 
 async def _groups(api: ApiClient) -> Mapping[str, tuple[str, ...]]:
-    found = await reads.send(api, Call("GET", "/apis"))
-    groups = found.get("groups") or ()
-    return {group["name"]: tuple(each["version"] for each in group["versions"]) for group in groups}
+    answer = await reads.send(api, Call("GET", "/apis"))
+    groups = answer.get("groups") or ()
+    return {group["name"]: tuple(version["version"] for version in group["versions"]) for group in groups}
 
 
 async def _others(api: ApiClient, name: str) -> list[JsonObject]:
     """The webhook configurations that have another name than the service's; items of a list do not say their kind."""
     lists = await asyncio.gather(*(reads.several(api, f"{_ADMISSION}/{plural}") for plural in PLURALS.values()))
     return [
-        {**each, "kind": kind}
-        for kind, found in zip(PLURALS, lists, strict=True)
-        for each in found
-        if each["metadata"]["name"] != name
+        {**configuration, "kind": kind}
+        for kind, configurations in zip(PLURALS, lists, strict=True)
+        for configuration in configurations
+        if configuration["metadata"]["name"] != name
     ]
 
 
 async def _namespaces(api: ApiClient) -> Mapping[str, Mapping[str, str]]:
-    found = await reads.several(api, "/api/v1/namespaces", accept=ACCEPT)
-    return {each["metadata"]["name"]: each["metadata"].get("labels") or {} for each in found}
+    namespaces = await reads.several(api, "/api/v1/namespaces", accept=ACCEPT)
+    return {namespace["metadata"]["name"]: namespace["metadata"].get("labels") or {} for namespace in namespaces}
 
 
 async def _natives(api: ApiClient, settings: Settings) -> Mapping[str, list[JsonObject]]:
@@ -180,11 +180,13 @@ async def _natives(api: ApiClient, settings: Settings) -> Mapping[str, list[Json
     plurals = ("validatingadmissionpolicies", "validatingadmissionpolicybindings")
     policies, bindings = await asyncio.gather(*(reads.several(api, f"{_ADMISSION}/{plural}") for plural in plurals))
     head = {"apiVersion": f"{GROUP}/v1"}
-    found = {each["metadata"]["name"]: [{**head, "kind": kinds[0], **each}] for each in policies if _asks(each)}
-    for each in bindings:
-        if (policy := found.get(each["spec"].get("policyName", ""))) is not None:
-            policy.append({**head, "kind": kinds[1], **each})
-    return found
+    natives = {
+        policy["metadata"]["name"]: [{**head, "kind": kinds[0], **policy}] for policy in policies if _asks(policy)
+    }
+    for binding in bindings:
+        if (documents := natives.get(binding["spec"].get("policyName", ""))) is not None:
+            documents.append({**head, "kind": kinds[1], **binding})
+    return natives
 
 
 def _asks(policy: JsonObject) -> bool:
@@ -201,17 +203,17 @@ async def _machines(api: ApiClient, settings: Settings) -> tuple[Machine, ...]:
 async def _topologies(api: ApiClient, settings: Settings) -> TopologyObjects:
     if settings.topology.action == "off":
         return TopologyObjects()
-    found = await inventory.topologies(api)
-    return TopologyObjects(found.found, found.problems)
+    listed = await inventory.topologies(api)
+    return TopologyObjects(listed.found, listed.problems)
 
 
 async def _secret(api: ApiClient, where: str, name: str) -> Mapping[str, bytes] | None:
     """The data of the Secret of a name. The service's own account may list it and not get it. Raises ClusterError."""
-    found = await reads.several(api, where, (("fieldSelector", f"metadata.name={name}"),)) if name else []
-    if not found:
+    secrets = await reads.several(api, where, (("fieldSelector", f"metadata.name={name}"),)) if name else []
+    if not secrets:
         return None
     try:
-        return {key: base64.b64decode(value) for key, value in (found[0].get("data") or {}).items()}
+        return {key: base64.b64decode(value) for key, value in (secrets[0].get("data") or {}).items()}
     except binascii.Error as error:
         raise ClusterError(f"the data at {where} are no base64: {error}") from None
 
@@ -243,12 +245,12 @@ async def _answers(
 
     async def answer(right: Right) -> bool:
         async with free:
-            found = await reads.send(api, _creation(_AUTHORIZATION, kind, {"spec": {**_who(account), **_what(right)}}))
-        return bool(mapping(found, "status").get("allowed"))
+            review = await reads.send(api, _creation(_AUTHORIZATION, kind, {"spec": {**_who(account), **_what(right)}}))
+        return bool(mapping(review, "status").get("allowed"))
 
     plural = f"{kind.lower()}s"
-    found = await asyncio.gather(*(reads.tried(answer(right), f"create {plural}") for right in needed))
-    return dict(zip(needed, found, strict=True))
+    answers = await asyncio.gather(*(reads.tried(answer(right), f"create {plural}") for right in needed))
+    return dict(zip(needed, answers, strict=True))
 
 
 def _who(account: tuple[str, str] | None) -> JsonObject:

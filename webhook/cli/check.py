@@ -60,22 +60,34 @@ class _OfflineCluster(NamedTuple):
 
 @click.command("check")
 @click.option(
-    "-f", "--filename", "files", multiple=True, required=True, metavar="FILE|DIR|-", help="Objects; repeatable."
+    "-f",
+    "--filename",
+    "files",
+    multiple=True,
+    required=True,
+    metavar="FILE|DIR|-",
+    help="File or directory with objects, or - for standard input; repeatable.",
 )
-@click.option("--old", type=click.Path(exists=True, dir_okay=False), help="Objects as they are now, for an update.")
-@click.option("--as", "user", default="user", show_default=True, help="User name of the requester.")
-@click.option("--as-group", "groups", multiple=True, help="Group of the requester; repeatable.")
-@click.option("-n", "--namespace", default="default", show_default=True, help="Namespace of objects that name none.")
+@click.option(
+    "--old",
+    type=click.Path(exists=True, dir_okay=False),
+    help="File with the objects as they are now; makes these requests updates.",
+)
+@click.option("--as", "user", default="user", show_default=True, help="User who sends the request.")
+@click.option("--as-group", "groups", multiple=True, help="Group of that user; repeatable.")
+@click.option(
+    "-n", "--namespace", default="default", show_default=True, help="Namespace of objects that do not name one."
+)
 @options.namespace_labels
 @options.policies
-@click.option("--diff", is_flag=True, help="Show what would change in each object.")
+@click.option("--diff", is_flag=True, help="Show a diff of each object that would be changed.")
 @options.config
 @options.output
 def command(
     files: tuple[str, ...], old: str | None, user: str, groups: tuple[str, ...], namespace: str,
     namespace_labels: tuple[str, ...], config: Path | None, output: str, *, diff: bool, **changes: tuple[str, ...],
 ) -> None:  # fmt: skip
-    """Say what would happen to objects on `kubectl apply`: mutate, then validate, without a cluster.
+    """Show what `kubectl apply` would do to objects: mutate, then validate. No cluster is needed.
 
     \b
     Examples:

@@ -33,15 +33,26 @@ _MARKS: dict[Level, tuple[str, str]] = {
 
 @click.command("doctor")
 @options.config
-@click.option("--kubeconfig", default="", metavar="FILE", help="Cluster to look at, in place of the configuration's.")
+@click.option(
+    "--kubeconfig",
+    default="",
+    metavar="FILE",
+    help="Kubeconfig of the cluster to check, instead of the one in the configuration.",
+)
 @options.setting("--in-cluster", "cluster.inCluster", is_flag=True, help="Use the Pod's service account.")
 @click.option(
-    "--as-service-account", "account", metavar="NAMESPACE/NAME", help="Whose rights count; else those of who asks."
+    "--as-service-account",
+    "account",
+    metavar="NAMESPACE/NAME",
+    help="Check the rights of this service account. Default: those of the current account.",
 )
 @click.option(
-    "--probe-namespace", default="default", show_default=True, help="Where a reserved label is tried, by a dry run."
+    "--probe-namespace",
+    default="default",
+    show_default=True,
+    help="Namespace in which doctor tries to set a reserved label (dry run).",
 )
-@click.option("--no-probe", is_flag=True, help="Try no reserved label.")
+@click.option("--no-probe", is_flag=True, help="Do not try to set a reserved label.")
 @options.output
 def command(
     config: Path | None,
@@ -53,9 +64,9 @@ def command(
     no_probe: bool,
     **changes: bool | None,
 ) -> None:
-    """Say what is wrong with an installation, and how to put it right. Nothing is changed.
+    """Check an installation and say how to fix what is wrong. Nothing is changed.
 
-    Exits with 0 where there is no problem, with 1 where there is one, with 3 where the cluster cannot be asked.
+    Exit codes: 0 if there are no problems, 1 if there are any, 3 if the API server cannot be reached.
 
     \b
     Examples:

@@ -29,18 +29,18 @@ class _Export(click.Group):
 
 @click.group("export", cls=_Export)
 def command() -> None:
-    """Print webhook configurations, the whole configuration, or policies for kube-apiserver."""
+    """Print webhook configurations, all settings, or policies for kube-apiserver."""
 
 
 @command.command("webhook-configuration")
 @options.config
-@options.setting("--webhook-url", "registration.url", help="Base URL of the service, for one outside the cluster.")
+@options.setting("--webhook-url", "registration.url", help="Base URL of the service if it runs outside the cluster.")
 @options.setting(
-    "--ca-file", "registration.caFile", help="CA bundle, PEM; else that of the service's own certificates."
+    "--ca-file", "registration.caFile", help="CA bundle (PEM). Default: the bundle of the service's own certificates."
 )
 @options.policies
 @click.option(
-    "-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True, help="Form of the output."
+    "-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True, help="Output format."
 )
 def webhook_configuration(config: Path | None, output: str, **changes: Any) -> None:
     """Print what `serve --register` would apply, for GitOps.
@@ -66,7 +66,7 @@ def webhook_configuration(config: Path | None, output: str, **changes: Any) -> N
 
 @command.command("configuration")
 def configuration() -> None:
-    """Print every setting with its meaning and its default, as a configuration file.
+    """Print all settings with descriptions and defaults, as a configuration file.
 
     \b
     Example:
@@ -80,10 +80,10 @@ def configuration() -> None:
 @command.command("native")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=click.Path(exists=True))
 def native(paths: tuple[str, ...]) -> None:
-    """Print policies as plain Kubernetes YAML, for kube-apiserver to enforce by itself.
+    """Print policies as plain Kubernetes YAML that kube-apiserver enforces itself.
 
-    Parameters come first, then policies, then bindings, as they were written. What is left out, and what the API server
-    will not do, is said on stderr.
+    Parameters come first, then policies, then bindings, as written. Notes on what is left out, and on what
+    kube-apiserver does differently, go to stderr.
 
     \b
     Example:

@@ -26,14 +26,15 @@ from webhook.sources.policyfiles import PolicyFiles, PolicyFilesError
 @click.command("lint")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=click.Path(exists=True))
 @click.option(
-    "--type-checking", is_flag=True, help="Show instead what a cluster writes into status.typeChecking of the policies."
+    "--type-checking", is_flag=True, help="Show only what Kubernetes would write to status.typeChecking of each policy."
 )
 @options.output
 def command(paths: tuple[str, ...], output: str, *, type_checking: bool) -> None:
-    """Say what a careful reviewer would of admission policies, without running them.
+    """Find mistakes in admission policies, without running them.
 
-    A PATH is a file with policies, or a directory with such files. Exits with 0 when nothing is found, with 1 when
-    something is, with 2 when something cannot be read.
+    PATH is a file with policies, or a directory with such files.
+
+    Exit codes: 0 if there are no findings, 1 if there are any, 2 if something cannot be read.
 
     \b
     Examples:

@@ -21,9 +21,9 @@ from webhook.sources import policyfiles
 OWN = "cks-admission.dev"
 """The group of this service's own kinds, and before the slash of its own annotations."""
 _Step = Literal["parameters", "policies", "bindings", "left out"]
-_CLUSTER = "it belongs to the cluster, not to the policies; apply it before them if need be"
+_CLUSTER = "it belongs to the cluster, not to the policies; if the cluster lacks it, apply it first"
 _REASONS = {
-    OWN: "kube-apiserver knows no such kind, and does without",
+    OWN: "kube-apiserver does not know this kind",
     "apiextensions.k8s.io": _CLUSTER,
     rbac.API_VERSION.partition("/")[0]: _CLUSTER,
 }
@@ -80,7 +80,7 @@ def _step(value: JsonObject, kinds: Iterable[ParamKind | None]) -> _Step:
 def _reason(value: JsonObject) -> str:
     if (value["apiVersion"], value["kind"]) == ("v1", "Namespace"):
         return _CLUSTER
-    return _REASONS.get(value["apiVersion"].rpartition("/")[0], "no policy has parameters of its kind")
+    return _REASONS.get(value["apiVersion"].rpartition("/")[0], "no policy uses parameters of this kind")
 
 
 def _underived(loaded: Loaded) -> Iterator[str]:
@@ -89,8 +89,8 @@ def _underived(loaded: Loaded) -> Iterator[str]:
     for policy in loaded.policies:
         ours = policy.kind == "ValidatingAdmissionPolicy" and policy.name in bound and is_derived(policy)
         if ours and covers_pods(policy.match_constraints):
-            where = f"{policy.origin.file}:{policy.origin.line}"
-            yield f"{where}: {policy.kind} {policy.name} judges pod templates here; kube-apiserver waits for their Pods"
+            what = f"{policy.origin.file}:{policy.origin.line}: {policy.kind} {policy.name}"
+            yield f"{what} also checks pod templates here; kube-apiserver checks only their Pods"
 
 
 def _text(written: _Written) -> str:

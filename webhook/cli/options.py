@@ -21,7 +21,7 @@ config = click.option(
     "--config",
     "config",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Configuration file; without one every setting has its default.",
+    help="Configuration file. Without it, every setting has its default.",
 )
 output = click.option(
     "-o",
@@ -29,7 +29,7 @@ output = click.option(
     type=click.Choice(["text", "json", "yaml"]),
     default="text",
     show_default=True,
-    help="Form of the output.",
+    help="Output format.",
 )
 
 
@@ -38,12 +38,12 @@ policies = click.option(
     "policies__directories",
     multiple=True,
     metavar="FILE|DIR",
-    help="Admission policies to apply besides the built-in rules, and exceptions; repeatable.",
+    help="Policies and exceptions to use in addition to the built-in rules; repeatable.",
 )
 
 
 namespace_labels = click.option(
-    "--namespace-labels", multiple=True, metavar="KEY=VALUE", help="Label of their Namespaces; repeatable."
+    "--namespace-labels", multiple=True, metavar="KEY=VALUE", help="Label of the objects' Namespaces; repeatable."
 )
 
 

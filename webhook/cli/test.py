@@ -64,12 +64,15 @@ class _Report(NamedTuple):
 
 @click.command("test")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
-@click.option("--junit", type=click.Path(dir_okay=False, path_type=Path), help="Write the results as JUnit XML too.")
+@click.option(
+    "--junit", type=click.Path(dir_okay=False, path_type=Path), help="Also write the results to this file as JUnit XML."
+)
 def command(paths: tuple[str, ...], junit: Path | None) -> None:
-    """Run policy suites: whether policies say of examples what is expected, without a cluster.
+    """Run policy test suites: check that policies decide example cases as expected. No cluster is needed.
 
-    A PATH is a suite, or a directory with files called suite.yaml or *.suite.yaml. Exits with 0 when all cases pass,
-    with 1 when some fail, with 2 when something cannot be read.
+    PATH is a suite, or a directory with files named suite.yaml or *.suite.yaml.
+
+    Exit codes: 0 if all cases pass, 1 if some fail, 2 if something cannot be read.
 
     \b
     Examples:

@@ -40,8 +40,8 @@ def of_binding(
     if policy is None or not rules:
         return
     if not any(_overlap(one, other) for one, other in product(rules, policy.match_constraints.resource_rules)):
-        message = f"no rule here has a request in common with those of the policy {policy.name}"
-        remedy = "name resources and operations that the policy names too"
+        message = f"no request matches both this binding and the policy {policy.name}"
+        remedy = "use resources and operations that the policy matches"
         yield subject.at(_ID, (*path, "resourceRules"), message, remedy)
 
 
@@ -51,8 +51,8 @@ def _of_resources(
     for index, rule in enumerate(resources.resource_rules):
         at = (*path, "resourceRules", index)
         if any(_covers(excluded, rule) for excluded in resources.exclude_resource_rules):
-            message = "excludeResourceRules excludes all that this rule is for"
-            yield subject.at(_ID, at, message, "remove this rule, or make what is excluded narrower")
+            message = "excludeResourceRules excludes everything that this rule matches"
+            yield subject.at(_ID, at, message, "remove this rule, or narrow the exclusion")
         yield from _of_rule(rule, subject, at, catalog)
     selectors = {"objectSelector": resources.object_selector, "namespaceSelector": resources.namespace_selector}
     for name, selector in selectors.items():
@@ -65,7 +65,7 @@ def _of_rule(rule: NamedRule, subject: LintSubject, path: Path, catalog: Resourc
         meant = _misnamed(rule, name, catalog)
         if meant is not None:
             message = f"there is no resource {name!r} in {_group(rule.api_groups)}"
-            yield subject.at(_ID, at, message, f"write {meant}" if meant else "write its plural name, as pods")
+            yield subject.at(_ID, at, message, f"write {meant}" if meant else "use the plural name, such as pods")
         elif (happens := _impossible(rule, name)) is not None:
             verb = "happens" if len(rule.operations) == 1 else "happen"
             message = f"{' and '.join(rule.operations)} never {verb} to {name}"
@@ -73,8 +73,8 @@ def _of_rule(rule: NamedRule, subject: LintSubject, path: Path, catalog: Resourc
     scopes = {resource.scope for name in rule.resources for resource in _known(rule, name, catalog)}
     unknown = any(not list(_known(rule, name, catalog)) for name in rule.resources)
     if rule.scope != _ALL and scopes and not unknown and rule.scope not in scopes:
-        message = f"the scope is {rule.scope}, and {', '.join(rule.resources)} is {scopes.pop()}"
-        yield subject.at(_ID, (*path, "scope"), message, 'leave the scope out, or write "*"')
+        message = f"the scope is {rule.scope}, but {', '.join(rule.resources)} is {scopes.pop()}"
+        yield subject.at(_ID, (*path, "scope"), message, 'remove the scope, or write "*"')
 
 
 def _group(groups: Sequence[str]) -> str:
@@ -137,7 +137,9 @@ def _of_selector(selector: LabelSelector, subject: LintSubject, path: Path) -> I
     for index, one in enumerate(requirements):
         for other in requirements[:index]:
             if one.key == other.key and _contradict(one, other):
-                message = f"no object meets both requirements of the label {one.key}: {_shown(other)} and {_shown(one)}"
+                message = (
+                    f"no object can meet both requirements for the label {one.key}: {_shown(other)} and {_shown(one)}"
+                )
                 yield subject.at(_ID, path, message, "remove one of them")
 
 

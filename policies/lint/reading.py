@@ -103,14 +103,14 @@ def _finding(absence: Absence, subject: LintSubject, nullable: frozenset[str]) -
     match absence.reason:
         case "null":
             operation, other = ("DELETE", "oldObject") if operand == "object" else ("CREATE", "object")
-            message = f"{operand} is null on {operation}, which the policy is for, and {name} is read of it"
-            remedy = f"write {operand} != null && ..., or read {other} there"
-            remedy += "" if len(nullable) > 1 else f", or leave {operation} out of the rules"
+            message = f"{operand} is null on {operation}, which the policy matches, but {operand}.{name} is read"
+            remedy = f"write {operand} != null && ..., or read {other} instead"
+            remedy += "" if len(nullable) > 1 else f", or remove {operation} from the rules"
             return subject.within("null-object", absence.expression, absence.offset, message, remedy)
         case "field":
-            message = f"{operand}.{name} may be absent, and the expression fails then"
-            remedy = f"test it first, has({operand}.{name}) && ..., or write {operand}.?{name}.orValue(...)"
+            message = f"{operand}.{name} may be absent; then the expression fails"
+            remedy = f"test it first with has({operand}.{name}) && ..., or write {operand}.?{name}.orValue(...)"
         case _:
-            message = f"{operand} may have no key {name!r}, and the expression fails then"
-            remedy = f"test it first, {name!r} in {operand} && ..., or write {operand}[?{name!r}].orValue(...)"
+            message = f"{operand} may not have the key {name!r}; then the expression fails"
+            remedy = f"test it first with {name!r} in {operand} && ..., or write {operand}[?{name!r}].orValue(...)"
     return subject.within("missing-has", absence.expression, absence.offset, message, remedy)

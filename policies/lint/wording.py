@@ -48,10 +48,10 @@ def unused(policy: Policy, subject: LintSubject) -> Iterator[LintFinding]:
     for index, variable in enumerate(policy.variables):
         if variable.name not in read:
             message = f"no expression reads variables.{variable.name}"
-            remedy = "remove it, or use it where its value is meant"
+            remedy = "remove it, or use it"
             yield subject.at("unused-variable", ("spec", "variables", index, "name"), message, remedy)
     if policy.param_kind is not None and "params" not in names:
-        message = f"no expression reads params, and without a {policy.param_kind.kind} the policy may do nothing"
+        message = f"no expression reads params, but without a {policy.param_kind.kind} the policy may have no effect"
         remedy = "remove paramKind, and paramRef from the bindings"
         yield subject.at("unused-params", ("spec", "paramKind"), message, remedy)
 
@@ -60,7 +60,7 @@ def unreachable(policy: Policy, subject: LintSubject) -> Iterator[LintFinding]:
     """Validations that are never false: constants, copies of earlier ones, and all behind a condition that is false."""
     for condition in policy.match_conditions:
         if _constant(condition.expression) is False:
-            message = f"the match condition {condition.name} is always false, so that nothing is ever validated"
+            message = f"the match condition {condition.name} is always false, so nothing is ever validated"
             yield subject.within(
                 "unreachable-validation", condition.expression, 0, message, "remove the condition, or the whole policy"
             )
@@ -69,11 +69,11 @@ def unreachable(policy: Policy, subject: LintSubject) -> Iterator[LintFinding]:
         expression = validation.expression
         whole = _normal(expression.text)
         if _constant(expression) is True:
-            remedy = "remove it, or write what has to be true of the object"
+            remedy = "remove it, or test the object"
             yield subject.within("unreachable-validation", expression, 0, "this is always true", remedy)
         elif whole in earlier:
-            message = f"{earlier[whole]} demands the same already"
-            yield subject.within("unreachable-validation", expression, 0, message, "remove one of both")
+            message = f"{earlier[whole]} already requires the same"
+            yield subject.within("unreachable-validation", expression, 0, message, "remove one of them")
         for part in _demanded(parse(expression.source)):
             text = _normal(expression.text[part.start : part.end])
             earlier.setdefault(text, expression.path)
@@ -86,10 +86,10 @@ def without_remedy(policy: Policy, subject: LintSubject) -> Iterator[LintFinding
             continue
         text = validation.message.strip()
         if text:
-            field, message = "message", f"the message {text!r} does not tell what to do"
+            field, message = "message", f"the message {text!r} does not say what to do"
         else:
-            field, message = "expression", "there is no message: whoever is refused is shown the expression"
-        remedy = "write a message that says what is wrong and how to mend it"
+            field, message = "expression", "there is no message, so users see the expression"
+        remedy = "write a message that says what is wrong and how to fix it"
         yield subject.at("no-remedy", ("spec", "validations", index, field), message, remedy)
 
 
@@ -106,7 +106,7 @@ def panics(policy: Policy, subject: LintSubject, untyped: TypedPolicy) -> Iterat
             continue
         for element in (element for node in walk(tree) for element in _optional_elements(node)):
             if element.type == types.DYN:
-                message = "kube-apiserver 1.36 panics over an optional element of no known type"
+                message = "kube-apiserver 1.36 panics on an optional element of unknown type"
                 remedy = "select with .?name instead of [?'name'], or append .optMap(x, x)"
                 yield subject.within("native-panic", expression, element.start, message, remedy)
 

@@ -15,7 +15,7 @@ VERBS = {
     "eval": "Evaluate a CEL expression as Kubernetes does, and explain it.",
     "topology": "Show topologies, explain placements, draw Nodes as a tree.",
     "certs": "Show, issue and verify certificates.",
-    "export": "Print webhook configurations, settings, or policies for kube-apiserver.",
+    "export": "Print webhook configurations, settings or native policies.",
     "doctor": "Check an installation and say how to fix what is wrong.",
     "unregister": "Remove the webhook configurations from a cluster.",
 }

@@ -120,12 +120,14 @@ async def _examine(settings: Settings, kubeconfig: str, asked: Inquiry) -> list[
     api = await connect(kubeconfig or settings.cluster.kubeconfig or None, inside, settings.cluster.service_account)
     api.user_agent = "cks-admission-doctor"  # in the audit log: that it may not look at something is no fault
     try:
-        seen = await examination.examine(api, settings, rights, asked)
+        observation = await examination.examine(api, settings, rights, asked)
     finally:
         await api.close()
     now = datetime.now(UTC)
-    state = wanted.ClusterPolicyState(seen.cluster.namespaces, seen.workspace.maps, seen.cluster.natives)
-    return examine(settings, seen, await wanted.make(settings, state, now.date()), now)
+    state = wanted.ClusterPolicyState(
+        observation.cluster.namespaces, observation.workspace.maps, observation.cluster.natives
+    )
+    return examine(settings, observation, await wanted.make(settings, state, now.date()), now)
 
 
 def _text(findings: Sequence[Diagnosis]) -> Iterator[str]:

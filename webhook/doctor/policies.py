@@ -13,7 +13,7 @@ from webhook.doctor.wanted import Desired
 CHECK: Final = "policies"
 
 
-def check(wanted: Desired, maps: Read[Mapping[str, PolicySource]], settings: Settings) -> Iterator[Diagnosis]:
+def check(desired: Desired, maps: Read[Mapping[str, PolicySource]], settings: Settings) -> Iterator[Diagnosis]:
     """What is refused of files and ConfigMaps: as they read now, and as the service says in its annotation."""
     namespace = settings.cluster.namespace
     known: Mapping[str, PolicySource] = {}
@@ -21,25 +21,25 @@ def check(wanted: Desired, maps: Read[Mapping[str, PolicySource]], settings: Set
         yield unseen(CHECK, f"ConfigMaps with policies in {namespace}", maps)
     else:
         known = {f"ConfigMap {namespace}/{name}": policy_source for name, policy_source in maps.items()}
-    if isinstance(wanted.ruleset, Unread):
+    if isinstance(desired.ruleset, Unread):
         remedy = "correct the configuration, or run doctor where its files are"
-        yield Diagnosis(CHECK, "problem", "the configuration", wanted.ruleset.reason, remedy)
-    for where, reason in wanted.refused.items():
+        yield Diagnosis(CHECK, "problem", "the configuration", desired.ruleset.reason, remedy)
+    for where, reason in desired.refused.items():
         told = known[where].refused if where in known else ""
         yield Diagnosis(CHECK, "problem", where, f"refused: {told or reason}", _remedy(where in known, bool(told)))
     for where, policy_source in known.items():
-        if policy_source.refused and where not in wanted.refused:
+        if policy_source.refused and where not in desired.refused:
             text = f"the service refuses it, but it loads without errors here: {policy_source.refused}"
             remedy = 'the service may be another version, or have other sources; look for "policies refused" in its log'
             yield Diagnosis(CHECK, "problem", where, text, remedy)
-    for doubt in wanted.doubts:
+    for doubt in desired.doubts:
         yield Diagnosis(CHECK, "warning", "policies", doubt, "correct it, or delete it")
     if (
-        not wanted.refused
-        and not isinstance(wanted.ruleset, Unread)
+        not desired.refused
+        and not isinstance(desired.ruleset, Unread)
         and not any(policy_source.refused for policy_source in known.values())
     ):
-        text = count(len(wanted.policies), "policy", "policies")
+        text = count(len(desired.policies), "policy", "policies")
         yield Diagnosis(CHECK, "ok", "policies", f"{text} in addition to the built-in rules, none refused")
 
 

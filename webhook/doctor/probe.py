@@ -41,14 +41,14 @@ def is_answered(probe: Read[Probe] | None) -> bool:
     return isinstance(probe, Probe) and f'.{DOMAIN}" denied the request' in probe.message
 
 
-def check(probe: Read[Probe], *, wanted: Read[bool]) -> Diagnosis:
-    """What the answer to the probe says. wanted: whether it should have been refused."""
+def check(probe: Read[Probe], *, should_refuse: Read[bool]) -> Diagnosis:
+    """What the answer to the probe says. should_refuse: whether it should have been refused."""
     where = "ConfigMap with a reserved label, dry run"
     if isinstance(probe, Unread):
         return unseen(CHECK, where, probe)
     where = f"{where} in namespace {probe.namespace}"
     if probe.status < 400:
-        return _admitted(where, wanted)
+        return _admitted(where, should_refuse)
     if is_answered(probe):
         text = "the service refused it: the API server calls the service and gets its answer"
         return Diagnosis(CHECK, "ok", where, text)
@@ -61,11 +61,11 @@ def check(probe: Read[Probe], *, wanted: Read[bool]) -> Diagnosis:
     return Diagnosis(CHECK, "unknown", where, f"something else refused it first: {probe.message}", remedy)
 
 
-def _admitted(where: str, wanted: Read[bool]) -> Diagnosis:
-    if isinstance(wanted, Unread):
-        text = f"it was admitted, but whether that is correct is unknown: {wanted.reason}"
+def _admitted(where: str, should_refuse: Read[bool]) -> Diagnosis:
+    if isinstance(should_refuse, Unread):
+        text = f"it was admitted, but whether that is correct is unknown: {should_refuse.reason}"
         return Diagnosis(CHECK, "unknown", where, text, "see the findings about policies and rights")
-    if wanted:
+    if should_refuse:
         remedy = "see the findings about the registration; after a change the API server needs a few seconds"
         return Diagnosis(CHECK, "problem", where, "it was admitted: the API server did not call the service", remedy)
     text = "it was admitted, as the settings allow for this user and Namespace, so it proves nothing"

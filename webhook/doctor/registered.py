@@ -22,9 +22,9 @@ def entries(configuration: Read[JsonObject | None]) -> list[JsonObject]:
 
 
 def check(
-    kind: str, wanted: Read[JsonObject | None], observed: Read[JsonObject | None], chosen: Registration
+    kind: str, desired: Read[JsonObject | None], observed: Read[JsonObject | None], chosen: Registration
 ) -> Iterator[Diagnosis]:
-    """One configuration. wanted: as the settings have it, None where no rule needs one.
+    """One configuration. desired: as the settings have it, None where no rule needs one.
 
     The caBundle is left to the check of the certificate.
     """
@@ -32,18 +32,18 @@ def check(
     if isinstance(observed, Unread):
         yield unseen(CHECK, where, observed)
     elif observed is None:
-        yield from _missing(where, wanted, chosen)
+        yield from _missing(where, desired, chosen)
     else:
         yield from _marked(kind, where, observed, chosen)
         yield from _foreign(where, observed)
-        yield from _compared(where, wanted, observed, chosen)
+        yield from _compared(where, desired, observed, chosen)
 
 
-def _missing(where: str, wanted: Read[JsonObject | None], chosen: Registration) -> Iterator[Diagnosis]:
-    if isinstance(wanted, Unread):
-        text = f"it does not exist, and whether it should is unknown: {wanted.reason}"
+def _missing(where: str, desired: Read[JsonObject | None], chosen: Registration) -> Iterator[Diagnosis]:
+    if isinstance(desired, Unread):
+        text = f"it does not exist, and whether it should is unknown: {desired.reason}"
         yield Diagnosis(CHECK, "problem", where, text, _put_right(chosen))
-    elif wanted is not None:
+    elif desired is not None:
         text = "it does not exist, so the API server never calls the service"
         yield Diagnosis(CHECK, "problem", where, text, _put_right(chosen))
 
@@ -64,17 +64,17 @@ def _foreign(where: str, observed: JsonObject) -> Iterator[Diagnosis]:
 
 
 def _compared(
-    where: str, wanted: Read[JsonObject | None], observed: JsonObject, chosen: Registration
+    where: str, desired: Read[JsonObject | None], observed: JsonObject, chosen: Registration
 ) -> Iterator[Diagnosis]:
-    if isinstance(wanted, Unread):
+    if isinstance(desired, Unread):
         remedy = "correct that first"
-        yield Diagnosis(CHECK, "unknown", where, f"not compared with the settings: {wanted.reason}", remedy)
+        yield Diagnosis(CHECK, "unknown", where, f"not compared with the settings: {desired.reason}", remedy)
         return
-    if wanted is None:
+    if desired is None:
         remedy = "remove it: cks-admission unregister, or kubectl delete it"
         yield Diagnosis(CHECK, "problem", where, "it exists, but no rule needs it", remedy)
         return
-    likened = drift.kept(drift.with_bundles(wanted, observed), observed, chosen.kept)
+    likened = drift.kept(drift.with_bundles(desired, observed), observed, chosen.kept)
     differences = drift.difference(likened, observed)
     by = drift.changed_by(observed)
     for line in differences:

@@ -103,12 +103,14 @@ _TODAY = date(2026, 3, 1)
 def test_what_the_answer_says(status: int, message: str, wanted: Read[bool], expected: tuple[str, str, str]) -> None:
     """Only a refusal in the service's own name proves the way; an admission is judged by what was to be expected."""
     level, found, remedy = expected
-    assert check(Probe("default", status, message), wanted=wanted) == Diagnosis("probe", level, _WHERE, found, remedy)  # type: ignore[arg-type]
+    assert check(Probe("default", status, message), should_refuse=wanted) == Diagnosis(
+        "probe", level, _WHERE, found, remedy
+    )  # type: ignore[arg-type]
 
 
 def test_a_probe_without_an_answer() -> None:
     """What could not be sent is not known."""
-    assert check(FORBIDDEN, wanted=True).level == "unknown"
+    assert check(FORBIDDEN, should_refuse=True).level == "unknown"
     assert [is_answered(each) for each in (None, FORBIDDEN, Probe("x", 201), Probe("x", 403, _DENIED))] == [
         *(False, False, False, True)
     ]

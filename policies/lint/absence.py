@@ -1,4 +1,4 @@
-"""Reads of what may not be there: fields without `has()`, keys of maps without `in`, an `object` that is null.
+"""Reads of what may be absent: fields without `has()`, keys of maps without `in`, an `object` that is null.
 
 `&&` and `||` guard on both sides: in CEL an error on one side counts only if the other does not decide.
 """

@@ -1,4 +1,4 @@
-"""Rules, selectors and bindings that no request can meet."""
+"""Findings about rules, selectors and bindings that no request can match."""
 
 from __future__ import annotations
 

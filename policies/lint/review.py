@@ -44,7 +44,7 @@ def review(loaded: Loaded, documents: Iterable[Document]) -> tuple[LintFinding, 
 
 
 def _identity(document: Document) -> tuple[str, str]:
-    """The kind and name of an object; nothing of both where it has none."""
+    """The kind and name of an object; both empty if it has none."""
     match document.value:
         case {"kind": str(kind), "metadata": {"name": str(name)}}:
             return kind, name
@@ -53,7 +53,7 @@ def _identity(document: Document) -> tuple[str, str]:
 
 
 def _doubt(problem: Problem) -> LintFinding:
-    """What reading the documents has warned of."""
+    """The finding for a warning from reading the documents."""
     return LintFinding(
         id="doubtful",
         subject="",
@@ -81,7 +81,7 @@ def _of_policy(policy: Policy, subject: LintSubject, known: ResourceCatalog) -> 
 def _kept(
     findings: Iterable[LintFinding], annotations: Mapping[str, str], subject: LintSubject
 ) -> Iterator[LintFinding]:
-    """The findings that are not ignored, and names in the annotation that are no findings."""
+    """The findings that are not ignored, and findings about unknown names in the annotation."""
     ignored = [name.strip() for name in annotations.get(IGNORE, "").split(",") if name.strip()]
     yield from (finding for finding in findings if finding.id not in ignored)
     for name in ignored:

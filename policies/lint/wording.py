@@ -1,4 +1,4 @@
-"""Expressions that decide nothing or stop the server, names that nobody reads, and messages that help nobody."""
+"""Findings about constant or crashing expressions, unused names, and messages that do not help."""
 
 from __future__ import annotations
 

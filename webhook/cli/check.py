@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class ObjectOutcome(NamedTuple):
-    """What would happen to one object: what the rules changed, and what they said of the result."""
+    """What would happen to one object: the changes of the rules, and their verdict on the result."""
 
     manifest: Manifest
     request: AdmissionRequest
@@ -41,12 +41,12 @@ class ObjectOutcome(NamedTuple):
 
     @property
     def allowed(self) -> bool:
-        """Whether the object would be let in."""
+        """Whether the object would be admitted."""
         return self.mutation.allowed and self.validation.allowed
 
 
 class _OfflineCluster(NamedTuple):
-    """What is known of the cluster: by policy files, and by labels on the command line, for all Namespaces."""
+    """What is known of the cluster, from policy files and from Namespace labels on the command line."""
 
     files: PolicyFiles | None
     given: Mapping[str, str]
@@ -173,7 +173,7 @@ def _json(outcome: ObjectOutcome) -> dict[str, Any]:
 
 
 def _decision(decision: Decision) -> dict[str, Any]:
-    """`exception`, only where there is one: that which the object passes by, or would have passed by until it ended."""
+    """A decision as data. `exception`, if any: the one that applies, or would have applied until it ended."""
     exception = decision.exception
     return {
         "rule": decision.rule,

@@ -107,7 +107,7 @@ def _account(given: str | None) -> tuple[str, str] | None:
 
 
 async def _examine(settings: Settings, kubeconfig: str, asked: Inquiry) -> list[Diagnosis]:
-    """What is found. Raises SettingsError and ClusterError."""
+    """The diagnoses. Raises SettingsError and ClusterError."""
     from webhook.cluster.api.client import connect  # noqa: PLC0415 - as above
     from webhook.cluster.inspection import examination  # noqa: PLC0415 - loads the client
     from webhook.doctor import wanted  # noqa: PLC0415 - loads the CEL engine
@@ -115,10 +115,10 @@ async def _examine(settings: Settings, kubeconfig: str, asked: Inquiry) -> list[
     from webhook.registration.rights import needed  # noqa: PLC0415 - as above
 
     rights = needed(settings)
-    # A kubeconfig on the command line is whose who looks, whatever the service itself uses.
+    # A kubeconfig on the command line overrides how the service itself connects.
     inside = settings.cluster.in_cluster and not kubeconfig
     api = await connect(kubeconfig or settings.cluster.kubeconfig or None, inside, settings.cluster.service_account)
-    api.user_agent = "cks-admission-doctor"  # in the audit log: that it may not look at something is no fault
+    api.user_agent = "cks-admission-doctor"  # in the audit log, missing rights of doctor are no fault
     try:
         observation = await examination.examine(api, settings, rights, asked)
     finally:

@@ -1,4 +1,4 @@
-"""`cks-admission export native`: policies as kube-apiserver takes them, and what it will know nothing of."""
+"""`cks-admission export native`: policies for kube-apiserver, and notes on what it does not support."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ _REASONS = {
 
 
 class Export(NamedTuple):
-    """The YAML of each object, in the order in which kubectl may apply them, and a line for all that is not in it."""
+    """The YAML of each object, in an order that kubectl can apply, and a line for each omission."""
 
     texts: tuple[str, ...]
     notes: tuple[str, ...]
 
 
 class _Written(NamedTuple):
-    """An object, where it stands, and its document; None for what is only a part of one."""
+    """An object, its place, and the text of its document; None if it is only a part of one."""
 
     value: JsonObject
     where: str
@@ -84,7 +84,7 @@ def _reason(value: JsonObject) -> str:
 
 
 def _underived(loaded: Loaded) -> Iterator[str]:
-    """What the service makes of a policy on Pods, and kube-apiserver does not."""
+    """A note for each policy that this service also applies to pod templates, unlike kube-apiserver."""
     bound = {binding.policy_name for binding in loaded.bindings if binding.kind == "ValidatingAdmissionPolicyBinding"}
     for policy in loaded.policies:
         ours = policy.kind == "ValidatingAdmissionPolicy" and policy.name in bound and is_derived(policy)
@@ -100,7 +100,7 @@ def _text(written: _Written) -> str:
 
 
 def _as_written(text: str, wanted: JsonObject) -> str | None:
-    """The author's text; None where it cannot be had, as with an alias of what is cut out."""
+    """The author's text; None if it cannot be kept, for example because of an alias of what is cut out."""
     if text.lstrip().startswith("{"):
         return None
     try:

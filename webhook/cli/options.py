@@ -72,14 +72,14 @@ def settings(config: Path | None, options: dict[str, Any]) -> Settings:
 
 
 def current(config: Path | None, options: dict[str, Any]) -> Settings:
-    """As `settings`, for whoever goes on with older ones. Raises SettingsError."""
+    """As `settings`, for callers that can continue with the previous settings. Raises SettingsError."""
     base = read(config) if config else Settings()
     given = ((key.replace("__", "."), value) for key, value in options.items() if value not in (None, ()))
     return override(base, given)
 
 
 def ruleset(settings: Settings, today: date) -> tuple[PolicyFiles | None, RuleSet]:
-    """The rules for the settings, and the policy files if there are any; what is doubtful in them is said on stderr.
+    """The rules for the settings, and the policy files if there are any; warnings about them go to stderr.
 
     Raises InputError, SettingsError and OSError.
     """

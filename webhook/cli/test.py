@@ -30,7 +30,7 @@ _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 class _ProblemsError(Exception):
-    """What keeps a suite from being run: all of it, each with the file."""
+    """All problems that prevent suites from being run, each with its file."""
 
     def __init__(self, problems: Iterable[str]) -> None:
         self.problems = tuple(problems)
@@ -38,7 +38,7 @@ class _ProblemsError(Exception):
 
 
 class _Verdict(NamedTuple):
-    """A case, its line in the file, and how it came out."""
+    """A case, its line in the file, and the actual result."""
 
     case: Case
     line: int
@@ -188,7 +188,7 @@ def _text(report: _Report) -> Iterator[str]:
 
 
 def _diff(verdict: _Verdict) -> list[str]:
-    """What is said, whole, and the surroundings of what differs in the object that comes of it."""
+    """The diff of all texts, and of the resulting objects with some context."""
     expected, actual = verdict.case.expect, verdict.found
     before, after = list(_lines(expected)), list(_lines(actual))
     diff = difflib.unified_diff(before, after, "expected", "found", lineterm="", n=len(before) + len(after))
@@ -234,5 +234,5 @@ def _summary(expected: Expectation, actual: Expectation) -> str:
 
 
 def _xml(text: str) -> str:
-    """A text without the characters that XML does not have."""
+    """A text without the characters that XML does not allow."""
     return _NO_XML.sub("\ufffd", text)

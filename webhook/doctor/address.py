@@ -1,4 +1,4 @@
-"""Where the API server dials: the Service of the service, or its URL; and whether anybody answers there."""
+"""The address that the API server calls: the Service or the URL; and whether replicas answer there."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MOST: Final = 16  # replicas to connect to
 
 
 def dialled(settings: Settings) -> Endpoint:
-    """What the API server dials by the settings."""
+    """The address that the API server calls according to the settings."""
     chosen = settings.registration
     if not chosen.url:
         name = f"{chosen.service}.{settings.cluster.namespace}.svc"
@@ -26,14 +26,14 @@ def dialled(settings: Settings) -> Endpoint:
 
 
 def dialled_by(client: JsonObject) -> str:
-    """The name that the API server dials for an entry's clientConfig; empty where it has neither URL nor Service."""
+    """The name that the API server calls for an entry's clientConfig; empty if it has neither URL nor Service."""
     if service := mapping(client, "service"):
         return f"{service.get('name')}.{service.get('namespace')}.svc"
     return _of_url(str(client.get("url", ""))).name
 
 
 def targets(settings: Settings, service: Read[JsonObject | None], slices: Read[Sequence[JsonObject]]) -> list[Endpoint]:
-    """Addresses to look at: what is dialled, and each replica behind a Service as far as they are known."""
+    """Addresses to check: the one that is called, and each known replica behind a Service."""
     first = dialled(settings)
     if settings.registration.url or isinstance(service, Unread) or service is None or isinstance(slices, Unread):
         return [first]
@@ -45,7 +45,7 @@ def targets(settings: Settings, service: Read[JsonObject | None], slices: Read[S
 def check(
     settings: Settings, service: Read[JsonObject | None], slices: Read[Sequence[JsonObject]]
 ) -> Iterator[Diagnosis]:
-    """Whether the Service is there, has the port that is dialled, and has replicas that are ready."""
+    """Whether the Service exists, has the right port, and has ready replicas."""
     if settings.registration.url:
         return
     chosen, namespace = settings.registration, settings.cluster.namespace

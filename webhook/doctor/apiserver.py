@@ -18,7 +18,7 @@ _VERSION: Final = re.compile(r"v?(\d+)\.(\d+)")
 
 
 class _Feature(NamedTuple):
-    """A part of the API server. since: the version that has it for good. without: what happens before that."""
+    """A feature of the API server. since: the first version with it. without: what happens in older versions."""
 
     name: str
     since: tuple[int, int]
@@ -44,7 +44,7 @@ _NATIVE: Final = _Feature(
 
 
 def check(version: Read[str], groups: Read[Mapping[str, tuple[str, ...]]], settings: Settings) -> Iterator[Diagnosis]:
-    """Its version against what is used of it. groups: those that it serves, with their versions."""
+    """Whether its version and APIs suffice. groups: the served API groups, with their versions."""
     if isinstance(version, Unread):
         yield unseen(CHECK, "version", version)
     else:

@@ -1,4 +1,4 @@
-"""Whether the API server trusts the certificates that the service shows, and for how long."""
+"""Whether the API server trusts the served certificates, and for how long."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _HOLDER: Final = "the replica that holds the Lease"
 
 
 class TrustedBundle(Struct, frozen=True):
-    """What the API server trusts of those who answer to a name. entries: of the configurations that say so."""
+    """The CAs that the API server trusts for a name. entries: the webhook entries with this caBundle."""
 
     name: str
     bundle: Bundle
@@ -74,10 +74,9 @@ def trusts(
 def check(
     served: Sequence[ShownChain], trusted: Sequence[TrustedBundle], settings: Settings, now: datetime, *, proven: bool
 ) -> Iterator[Diagnosis]:
-    """What each address shows, against what the API server trusts.
+    """Diagnoses of the certificates at each address, compared with what the API server trusts.
 
-    proven: whether the API server is known to reach the service, so that what is not reached is out of reach from
-    here alone.
+    proven: whether the API server is known to reach the service; then an address is only unreachable from here.
     """
     for shown in served:
         where = shown.target.where
@@ -92,7 +91,7 @@ def check(
 def check_secret(
     secret: Read[Mapping[str, bytes] | None], trusted: Sequence[TrustedBundle], settings: Settings, now: datetime
 ) -> Iterator[Diagnosis]:
-    """The Secret with the CA of all replicas, where the settings name one."""
+    """Diagnoses of the Secret with the shared CA, if the settings name one."""
     if not settings.tls.secret:
         return
     where = f"Secret {settings.cluster.namespace}/{settings.tls.secret}"
@@ -209,7 +208,7 @@ def _shown(
 
 
 def _vouched(chosen: Sequence[TrustedBundle]) -> str:
-    """Who vouches for a certificate with which nothing is wrong."""
+    """Who trusts a certificate that has no problems."""
     if not chosen:
         return "checked against no caBundle, since none is known"
     if any(trust.bundle for trust in chosen):
@@ -224,7 +223,7 @@ def _leaf_remedy(settings: Settings) -> str:
 
 
 def _mixed(served: Iterable[ShownChain]) -> Iterator[Diagnosis]:
-    """Replicas whose certificates different CAs signed."""
+    """A diagnosis if different CAs signed the replicas' certificates."""
     by_issuer: dict[str, list[str]] = {}
     name = ""
     for shown in served:
@@ -243,7 +242,7 @@ def _mixed(served: Iterable[ShownChain]) -> Iterator[Diagnosis]:
 def _authorities(
     served: Sequence[ShownChain], trusted: Sequence[TrustedBundle], settings: Settings, now: datetime
 ) -> Iterator[Diagnosis]:
-    """CAs of a caBundle that the service needs and that end soon; what has expired is told of each address."""
+    """CAs of a caBundle that are in use and expire soon; expired ones are reported for each address."""
     certificates = [
         certificate for shown in served if not isinstance(shown.chain, Unread) for certificate in shown.chain
     ]

@@ -1,4 +1,4 @@
-"""Mutating webhooks of others: whether what they change is seen by the service."""
+"""Other mutating webhooks: whether the service sees their changes."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class _Write(NamedTuple):
 
 
 def check(own: Read[JsonObject | None], others: Read[Sequence[JsonObject]], name: str) -> Iterator[Diagnosis]:
-    """The configurations that change what the service changes, too. own: its mutating one. name: of that.
+    """Diagnoses of other configurations that change what the service changes. own: its mutating configuration.
 
-    The API server calls them in the order of their names, and one again where others changed the object since, if it
-    asks for that.
+    The API server calls them in the order of their names. With reinvocationPolicy IfNeeded it calls a webhook again if
+    another one has changed the object since.
     """
     if isinstance(others, Unread):
         yield unseen(CHECK, "other webhook configurations", others)
@@ -63,7 +63,7 @@ def _meet(own: JsonObject, theirs: JsonObject) -> bool:
 
 
 def _both(own: JsonObject, theirs: JsonObject) -> list[str]:
-    """The resources that both are asked about."""
+    """The resources that both match."""
     rules = [_rule(rule) for rule in theirs.get("rules") or ()]
     return [
         write.resource.resource

@@ -1,4 +1,4 @@
-"""Policies that are not in force as they stand in their source."""
+"""Policies that are not in force as written in their source."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CHECK: Final = "policies"
 
 
 def check(desired: Desired, maps: Read[Mapping[str, PolicySource]], settings: Settings) -> Iterator[Diagnosis]:
-    """What is refused of files and ConfigMaps: as they read now, and as the service says in its annotation."""
+    """Diagnoses of refused files and ConfigMaps: as they are now, and as the service's annotation says."""
     namespace = settings.cluster.namespace
     known: Mapping[str, PolicySource] = {}
     if isinstance(maps, Unread):

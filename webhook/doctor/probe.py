@@ -1,4 +1,4 @@
-"""Whether a reserved label is refused: proves the whole way from the API server to the rules and back."""
+"""Whether a reserved label is refused. This proves the whole path from the API server to the rules and back."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def is_answered(probe: Read[Probe] | None) -> bool:
 
 
 def check(probe: Read[Probe], *, should_refuse: Read[bool]) -> Diagnosis:
-    """What the answer to the probe says. should_refuse: whether it should have been refused."""
+    """The diagnosis of the answer to the probe. should_refuse: whether it should have been refused."""
     where = "ConfigMap with a reserved label, dry run"
     if isinstance(probe, Unread):
         return unseen(CHECK, where, probe)

@@ -1,4 +1,4 @@
-"""Whether the webhook configurations are there, and as the settings want them."""
+"""Whether the webhook configurations exist and match the settings."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def entries(configuration: Read[JsonObject | None]) -> list[JsonObject]:
 def check(
     kind: str, desired: Read[JsonObject | None], observed: Read[JsonObject | None], chosen: Registration
 ) -> Iterator[Diagnosis]:
-    """One configuration. desired: as the settings have it, None where no rule needs one.
+    """Diagnoses of one configuration. desired: as the settings have it; None if no rule needs it.
 
-    The caBundle is left to the check of the certificate.
+    The certificate check covers caBundle.
     """
     where = f"{kind} {chosen.name}"
     if isinstance(observed, Unread):
@@ -87,7 +87,7 @@ def _compared(
 
 
 def _is_expected(line: str, chosen: Registration) -> bool:
-    """Whether a difference is as it must be of somebody who knows neither the cluster's Namespaces nor our labels."""
+    """Whether a difference is expected because its writer knows neither the cluster's Namespaces nor our labels."""
     return not chosen.apply and (line.startswith(("label ", "annotation ")) or ": matchConditions " in line)
 
 

@@ -1,4 +1,4 @@
-"""The replicas: how many are ready, whether they are of one version, and who of them writes."""
+"""The replicas: how many are ready, whether they run the same version, and which one writes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LATE: Final = timedelta(seconds=30)
 
 
 def selector(service: Read[JsonObject | None]) -> str:
-    """The labels of the Pods, and in the chart of their Deployment: those that the Service selects by, if there is."""
+    """The label selector for the Pods and their Deployment: that of the Service, if it exists."""
     labels = {} if isinstance(service, Unread) or service is None else mapping(mapping(service, "spec"), "selector")
     return ",".join(f"{key}={value}" for key, value in labels.items()) or _APP
 
@@ -26,7 +26,7 @@ def selector(service: Read[JsonObject | None]) -> str:
 def check(
     deployments: Read[Sequence[JsonObject]], pods: Read[Sequence[JsonObject]], settings: Settings
 ) -> Iterator[Diagnosis]:
-    """The Deployments and Pods of the service; none at all where it runs outside of the cluster."""
+    """Diagnoses of the Deployments and Pods of the service; none if it runs outside the cluster."""
     where = f"Deployments in {settings.cluster.namespace}"
     if isinstance(deployments, Unread):
         yield unseen(CHECK, where, deployments)
@@ -50,7 +50,7 @@ def check(
 def check_lease(
     lease: Read[JsonObject | None], pods: Read[Sequence[JsonObject]], settings: Settings, now: datetime
 ) -> Iterator[Diagnosis]:
-    """The Lease by which replicas agree who writes, where they have something to write."""
+    """Diagnoses of the Lease that decides which replica writes, if there is anything to write."""
     chosen = settings.registration
     if not (chosen.apply or chosen.ca_only or settings.tls.secret):
         return

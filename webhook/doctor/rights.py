@@ -1,4 +1,4 @@
-"""Whether the account of the service may do what it has to."""
+"""Whether the service's account has the rights that it needs."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ CHECK: Final = "rights"
 
 
 def asked(needed: Sequence[Right], groups: Read[Collection[str]]) -> Sequence[Right]:
-    """The rights to ask for: those in groups that the API server does not serve are needed by nobody."""
+    """The rights to check: those in groups that the API server does not serve are not needed."""
     if isinstance(groups, Unread):
         return needed
     return [right for right in needed if not right.group or right.group in groups]
 
 
 def check(answers: Mapping[Right, Read[bool]], user: str, *, own: bool) -> Iterator[Diagnosis]:
-    """A finding for what is missing of each resource. user: whose rights. own: whether that is the service."""
+    """A diagnosis for each resource with missing rights. user: whose rights. own: whether that is the service."""
     unread = next((answer for answer in answers.values() if isinstance(answer, Unread)), None)
     if unread is not None:
         yield unseen(CHECK, user, unread)

@@ -1,4 +1,4 @@
-"""Whom an outage would reach: failure policies, Namespaces and time limits of webhook entries."""
+"""What an outage would affect: failure policies, Namespaces and time-outs of webhook entries."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def check(
 
 
 def selector(value: Any) -> LabelSelector:
-    """A label selector of the API. An operator that is not known matches everything: better told once too often."""
+    """A label selector of the API. An unknown operator matches everything: a false alarm is better than a missed one."""
     chosen = value if isinstance(value, dict) else {}
     equal = (SelectorRequirement(key, "In", (text,)) for key, text in mapping(chosen, "matchLabels").items())
     more = (

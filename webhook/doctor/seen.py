@@ -1,4 +1,4 @@
-"""What was read of an installation."""
+"""The observed state of an installation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from webhook.registration.rights import Right
 
 
 class Endpoint(Struct, frozen=True):
-    """An address of the service. name: the one that the API server dials, for which the certificate has to be."""
+    """An address of the service. name: the name that the API server calls; the certificate must be valid for it."""
 
     name: str
     host: str
@@ -28,14 +28,14 @@ class Endpoint(Struct, frozen=True):
 
 
 class ShownChain(Struct, frozen=True):
-    """The certificates that an address shows, leaf first."""
+    """The certificates served at an address, leaf first."""
 
     target: Endpoint
     chain: Read[tuple[Certificate, ...]]
 
 
 class Probe(Struct, frozen=True):
-    """What the API server said to an object with a reserved label. status: the HTTP status."""
+    """The API server's answer to an object with a reserved label. status: the HTTP status."""
 
     namespace: str
     status: int
@@ -50,14 +50,14 @@ class PolicySource(Struct, frozen=True):
 
 
 class TopologyObjects(Struct, frozen=True):
-    """Topologies that are objects of the cluster. problems: a line for each that cannot be used or looked at."""
+    """Topologies that are objects of the cluster. problems: a line for each that cannot be used or read."""
 
     found: tuple[Topology, ...] = ()
     problems: tuple[str, ...] = ()
 
 
 class NamespaceState(Struct, frozen=True):
-    """What is in the Namespace of the service. None stands for an object that is not there.
+    """What is in the Namespace of the service. None means that an object does not exist.
 
     maps: ConfigMaps with policies, by name. secret: the data of the Secret with the CA.
     """
@@ -74,9 +74,9 @@ class NamespaceState(Struct, frozen=True):
 class ClusterState(Struct, frozen=True):
     """What is in the cluster.
 
-    version: as `v1.36.3`. groups: the API groups that are served, with their versions. own: by kind the webhook
-    configurations of the service. others: those of others. namespaces: labels by name. natives: the cluster's own
-    policies that ask for rules, each with its bindings.
+    version: such as `v1.36.3`. groups: the served API groups, with their versions. own: the webhook configurations of
+    the service, by kind. others: all other webhook configurations. namespaces: labels by name. natives: the
+    cluster's own policies with derived rules, each with its bindings.
     """
 
     user: Read[UserInfo]
@@ -91,10 +91,10 @@ class ClusterState(Struct, frozen=True):
 
 
 class Observation(Struct, frozen=True):
-    """All that was read.
+    """Everything that was read.
 
-    asked_for: whose rights `rights` are, a user's name. is_service: whether that is the service's account. probe: None
-    where none was sent.
+    asked_for: the user whose rights were checked. is_service: whether that is the service's account. probe: None if
+    none was sent.
     """
 
     cluster: ClusterState

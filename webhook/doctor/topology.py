@@ -1,4 +1,4 @@
-"""Nodes that lack labels of the topologies that are used here."""
+"""Nodes that lack labels of the topologies in use."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def check(
 
 
 def _used(settings: Settings, known: Catalog, machines: Sequence[Machine]) -> list[Topology]:
-    """Those that somebody named here, and the one that fits the Nodes best."""
+    """The topologies that are configured or defined here, and the one that fits the Nodes best."""
     default = settings.topology.default.topology
     named = [
         topology for topology in known.by_name.values() if topology.source != "built in" or topology.name == default

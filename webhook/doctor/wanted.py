@@ -1,4 +1,4 @@
-"""What the settings come to with what is in the cluster: policies, rules, webhook configurations."""
+"""The desired state: the policies, rules and webhook configurations that follow from the settings and the cluster."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from webhook.sources.policyset import Content
 
 
 class ClusterPolicyState(Struct, frozen=True):
-    """What of the cluster has a say in the rules.
+    """The state of the cluster that affects the rules.
 
-    namespaces: labels by name. maps: ConfigMaps with policies, by name. natives: the cluster's own policies that ask
-    for rules, each with its bindings.
+    namespaces: labels by name. maps: ConfigMaps with policies, by name. natives: the cluster's own policies with
+    derived rules, each with its bindings.
     """
 
     namespaces: Read[Mapping[str, Mapping[str, str]]]
@@ -37,10 +37,10 @@ class ClusterPolicyState(Struct, frozen=True):
 
 
 class Desired(Struct, frozen=True):
-    """What should be there.
+    """The desired state.
 
-    configurations: by kind, those that rules need. policies: the names of those that can be used. refused: by source,
-    why its policies cannot. doubts: what is no error in them, a line each.
+    configurations: the webhook configurations that rules need, by kind. policies: names of usable policies.
+    refused: why the policies of a source cannot be used, by source. doubts: warnings about policies, a line each.
     """
 
     catalog: Read[Catalog]
@@ -52,7 +52,7 @@ class Desired(Struct, frozen=True):
 
 
 async def make(settings: Settings, state: ClusterPolicyState, today: date) -> Desired:
-    """What the settings come to. Files are read, the cluster is not asked."""
+    """The desired state. Reads files, but does not contact the cluster."""
     policies = policyset.updated(policyset.EMPTY, await _contents(settings, state), today, rules.reserved())
     native, _ = natives.load({} if isinstance(state.natives, Unread) else state.natives, {})
     try:
@@ -76,7 +76,7 @@ async def make(settings: Settings, state: ClusterPolicyState, today: date) -> De
 
 
 async def _contents(settings: Settings, state: ClusterPolicyState) -> Mapping[str, Content]:
-    """What the sources of policies hold, by their names."""
+    """The content of the sources of policies, by name."""
     contents = dict(await Directories(settings.policies.directories).contents())
     if not isinstance(state.maps, Unread):
         data = {name: policy_map.data for name, policy_map in state.maps.items()}
@@ -90,7 +90,7 @@ def _control_plane(state: ClusterPolicyState) -> list[str]:
 
 
 def _not_known(refused: Mapping[str, str], state: ClusterPolicyState) -> Unread | None:
-    """Why it cannot be told what should be registered, None where it can."""
+    """Why the desired registration is unknown; None if it is known."""
     if refused:
         return Unread(f"it is unknown what was in force before {listed(list(refused))} was refused")
     parts = {"Namespaces": state.namespaces, "ConfigMaps with policies": state.maps, "native policies": state.natives}

@@ -1,4 +1,4 @@
-"""Reads once what `doctor` judges: all at the same time, and what cannot be read is told as such."""
+"""Reads the state that `doctor` checks, all at the same time. What cannot be read is reported as such."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ _AUTHORIZATION = "/apis/authorization.k8s.io/v1"
 
 
 class Inquiry(NamedTuple):
-    """What to look at.
+    """What to examine.
 
-    account: the service account whose rights count, as namespace and name; None for the account that asks. is_service:
-    whether that one is known to be the service's. probed: the Namespace in which a reserved label is tried, or empty.
+    account: the service account whose rights are checked, as namespace and name; None: the current account.
+    is_service: whether the current account is known to be the service's. probed: the Namespace for the probe, or empty.
     """
 
     account: tuple[str, str] | None = None
@@ -59,23 +59,19 @@ class Inquiry(NamedTuple):
 
 
 async def examine(api: ApiClient, settings: Settings, needed: Sequence[Right], asked: Inquiry) -> Observation:
-    """Read it all. needed: the rights to ask for. Raises ClusterError where the API server answers nothing at all."""
+    """The observed state. needed: the rights to check. Raises ClusterError if the API server cannot be reached."""
     version = str((await reads.send(api, Call("GET", "/version", seconds=reads.SECONDS))).get("gitVersion", ""))
     cluster, workspace = await asyncio.gather(_cluster(api, settings, version), _workspace(api, settings))
     targets = address.targets(settings, workspace.service, workspace.slices)
     served, answers, probed = await asyncio.gather(
         asyncio.gather(*map(_served, targets)),
         _answers(api, rights.asked(needed, cluster.groups), asked.account),
-        reads.tried(_probed(api, asked.probed), "") if asked.probed else _none(),
+        reads.tried(_probed(api, asked.probed), "") if asked.probed else asyncio.sleep(0),
     )
     own = "the account that asks" if isinstance(cluster.user, Unread) else cluster.user.username
     user = own if asked.account is None else _ACCOUNT + ":".join(asked.account)
     is_service = asked.is_service or user.startswith(_ACCOUNT)
     return Observation(cluster, workspace, served, user, is_service, answers, probed)
-
-
-async def _none() -> None:
-    """Nothing was asked."""
 
 
 async def _cluster(api: ApiClient, settings: Settings, version: str) -> ClusterState:
@@ -144,7 +140,7 @@ async def _workspace(api: ApiClient, settings: Settings) -> NamespaceState:
 
 
 async def _user(api: ApiClient) -> UserInfo:
-    """Who asks, as the API server knows them. Raises ClusterError."""
+    """The current user, as the API server sees it. Raises ClusterError."""
     review = await reads.send(api, _creation("/apis/authentication.k8s.io/v1", "SelfSubjectReview", {}))
     user = mapping(mapping(review, "status"), "userInfo")
     return UserInfo(user.get("username", ""), groups=tuple(user.get("groups") or ()))
@@ -267,7 +263,7 @@ def _what(right: Right) -> JsonObject:
 
 
 async def _probed(api: ApiClient, namespace: str) -> Probe:
-    """What the API server says to an object with a reserved label; nothing is stored. Raises ClusterError."""
+    """The API server's answer to an object with a reserved label; nothing is stored. Raises ClusterError."""
     where = f"/api/v1/namespaces/{quote(namespace, safe='')}/configmaps"
     try:
         await reads.send(api, Call("POST", where, (("dryRun", "All"),), body=probe.probe_object(namespace)))
@@ -277,7 +273,7 @@ async def _probed(api: ApiClient, namespace: str) -> Probe:
 
 
 def _creation(root: str, kind: str, content: JsonObject) -> Call:
-    """A review: an object that is answered and not stored."""
+    """The call to create a review: an object that is answered and not stored."""
     return Call(
         "POST", f"{root}/{kind.lower()}s", body={"apiVersion": root.removeprefix("/apis/"), "kind": kind, **content}
     )

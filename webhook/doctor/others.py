@@ -41,7 +41,7 @@ def check(own: Read[JsonObject | None], others: Read[Sequence[JsonObject]], name
 
 def _other(other: JsonObject, own: Sequence[JsonObject], name: str) -> Iterator[Diagnosis]:
     called = str(mapping(other, "metadata").get("name"))
-    shared = [(entry, theirs) for entry in own for theirs in entries(other) if _meet(entry, theirs)]
+    shared = [(entry, theirs) for entry in own for theirs in entries(other) if _both(entry, theirs)]
     if not shared:
         return
     where = f"{_MUTATING} {called}"
@@ -56,10 +56,6 @@ def _other(other: JsonObject, own: Sequence[JsonObject], name: str) -> Iterator[
     text = f"it may change {what} after the service, which is not called again by {listed(list(dict.fromkeys(blind)))}"
     remedy = f"give it a name that sorts before {name}, or make sure that it does not change what the service writes"
     yield Diagnosis(CHECK, "warning", where, text, remedy)
-
-
-def _meet(own: JsonObject, theirs: JsonObject) -> bool:
-    return bool(_both(own, theirs))
 
 
 def _both(own: JsonObject, theirs: JsonObject) -> list[str]:

@@ -53,7 +53,7 @@ def check(
 
 
 def selector(value: Any) -> LabelSelector:
-    """A label selector of the API. An unknown operator matches everything: a false alarm is better than a missed one."""
+    """A label selector of the API. An unknown operator matches everything: better a false alarm than a missed one."""
     chosen = value if isinstance(value, dict) else {}
     equal = (SelectorRequirement(key, "In", (text,)) for key, text in mapping(chosen, "matchLabels").items())
     more = (

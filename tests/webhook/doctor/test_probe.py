@@ -103,9 +103,8 @@ _TODAY = date(2026, 3, 1)
 def test_what_the_answer_says(status: int, message: str, wanted: Read[bool], expected: tuple[str, str, str]) -> None:
     """Only a refusal in the service's own name proves the way; an admission is judged by what was to be expected."""
     level, found, remedy = expected
-    assert check(Probe("default", status, message), should_refuse=wanted) == Diagnosis(
-        "probe", level, _WHERE, found, remedy
-    )  # type: ignore[arg-type]
+    diagnosis = check(Probe("default", status, message), should_refuse=wanted)
+    assert diagnosis == Diagnosis("probe", level, _WHERE, found, remedy)  # type: ignore[arg-type]
 
 
 def test_a_probe_without_an_answer() -> None:

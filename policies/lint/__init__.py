@@ -1,1 +1,1 @@
-"""What a careful reviewer would say of policies, without running them."""
+"""Finds mistakes in policies, without running them."""

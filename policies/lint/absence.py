@@ -1,4 +1,4 @@
-"""Reads of what may not be there: fields without `has()`, keys of maps without `in`, an `object` that is null.
+"""Reads of what may be absent: fields without `has()`, keys of maps without `in`, an `object` that is null.
 
 `&&` and `||` guard on both sides: in CEL an error on one side counts only if the other does not decide.
 """
@@ -15,7 +15,7 @@ from policies.cel.syntax.ast import Call, Comprehension, Ident, Literal, Node, S
 from policies.cel.types import Kind
 from policies.lint.guards import Facts, Guards, Scope
 from policies.lint.kindtests import KindTests
-from policies.lint.presence import Presence
+from policies.lint.presence import FieldPresence
 
 _READABLE = ("object", "oldObject", "params", "namespaceObject", "request")
 
@@ -31,7 +31,7 @@ class Absence:
     name: str
 
 
-class Reader:
+class AbsenceReader:
     """Walks over the expressions of a policy, but for what is behind a test for another kind.
 
     nullable: which of `object` and `oldObject` may be null. variables: the expressions of the policy's variables.
@@ -40,7 +40,7 @@ class Reader:
     def __init__(
         self,
         guards: Guards,
-        presence: Presence,
+        presence: FieldPresence,
         tests: KindTests,
         nullable: Collection[str],
         variables: dict[str, Expression],
@@ -132,5 +132,5 @@ class Reader:
 
     def _note(self, reason: OneOf["field", "key", "null"], node: Node, operand: Node, name: str, key: str) -> None:
         text = self._expression.text
-        found = Absence(reason, self._expression, node.start, text[operand.start : operand.end], name)
-        self.found.setdefault((self._expression.path, key), found)
+        absence = Absence(reason, self._expression, node.start, text[operand.start : operand.end], name)
+        self.found.setdefault((self._expression.path, key), absence)

@@ -13,7 +13,7 @@ from policies.engine.request import GroupVersionKind
 
 
 @dataclass(frozen=True, slots=True)
-class Catalog:
+class ResourceCatalog:
     """resources: all that are known. custom: the schemas of custom resources."""
 
     resources: tuple[Resource, ...]
@@ -26,12 +26,12 @@ class Catalog:
         """
         name = resource.lower()
         return tuple(
-            each.kind
-            for each in self.resources
-            if each.version == version
-            and (not group or each.group == group)
-            and name in (each.name, each.kind.kind.lower())
-            and "/" not in each.name
+            resource_.kind
+            for resource_ in self.resources
+            if resource_.version == version
+            and (not group or resource_.group == group)
+            and name in (resource_.name, resource_.kind.kind.lower())
+            and "/" not in resource_.name
         )
 
     def open_api(self, kind: GroupVersionKind) -> OpenApi | None:
@@ -39,12 +39,16 @@ class Catalog:
         return schema.open_api(kind) or self.custom.get(kind)
 
 
-def catalog(objects: Iterable[Any]) -> Catalog:
+def catalog(objects: Iterable[Any]) -> ResourceCatalog:
     """The built-in resources, and those that the CustomResourceDefinitions among some objects define."""
-    versions = [found for each in objects if _is_definition(each) for found in _versions(each.get("spec") or {})]
-    own = tuple(resource for found, _ in versions for resource in found)
-    schemas = {found[0].kind: schema.open_api_of_custom_resource(written) for found, written in versions if written}
-    return Catalog((*resources.built_in(), *own), schemas)
+    versions = [
+        resources_ for item in objects if _is_definition(item) for resources_ in _versions(item.get("spec") or {})
+    ]
+    own = tuple(resource for resources_, _ in versions for resource in resources_)
+    schemas = {
+        resources_[0].kind: schema.open_api_of_custom_resource(written) for resources_, written in versions if written
+    }
+    return ResourceCatalog((*resources.built_in(), *own), schemas)
 
 
 def _is_definition(value: Any) -> bool:
@@ -55,9 +59,9 @@ def _versions(spec: Mapping[str, Any]) -> Iterator[tuple[tuple[Resource, ...], O
     names = spec.get("names") or {}
     group, plural = str(spec.get("group", "")), str(names.get("plural", ""))
     scope: resources.Scope = "Cluster" if spec.get("scope") == "Cluster" else "Namespaced"
-    for each in spec.get("versions") or ():
-        version = str(each.get("name", ""))
+    for entry in spec.get("versions") or ():
+        version = str(entry.get("name", ""))
         kind = GroupVersionKind(group, version, str(names.get("kind", "")))
-        subresources = (f"{plural}/{name}" for name in each.get("subresources") or ())
-        found = tuple(Resource(group, version, name, kind, scope) for name in (plural, *subresources))
-        yield found, (each.get("schema") or {}).get("openAPIV3Schema")
+        subresources = (f"{plural}/{name}" for name in entry.get("subresources") or ())
+        defined = tuple(Resource(group, version, name, kind, scope) for name in (plural, *subresources))
+        yield defined, (entry.get("schema") or {}).get("openAPIV3Schema")

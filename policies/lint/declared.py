@@ -35,7 +35,7 @@ _ROOT: OpenApi = {
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
+class DeclaredType:
     """The type of a kind, and by their names all types with fields that are below it.
 
     definitions: the names of the OpenAPI definitions that types come from, where they have one. present: for each type
@@ -48,7 +48,7 @@ class Declared:
     present: Mapping[str, frozenset[str]]
 
 
-def declare(name: str, schema: OpenApi, untyped: Type | None = None) -> Declared | None:
+def declare(name: str, schema: OpenApi, untyped: Type | None = None) -> DeclaredType | None:
     """The type `name` of a whole object; None for a schema that says nothing of one.
 
     untyped: what stands for values that may be of several types, such as quantities, and for objects whose fields are
@@ -57,8 +57,8 @@ def declare(name: str, schema: OpenApi, untyped: Type | None = None) -> Declared
     initContainers for lists of different things.
     """
     builder = _Builder(untyped)
-    found = builder.type(schema, name, frozenset(), root=True)
-    return None if found is None else Declared(found, builder.structs, builder.definitions, builder.present)
+    type_ = builder.type(schema, name, frozenset(), root=True)
+    return None if type_ is None else DeclaredType(type_, builder.structs, builder.definitions, builder.present)
 
 
 def escaped(name: str) -> str | None:
@@ -67,7 +67,7 @@ def escaped(name: str) -> str | None:
         return f"__{name}__"
     if not re.fullmatch(r"[A-Za-z_./-][A-Za-z0-9_./-]*", name):
         return None
-    return re.sub(r"__|[-./]", lambda found: _ESCAPES[found[0]], name)
+    return re.sub(r"__|[-./]", lambda match: _ESCAPES[match[0]], name)
 
 
 class _Builder:
@@ -127,12 +127,12 @@ class _Builder:
         present = set(schema.get("required") or ())
         for name, below in properties.items():
             identifier = escaped(name)
-            found = None if identifier is None else self._below(below, f"{path}.{identifier}", around)
-            if identifier is None or found is None:
+            type_ = None if identifier is None else self._below(below, f"{path}.{identifier}", around)
+            if identifier is None or type_ is None:
                 continue
-            fields[identifier] = found
+            fields[identifier] = type_
             if name in _RESERVED:  # a keyword may be written as it is, too
-                fields[name] = found
+                fields[name] = type_
             if below.get("default") is not None:
                 present.add(name)
         self.structs[path] = fields

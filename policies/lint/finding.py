@@ -15,23 +15,23 @@ IGNORE = LINT_IGNORE
 """The annotation of a policy or binding with the ids, between commas, of what should not be found in it."""
 
 IDS: Mapping[str, str] = {
-    "type-error": "An expression does not fit the schema of a kind that the policy is for",
-    "missing-has": "A field that may be absent is read without a test; the expression fails where it is",
+    "type-error": "An expression does not match the schema of a kind that the policy applies to",
+    "missing-has": "A field that may be absent is read without a test; if it is absent, the expression fails",
     "null-object": "`object` is read on DELETE, or `oldObject` on CREATE, where it is null",
-    "unreachable-validation": "A validation can never be false",
-    "never-matches": "A rule, selector or binding that no request meets",
-    "no-remedy": "Nothing tells whoever is refused what to do",
-    "native-panic": "An expression at which kube-apiserver 1.36 panics, so that the policy cannot be created",
+    "unreachable-validation": "A validation can never fail",
+    "never-matches": "A rule, selector or binding that no request can match",
+    "no-remedy": "There is no message, or it does not say what to do",
+    "native-panic": "An expression that makes kube-apiserver 1.36 panic, so the policy cannot be created",
     "unused-variable": "A variable that no expression reads",
-    "unused-params": "A paramKind, and no expression reads `params`",
-    "doubtful": "What the API server takes and a person hardly means, such as a paramRef without a `paramKind`",
-    "unknown-ignore": f"`{IGNORE}` names what is no finding",
+    "unused-params": "A `paramKind`, but no expression reads `params`",
+    "doubtful": "Valid, but probably not intended, such as a paramRef without a `paramKind`",
+    "unknown-ignore": f"`{IGNORE}` names a finding that does not exist",
 }
 """All findings by id, with what each means."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class LintFinding:
     """One finding, at a place of a file.
 
     subject: the kind and name of the document. path: the field as the API server names it. line, column: from 1.
@@ -50,19 +50,19 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class LintSubject:
     """A policy or binding, to find something in."""
 
     kind: str
     name: str
     document: Document
 
-    def at(self, id_: str, path: Path, message: str, remedy: str, *, key: bool = False) -> Finding:
+    def at(self, id_: str, path: Path, message: str, remedy: str, *, key: bool = False) -> LintFinding:
         """Something about a field; `key`: about its key rather than its value."""
         line, column = self.document.place(path, key=key)
         return self._finding(id_, show(path), (line, column), message, remedy)
 
-    def within(self, id_: str, expression: Expression, offset: int, message: str, remedy: str) -> Finding:
+    def within(self, id_: str, expression: Expression, offset: int, message: str, remedy: str) -> LintFinding:
         """Something about an expression, at an offset in code points."""
         source, offset = expression.source, max(offset, 0)
         place = self.document.place_inside(_steps(expression.path), offset) or source.location(offset)
@@ -70,8 +70,8 @@ class Subject:
 
     def _finding(
         self, id_: str, path: str, place: tuple[int, int], message: str, remedy: str, excerpt: tuple[str, ...] = ()
-    ) -> Finding:
-        return Finding(
+    ) -> LintFinding:
+        return LintFinding(
             id=id_,
             subject=f"{self.kind} {self.name}",
             file=self.document.name,

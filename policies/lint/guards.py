@@ -52,7 +52,7 @@ class Guards:
             case Call() if node.function in _SELECTIONS:
                 return self.below(node.args[0], node.args[1], scope)
             case Call():
-                return f"{node.function}({', '.join(self.key(each, scope) for each in arguments(node))})"
+                return f"{node.function}({', '.join(self.key(argument, scope) for argument in arguments(node))})"
             case _:
                 return repr(node.value) if isinstance(node, Literal) else f"#{id(node)}"
 
@@ -75,7 +75,7 @@ class Guards:
             case Call(function="!_"):
                 return self.implied(node.args[0], scope, truth=not truth)
             case Call(function="_&&_" | "_||_"):
-                left, right = (self.implied(each, scope, truth=truth) for each in node.args)
+                left, right = (self.implied(argument, scope, truth=truth) for argument in node.args)
                 return _both(left, right) if truth is (node.function == "_&&_") else _either(left, right)
             case Call(function="_?_:_"):
                 condition, then, otherwise = node.args

@@ -36,15 +36,15 @@ class KindTests:
     def decided(self, node: Node, scope: _Scope | None = None) -> bool | None:  # noqa: PLR0911 - a return per operator
         """Whether an expression is true or false for every object of the kind; None where that depends."""
         known = scope or {}
-        found = self._value(node, known)
-        if found is not _UNKNOWN:
-            return found if isinstance(found, bool) else None
+        value = self._value(node, known)
+        if value is not _UNKNOWN:
+            return value if isinstance(value, bool) else None
         match node:
             case Call(function="!_"):
                 inner = self.decided(node.args[0], known)
                 return None if inner is None else not inner
             case Call(function="_&&_" | "_||_"):
-                return _joined([self.decided(each, known) for each in node.args], all_=node.function == "_&&_")
+                return _joined([self.decided(argument, known) for argument in node.args], all_=node.function == "_&&_")
             case Call(function="_?_:_"):
                 condition = self.decided(node.args[0], known)
                 return None if condition is None else self.decided(node.args[1 if condition else 2], known)
@@ -85,7 +85,7 @@ class KindTests:
         if node.function == "@in":
             if value is _UNKNOWN or not isinstance(right, ListLiteral):
                 return None
-            among = [self._value(each, scope) for each in right.elements]
+            among = [self._value(element, scope) for element in right.elements]
             return None if _UNKNOWN in among else value in among
         other = self._value(right, scope)
         return None if _UNKNOWN in (value, other) else (value == other) is (node.function == "_==_")
@@ -93,9 +93,9 @@ class KindTests:
     def _folded(self, node: Comprehension, scope: _Scope) -> bool | None:
         if not isinstance(node.range, ListLiteral):
             return None
-        values = [self._value(each, scope) for each in node.range.elements]
-        found = [self.decided(node.body[-1], {**scope, node.variable: value}) for value in values]
-        return _joined(found, all_=node.macro == "all")
+        values = [self._value(element, scope) for element in node.range.elements]
+        answers = [self.decided(node.body[-1], {**scope, node.variable: value}) for value in values]
+        return _joined(answers, all_=node.macro == "all")
 
     def _value(self, node: Node, scope: _Scope) -> object:
         match node:
@@ -129,8 +129,8 @@ def _values(kind: GroupVersionKind) -> dict[str, str]:
     return objects | versions | {f"request.kind.{part}": value for part, value in parts.items()}
 
 
-def _joined(found: list[bool | None], *, all_: bool) -> bool | None:
+def _joined(answers: list[bool | None], *, all_: bool) -> bool | None:
     """Of `&&`, or all, one False decides; of `||`, or exists, one True."""
-    if (not all_) in found:
+    if (not all_) in answers:
         return not all_
-    return None if None in found else all_
+    return None if None in answers else all_

@@ -1,4 +1,4 @@
-"""Rules, selectors and bindings that no request can meet."""
+"""Findings about rules, selectors and bindings that no request can match."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from policies.admissionpolicy.model import Binding, MatchResources, NamedRule, P
 from policies.admissionpolicy.resources import Resource, built_in
 from policies.cel.checking.hints import closest
 from policies.engine.match import LabelSelector, SelectorRequirement
-from policies.lint.catalog import Catalog
-from policies.lint.finding import Finding, Subject
+from policies.lint.catalog import ResourceCatalog
+from policies.lint.finding import LintFinding, LintSubject
 
 _ID = "never-matches"
 _ALL = "*"
@@ -22,12 +22,14 @@ _CONNECTED = frozenset(
 _UPDATED_ONLY = ("status", "scale", "finalize", "resize", "ephemeralcontainers")
 
 
-def of_policy(policy: Policy, subject: Subject, catalog: Catalog) -> Iterator[Finding]:
+def of_policy(policy: Policy, subject: LintSubject, catalog: ResourceCatalog) -> Iterator[LintFinding]:
     """What is wrong with a policy's matchConstraints."""
     yield from _of_resources(policy.match_constraints, subject, ("spec", "matchConstraints"), catalog)
 
 
-def of_binding(binding: Binding, policy: Policy | None, subject: Subject, catalog: Catalog) -> Iterator[Finding]:
+def of_binding(
+    binding: Binding, policy: Policy | None, subject: LintSubject, catalog: ResourceCatalog
+) -> Iterator[LintFinding]:
     """What is wrong with a binding's matchResources, in itself and together with its policy."""
     resources = binding.match_resources
     if resources is None:
@@ -38,75 +40,79 @@ def of_binding(binding: Binding, policy: Policy | None, subject: Subject, catalo
     if policy is None or not rules:
         return
     if not any(_overlap(one, other) for one, other in product(rules, policy.match_constraints.resource_rules)):
-        message = f"no rule here has a request in common with those of the policy {policy.name}"
-        remedy = "name resources and operations that the policy names too"
+        message = f"no request matches both this binding and the policy {policy.name}"
+        remedy = "use resources and operations that the policy matches"
         yield subject.at(_ID, (*path, "resourceRules"), message, remedy)
 
 
-def _of_resources(resources: MatchResources, subject: Subject, path: Path, catalog: Catalog) -> Iterator[Finding]:
+def _of_resources(
+    resources: MatchResources, subject: LintSubject, path: Path, catalog: ResourceCatalog
+) -> Iterator[LintFinding]:
     for index, rule in enumerate(resources.resource_rules):
         at = (*path, "resourceRules", index)
         if any(_covers(excluded, rule) for excluded in resources.exclude_resource_rules):
-            message = "excludeResourceRules excludes all that this rule is for"
-            yield subject.at(_ID, at, message, "remove this rule, or make what is excluded narrower")
+            message = "excludeResourceRules excludes everything that this rule matches"
+            yield subject.at(_ID, at, message, "remove this rule, or narrow the exclusion")
         yield from _of_rule(rule, subject, at, catalog)
     selectors = {"objectSelector": resources.object_selector, "namespaceSelector": resources.namespace_selector}
     for name, selector in selectors.items():
         yield from _of_selector(selector, subject, (*path, name))
 
 
-def _of_rule(rule: NamedRule, subject: Subject, path: Path, catalog: Catalog) -> Iterator[Finding]:
+def _of_rule(rule: NamedRule, subject: LintSubject, path: Path, catalog: ResourceCatalog) -> Iterator[LintFinding]:
     for index, name in enumerate(rule.resources):
         at = (*path, "resources", index)
         meant = _misnamed(rule, name, catalog)
         if meant is not None:
             message = f"there is no resource {name!r} in {_group(rule.api_groups)}"
-            yield subject.at(_ID, at, message, f"write {meant}" if meant else "write its plural name, as pods")
+            yield subject.at(_ID, at, message, f"write {meant}" if meant else "use the plural name, such as pods")
         elif (happens := _impossible(rule, name)) is not None:
             verb = "happens" if len(rule.operations) == 1 else "happen"
             message = f"{' and '.join(rule.operations)} never {verb} to {name}"
             yield subject.at(_ID, at, message, f"write {happens}, or name another resource")
-    scopes = {each.scope for name in rule.resources for each in _known(rule, name, catalog)}
+    scopes = {resource.scope for name in rule.resources for resource in _known(rule, name, catalog)}
     unknown = any(not list(_known(rule, name, catalog)) for name in rule.resources)
     if rule.scope != _ALL and scopes and not unknown and rule.scope not in scopes:
-        message = f"the scope is {rule.scope}, and {', '.join(rule.resources)} is {scopes.pop()}"
-        yield subject.at(_ID, (*path, "scope"), message, 'leave the scope out, or write "*"')
+        message = f"the scope is {rule.scope}, but {', '.join(rule.resources)} is {scopes.pop()}"
+        yield subject.at(_ID, (*path, "scope"), message, 'remove the scope, or write "*"')
 
 
 def _group(groups: Sequence[str]) -> str:
     return " or ".join(group or "the core group" for group in groups)
 
 
-def _known(rule: NamedRule, name: str, catalog: Catalog) -> Iterator[Resource]:
+def _known(rule: NamedRule, name: str, catalog: ResourceCatalog) -> Iterator[Resource]:
     """The resources of the catalog that a rule means by a name."""
-    for each in catalog.resources:
+    for resource in catalog.resources:
         if (
-            each.group in rule.api_groups
-            and each.name == name
-            and (_ALL in rule.api_versions or each.version in rule.api_versions)
+            resource.group in rule.api_groups
+            and resource.name == name
+            and (_ALL in rule.api_versions or resource.version in rule.api_versions)
         ):
-            yield each
+            yield resource
 
 
-def _misnamed(rule: NamedRule, name: str, catalog: Catalog) -> str | None:
+def _misnamed(rule: NamedRule, name: str, catalog: ResourceCatalog) -> str | None:
     """The name that may be meant by one that does not exist, empty if none is near; None for one that may exist.
 
     Only of built-in groups all resources are known, and only in the versions that are on by default.
     """
     if _ALL in name or not rule.api_groups or any(not _is_complete(group, rule) for group in rule.api_groups):
         return None
-    there = [each for each in catalog.resources if each.group in rule.api_groups]
-    if any(each.name == name for each in there):
+    known = [resource for resource in catalog.resources if resource.group in rule.api_groups]
+    if any(resource.name == name for resource in known):
         return None
-    singular = [each.name for each in there if name.lower() == each.kind.kind.lower() and "/" not in each.name]
+    singular = [
+        resource.name for resource in known if name.lower() == resource.kind.kind.lower() and "/" not in resource.name
+    ]
     if singular:
         return singular[0]
-    found = closest(name, [each.name for each in there])
-    return found if found or _ALL not in rule.api_versions else None
+    suggestion = closest(name, [resource.name for resource in known])
+    return suggestion if suggestion or _ALL not in rule.api_versions else None
 
 
 def _is_complete(group: str, rule: NamedRule) -> bool:
-    versions = {each.version for each in built_in() if each.group == group}
+    versions = {resource.version for resource in built_in() if resource.group == group}
     return bool(versions) and all(version == _ALL or version in versions for version in rule.api_versions)
 
 
@@ -123,15 +129,17 @@ def _impossible(rule: NamedRule, name: str) -> str | None:
 
 
 def _groups() -> frozenset[str]:
-    return frozenset(each.group for each in built_in())
+    return frozenset(resource.group for resource in built_in())
 
 
-def _of_selector(selector: LabelSelector, subject: Subject, path: Path) -> Iterator[Finding]:
+def _of_selector(selector: LabelSelector, subject: LintSubject, path: Path) -> Iterator[LintFinding]:
     requirements = selector.requirements
     for index, one in enumerate(requirements):
         for other in requirements[:index]:
             if one.key == other.key and _contradict(one, other):
-                message = f"no object meets both requirements of the label {one.key}: {_shown(other)} and {_shown(one)}"
+                message = (
+                    f"no object can meet both requirements for the label {one.key}: {_shown(other)} and {_shown(one)}"
+                )
                 yield subject.at(_ID, path, message, "remove one of them")
 
 
@@ -180,7 +188,7 @@ def _covers(wide: NamedRule, narrow: NamedRule) -> bool:
             or (bool(narrow.resource_names) and _holds(wide.resource_names, narrow.resource_names))
         )
         and wide.scope in (_ALL, narrow.scope)
-        and all(any(_name_covers(each, name) for each in wide.resources) for name in narrow.resources)
+        and all(any(_name_covers(resource, name) for resource in wide.resources) for name in narrow.resources)
     )
 
 

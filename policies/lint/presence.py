@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from policies.lint.declared import Declared
+from policies.lint.declared import DeclaredType
 
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 _CORE, _APPS, _BATCH = (f"io.k8s.api.{group}.v1" for group in ("core", "apps", "batch"))
@@ -88,11 +88,11 @@ _ABSENT: Mapping[str, str] = {
 }
 
 
-class Presence:
+class FieldPresence:
     """What is known of the types of one policy's objects and parameters."""
 
-    def __init__(self, *declared: Declared | None) -> None:
-        self._declared = [each for each in declared if each is not None]
+    def __init__(self, *declared: DeclaredType | None) -> None:
+        self._declared = [declaration for declaration in declared if declaration is not None]
 
     def may_lack(self, struct: str, field: str, place: str) -> bool:
         """Whether the value at a place, of a type with fields, may be without one of them; False if it is not known."""
@@ -108,7 +108,7 @@ class Presence:
         return False
 
 
-def _may_lack(declared: Declared, struct: str, field: str) -> bool:
+def _may_lack(declared: DeclaredType, struct: str, field: str) -> bool:
     if struct == declared.type.name and field in ("apiVersion", "kind", "metadata"):
         return False
     definition = declared.definitions.get(struct, "")

@@ -7,35 +7,37 @@ from collections.abc import Iterator, Sequence
 from policies.admissionpolicy.model import Expression, Policy
 from policies.cel.syntax.ast import Node
 from policies.cel.syntax.source import CompileError
-from policies.lint.absence import Absence, Reader
-from policies.lint.catalog import Catalog
-from policies.lint.finding import Finding, Subject
+from policies.lint.absence import Absence, AbsenceReader
+from policies.lint.catalog import ResourceCatalog
+from policies.lint.finding import LintFinding, LintSubject
 from policies.lint.guards import NOTHING, Facts, Guards
-from policies.lint.presence import Presence
+from policies.lint.presence import FieldPresence
 from policies.lint.typecheck import TypedPolicy
 
 
-def unguarded(policy: Policy, subject: Subject, catalog: Catalog, typed: Sequence[TypedPolicy]) -> Iterator[Finding]:
+def unguarded(
+    policy: Policy, subject: LintSubject, catalog: ResourceCatalog, typed: Sequence[TypedPolicy]
+) -> Iterator[LintFinding]:
     """Findings missing-has and null-object, each place once. typed: the policy for each of its kinds, or for none."""
-    found: dict[tuple[str, int], Absence] = {}
+    absences: dict[tuple[str, int], Absence] = {}
     for plain in typed:
-        for absence in _Reading(policy, plain, catalog).absences():
-            found.setdefault((absence.expression.path, absence.offset), absence)
-    for absence in found.values():
+        for absence in _KindReview(policy, plain, catalog).absences():
+            absences.setdefault((absence.expression.path, absence.offset), absence)
+    for absence in absences.values():
         yield _finding(absence, subject, _nullable(policy))
 
 
-class _Reading:
+class _KindReview:
     """One policy for objects of one kind."""
 
-    def __init__(self, policy: Policy, plain: TypedPolicy, catalog: Catalog) -> None:
+    def __init__(self, policy: Policy, plain: TypedPolicy, catalog: ResourceCatalog) -> None:
         self._policy, self._plain = policy, plain
         self._typed = TypedPolicy(policy, plain.kind, catalog, deep=True) if policy.variables else plain
         expressions = {variable.name: variable.expression for variable in policy.variables}
-        trees = {name: self._tree(each) for name, each in expressions.items()}
+        trees = {name: self._tree(expression) for name, expression in expressions.items()}
         self._guards = Guards({name: tree for name, tree in trees.items() if tree is not None})
-        presence = Presence(self._typed.object, self._typed.params)
-        self._reader = Reader(self._guards, presence, self._typed.tests(), _nullable(policy), expressions)
+        presence = FieldPresence(self._typed.object, self._typed.params)
+        self._reader = AbsenceReader(self._guards, presence, self._typed.tests(), _nullable(policy), expressions)
 
     def absences(self) -> tuple[Absence, ...]:
         """All of them, in the order of the document."""
@@ -62,14 +64,22 @@ class _Reading:
 
     def _met(self, but: Expression | None = None) -> Facts:
         """What is known where all match conditions are true; where one is false, errors of the others do not count."""
-        trees = [self._tree(each.expression) for each in self._policy.match_conditions if each.expression is not but]
+        trees = [
+            self._tree(condition.expression)
+            for condition in self._policy.match_conditions
+            if condition.expression is not but
+        ]
         return NOTHING.union(*(self._guards.implied(tree, {}, truth=True) for tree in trees if tree is not None)) - {
             "*"
         }
 
     def _demanded(self, but: Expression) -> Facts:
         """What the other validations demand: where it is not there, they refuse anyway."""
-        trees = [self._tree(each.expression) for each in self._policy.validations if each.expression is not but]
+        trees = [
+            self._tree(validation.expression)
+            for validation in self._policy.validations
+            if validation.expression is not but
+        ]
         return NOTHING.union(*(self._guards.demanded(tree) for tree in trees if tree is not None))
 
     def _tree(self, expression: Expression, *, patch_types: bool = False) -> Node | None:
@@ -88,19 +98,19 @@ def _nullable(policy: Policy) -> frozenset[str]:
     return frozenset(root for operation, root in nulls.items() if operations & {operation, "*"})
 
 
-def _finding(absence: Absence, subject: Subject, nullable: frozenset[str]) -> Finding:
+def _finding(absence: Absence, subject: LintSubject, nullable: frozenset[str]) -> LintFinding:
     operand, name = absence.operand, absence.name
     match absence.reason:
         case "null":
             operation, other = ("DELETE", "oldObject") if operand == "object" else ("CREATE", "object")
-            message = f"{operand} is null on {operation}, which the policy is for, and {name} is read of it"
-            remedy = f"write {operand} != null && ..., or read {other} there"
-            remedy += "" if len(nullable) > 1 else f", or leave {operation} out of the rules"
+            message = f"{operand} is null on {operation}, which the policy matches, but {operand}.{name} is read"
+            remedy = f"write {operand} != null && ..., or read {other} instead"
+            remedy += "" if len(nullable) > 1 else f", or remove {operation} from the rules"
             return subject.within("null-object", absence.expression, absence.offset, message, remedy)
         case "field":
-            message = f"{operand}.{name} may be absent, and the expression fails then"
-            remedy = f"test it first, has({operand}.{name}) && ..., or write {operand}.?{name}.orValue(...)"
+            message = f"{operand}.{name} may be absent; then the expression fails"
+            remedy = f"test it first with has({operand}.{name}) && ..., or write {operand}.?{name}.orValue(...)"
         case _:
-            message = f"{operand} may have no key {name!r}, and the expression fails then"
-            remedy = f"test it first, {name!r} in {operand} && ..., or write {operand}[?{name!r}].orValue(...)"
+            message = f"{operand} may not have the key {name!r}; then the expression fails"
+            remedy = f"test it first with {name!r} in {operand} && ..., or write {operand}[?{name!r}].orValue(...)"
     return subject.within("missing-has", absence.expression, absence.offset, message, remedy)

@@ -16,13 +16,13 @@ from policies.cel.syntax.parser import parse
 from policies.cel.syntax.source import Issue
 from policies.engine.request import GroupVersionKind
 from policies.lint import matching, wording
-from policies.lint.catalog import Catalog, catalog
-from policies.lint.finding import IDS, IGNORE, Finding, Subject
+from policies.lint.catalog import ResourceCatalog, catalog
+from policies.lint.finding import IDS, IGNORE, LintFinding, LintSubject
 from policies.lint.reading import unguarded
 from policies.lint.typecheck import TypedPolicy, checked_kinds, judged_expressions
 
 
-def review(loaded: Loaded, documents: Iterable[Document]) -> tuple[Finding, ...]:
+def review(loaded: Loaded, documents: Iterable[Document]) -> tuple[LintFinding, ...]:
     """All findings in what was read without errors, by file and place.
 
     documents: those that the policies and bindings were read from, for the places of their fields.
@@ -30,21 +30,21 @@ def review(loaded: Loaded, documents: Iterable[Document]) -> tuple[Finding, ...]
     places = {_identity(document): document for document in objects(documents)}
     known = catalog(document.value for document in loaded.context)
     policies: dict[tuple[str, str], Policy] = {(policy.kind, policy.name): policy for policy in loaded.policies}
-    found: list[Finding] = []
+    all_findings: list[LintFinding] = []
     for key, policy in policies.items():
-        subject = Subject(policy.kind, policy.name, places[key])
+        subject = LintSubject(policy.kind, policy.name, places[key])
         findings = deeply(lambda: list(_of_policy(policy, subject, known)))  # noqa: B023 - called at once
-        found += _kept(findings, policy.annotations, subject)
+        all_findings += _kept(findings, policy.annotations, subject)
     for binding in loaded.bindings:
-        subject = Subject(binding.kind, binding.name, places[binding.kind, binding.name])
+        subject = LintSubject(binding.kind, binding.name, places[binding.kind, binding.name])
         bound = policies.get((binding.kind.removesuffix("Binding"), binding.policy_name))
-        found += _kept(matching.of_binding(binding, bound, subject, known), binding.annotations, subject)
-    found += map(_doubt, loaded.warnings)
-    return tuple(sorted(found, key=lambda each: (each.file, each.line, each.column, each.id)))
+        all_findings += _kept(matching.of_binding(binding, bound, subject, known), binding.annotations, subject)
+    all_findings += map(_doubt, loaded.warnings)
+    return tuple(sorted(all_findings, key=lambda finding: (finding.file, finding.line, finding.column, finding.id)))
 
 
 def _identity(document: Document) -> tuple[str, str]:
-    """The kind and name of an object; nothing of both where it has none."""
+    """The kind and name of an object; both empty if it has none."""
     match document.value:
         case {"kind": str(kind), "metadata": {"name": str(name)}}:
             return kind, name
@@ -52,9 +52,9 @@ def _identity(document: Document) -> tuple[str, str]:
             return "", ""
 
 
-def _doubt(problem: Problem) -> Finding:
-    """What reading the documents has warned of."""
-    return Finding(
+def _doubt(problem: Problem) -> LintFinding:
+    """The finding for a warning from reading the documents."""
+    return LintFinding(
         id="doubtful",
         subject="",
         file=problem.file,
@@ -66,7 +66,7 @@ def _doubt(problem: Problem) -> Finding:
     )
 
 
-def _of_policy(policy: Policy, subject: Subject, known: Catalog) -> Iterator[Finding]:
+def _of_policy(policy: Policy, subject: LintSubject, known: ResourceCatalog) -> Iterator[LintFinding]:
     typed = [TypedPolicy(policy, kind, known) for kind in checked_kinds(policy, known)]
     untyped = TypedPolicy(policy, None, known)
     yield from _type_errors(policy, subject, typed)
@@ -78,10 +78,12 @@ def _of_policy(policy: Policy, subject: Subject, known: Catalog) -> Iterator[Fin
     yield from wording.unused(policy, subject)
 
 
-def _kept(findings: Iterable[Finding], annotations: Mapping[str, str], subject: Subject) -> Iterator[Finding]:
-    """The findings that are not ignored, and names in the annotation that are no findings."""
+def _kept(
+    findings: Iterable[LintFinding], annotations: Mapping[str, str], subject: LintSubject
+) -> Iterator[LintFinding]:
+    """The findings that are not ignored, and findings about unknown names in the annotation."""
     ignored = [name.strip() for name in annotations.get(IGNORE, "").split(",") if name.strip()]
-    yield from (each for each in findings if each.id not in ignored)
+    yield from (finding for finding in findings if finding.id not in ignored)
     for name in ignored:
         if name not in IDS:
             remedy = nearest(name, IDS) or f"write one of {', '.join(IDS)}"
@@ -90,29 +92,29 @@ def _kept(findings: Iterable[Finding], annotations: Mapping[str, str], subject: 
             )
 
 
-def _type_errors(policy: Policy, subject: Subject, typed: Sequence[TypedPolicy]) -> Iterator[Finding]:
+def _type_errors(policy: Policy, subject: LintSubject, typed: Sequence[TypedPolicy]) -> Iterator[LintFinding]:
     """Each issue once, with all kinds that have it.
 
     Validations and their messages are checked for each kind, as in Kubernetes. Variables and conditions may be meant
     for some of the kinds only, and a field may be tested that only some of them have: there counts what fits none.
     """
     judged = set(judged_expressions(policy))
-    mutations = {each.expression for each in policy.mutations}
+    mutations = {mutation.expression for mutation in policy.mutations}
     for expression in wording.expressions(policy):
         shared = {
             node.position for node in walk(parse(expression.source)) if expression not in judged or _is_test(node)
         }
-        found: dict[int, list[tuple[GroupVersionKind | None, Issue]]] = {}
+        issues: dict[int, list[tuple[GroupVersionKind | None, Issue]]] = {}
         for policy_ in typed:
             errors = policy_.errors(expression, patch_types=expression in mutations)
             for issue in errors.error.issues if errors else ():
-                found.setdefault(issue.position, []).append((policy_.kind, issue))
-        for position, each in found.items():
-            kinds = dict.fromkeys(kind.kind for kind, _ in each if kind is not None)
+                issues.setdefault(issue.position, []).append((policy_.kind, issue))
+        for position, occurrences in issues.items():
+            kinds = dict.fromkeys(kind.kind for kind, _ in occurrences if kind is not None)
             alive = sum(position in policy_.live_positions(expression) for policy_ in typed)
             if position not in shared or len(kinds) == alive:
-                message = f"{each[0][1].message}, if the object is a {' or '.join(kinds)}"
-                hint = next((issue.hint for _, issue in each if issue.hint), "look it up with kubectl explain")
+                message = f"{occurrences[0][1].message}, if the object is a {' or '.join(kinds)}"
+                hint = next((issue.hint for _, issue in occurrences if issue.hint), "look it up with kubectl explain")
                 yield subject.within("type-error", expression, position, message, hint)
 
 

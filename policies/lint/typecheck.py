@@ -25,8 +25,8 @@ from policies.cel.syntax.parser import parse
 from policies.cel.syntax.source import CompileError, Issue
 from policies.cel.types import Type
 from policies.engine.request import GroupVersionKind
-from policies.lint.catalog import Catalog
-from policies.lint.declared import Declared, declare
+from policies.lint.catalog import ResourceCatalog
+from policies.lint.declared import DeclaredType, declare
 from policies.lint.kindtests import KindTests
 
 TYPES_LIMIT = 10
@@ -56,14 +56,16 @@ class ExpressionWarning:
     warning: str
 
 
-def warnings(policy: Policy, catalog: Catalog) -> tuple[ExpressionWarning, ...]:
+def warnings(policy: Policy, catalog: ResourceCatalog) -> tuple[ExpressionWarning, ...]:
     """The warnings that Kubernetes writes into the status of a ValidatingAdmissionPolicy."""
     kinds = checked_kinds(policy, catalog)
     typed = [TypedPolicy(policy, kind, catalog, exact=True) for kind in kinds]
-    found = ((each, [policy_.errors(each) for policy_ in typed]) for each in judged_expressions(policy))
+    checked = (
+        (expression, [policy_.errors(expression) for policy_ in typed]) for expression in judged_expressions(policy)
+    )
     return tuple(
-        ExpressionWarning(expression.path, "\n".join(str(each) for each in errors if each is not None))
-        for expression, errors in found
+        ExpressionWarning(expression.path, "\n".join(str(error) for error in errors if error is not None))
+        for expression, errors in checked
         if any(errors)
     )
 
@@ -76,21 +78,21 @@ def judged_expressions(policy: Policy) -> Iterator[Expression]:
             yield validation.message_expression
 
 
-def checked_kinds(policy: Policy, catalog: Catalog) -> tuple[GroupVersionKind, ...]:
+def checked_kinds(policy: Policy, catalog: ResourceCatalog) -> tuple[GroupVersionKind, ...]:
     """The kinds that a policy is checked for, in Kubernetes' order: those of rules without wildcards."""
-    found = _collected(policy.match_constraints, catalog)
-    known = (kind for kind in dict.fromkeys(found) if catalog.open_api(kind) is not None)
+    collected = _collected(policy.match_constraints, catalog)
+    known = (kind for kind in dict.fromkeys(collected) if catalog.open_api(kind) is not None)
     return tuple(sorted(known, key=lambda kind: (kind.group, kind.version, kind.kind)))
 
 
-def _collected(constraints: MatchResources, catalog: Catalog) -> list[GroupVersionKind]:
-    found: list[GroupVersionKind] = []
+def _collected(constraints: MatchResources, catalog: ResourceCatalog) -> list[GroupVersionKind]:
+    collected: list[GroupVersionKind] = []
     for rule in constraints.resource_rules:
         kinds = [kind for target in _targets(rule) for kind in catalog.kinds(*target)]
-        found += kinds[:TYPES_LIMIT]
+        collected += kinds[:TYPES_LIMIT]
         if len(kinds) >= TYPES_LIMIT:
             break
-    return found
+    return collected
 
 
 def _targets(rule: NamedRule) -> Iterator[tuple[str, str, str]]:
@@ -116,7 +118,7 @@ class TypedPolicy:
         self,
         policy: Policy,
         kind: GroupVersionKind | None,
-        catalog: Catalog,
+        catalog: ResourceCatalog,
         *,
         exact: bool = False,
         deep: bool = False,
@@ -134,9 +136,9 @@ class TypedPolicy:
         for variable in policy.variables:
             tree = self.tree(variable.expression)
             self.variables[variable.name] = tree
-            found = None if isinstance(tree, CompileError) else tree.type
-            found = types.DYN if found is None or found == types.ERROR else found
-            fields = {**fields, variable.name: found if deep else variable_type(found)}
+            type_ = None if isinstance(tree, CompileError) else tree.type
+            type_ = types.DYN if type_ is None or type_ == types.ERROR else type_
+            fields = {**fields, variable.name: type_ if deep else variable_type(type_)}
             self._environment = self._environment.with_fields(VARIABLES.name, fields)
 
     def errors(self, expression: Expression, *, patch_types: bool = False) -> TypeErrors | None:
@@ -194,7 +196,7 @@ class TypedPolicy:
         When expressions run, objects are maps, and equality and lists know no types.
         """
         lenient = re.match(r"found no matching overload for '(_\+_|_\?_:_|@in|_\[_\]|_\[\?_\]|_==_|_!=_)'", message)
-        structs = [name for each in (self.object, self.params) if each is not None for name in each.structs]
+        structs = [name for declared in (self.object, self.params) if declared is not None for name in declared.structs]
         mixed = lenient or message.startswith(("expected type", "expression of type"))
         return "!error!" in message or (bool(mixed) and any(name in message for name in structs))
 
@@ -218,18 +220,20 @@ def _kind(param_kind: ParamKind) -> GroupVersionKind:
     return GroupVersionKind(group, version, param_kind.kind)
 
 
-def _declared(kind: GroupVersionKind, catalog: Catalog, untyped: Type | None) -> Declared | None:
+def _declared(kind: GroupVersionKind, catalog: ResourceCatalog, untyped: Type | None) -> DeclaredType | None:
     custom = catalog.custom.get(kind)
     return _built_in(kind, untyped) if custom is None else declare(kind.kind, custom, untyped)
 
 
 @cache
-def _built_in(kind: GroupVersionKind, untyped: Type | None) -> Declared | None:
+def _built_in(kind: GroupVersionKind, untyped: Type | None) -> DeclaredType | None:
     schema = open_api(kind)
     return None if schema is None else declare(kind.kind, schema, untyped)
 
 
-def _environment(known: Environment, obj: Declared | None, parameters: Declared | None, *, exact: bool) -> Environment:
+def _environment(
+    known: Environment, obj: DeclaredType | None, parameters: DeclaredType | None, *, exact: bool
+) -> Environment:
     """As buildEnvSet has it: exactly, it knows `authorizer`, but not `authorizer.requestResource`."""
     hidden = "authorizer.requestResource" if exact else ""
     variables = {name: type_ for name, type_ in known.variables.items() if name != hidden}

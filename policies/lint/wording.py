@@ -1,4 +1,4 @@
-"""Expressions that decide nothing or stop the server, names that nobody reads, and messages that help nobody."""
+"""Findings about constant or crashing expressions, unused names, and messages that do not help."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from policies.cel.program import compile_expression
 from policies.cel.syntax.ast import Call, Ident, ListLiteral, MapLiteral, Node, Select
 from policies.cel.syntax.parser import parse
 from policies.cel.syntax.source import CompileError
-from policies.lint.finding import Finding, Subject
+from policies.lint.finding import LintFinding, LintSubject
 from policies.lint.typecheck import TypedPolicy
 
 _SHORTEST = 20  # characters: less says that something is wrong, and has no room for what to do
@@ -34,9 +34,9 @@ def expressions(policy: Policy) -> Iterator[Expression]:
         yield mutation.expression
 
 
-def unused(policy: Policy, subject: Subject) -> Iterator[Finding]:
+def unused(policy: Policy, subject: LintSubject) -> Iterator[LintFinding]:
     """Variables and params that no expression reads."""
-    trees = [parse(each.source) for each in expressions(policy)]
+    trees = [parse(expression.source) for expression in expressions(policy)]
     nodes = [node for tree in trees for node in walk(tree)]
     names = {node.name for node in nodes if isinstance(node, Ident)}
     read = {node.field for node in nodes if isinstance(node, Select) and _is_name(node.operand, "variables")}
@@ -48,19 +48,19 @@ def unused(policy: Policy, subject: Subject) -> Iterator[Finding]:
     for index, variable in enumerate(policy.variables):
         if variable.name not in read:
             message = f"no expression reads variables.{variable.name}"
-            remedy = "remove it, or use it where its value is meant"
+            remedy = "remove it, or use it"
             yield subject.at("unused-variable", ("spec", "variables", index, "name"), message, remedy)
     if policy.param_kind is not None and "params" not in names:
-        message = f"no expression reads params, and without a {policy.param_kind.kind} the policy may do nothing"
+        message = f"no expression reads params, but without a {policy.param_kind.kind} the policy may have no effect"
         remedy = "remove paramKind, and paramRef from the bindings"
         yield subject.at("unused-params", ("spec", "paramKind"), message, remedy)
 
 
-def unreachable(policy: Policy, subject: Subject) -> Iterator[Finding]:
+def unreachable(policy: Policy, subject: LintSubject) -> Iterator[LintFinding]:
     """Validations that are never false: constants, copies of earlier ones, and all behind a condition that is false."""
     for condition in policy.match_conditions:
         if _constant(condition.expression) is False:
-            message = f"the match condition {condition.name} is always false, so that nothing is ever validated"
+            message = f"the match condition {condition.name} is always false, so nothing is ever validated"
             yield subject.within(
                 "unreachable-validation", condition.expression, 0, message, "remove the condition, or the whole policy"
             )
@@ -69,44 +69,44 @@ def unreachable(policy: Policy, subject: Subject) -> Iterator[Finding]:
         expression = validation.expression
         whole = _normal(expression.text)
         if _constant(expression) is True:
-            remedy = "remove it, or write what has to be true of the object"
+            remedy = "remove it, or test the object"
             yield subject.within("unreachable-validation", expression, 0, "this is always true", remedy)
         elif whole in earlier:
-            message = f"{earlier[whole]} demands the same already"
-            yield subject.within("unreachable-validation", expression, 0, message, "remove one of both")
+            message = f"{earlier[whole]} already requires the same"
+            yield subject.within("unreachable-validation", expression, 0, message, "remove one of them")
         for part in _demanded(parse(expression.source)):
             text = _normal(expression.text[part.start : part.end])
             earlier.setdefault(text, expression.path)
 
 
-def without_remedy(policy: Policy, subject: Subject) -> Iterator[Finding]:
+def without_remedy(policy: Policy, subject: LintSubject) -> Iterator[LintFinding]:
     """Validations with no message at all, or one that is too short to say what to do."""
     for index, validation in enumerate(policy.validations):
         if validation.message_expression is not None or len(validation.message.strip()) >= _SHORTEST:
             continue
         text = validation.message.strip()
         if text:
-            field, message = "message", f"the message {text!r} does not tell what to do"
+            field, message = "message", f"the message {text!r} does not say what to do"
         else:
-            field, message = "expression", "there is no message: whoever is refused is shown the expression"
-        remedy = "write a message that says what is wrong and how to mend it"
+            field, message = "expression", "there is no message, so users see the expression"
+        remedy = "write a message that says what is wrong and how to fix it"
         yield subject.at("no-remedy", ("spec", "validations", index, field), message, remedy)
 
 
-def panics(policy: Policy, subject: Subject, untyped: TypedPolicy) -> Iterator[Finding]:
+def panics(policy: Policy, subject: LintSubject, untyped: TypedPolicy) -> Iterator[LintFinding]:
     """`[?object[?'a']]`, `{?'k': object[?'a']}`: the library of kube-apiserver 1.36 panics when it compiles them.
 
     It takes for granted that the type of an optional element is an optional, and an optional index of dyn is dyn
     (mapLiteral and listLiteral in cel-go's cel/validator.go).
     """
-    mutations = {each.expression for each in policy.mutations}
+    mutations = {mutation.expression for mutation in policy.mutations}
     for expression in expressions(policy):
         tree = untyped.tree(expression, patch_types=expression in mutations)
         if isinstance(tree, CompileError):
             continue
         for element in (element for node in walk(tree) for element in _optional_elements(node)):
             if element.type == types.DYN:
-                message = "kube-apiserver 1.36 panics over an optional element of no known type"
+                message = "kube-apiserver 1.36 panics on an optional element of unknown type"
                 remedy = "select with .?name instead of [?'name'], or append .optMap(x, x)"
                 yield subject.within("native-panic", expression, element.start, message, remedy)
 
@@ -136,10 +136,10 @@ def _constant(expression: Expression) -> bool | None:
     if any(isinstance(node, Ident) and node.name in known.variables for node in walk(parse(expression.source))):
         return None
     try:
-        found = compile_expression(expression.text, known, types.BOOL).evaluate({}).value
+        value = compile_expression(expression.text, known, types.BOOL).evaluate({}).value
     except CompileError:
         return None
-    return found if isinstance(found, bool) else None
+    return value if isinstance(value, bool) else None
 
 
 def _normal(text: str) -> str:

@@ -54,9 +54,9 @@ def test_notes_say_what_is_left_to_do(chart: Path) -> None:
 
     assert "certificates  secret, Secret given-tls\n" in notes
     assert "policies      none\n" in notes
-    assert "Nothing is judged before you register it:\n" in notes
+    assert "Register the service; before that, nothing is judged:\n" in notes
     assert "caBundle" not in notes
-    assert "Each caBundle in it has to be what is in the Secret cks-admission-ca as ca-bundle.crt" in _notes(
+    assert "Each caBundle must be the value of ca-bundle.crt in the Secret cks-admission-ca" in _notes(
         chart, {"registration": {"mode": "none"}}
     )
 
@@ -65,5 +65,5 @@ def test_notes_warn(chart: Path) -> None:
     """A namespace that is left alone by living in it, and a single replica, are told."""
     notes = _notes(chart, {"replicas": 1}, namespace="default")
 
-    assert "WARNING: the service leaves the namespace that it runs in alone, and this is default." in notes
-    assert "WARNING: with one replica, writes that fail closed are refused whenever its Node goes.\n" in notes
+    assert "WARNING: the service does not judge the namespace that it runs in, which is default." in notes
+    assert "WARNING: with one replica, writes that fail closed are refused whenever its Node is lost.\n" in notes

@@ -34,8 +34,11 @@ if TYPE_CHECKING:
 
 MUTATING, VALIDATING = "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"
 ACCOUNT = f"system:serviceaccount:{NAMESPACE}:cks-admission"
-_PUT_RIGHT = "a service that is ready for 10 s puts that right; where not, its log says why: not registered, or undone"
-_RENEWED = "the service renews it; where it does not, its log says why: certificate not renewed, not registered"
+_PUT_RIGHT = (
+    'the service repairs it after being ready for 10 s; if it does not, look for "not registered" or '
+    '"undone" in its log'
+)
+_RENEWED = 'the service renews it; if it does not, look for "certificate not renewed" or "not registered" in its log'
 
 Found = tuple[str, str, str, str]
 
@@ -132,35 +135,35 @@ def test_all_is_well(installation: Installation) -> None:
     count = len(needed(settingsfile.read(installation.service.config)))
     assert lines == [
         "API server",
-        "  ok   its version: v1.36.3 has match conditions of webhooks and ValidatingAdmissionPolicy v1",
+        "  ok   version: v1.36.3 has webhook match conditions and ValidatingAdmissionPolicy v1",
         "registration",
-        f"  ok   {MUTATING} cks-admission: 3 entries, as the settings want them",
-        f"  ok   {VALIDATING} cks-admission: 6 entries, as the settings want them",
+        f"  ok   {MUTATING} cks-admission: 3 entries, as in the settings",
+        f"  ok   {VALIDATING} cks-admission: 6 entries, as in the settings",
         "certificate",
         served,
         "probe",
         (
             "  ok   ConfigMap with a reserved label, dry run in namespace default: "
-            "it was refused by the service: the API server asks it, and hears the answer"
+            "the service refused it: the API server calls the service and gets its answer"
         ),
         "rights",
         (
             f"  ok   alice: it has the {count - _not_served(installation)} rights that the service needs; "
-            "for the service's own ask --as-service-account NAMESPACE/NAME"
+            "to check the service's own account, use --as-service-account NAMESPACE/NAME"
         ),
         "scope",
-        "  ok   the service's entries: 2 entries fail closed, none of them in cks-admission or on all of kube-system",
+        "  ok   the service's entries: 2 entries fail closed, none of them in cks-admission or for all of kube-system",
         "other webhooks",
-        "  ok   MutatingWebhookConfigurations: none of others changes what the service changes",
+        "  ok   MutatingWebhookConfigurations: no other webhook changes what the service changes",
         "policies",
-        "  ok   policies: 0 policies besides the built-in rules, and nothing is refused",
+        "  ok   policies: 0 policies in addition to the built-in rules, none refused",
         "topology",
         "  ok   Nodes: there are none",
         "replicas",
         holder,
-        "no problem, 0 warnings, 0 not known",
+        "no problem, 0 warnings, 0 unknown",
     ]
-    assert holder.endswith(" holds it, and renews it")
+    assert holder.endswith(" holds and renews it")
     assert (done.stderr, done.returncode) == ("", 0)
 
 
@@ -189,9 +192,9 @@ def test_what_the_service_itself_may_see(installation: Installation) -> None:
     assert (done.stderr, done.returncode) == ("", 0)
     assert "  warn " not in done.stdout
     probe, others = unknown
-    assert "the account that asks may not create configmaps" in probe
+    assert "the current account may not create configmaps" in probe
     assert others == (
-        "  ?    webhook configurations of others: not looked at: the account that asks may not "
+        "  ?    other webhook configurations: not checked: the current account may not "
         "list mutatingwebhookconfigurations and validatingwebhookconfigurations"
     )
 
@@ -212,7 +215,7 @@ def test_a_right_is_missing(installation: Installation) -> None:
             "problem",
             ACCOUNT,
             "it may not list, watch nodes: rules look at the labels and taints of Nodes",
-            'grant it by a ClusterRole: {apiGroups: [""], resources: [nodes], verbs: [list, watch]}',
+            'grant it with a ClusterRole: {apiGroups: [""], resources: [nodes], verbs: [list, watch]}',
         )
     ]
 
@@ -252,7 +255,7 @@ def test_a_webhook_of_somebody_else(installation: Installation) -> None:
             "check": "other webhooks",
             "level": "ok",
             "where": f"{MUTATING} zz-sidecars",
-            "found": "it may change pods after the service, which is then asked again",
+            "found": "it may change pods after the service, which is then called again",
             "remedy": "",
         }
     ]
@@ -280,7 +283,7 @@ def test_policies_are_refused(installation: Installation) -> None:
     finally:
         control_plane.kubectl("delete", "configmap", "team", "-n", NAMESPACE, user="admin", check=True)
 
-    remedy = "put it right: what was in force before stays so until then"
+    remedy = "correct it; until then the previous policies stay in force"
     assert found["policies"] == [("problem", f"ConfigMap {NAMESPACE}/team", f"refused: {reason}", remedy)]
 
 
@@ -290,7 +293,7 @@ def test_a_configuration_was_deleted(installation: Installation) -> None:
         installation.control_plane.kubectl("delete", VALIDATING, "cks-admission", user="admin", check=True)
         found = installation.faults()
 
-    gone = "it does not exist: the API server asks the service nothing"
+    gone = "it does not exist, so the API server never calls the service"
     assert found["registration"] == [("problem", f"{VALIDATING} cks-admission", gone, _PUT_RIGHT)]
     host = urlsplit(installation.service.url).netloc
     assert [(level, where) for level, where, *_ in found["certificate"]] == [("problem", host)]
@@ -305,7 +308,9 @@ def test_an_object_selector_was_added(installation: Installation) -> None:
 
     ((level, where, text, remedy),) = found["registration"]
     assert (level, where, remedy) == ("problem", f"{VALIDATING} cks-admission", _PUT_RIGHT)
-    written = "not as the settings want it: labels.cks-admission.dev: objectSelector; last written by kubectl-patch at "
+    written = (
+        "it differs from the settings: labels.cks-admission.dev: objectSelector; last written by kubectl-patch at "
+    )
     assert text.startswith(written)
 
 
@@ -325,7 +330,7 @@ def test_the_bundle_is_another_ones(installation: Installation) -> None:
     assert (level, where, remedy) == ("problem", host, _RENEWED)
     assert text.startswith(
         "CN=127.0.0.1 is signed by CN=cks-admission CA, which neither the chain nor the bundle has; "
-        f"the bundle has CN=somebody's CA; looked at by the caBundle of {VALIDATING} "
+        f"the bundle has CN=somebody's CA; checked against the caBundle of {VALIDATING} "
     )
     ((level, _, text, remedy),) = found["probe"]
     assert (level, remedy) == ("problem", "see the findings about the address and the certificate")
@@ -340,7 +345,7 @@ def test_the_certificate_has_expired(installation: Installation) -> None:
     ((level, where, text, remedy),) = found["certificate"]
     assert (level, where, remedy) == ("problem", urlsplit(installation.service.url).netloc, _RENEWED)
     assert text.startswith("CN=127.0.0.1 expired on ")
-    assert " UTC, 20 minutes ago; looked at by the caBundle of " in text
+    assert " UTC, 20 minutes ago; checked against the caBundle of " in text
     ((level, _, text, _),) = found["probe"]
     assert level == "problem"
     assert "certificate has expired" in text

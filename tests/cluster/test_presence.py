@@ -11,8 +11,8 @@ from policies.cel import types
 from policies.cel.types import Kind, Type
 from policies.engine.request import GroupVersionKind
 from policies.lint.catalog import catalog
-from policies.lint.declared import Declared, declare
-from policies.lint.presence import Presence
+from policies.lint.declared import DeclaredType, declare
+from policies.lint.presence import FieldPresence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -116,7 +116,7 @@ def test_what_is_filled_in_is_there(caller: Caller, api_version: str, kind: str,
     assert sorted(_added(found, body, declared.type, declared, "object")) == []
 
 
-def _added(found: Any, written: Any, type_: Type, declared: Declared, place: str) -> Iterator[str]:
+def _added(found: Any, written: Any, type_: Type, declared: DeclaredType, place: str) -> Iterator[str]:
     """The fields that were not written, are there, and may be absent as far as lint knows."""
     if type_.kind is Kind.LIST and isinstance(found, list):
         for index, item in enumerate(found):
@@ -124,7 +124,7 @@ def _added(found: Any, written: Any, type_: Type, declared: Declared, place: str
                 yield from _added(item, written[index], type_.parameters[0], declared, f"{place}[{index}]")
     if type_.kind is not Kind.STRUCT or not isinstance(found, dict):
         return
-    presence, given = Presence(declared), written if isinstance(written, dict) else {}
+    presence, given = FieldPresence(declared), written if isinstance(written, dict) else {}
     for name, value in found.items():
         if name not in given and presence.may_lack(type_.name, name, place):
             yield f"{place}.{name}"

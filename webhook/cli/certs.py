@@ -31,18 +31,20 @@ def command() -> None:
 @click.argument("files", nargs=-1, required=True, type=_file)
 @options.output
 def show(files: tuple[Path, ...], output: str) -> None:
-    """Put the certificates in PEM files into words.
+    """Describe the certificates in PEM files.
 
     \b
     Example:
       cks-admission certs show .cks-admission/certs/tls.crt .cks-admission/certs/ca-bundle.crt
     """
     now = datetime.now(UTC)
-    found = [{"file": str(file), **describe(certificate, now)} for file in files for certificate in _certificates(file)]
+    certificates = [
+        {"file": str(file), **describe(certificate, now)} for file in files for certificate in _certificates(file)
+    ]
     if output != "text":
-        write(found, output)
+        write(certificates, output)
         return
-    for entry in found:
+    for entry in certificates:
         for key, value in entry.items():
             shown = ", ".join(value) if isinstance(value, list) else value
             click.echo(f"{key.replace('_', ' ') + ':':<20} {shown}")
@@ -55,13 +57,13 @@ def show(files: tuple[Path, ...], output: str) -> None:
     type=click.Path(file_okay=False, path_type=Path),
     default=Tls().directory,
     show_default=True,
-    help="Where to.",
+    help="Directory to write to.",
 )
 @click.option(
     "--name", "names", multiple=True, help="DNS name or IP address; repeatable. [default: localhost, 127.0.0.1]"
 )
 def issue(directory: Path, names: tuple[str, ...]) -> None:
-    """Make a CA and a certificate in a directory, or renew what is due there; what is good is kept.
+    """Create a CA and a certificate in a directory. Valid ones are kept; those that are due are renewed.
 
     \b
     Example:
@@ -80,12 +82,12 @@ def issue(directory: Path, names: tuple[str, ...]) -> None:
 @command.command("verify")
 @click.argument("cert", type=_file)
 @click.option(
-    "--ca", "ca", type=_file, required=True, help="CA bundle, PEM: the caBundle of the webhook configuration."
+    "--ca", "ca", type=_file, required=True, help="CA bundle (PEM): the caBundle of the webhook configuration."
 )
-@click.option("--name", "names", multiple=True, required=True, help="Name that the API server dials; repeatable.")
+@click.option("--name", "names", multiple=True, required=True, help="Name that the API server connects to; repeatable.")
 @options.output
 def check(cert: Path, ca: Path, names: tuple[str, ...], output: str) -> None:
-    """Judge a certificate as the API server would: names, chain to the CA bundle, dates, strength.
+    """Check a certificate as the API server would: names, chain to the CA bundle, dates, key strength.
 
     \b
     Example:

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from webhook.sources.policyfiles import PolicyFiles
 
 
-class Outcome(NamedTuple):
-    """What would happen to one object: what the rules changed, and what they said of the result."""
+class ObjectOutcome(NamedTuple):
+    """What would happen to one object: the changes of the rules, and their verdict on the result."""
 
     manifest: Manifest
     request: AdmissionRequest
@@ -41,12 +41,12 @@ class Outcome(NamedTuple):
 
     @property
     def allowed(self) -> bool:
-        """Whether the object would be let in."""
+        """Whether the object would be admitted."""
         return self.mutation.allowed and self.validation.allowed
 
 
-class _World(NamedTuple):
-    """What is known of the cluster: by policy files, and by labels on the command line, for all Namespaces."""
+class _OfflineCluster(NamedTuple):
+    """What is known of the cluster, from policy files and from Namespace labels on the command line."""
 
     files: PolicyFiles | None
     given: Mapping[str, str]
@@ -60,22 +60,34 @@ class _World(NamedTuple):
 
 @click.command("check")
 @click.option(
-    "-f", "--filename", "files", multiple=True, required=True, metavar="FILE|DIR|-", help="Objects; repeatable."
+    "-f",
+    "--filename",
+    "files",
+    multiple=True,
+    required=True,
+    metavar="FILE|DIR|-",
+    help="File or directory with objects, or - for standard input; repeatable.",
 )
-@click.option("--old", type=click.Path(exists=True, dir_okay=False), help="Objects as they are now, for an update.")
-@click.option("--as", "user", default="user", show_default=True, help="User name of the requester.")
-@click.option("--as-group", "groups", multiple=True, help="Group of the requester; repeatable.")
-@click.option("-n", "--namespace", default="default", show_default=True, help="Namespace of objects that name none.")
+@click.option(
+    "--old",
+    type=click.Path(exists=True, dir_okay=False),
+    help="File with the objects as they are now; makes these requests updates.",
+)
+@click.option("--as", "user", default="user", show_default=True, help="User who sends the request.")
+@click.option("--as-group", "groups", multiple=True, help="Group of that user; repeatable.")
+@click.option(
+    "-n", "--namespace", default="default", show_default=True, help="Namespace of objects that do not name one."
+)
 @options.namespace_labels
 @options.policies
-@click.option("--diff", is_flag=True, help="Show what would change in each object.")
+@click.option("--diff", is_flag=True, help="Show a diff of each object that would be changed.")
 @options.config
 @options.output
 def command(
     files: tuple[str, ...], old: str | None, user: str, groups: tuple[str, ...], namespace: str,
     namespace_labels: tuple[str, ...], config: Path | None, output: str, *, diff: bool, **changes: tuple[str, ...],
 ) -> None:  # fmt: skip
-    """Say what would happen to objects on `kubectl apply`: mutate, then validate, without a cluster.
+    """Show what `kubectl apply` would do to objects: mutate, then validate. No cluster is needed.
 
     \b
     Examples:
@@ -89,16 +101,18 @@ def command(
         written, ruleset = options.ruleset(settings, datetime.now(UTC).date())
         stdin = sys.stdin.buffer.read() if "-" in files else b""
         before = {_identity(m.object, namespace): m.object for m in (manifest.read([old]) if old else ())}
-        found = list(manifest.read(files, stdin))
+        manifests = list(manifest.read(files, stdin))
     except (SettingsError, FileError, ManifestError) as error:
         raise InputError(str(error)) from None
     except OSError as error:
         raise unreadable(error) from None
-    if not found:
+    if not manifests:
         raise InputError(f"{', '.join(files)}: no objects found")
-    world = _World(written, options.labels(namespace_labels))
+    world = _OfflineCluster(written, options.labels(namespace_labels))
     who = UserInfo(user, groups=(*groups, "system:authenticated"))
-    outcomes = [_check(m, before.get(_identity(m.object, namespace)), ruleset, who, namespace, world) for m in found]
+    outcomes = [
+        _check(m, before.get(_identity(m.object, namespace)), ruleset, who, namespace, world) for m in manifests
+    ]
     if output == "text":
         for outcome in outcomes:
             click.echo("\n".join(_text(outcome, diff=diff)))
@@ -108,17 +122,17 @@ def command(
 
 
 def _check(
-    found: Manifest, old: JsonObject | None, ruleset: RuleSet, user: UserInfo, namespace: str, world: _World
-) -> Outcome:
-    request = manifest.request(found.object, old, user=user, namespace=namespace)
+    written: Manifest, old: JsonObject | None, ruleset: RuleSet, user: UserInfo, namespace: str, world: _OfflineCluster
+) -> ObjectOutcome:
+    request = manifest.request(written.object, old, user=user, namespace=namespace)
     facts = world.facts(request.namespace)
     mutation = engine.mutate(request, ruleset, facts)
-    changed = patch.apply(found.object, mutation.operations) if mutation.operations else found.object
+    changed = patch.apply(written.object, mutation.operations) if mutation.operations else written.object
     validation = engine.validate(replace(request, object=changed), ruleset, facts)
-    return Outcome(found, request, changed, mutation, validation)
+    return ObjectOutcome(written, request, changed, mutation, validation)
 
 
-def _text(outcome: Outcome, *, diff: bool) -> Iterator[str]:
+def _text(outcome: ObjectOutcome, *, diff: bool) -> Iterator[str]:
     changes = len(outcome.mutation.operations)
     changed = f", changed by {changes} patch operation{'s' * (changes > 1)}" if changes else ""
     yield headline(outcome.manifest.where, outcome.request, allowed=outcome.allowed) + changed
@@ -135,14 +149,14 @@ def _text(outcome: Outcome, *, diff: bool) -> Iterator[str]:
         yield from _diff(outcome)
 
 
-def _diff(outcome: Outcome) -> Iterator[str]:
+def _diff(outcome: ObjectOutcome) -> Iterator[str]:
     before, after = to_yaml(outcome.manifest.object).splitlines(), to_yaml(outcome.changed).splitlines()
     colours = {"+": "green", "-": "red"}
     for line in difflib.unified_diff(before, after, "as written", "as admitted", lineterm=""):
         yield "  " + click.style(line, fg=colours.get(line[0]))
 
 
-def _json(outcome: Outcome) -> dict[str, Any]:
+def _json(outcome: ObjectOutcome) -> dict[str, Any]:
     request = outcome.request
     answers = (outcome.mutation, outcome.validation)
     return {
@@ -159,7 +173,7 @@ def _json(outcome: Outcome) -> dict[str, Any]:
 
 
 def _decision(decision: Decision) -> dict[str, Any]:
-    """`exception`, only where there is one: that which the object passes by, or would have passed by until it ended."""
+    """A decision as data. `exception`, if any: the one that applies, or would have applied until it ended."""
     exception = decision.exception
     return {
         "rule": decision.rule,

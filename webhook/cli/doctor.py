@@ -18,10 +18,10 @@ from webhook.cli import exits, options
 from webhook.cli.exits import InputError, ToolError
 from webhook.cli.output import write
 from webhook.configuration.settings import Settings, SettingsError
-from webhook.doctor.finding import Finding, Level, count
+from webhook.doctor.finding import Diagnosis, Level, count
 
 if TYPE_CHECKING:
-    from webhook.cluster.inspection.examination import Asked
+    from webhook.cluster.inspection.examination import Inquiry
 
 _MARKS: dict[Level, tuple[str, str]] = {
     "ok": ("ok  ", "green"),
@@ -33,15 +33,26 @@ _MARKS: dict[Level, tuple[str, str]] = {
 
 @click.command("doctor")
 @options.config
-@click.option("--kubeconfig", default="", metavar="FILE", help="Cluster to look at, in place of the configuration's.")
+@click.option(
+    "--kubeconfig",
+    default="",
+    metavar="FILE",
+    help="Kubeconfig of the cluster to check, instead of the one in the configuration.",
+)
 @options.setting("--in-cluster", "cluster.inCluster", is_flag=True, help="Use the Pod's service account.")
 @click.option(
-    "--as-service-account", "account", metavar="NAMESPACE/NAME", help="Whose rights count; else those of who asks."
+    "--as-service-account",
+    "account",
+    metavar="NAMESPACE/NAME",
+    help="Check the rights of this service account. Default: those of the current account.",
 )
 @click.option(
-    "--probe-namespace", default="default", show_default=True, help="Where a reserved label is tried, by a dry run."
+    "--probe-namespace",
+    default="default",
+    show_default=True,
+    help="Namespace in which doctor tries to set a reserved label (dry run).",
 )
-@click.option("--no-probe", is_flag=True, help="Try no reserved label.")
+@click.option("--no-probe", is_flag=True, help="Do not try to set a reserved label.")
 @options.output
 def command(
     config: Path | None,
@@ -53,9 +64,9 @@ def command(
     no_probe: bool,
     **changes: bool | None,
 ) -> None:
-    """Say what is wrong with an installation, and how to put it right. Nothing is changed.
+    """Check an installation and say how to fix what is wrong. Nothing is changed.
 
-    Exits with 0 where there is no problem, with 1 where there is one, with 3 where the cluster cannot be asked.
+    Exit codes: 0 if there are no problems, 1 if there are any, 3 if the API server cannot be reached.
 
     \b
     Examples:
@@ -64,10 +75,10 @@ def command(
       kubectl exec -n cks-admission deploy/cks-admission -- cks-admission doctor --config config/cks.yaml
     """
     from webhook.cluster.api.errors import ClusterError  # noqa: PLC0415 - loads the client
-    from webhook.cluster.inspection.examination import Asked  # noqa: PLC0415 - as above
+    from webhook.cluster.inspection.examination import Inquiry  # noqa: PLC0415 - as above
 
     settings = options.settings(config, changes)
-    asked = Asked(_account(account), not kubeconfig and _names_cluster(settings), "" if no_probe else probe_namespace)
+    asked = Inquiry(_account(account), not kubeconfig and _names_cluster(settings), "" if no_probe else probe_namespace)
     try:
         findings = asyncio.run(_examine(settings, kubeconfig, asked))
     except SettingsError as error:
@@ -95,8 +106,8 @@ def _account(given: str | None) -> tuple[str, str] | None:
     return namespace, name
 
 
-async def _examine(settings: Settings, kubeconfig: str, asked: Asked) -> list[Finding]:
-    """What is found. Raises SettingsError and ClusterError."""
+async def _examine(settings: Settings, kubeconfig: str, asked: Inquiry) -> list[Diagnosis]:
+    """The diagnoses. Raises SettingsError and ClusterError."""
     from webhook.cluster.api.client import connect  # noqa: PLC0415 - as above
     from webhook.cluster.inspection import examination  # noqa: PLC0415 - loads the client
     from webhook.doctor import wanted  # noqa: PLC0415 - loads the CEL engine
@@ -104,20 +115,22 @@ async def _examine(settings: Settings, kubeconfig: str, asked: Asked) -> list[Fi
     from webhook.registration.rights import needed  # noqa: PLC0415 - as above
 
     rights = needed(settings)
-    # A kubeconfig on the command line is whose who looks, whatever the service itself uses.
+    # A kubeconfig on the command line overrides how the service itself connects.
     inside = settings.cluster.in_cluster and not kubeconfig
     api = await connect(kubeconfig or settings.cluster.kubeconfig or None, inside, settings.cluster.service_account)
-    api.user_agent = "cks-admission-doctor"  # in the audit log: that it may not look at something is no fault
+    api.user_agent = "cks-admission-doctor"  # in the audit log, missing rights of doctor are no fault
     try:
-        seen = await examination.examine(api, settings, rights, asked)
+        observation = await examination.examine(api, settings, rights, asked)
     finally:
         await api.close()
     now = datetime.now(UTC)
-    found = wanted.Found(seen.cluster.namespaces, seen.workspace.maps, seen.cluster.natives)
-    return examine(settings, seen, await wanted.make(settings, found, now.date()), now)
+    state = wanted.ClusterPolicyState(
+        observation.cluster.namespaces, observation.workspace.maps, observation.cluster.natives
+    )
+    return examine(settings, observation, await wanted.make(settings, state, now.date()), now)
 
 
-def _text(findings: Sequence[Finding]) -> Iterator[str]:
+def _text(findings: Sequence[Diagnosis]) -> Iterator[str]:
     for check, group in groupby(findings, lambda finding: finding.check):
         yield click.style(check, bold=True)
         for finding in group:
@@ -130,7 +143,7 @@ def _text(findings: Sequence[Finding]) -> Iterator[str]:
     yield _summary(findings)
 
 
-def _summary(findings: Sequence[Finding]) -> str:
+def _summary(findings: Sequence[Diagnosis]) -> str:
     levels = Counter(finding.level for finding in findings)
     problems = count(levels["problem"], "problem") if levels["problem"] else "no problem"
-    return f"{problems}, {count(levels['warning'], 'warning')}, {levels['unknown']} not known"
+    return f"{problems}, {count(levels['warning'], 'warning')}, {levels['unknown']} unknown"

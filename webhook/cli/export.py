@@ -29,18 +29,18 @@ class _Export(click.Group):
 
 @click.group("export", cls=_Export)
 def command() -> None:
-    """Print webhook configurations, the whole configuration, or policies for kube-apiserver."""
+    """Print webhook configurations, all settings, or policies for kube-apiserver."""
 
 
 @command.command("webhook-configuration")
 @options.config
-@options.setting("--webhook-url", "registration.url", help="Base URL of the service, for one outside the cluster.")
+@options.setting("--webhook-url", "registration.url", help="Base URL of the service if it runs outside the cluster.")
 @options.setting(
-    "--ca-file", "registration.caFile", help="CA bundle, PEM; else that of the service's own certificates."
+    "--ca-file", "registration.caFile", help="CA bundle (PEM). Default: the bundle of the service's own certificates."
 )
 @options.policies
 @click.option(
-    "-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True, help="Form of the output."
+    "-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True, help="Output format."
 )
 def webhook_configuration(config: Path | None, output: str, **changes: Any) -> None:
     """Print what `serve --register` would apply, for GitOps.
@@ -55,18 +55,18 @@ def webhook_configuration(config: Path | None, output: str, **changes: Any) -> N
         ruleset = options.ruleset(settings, datetime.now(UTC).date())[1]
         bundle = Path(given).read_bytes() if given else own.read_bytes() if own.exists() else b""
         # Whoever applies this again and again would take back what cert-manager wrote.
-        found = registered(settings, b"" if settings.registration.inject_ca_from else bundle, ruleset)
+        configurations = registered(settings, b"" if settings.registration.inject_ca_from else bundle, ruleset)
     except (SettingsError, OSError) as error:
         raise InputError(str(error)) from None
     if output == "json":
-        click.echo(json.dumps({"apiVersion": "v1", "kind": "List", "items": found}, indent=2))
+        click.echo(json.dumps({"apiVersion": "v1", "kind": "List", "items": configurations}, indent=2))
     else:
-        click.echo("---\n".join(to_yaml(document) for document in found), nl=False)
+        click.echo("---\n".join(to_yaml(document) for document in configurations), nl=False)
 
 
 @command.command("configuration")
 def configuration() -> None:
-    """Print every setting with its meaning and its default, as a configuration file.
+    """Print all settings with descriptions and defaults, as a configuration file.
 
     \b
     Example:
@@ -80,10 +80,10 @@ def configuration() -> None:
 @command.command("native")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=click.Path(exists=True))
 def native(paths: tuple[str, ...]) -> None:
-    """Print policies as plain Kubernetes YAML, for kube-apiserver to enforce by itself.
+    """Print policies as plain Kubernetes YAML that kube-apiserver enforces itself.
 
-    Parameters come first, then policies, then bindings, as they were written. What is left out, and what the API server
-    will not do, is said on stderr.
+    Parameters come first, then policies, then bindings, as written. Notes on what is left out, and on what
+    kube-apiserver does differently, go to stderr.
 
     \b
     Example:
@@ -93,13 +93,13 @@ def native(paths: tuple[str, ...]) -> None:
     from webhook.sources import policyfiles  # noqa: PLC0415 - reading policies needs the CEL engine, nothing else here does
 
     try:
-        found = export(policyfiles.texts(paths))
+        exported = export(policyfiles.texts(paths))
     except (policyfiles.PolicyFilesError, FileError) as error:
         raise InputError(str(error)) from None
     except OSError as error:
         raise unreadable(error) from None
-    if not found.texts:
+    if not exported.texts:
         raise InputError(f"{', '.join(paths)}: no ValidatingAdmissionPolicy or MutatingAdmissionPolicy found")
-    for line in found.notes:
+    for line in exported.notes:
         click.echo(line, err=True)
-    click.echo("---\n".join(found.texts), nl=False)
+    click.echo("---\n".join(exported.texts), nl=False)

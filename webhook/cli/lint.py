@@ -13,7 +13,7 @@ import click
 
 from policies.admissionpolicy.document import Document
 from policies.lint.catalog import catalog
-from policies.lint.finding import Finding
+from policies.lint.finding import LintFinding
 from policies.lint.review import review
 from policies.lint.typecheck import warnings
 from webhook.cli import exits, options
@@ -26,14 +26,15 @@ from webhook.sources.policyfiles import PolicyFiles, PolicyFilesError
 @click.command("lint")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=click.Path(exists=True))
 @click.option(
-    "--type-checking", is_flag=True, help="Show instead what a cluster writes into status.typeChecking of the policies."
+    "--type-checking", is_flag=True, help="Show only what Kubernetes would write to status.typeChecking of each policy."
 )
 @options.output
 def command(paths: tuple[str, ...], output: str, *, type_checking: bool) -> None:
-    """Say what a careful reviewer would of admission policies, without running them.
+    """Find mistakes in admission policies, without running them.
 
-    A PATH is a file with policies, or a directory with such files. Exits with 0 when nothing is found, with 1 when
-    something is, with 2 when something cannot be read.
+    PATH is a file with policies, or a directory with such files.
+
+    Exit codes: 0 if there are no findings, 1 if there are any, 2 if something cannot be read.
 
     \b
     Examples:
@@ -45,7 +46,7 @@ def command(paths: tuple[str, ...], output: str, *, type_checking: bool) -> None
     if type_checking:
         status = _type_checking(files)
         write(status, "yaml" if output == "text" else output)
-        sys.exit(exits.REFUSED if any(each["typeChecking"] for each in status) else exits.OK)
+        sys.exit(exits.REFUSED if any(policy["typeChecking"] for policy in status) else exits.OK)
     findings = review(files.loaded, _documents(files))
     if output == "text":
         for finding in findings:
@@ -70,7 +71,10 @@ def _read(paths: tuple[str, ...]) -> PolicyFiles:
 
 def _documents(files: PolicyFiles) -> Iterator[Document]:
     """The documents of the policies and bindings once more: what was read of them knows few places."""
-    origins = [*(each.origin for each in files.loaded.policies), *(each.origin for each in files.loaded.bindings)]
+    origins = [
+        *(document.origin for document in files.loaded.policies),
+        *(document.origin for document in files.loaded.bindings),
+    ]
     for file in dict.fromkeys(origin.file for origin in origins):
         yield from policyfiles.parse(Path(file).read_text(encoding="utf-8"), file)
 
@@ -78,18 +82,20 @@ def _documents(files: PolicyFiles) -> Iterator[Document]:
 def _type_checking(files: PolicyFiles) -> list[dict[str, Any]]:
     """The part of the status of each ValidatingAdmissionPolicy; Kubernetes checks no types of mutating ones."""
     known = catalog(document.value for document in files.loaded.context)
-    found = {
-        policy.name: [{"fieldRef": each.field_ref, "warning": each.warning} for each in warnings(policy, known)]
+    entries_by_name = {
+        policy.name: [
+            {"fieldRef": warning.field_ref, "warning": warning.warning} for warning in warnings(policy, known)
+        ]
         for policy in files.loaded.policies
         if policy.kind == "ValidatingAdmissionPolicy"
     }
     return [
         {"name": name, "typeChecking": {"expressionWarnings": entries} if entries else {}}
-        for name, entries in found.items()
+        for name, entries in entries_by_name.items()
     ]
 
 
-def _text(finding: Finding) -> Iterator[str]:
+def _text(finding: LintFinding) -> Iterator[str]:
     place = click.style(f"{finding.file}:{finding.line}:{finding.column}:", bold=True)
     yield f"{place} {click.style('warning', fg='yellow')}: {finding.id}: {finding.path}: {finding.message}"
     yield from finding.excerpt
@@ -97,11 +103,11 @@ def _text(finding: Finding) -> Iterator[str]:
         yield f"hint: {finding.remedy}"
 
 
-def _summary(findings: tuple[Finding, ...], policies: int) -> str:
+def _summary(findings: tuple[LintFinding, ...], policies: int) -> str:
     looked = f"{policies} {'policy' if policies == 1 else 'policies'}"
     count = f"{len(findings)} finding{'s' * (len(findings) != 1)}" if findings else "nothing found"
     return f"{count} in {looked}"
 
 
-def _json(finding: Finding) -> dict[str, object]:
+def _json(finding: LintFinding) -> dict[str, object]:
     return {**asdict(finding), "excerpt": "\n".join(finding.excerpt)}

@@ -8,15 +8,15 @@ import click
 
 VERBS = {
     "serve": "Answer the API server's AdmissionReviews.",
-    "check": "Say what would happen to objects on kubectl apply, offline.",
-    "test": "Run policy suites, offline.",
-    "lint": "Say what a careful reviewer would of policies, offline.",
+    "check": "Show what kubectl apply would do to objects, without a cluster.",
+    "test": "Run policy test suites, without a cluster.",
+    "lint": "Find mistakes in policies, without running them.",
     "review": "Answer AdmissionReviews from files or standard input.",
-    "eval": "Evaluate a CEL expression as Kubernetes would, and say why.",
+    "eval": "Evaluate a CEL expression as Kubernetes does, and explain it.",
     "topology": "Show topologies, explain placements, draw Nodes as a tree.",
     "certs": "Show, issue and verify certificates.",
-    "export": "Print the configurations, or policies for kube-apiserver.",
-    "doctor": "Say what is wrong with an installation, and how to put it right.",
+    "export": "Print webhook configurations, settings or native policies.",
+    "doctor": "Check an installation and say how to fix what is wrong.",
     "unregister": "Remove the webhook configurations from a cluster.",
 }
 
@@ -47,6 +47,6 @@ def main() -> None:
     """Admission webhook and policy service for GPU clouds that run Kubernetes the CoreWeave way.
 
     \b
-    Exit codes: 0 admitted or fine, 1 refused or something found,
-    2 wrong usage or unreadable input, 3 a failure of the tool or of the cluster.
+    Exit codes: 0 admitted or no findings, 1 refused or findings,
+    2 wrong usage or unreadable input, 3 the tool or the cluster failed.
     """

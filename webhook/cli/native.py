@@ -1,4 +1,4 @@
-"""`cks-admission export native`: policies as kube-apiserver takes them, and what it will know nothing of."""
+"""`cks-admission export native`: policies for kube-apiserver, and notes on what it does not support."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from webhook.sources import policyfiles
 OWN = "cks-admission.dev"
 """The group of this service's own kinds, and before the slash of its own annotations."""
 _Step = Literal["parameters", "policies", "bindings", "left out"]
-_CLUSTER = "it belongs to the cluster, not to the policies; apply it before them if need be"
+_CLUSTER = "it belongs to the cluster, not to the policies; if the cluster lacks it, apply it first"
 _REASONS = {
-    OWN: "kube-apiserver knows no such kind, and does without",
+    OWN: "kube-apiserver does not know this kind",
     "apiextensions.k8s.io": _CLUSTER,
     rbac.API_VERSION.partition("/")[0]: _CLUSTER,
 }
 
 
 class Export(NamedTuple):
-    """The YAML of each object, in the order in which kubectl may apply them, and a line for all that is not in it."""
+    """The YAML of each object, in an order that kubectl can apply, and a line for each omission."""
 
     texts: tuple[str, ...]
     notes: tuple[str, ...]
 
 
 class _Written(NamedTuple):
-    """An object, where it stands, and its document; None for what is only a part of one."""
+    """An object, its place, and the text of its document; None if it is only a part of one."""
 
     value: JsonObject
     where: str
@@ -58,17 +58,17 @@ def export(files: Iterable[tuple[str, str]]) -> Export:
     for name, text in given:
         for written in _objects(name, text):
             steps[_step(written.value, kinds)].append(written)
-    left_out = [f"{each.shown} is left out: {_reason(each.value)}" for each in steps.pop("left out")]
-    texts = tuple(_text(each) for step in steps.values() for each in step)
+    left_out = [f"{written.shown} is left out: {_reason(written.value)}" for written in steps.pop("left out")]
+    texts = tuple(_text(written) for step in steps.values() for written in step)
     return Export(texts, (*map(str, loaded.warnings), *left_out, *_underived(loaded)))
 
 
 def _objects(name: str, text: str) -> Iterator[_Written]:
     for before, chunk in yamltext.documents(text):
         for document in policyfiles.parse(chunk, name):
-            for each in documents.objects([document]):
-                whole = each.value is document.value
-                yield _Written(each.value, f"{name}:{before + each.line}", chunk if whole else None)
+            for item in documents.objects([document]):
+                whole = item.value is document.value
+                yield _Written(item.value, f"{name}:{before + item.line}", chunk if whole else None)
 
 
 def _step(value: JsonObject, kinds: Iterable[ParamKind | None]) -> _Step:
@@ -80,17 +80,17 @@ def _step(value: JsonObject, kinds: Iterable[ParamKind | None]) -> _Step:
 def _reason(value: JsonObject) -> str:
     if (value["apiVersion"], value["kind"]) == ("v1", "Namespace"):
         return _CLUSTER
-    return _REASONS.get(value["apiVersion"].rpartition("/")[0], "no policy has parameters of its kind")
+    return _REASONS.get(value["apiVersion"].rpartition("/")[0], "no policy uses parameters of this kind")
 
 
 def _underived(loaded: Loaded) -> Iterator[str]:
-    """What the service makes of a policy on Pods, and kube-apiserver does not."""
-    bound = {each.policy_name for each in loaded.bindings if each.kind == "ValidatingAdmissionPolicyBinding"}
+    """A note for each policy that this service also applies to pod templates, unlike kube-apiserver."""
+    bound = {binding.policy_name for binding in loaded.bindings if binding.kind == "ValidatingAdmissionPolicyBinding"}
     for policy in loaded.policies:
         ours = policy.kind == "ValidatingAdmissionPolicy" and policy.name in bound and is_derived(policy)
         if ours and covers_pods(policy.match_constraints):
-            where = f"{policy.origin.file}:{policy.origin.line}"
-            yield f"{where}: {policy.kind} {policy.name} judges pod templates here; kube-apiserver waits for their Pods"
+            what = f"{policy.origin.file}:{policy.origin.line}: {policy.kind} {policy.name}"
+            yield f"{what} also checks pod templates here; kube-apiserver checks only their Pods"
 
 
 def _text(written: _Written) -> str:
@@ -100,15 +100,15 @@ def _text(written: _Written) -> str:
 
 
 def _as_written(text: str, wanted: JsonObject) -> str | None:
-    """The author's text; None where it cannot be had, as with an alias of what is cut out."""
+    """The author's text; None if it cannot be kept, for example because of an alias of what is cut out."""
     if text.lstrip().startswith("{"):
         return None
     try:
         cut = yamltext.without(text, ("metadata", "annotations"), f"{OWN}/") if text else ""
-        found = [each.value for each in yamlfile.load("<document>", cut)]
+        values = [document.value for document in yamlfile.load("<document>", cut)]
     except FileError:
         return None
-    return cut.strip("\n") + "\n" if found == [wanted] else None
+    return cut.strip("\n") + "\n" if values == [wanted] else None
 
 
 def _plain(value: JsonObject) -> JsonObject:
@@ -116,8 +116,8 @@ def _plain(value: JsonObject) -> JsonObject:
     annotations = metadata.get("annotations")
     if not isinstance(annotations, dict):
         return value
-    kept = {key: each for key, each in annotations.items() if not key.startswith(f"{OWN}/")}
+    kept = {key: item for key, item in annotations.items() if not key.startswith(f"{OWN}/")}
     if kept == annotations:
         return value
-    rest = {key: each for key, each in metadata.items() if key != "annotations"}
+    rest = {key: item for key, item in metadata.items() if key != "annotations"}
     return {**value, "metadata": {**rest, "annotations": kept} if kept else rest}

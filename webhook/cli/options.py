@@ -22,7 +22,7 @@ config = click.option(
     "--config",
     "config",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Configuration file; without one every setting has its default.",
+    help="Configuration file. Without it, every setting has its default.",
 )
 output = click.option(
     "-o",
@@ -30,7 +30,7 @@ output = click.option(
     type=click.Choice(["text", "json", "yaml"]),
     default="text",
     show_default=True,
-    help="Form of the output.",
+    help="Output format.",
 )
 
 
@@ -39,24 +39,24 @@ policies = click.option(
     "policies__directories",
     multiple=True,
     metavar="FILE|DIR",
-    help="Admission policies to apply besides the built-in rules, and exceptions; repeatable.",
+    help="Policies and exceptions to use in addition to the built-in rules; repeatable.",
 )
 
 
 namespace_labels = click.option(
-    "--namespace-labels", multiple=True, metavar="KEY=VALUE", help="Label of their Namespaces; repeatable."
+    "--namespace-labels", multiple=True, metavar="KEY=VALUE", help="Label of the objects' Namespaces; repeatable."
 )
 
 
 def labels(pairs: Iterable[str]) -> dict[str, str]:
     """The labels given with `namespace_labels`. Raises InputError."""
-    found = {}
+    parsed = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals or not key:
             raise InputError(f"--namespace-labels {pair}: write KEY=VALUE")
-        found[key] = value
-    return found
+        parsed[key] = value
+    return parsed
 
 
 def setting(name: str, key: str, **attributes: Any) -> Callable[[Any], Any]:
@@ -73,14 +73,14 @@ def settings(config: Path | None, options: dict[str, Any]) -> Settings:
 
 
 def current(config: Path | None, options: dict[str, Any]) -> Settings:
-    """As `settings`, for whoever goes on with older ones. Raises SettingsError."""
+    """As `settings`, for callers that can continue with the previous settings. Raises SettingsError."""
     base = read(config) if config else Settings()
     given = ((key.replace("__", "."), value) for key, value in options.items() if value not in (None, ()))
     return override(base, given)
 
 
 def ruleset(settings: Settings, today: date) -> tuple[PolicyFiles | None, RuleSet]:
-    """The rules for the settings, and the policy files if there are any; what is doubtful in them is said on stderr.
+    """The rules for the settings, and the policy files if there are any; warnings about them go to stderr.
 
     Raises InputError, SettingsError and OSError.
     """

@@ -22,14 +22,18 @@ from webhook.http.state import Served
 @click.command("review")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...|-")
 @click.option(
-    "--path", default="validate", show_default=True, help="mutate, validate, or a group's path such as mutate/pods."
+    "--path",
+    default="validate",
+    show_default=True,
+    help="Path to call: mutate, validate, or one of a group, such as mutate/pods.",
 )
 @options.policies
 @options.config
 def command(files: tuple[str, ...], path: str, config: Path | None, **changes: tuple[str, ...]) -> None:
-    """Answer AdmissionReviews: one JSON review a file, or one a line on standard input (-).
+    """Answer AdmissionReviews: one JSON review per file, or one per line on standard input (-).
 
-    Prints the answers, one a line, byte for byte what the server says without a cluster; exits with 1 if one refuses.
+    Prints one answer per line, byte for byte as the server would answer without a cluster. Exits with 1 if an answer
+    refuses the request.
 
     \b
     Examples:

@@ -19,29 +19,42 @@ from webhook.configuration.settings import Settings, SettingsError
 @click.command("serve")
 @options.config
 @options.setting("--host", "listen.host", help="Address of the TLS port.")
-@options.setting("--port", "listen.port", type=int, help="TLS port; 0 takes a free one.")
+@options.setting("--port", "listen.port", type=int, help="TLS port; 0 chooses a free one.")
 @options.setting(
-    "--workers", "listen.workers", type=int, help="Processes that share the TLS port, restarted if need be."
+    "--workers",
+    "listen.workers",
+    type=int,
+    help="Number of processes that share the TLS port; those that fail are restarted.",
 )
 @options.setting("--health-host", "health.host", help="Address of the port for probes and metrics.")
 @options.setting("--health-port", "health.port", type=int, help="Port of /livez, /readyz and /metrics.")
-@options.setting("--tls-cert", "tls.certFile", help="Certificate chain, PEM, watched for changes.")
-@options.setting("--tls-key", "tls.keyFile", help="Its private key, PEM.")
-@options.setting("--client-ca", "tls.clientCaFile", help="CAs, PEM: callers need a certificate of one of them.")
-@options.setting("--certs-dir", "tls.directory", help="Where the service keeps certificates of its own.")
-@options.setting("--kubeconfig", "cluster.kubeconfig", help="Cluster to read Namespaces, Nodes and claims from.")
+@options.setting("--tls-cert", "tls.certFile", help="Certificate chain (PEM); reloaded when it changes.")
+@options.setting("--tls-key", "tls.keyFile", help="Private key of the certificate (PEM).")
+@options.setting(
+    "--client-ca",
+    "tls.clientCaFile",
+    help="CA bundle (PEM); callers must present a certificate signed by one of these CAs.",
+)
+@options.setting("--certs-dir", "tls.directory", help="Directory for the certificates that the service issues itself.")
+@options.setting("--kubeconfig", "cluster.kubeconfig", help="Kubeconfig of the cluster to watch.")
 @options.setting("--in-cluster", "cluster.inCluster", is_flag=True, help="Use the Pod's service account.")
 @options.setting(
-    "--register", "registration.apply", is_flag=True, help="Write the webhook configurations to the cluster."
+    "--register",
+    "registration.apply",
+    is_flag=True,
+    help="Write the webhook configurations to the cluster and keep them up to date.",
 )
-@options.setting("--webhook-url", "registration.url", help="Base URL to register, for a service outside the cluster.")
+@options.setting("--webhook-url", "registration.url", help="Base URL of the service if it runs outside the cluster.")
 @options.policies
 @options.setting(
-    "--log-level", "log.level", type=click.Choice(["debug", "info", "warning", "error"]), help="Least level logged."
+    "--log-level",
+    "log.level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    help="Lowest level that is logged.",
 )
-@options.setting("--log-format", "log.format", type=click.Choice(["auto", "json", "text"]), help="Form of the logs.")
+@options.setting("--log-format", "log.format", type=click.Choice(["auto", "json", "text"]), help="Log format.")
 @click.option(
-    "--worker", type=(int, Path), hidden=True, help="Be a worker of this number, with this socket for health."
+    "--worker", type=(int, Path), hidden=True, help="Run as the worker with this number and this health socket."
 )
 def command(config: Path | None, worker: tuple[int, Path] | None, **changes: Any) -> None:
     """Answer the API server's AdmissionReviews over TLS until SIGTERM.

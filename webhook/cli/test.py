@@ -30,7 +30,7 @@ _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 class _ProblemsError(Exception):
-    """What keeps a suite from being run: all of it, each with the file."""
+    """All problems that prevent suites from being run, each with its file."""
 
     def __init__(self, problems: Iterable[str]) -> None:
         self.problems = tuple(problems)
@@ -38,7 +38,7 @@ class _ProblemsError(Exception):
 
 
 class _Verdict(NamedTuple):
-    """A case, its line in the file, and how it came out."""
+    """A case, its line in the file, and the actual result."""
 
     case: Case
     line: int
@@ -64,12 +64,15 @@ class _Report(NamedTuple):
 
 @click.command("test")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
-@click.option("--junit", type=click.Path(dir_okay=False, path_type=Path), help="Write the results as JUnit XML too.")
+@click.option(
+    "--junit", type=click.Path(dir_okay=False, path_type=Path), help="Also write the results to this file as JUnit XML."
+)
 def command(paths: tuple[str, ...], junit: Path | None) -> None:
-    """Run policy suites: whether policies say of examples what is expected, without a cluster.
+    """Run policy test suites: check that policies decide example cases as expected. No cluster is needed.
 
-    A PATH is a suite, or a directory with files called suite.yaml or *.suite.yaml. Exits with 0 when all cases pass,
-    with 1 when some fail, with 2 when something cannot be read.
+    PATH is a suite, or a directory with files named suite.yaml or *.suite.yaml.
+
+    Exit codes: 0 if all cases pass, 1 if some fail, 2 if something cannot be read.
 
     \b
     Examples:
@@ -93,7 +96,7 @@ def command(paths: tuple[str, ...], junit: Path | None) -> None:
         click.echo(warning, err=True)
     for report in reports:
         click.echo("\n".join(_text(report)))
-    count, failed = sum(len(each.verdicts) for each in reports), sum(len(each.failed) for each in reports)
+    count, failed = sum(len(report.verdicts) for report in reports), sum(len(report.failed) for report in reports)
     click.echo(f"{count - failed} of {count} cases passed in {len(reports)} suite{'s' * (len(reports) != 1)}")
     sys.exit(exits.REFUSED if failed else exits.OK)
 
@@ -139,7 +142,7 @@ def _suite(file: Path, document: Document) -> Suite:
     try:
         return suites.read(document.value, beside)
     except SuiteError as error:
-        raise _ProblemsError(f"{file}:{_line(document, each)}: {each}" for each in error.problems) from None
+        raise _ProblemsError(f"{file}:{_line(document, problem)}: {problem}" for problem in error.problems) from None
 
 
 def _line(document: Document, problem: str) -> int:
@@ -150,21 +153,21 @@ def _line(document: Document, problem: str) -> int:
 
 def _policies(file: Path, suite: Suite, today: date) -> PolicyFiles:
     try:
-        found = policyfiles.load((str(file.parent / name) for name in suite.policies), today)
+        loaded = policyfiles.load((str(file.parent / name) for name in suite.policies), today)
     except PolicyFilesError as error:
         raise _ProblemsError([str(error)]) from None
     except OSError as error:
         raise _ProblemsError([f"{error.filename}: cannot be read: {error.strerror}"]) from None
     problems = []
-    if not found.loaded.policies:
+    if not loaded.loaded.policies:
         files = ", ".join(suite.policies)
         problems.append(f"{file}: there is no ValidatingAdmissionPolicy or MutatingAdmissionPolicy in {files}")
-    known = {each["metadata"].get("name") for each in found.parameters.objects if is_config_map(each)}
+    known = {item["metadata"].get("name") for item in loaded.parameters.objects if is_config_map(item)}
     given = {name for case in suite.cases for name in case.params}
     problems += [f"{file}: params: the policies' files hold no ConfigMap {name!r}" for name in sorted(given - known)]
     if problems:
         raise _ProblemsError(problems)
-    return found
+    return loaded
 
 
 def _target(group: str, kind: str) -> Target:
@@ -185,14 +188,14 @@ def _text(report: _Report) -> Iterator[str]:
 
 
 def _diff(verdict: _Verdict) -> list[str]:
-    """What is said, whole, and the surroundings of what differs in the object that comes of it."""
-    expected, found = verdict.case.expect, verdict.found
-    before, after = list(_lines(expected)), list(_lines(found))
+    """The diff of all texts, and of the resulting objects with some context."""
+    expected, actual = verdict.case.expect, verdict.found
+    before, after = list(_lines(expected)), list(_lines(actual))
     diff = difflib.unified_diff(before, after, "expected", "found", lineterm="", n=len(before) + len(after))
     lines = [line for line in diff if not line.startswith("@@")]
-    if expected.verdict == found.verdict:
+    if expected.verdict == actual.verdict:
         written = verdict.case.object or {}
-        objects = [to_yaml(dict(each.patched or written)).splitlines() for each in (expected, found)]
+        objects = [to_yaml(dict(outcome.patched or written)).splitlines() for outcome in (expected, actual)]
         lines += difflib.unified_diff(objects[0], objects[1], "expected object", "found object", lineterm="")
     return lines
 
@@ -222,14 +225,14 @@ def _write_junit(file: Path, reports: Iterable[_Report]) -> None:
         raise InputError(f"{file}: cannot be written: {error.strerror}") from None
 
 
-def _summary(expected: Expectation, found: Expectation) -> str:
-    if expected.verdict != found.verdict:
-        return f"expected {expected.verdict}, found {found.verdict}"
+def _summary(expected: Expectation, actual: Expectation) -> str:
+    if expected.verdict != actual.verdict:
+        return f"expected {expected.verdict}, found {actual.verdict}"
     return (
-        "the objects differ" if replace(expected, patched=None) == replace(found, patched=None) else "the texts differ"
+        "the objects differ" if replace(expected, patched=None) == replace(actual, patched=None) else "the texts differ"
     )
 
 
 def _xml(text: str) -> str:
-    """A text without the characters that XML does not have."""
+    """A text without the characters that XML does not allow."""
     return _NO_XML.sub("\ufffd", text)

@@ -16,12 +16,12 @@ from webhook.registration.configuration import KINDS
 
 @click.command("unregister")
 @options.config
-@options.setting("--kubeconfig", "cluster.kubeconfig", help="Cluster to remove them from.")
+@options.setting("--kubeconfig", "cluster.kubeconfig", help="Kubeconfig of the cluster.")
 @options.setting("--in-cluster", "cluster.inCluster", is_flag=True, help="Use the Pod's service account.")
 def command(config: Path | None, **changes: Any) -> None:
     """Remove the webhook configurations from a cluster, whether or not the service runs.
 
-    A running service does not put them back before its next start.
+    A running service does not write them again until it restarts.
 
     \b
     Example:

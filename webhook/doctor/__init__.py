@@ -1,1 +1,1 @@
-"""What is wrong with an installation, and how to put it right: values that were read in, findings out."""
+"""Checks of an installation: observed values in, diagnoses out."""

@@ -1,4 +1,4 @@
-"""Where the API server dials: the Service of the service, or its URL; and whether anybody answers there."""
+"""The address that the API server calls: the Service or the URL; and whether replicas answer there."""
 
 from __future__ import annotations
 
@@ -8,44 +8,44 @@ from urllib.parse import urlsplit
 
 from policies.engine.request import JsonObject, mapping
 from webhook.configuration.settings import Settings
-from webhook.doctor.finding import Finding, Read, Unread, count, unseen
-from webhook.doctor.seen import Target
+from webhook.doctor.finding import Diagnosis, Read, Unread, count, unseen
+from webhook.doctor.seen import Endpoint
 
 CHECK: Final = "address"
 _HTTPS: Final = 443
 _MOST: Final = 16  # replicas to connect to
 
 
-def dialled(settings: Settings) -> Target:
-    """What the API server dials by the settings."""
+def dialled(settings: Settings) -> Endpoint:
+    """The address that the API server calls according to the settings."""
     chosen = settings.registration
     if not chosen.url:
         name = f"{chosen.service}.{settings.cluster.namespace}.svc"
-        return Target(name, name, chosen.service_port)
+        return Endpoint(name, name, chosen.service_port)
     return _of_url(chosen.url)
 
 
 def dialled_by(client: JsonObject) -> str:
-    """The name that the API server dials for an entry's clientConfig; empty where it has neither URL nor Service."""
+    """The name that the API server calls for an entry's clientConfig; empty if it has neither URL nor Service."""
     if service := mapping(client, "service"):
         return f"{service.get('name')}.{service.get('namespace')}.svc"
     return _of_url(str(client.get("url", ""))).name
 
 
-def targets(settings: Settings, service: Read[JsonObject | None], slices: Read[Sequence[JsonObject]]) -> list[Target]:
-    """Addresses to look at: what is dialled, and each replica behind a Service as far as they are known."""
+def targets(settings: Settings, service: Read[JsonObject | None], slices: Read[Sequence[JsonObject]]) -> list[Endpoint]:
+    """Addresses to check: the one that is called, and each known replica behind a Service."""
     first = dialled(settings)
     if settings.registration.url or isinstance(service, Unread) or service is None or isinstance(slices, Unread):
         return [first]
     port = _port(service, first.port)
-    found = [] if port is None else _endpoints(slices, port)
-    return [first, *(Target(first.name, host, number) for host, number in found[:_MOST])]
+    endpoints = [] if port is None else _endpoints(slices, port)
+    return [first, *(Endpoint(first.name, host, number) for host, number in endpoints[:_MOST])]
 
 
 def check(
     settings: Settings, service: Read[JsonObject | None], slices: Read[Sequence[JsonObject]]
-) -> Iterator[Finding]:
-    """Whether the Service is there, has the port that is dialled, and has replicas that are ready."""
+) -> Iterator[Diagnosis]:
+    """Whether the Service exists, has the right port, and has ready replicas."""
     if settings.registration.url:
         return
     chosen, namespace = settings.registration, settings.cluster.namespace
@@ -54,44 +54,50 @@ def check(
         yield unseen(CHECK, where, service)
         return
     if service is None:
-        remedy = "make it, or name the right one: registration.service, cluster.namespace"
-        yield Finding(CHECK, "problem", where, "it does not exist: the API server reaches nobody", remedy)
+        remedy = "create it, or correct registration.service and cluster.namespace"
+        yield Diagnosis(
+            CHECK, "problem", where, "it does not exist, so the API server cannot reach the service", remedy
+        )
         return
     port = _port(service, chosen.service_port)
     if port is None:
-        ports = [str(each.get("port")) for each in mapping(service, "spec").get("ports") or ()]
-        remedy = "set registration.servicePort to one of these, or add the port to the Service"
-        found = f"it has no port {chosen.service_port}, only {', '.join(ports) or 'none'}"
-        yield Finding(CHECK, "problem", where, found, remedy)
+        ports = ", ".join(str(entry.get("port")) for entry in mapping(service, "spec").get("ports") or ())
+        remedy = "set registration.servicePort to a port of the Service, or add this port to the Service"
+        text = f"it has no port {chosen.service_port}, " + (f"only {ports}" if ports else "nor any other")
+        yield Diagnosis(CHECK, "problem", where, text, remedy)
     elif isinstance(slices, Unread):
         yield unseen(CHECK, where, slices)
     elif ready := _endpoints(slices, port):
-        yield Finding(CHECK, "ok", where, f"port {chosen.service_port} leads to {count(len(ready), 'ready replica')}")
+        yield Diagnosis(CHECK, "ok", where, f"port {chosen.service_port} leads to {count(len(ready), 'ready replica')}")
     else:
-        remedy = (
-            f"kubectl get pods -n {namespace} shows whether there are any; /readyz of each says why it is not ready"
+        remedy = f"see kubectl get pods -n {namespace}; /readyz of each Pod says why it is not ready"
+        yield Diagnosis(
+            CHECK, "problem", where, "it has no ready endpoints, so the API server cannot reach the service", remedy
         )
-        yield Finding(CHECK, "problem", where, "it has no ready endpoint: the API server reaches nobody", remedy)
 
 
-def _of_url(url: str) -> Target:
+def _of_url(url: str) -> Endpoint:
     parts = urlsplit(url)
     host = parts.hostname or ""
-    return Target(host, host, parts.port or _HTTPS)
+    return Endpoint(host, host, parts.port or _HTTPS)
 
 
 def _port(service: JsonObject, number: int) -> JsonObject | None:
     ports = mapping(service, "spec").get("ports") or ()
-    return next((each for each in ports if each.get("port") == number), None)
+    return next((port for port in ports if port.get("port") == number), None)
 
 
 def _endpoints(slices: Sequence[JsonObject], port: JsonObject) -> list[tuple[str, int]]:
     """Address and port of each replica that is ready. A port of a slice has the name of the Service's."""
-    found: dict[tuple[str, int], None] = {}
-    for each in slices:
-        numbers = [p["port"] for p in each.get("ports") or () if (p.get("name") or "") == (port.get("name") or "")]
-        for endpoint in each.get("endpoints") or ():
+    endpoints: dict[tuple[str, int], None] = {}
+    for endpoint_slice in slices:
+        numbers = [
+            p["port"] for p in endpoint_slice.get("ports") or () if (p.get("name") or "") == (port.get("name") or "")
+        ]
+        for endpoint in endpoint_slice.get("endpoints") or ():
             # Not said means ready: discovery.k8s.io/v1 EndpointConditions.
             if mapping(endpoint, "conditions").get("ready") is not False:
-                found |= dict.fromkeys((address, number) for address in endpoint["addresses"][:1] for number in numbers)
-    return list(found)
+                endpoints |= dict.fromkeys(
+                    (address, number) for address in endpoint["addresses"][:1] for number in numbers
+                )
+    return list(endpoints)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from webhook.configuration.settings import Settings
-from webhook.doctor.finding import Finding, Level, Read, Unread, unseen
+from webhook.doctor.finding import Diagnosis, Level, Read, Unread, unseen
 from webhook.registration.rights import ADMISSION
 
 CHECK: Final = "API server"
@@ -18,7 +18,7 @@ _VERSION: Final = re.compile(r"v?(\d+)\.(\d+)")
 
 
 class _Feature(NamedTuple):
-    """A part of the API server. since: the version that has it for good. without: what happens before that."""
+    """A feature of the API server. since: the first version with it. without: what happens in older versions."""
 
     name: str
     since: tuple[int, int]
@@ -28,49 +28,52 @@ class _Feature(NamedTuple):
 
 
 _CONDITIONS: Final = _Feature(
-    "match conditions of webhooks",
+    "webhook match conditions",
     (1, 30),
     "problem",
-    "entries may be asked about every write, and refuse all of them in an outage",
+    "the API server may call the service for every write, and refuse every write during an outage",
     "upgrade the cluster",
 )
 _NATIVE: Final = _Feature(
     "ValidatingAdmissionPolicy v1",
     (1, 30),
     "warning",
-    "its own policies cannot be followed",
+    "the cluster's own policies cannot be used",
     "upgrade the cluster, or set policies.native to false",
 )
 
 
-def check(version: Read[str], groups: Read[Mapping[str, tuple[str, ...]]], settings: Settings) -> Iterator[Finding]:
-    """Its version against what is used of it. groups: those that it serves, with their versions."""
+def check(version: Read[str], groups: Read[Mapping[str, tuple[str, ...]]], settings: Settings) -> Iterator[Diagnosis]:
+    """Whether its version and APIs suffice. groups: the served API groups, with their versions."""
     if isinstance(version, Unread):
-        yield unseen(CHECK, "its version", version)
+        yield unseen(CHECK, "version", version)
     else:
         yield from _features(version, settings)
     if isinstance(groups, Unread):
-        yield unseen(CHECK, "the APIs that it serves", groups)
+        yield unseen(CHECK, "served APIs", groups)
         return
     if "v1" not in groups.get(ADMISSION, ()):
-        found = f"it serves {ADMISSION} in {', '.join(groups.get(ADMISSION, ())) or 'no version'}, not in v1"
-        yield Finding(CHECK, "problem", ADMISSION, found, "upgrade the cluster, or switch the API on")
+        text = f"it serves {ADMISSION} in {', '.join(groups.get(ADMISSION, ())) or 'no version'}, not in v1"
+        yield Diagnosis(CHECK, "problem", ADMISSION, text, "upgrade the cluster, or enable the API")
     served = groups.get(DEVICES, ())
     if served and not set(served) & set(DEVICE_VERSIONS):
-        found = f"it serves {', '.join(served)}, none of {', '.join(DEVICE_VERSIONS)}: claims make no Pod a GPU Pod"
-        yield Finding(CHECK, "warning", DEVICES, found, "upgrade the cluster")
+        text = (
+            f"it serves {', '.join(served)}, but none of {', '.join(DEVICE_VERSIONS)}: device claims do "
+            "not make a Pod a GPU Pod"
+        )
+        yield Diagnosis(CHECK, "warning", DEVICES, text, "upgrade the cluster")
 
 
-def _features(version: str, settings: Settings) -> Iterator[Finding]:
-    found = _VERSION.match(version)
-    if found is None:
-        yield Finding(CHECK, "unknown", "its version", f"{version!r} is no version of Kubernetes")
+def _features(version: str, settings: Settings) -> Iterator[Diagnosis]:
+    match = _VERSION.match(version)
+    if match is None:
+        yield Diagnosis(CHECK, "unknown", "version", f"{version!r} is not a Kubernetes version")
         return
-    number = int(found[1]), int(found[2])
+    number = int(match[1]), int(match[2])
     used = [_CONDITIONS, *([_NATIVE] if settings.policies.native else [])]
     missing = [feature for feature in used if number < feature.since]
     for feature in missing:
-        said = f"{feature.name} came in {'.'.join(map(str, feature.since))}, and it is {version}: {feature.without}"
-        yield Finding(CHECK, feature.level, "its version", said, feature.remedy)
+        text = f"{version} has no {feature.name} (since {'.'.join(map(str, feature.since))}): {feature.without}"
+        yield Diagnosis(CHECK, feature.level, "version", text, feature.remedy)
     if not missing:
-        yield Finding(CHECK, "ok", "its version", f"{version} has {' and '.join(feature.name for feature in used)}")
+        yield Diagnosis(CHECK, "ok", "version", f"{version} has {' and '.join(feature.name for feature in used)}")

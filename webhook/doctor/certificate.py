@@ -1,4 +1,4 @@
-"""Whether the API server trusts the certificates that the service shows, and for how long."""
+"""Whether the API server trusts the served certificates, and for how long."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from certs.wording import moment, span, titled
 from policies.engine.request import JsonObject, mapping
 from webhook.configuration.settings import Settings
 from webhook.doctor.address import dialled_by
-from webhook.doctor.finding import Finding, Read, Unread, count, listed, unseen
-from webhook.doctor.seen import Served
+from webhook.doctor.finding import Diagnosis, Read, Unread, count, listed, unseen
+from webhook.doctor.seen import ShownChain
 
 CHECK: Final = "certificate"
 # A leaf of the service's own lives for a week and is renewed with a third of that left; a CA for a year.
@@ -31,8 +31,8 @@ AUTHORITY_LEFT: Final = timedelta(days=30)
 _HOLDER: Final = "the replica that holds the Lease"
 
 
-class Trust(Struct, frozen=True):
-    """What the API server trusts of those who answer to a name. entries: of the configurations that say so."""
+class TrustedBundle(Struct, frozen=True):
+    """The CAs that the API server trusts for a name. entries: the webhook entries with this caBundle."""
 
     name: str
     bundle: Bundle
@@ -44,53 +44,54 @@ class Trust(Struct, frozen=True):
         return f"the caBundle of {listed(self.entries)}"
 
 
-def trusts(configurations: Mapping[str, Sequence[JsonObject]], settings: Settings) -> tuple[list[Trust], list[Finding]]:
+def trusts(
+    configurations: Mapping[str, Sequence[JsonObject]], settings: Settings
+) -> tuple[list[TrustedBundle], list[Diagnosis]]:
     """What the entries trust, entries with the same caBundle together, and what is wrong with a caBundle.
 
     configurations: their entries, by where these are. Where the certificates are somebody else's and no caBundle is
     given, the API server's own roots count, which nobody can see: the bundle is empty then.
     """
-    found: dict[tuple[str, str], list[str]] = {}
+    entries_by_trust: dict[tuple[str, str], list[str]] = {}
     for where, entries in configurations.items():
         for entry in entries:
             client = mapping(entry, "clientConfig")
             key = dialled_by(client), str(client.get("caBundle") or "")
-            found.setdefault(key, []).append(f"{where} {entry.get('name')}")
+            entries_by_trust.setdefault(key, []).append(f"{where} {entry.get('name')}")
     made, wrong = [], []
-    for (name, encoded), names in found.items():
+    for (name, encoded), names in entries_by_trust.items():
         try:
-            made.append(Trust(name, _bundle(encoded), tuple(names)))
+            made.append(TrustedBundle(name, _bundle(encoded), tuple(names)))
         except PemError as error:
-            wrong.append(_unusable(names, f"its caBundle cannot be read: {error}", settings))
+            wrong.append(_unusable(names, f"the caBundle cannot be read: {error}", settings))
         if not encoded and not _uses_system_roots(settings):
             wrong.append(
-                _unusable(names, "it has no caBundle, so that the API server trusts its own roots alone", settings)
+                _unusable(names, "it has no caBundle, so the API server trusts only its own root CAs", settings)
             )
     return made, wrong
 
 
 def check(
-    served: Sequence[Served], trusted: Sequence[Trust], settings: Settings, now: datetime, *, proven: bool
-) -> Iterator[Finding]:
-    """What each address shows, against what the API server trusts.
+    served: Sequence[ShownChain], trusted: Sequence[TrustedBundle], settings: Settings, now: datetime, *, proven: bool
+) -> Iterator[Diagnosis]:
+    """Diagnoses of the certificates at each address, compared with what the API server trusts.
 
-    proven: whether the API server is known to reach the service, so that what is not reached is out of reach from
-    here alone.
+    proven: whether the API server is known to reach the service; then an address is only unreachable from here.
     """
-    for each in served:
-        where = each.target.where
-        if isinstance(each.chain, Unread):
-            yield _unreached(where, each.chain, settings, proven=proven)
+    for shown in served:
+        where = shown.target.where
+        if isinstance(shown.chain, Unread):
+            yield _unreached(where, shown.chain, settings, proven=proven)
         else:
-            yield from _shown(where, each.target.name, each.chain, trusted, settings, now)
+            yield from _shown(where, shown.target.name, shown.chain, trusted, settings, now)
     yield from _mixed(served)
     yield from _authorities(served, trusted, settings, now)
 
 
 def check_secret(
-    secret: Read[Mapping[str, bytes] | None], trusted: Sequence[Trust], settings: Settings, now: datetime
-) -> Iterator[Finding]:
-    """The Secret with the CA of all replicas, where the settings name one."""
+    secret: Read[Mapping[str, bytes] | None], trusted: Sequence[TrustedBundle], settings: Settings, now: datetime
+) -> Iterator[Diagnosis]:
+    """Diagnoses of the Secret with the shared CA, if the settings name one."""
     if not settings.tls.secret:
         return
     where = f"Secret {settings.cluster.namespace}/{settings.tls.secret}"
@@ -98,39 +99,42 @@ def check_secret(
         yield unseen(CHECK, where, secret)
         return
     if secret is None:
-        remedy = f"{_HOLDER} makes it; its log says why not: certificate not renewed"
-        yield Finding(CHECK, "problem", where, "it does not exist, so that no replica has a certificate", remedy)
+        remedy = f'{_HOLDER} creates it; if it does not, look for "certificate not renewed" in its log'
+        yield Diagnosis(CHECK, "problem", where, "it does not exist, so no replica has a certificate", remedy)
         return
     try:
-        found = find_authority(secret)
+        stored = find_authority(secret)
     except ForeignFileError as error:
-        remedy = f"{_HOLDER} makes a CA in its place; if it is somebody's, give tls.secret another name"
-        yield Finding(CHECK, "problem", where, str(error), remedy)
+        remedy = (
+            f"{_HOLDER} creates a CA in its place; if something else uses this Secret, choose another name "
+            "for tls.secret"
+        )
+        yield Diagnosis(CHECK, "problem", where, str(error), remedy)
         return
-    if found.pair is None:
-        remedy = f"{_HOLDER} makes a new CA; its log says why not: certificate not renewed"
-        yield Finding(CHECK, "problem", where, found.problem, remedy)
+    if stored.pair is None:
+        remedy = f'{_HOLDER} creates a new CA; if it does not, look for "certificate not renewed" in its log'
+        yield Diagnosis(CHECK, "problem", where, stored.problem, remedy)
         return
-    yield from _stored(where, found.pair.certificate, trusted, now)
+    yield from _stored(where, stored.pair.certificate, trusted, now)
 
 
-def _stored(where: str, authority: Certificate, trusted: Sequence[Trust], now: datetime) -> Iterator[Finding]:
+def _stored(where: str, authority: Certificate, trusted: Sequence[TrustedBundle], now: datetime) -> Iterator[Diagnosis]:
     unknown = [trust for trust in trusted if authority not in trust.bundle]
     for trust in unknown:
-        remedy = f"{_HOLDER} writes it there; its log says why not: not registered"
-        yield Finding(CHECK, "problem", where, f"its CA is not in {trust.source}", remedy)
+        remedy = f'{_HOLDER} adds it; if it does not, look for "not registered" in its log'
+        yield Diagnosis(CHECK, "problem", where, f"its CA is not in {trust.source}", remedy)
     if not unknown:
         end = f"until {moment(authority.not_valid_after_utc)}"
         if now > renewal_due(authority):
-            remedy = f"{_HOLDER} renews it at two thirds of its life; see its log"
-            yield Finding(CHECK, "warning", where, f"its CA is overdue for renewal; it is valid {end}", remedy)
+            remedy = f"{_HOLDER} renews it at two thirds of its lifetime; see its log"
+            yield Diagnosis(CHECK, "warning", where, f"its CA is overdue for renewal; it is valid {end}", remedy)
         else:
-            yield Finding(CHECK, "ok", where, f"its CA is in every caBundle, and valid {end}")
+            yield Diagnosis(CHECK, "ok", where, f"its CA is in every caBundle and is valid {end}")
 
 
-def _unusable(names: Sequence[str], found: str, settings: Settings) -> Finding:
+def _unusable(names: Sequence[str], text: str, settings: Settings) -> Diagnosis:
     where, more = names[0], f" (and {count(len(names) - 1, 'more entry', 'more entries')})" if len(names) > 1 else ""
-    return Finding(CHECK, "problem", where, f"{found}{more}", _bundle_remedy(settings))
+    return Diagnosis(CHECK, "problem", where, f"{text}{more}", _bundle_remedy(settings))
 
 
 def _bundle_remedy(settings: Settings) -> str:
@@ -138,7 +142,7 @@ def _bundle_remedy(settings: Settings) -> str:
     if chosen.inject_ca_from:
         return f"cert-manager's cainjector writes it: see its log, and the Certificate {chosen.inject_ca_from}"
     if chosen.apply or chosen.ca_only:
-        return "a running service writes it; where it does not, its log says why: not registered"
+        return 'the running service writes it; if it does not, look for "not registered" in its log'
     return "write it: cks-admission export webhook-configuration --ca-file ..."
 
 
@@ -153,108 +157,110 @@ def _bundle(encoded: str) -> Bundle:
     try:
         return Bundle.from_pem(base64.b64decode(encoded, validate=True))
     except binascii.Error as error:
-        raise PemError(f"it is no base64: {error}") from None
+        raise PemError(f"it is not base64: {error}") from None
 
 
-def _unreached(where: str, unread: Unread, settings: Settings, *, proven: bool) -> Finding:
+def _unreached(where: str, unread: Unread, settings: Settings, *, proven: bool) -> Diagnosis:
     if proven:
-        found = f"not reached from here: {unread.reason}; the API server does reach it"
-        return Finding(CHECK, "unknown", where, found, _inside(settings))
+        text = f"it cannot be reached from here: {unread.reason}; the API server can reach it"
+        return Diagnosis(CHECK, "unknown", where, text, _inside(settings))
     if settings.registration.url or settings.cluster.in_cluster:
-        remedy = "see whether the service runs, listens there, and lets callers in"
-        return Finding(CHECK, "problem", where, f"not reached: {unread.reason}", remedy)
-    return Finding(CHECK, "unknown", where, f"not reached from here: {unread.reason}", _inside(settings))
+        remedy = "check that the service runs, listens on this address and accepts connections"
+        return Diagnosis(CHECK, "problem", where, f"it cannot be reached: {unread.reason}", remedy)
+    return Diagnosis(CHECK, "unknown", where, f"it cannot be reached from here: {unread.reason}", _inside(settings))
 
 
 def _inside(settings: Settings) -> str:
     if settings.registration.url:
-        return "run this where the API server runs"
+        return "run doctor where the API server runs"
     where = f"kubectl exec -n {settings.cluster.namespace} deploy/cks-admission"
-    return f"run this inside: {where} -- cks-admission doctor --config config/cks.yaml"
+    return f"run doctor inside the cluster: {where} -- cks-admission doctor --config config/cks.yaml"
 
 
 def _shown(
     where: str,
     name: str,
     chain: tuple[Certificate, ...],
-    trusted: Sequence[Trust],
+    trusted: Sequence[TrustedBundle],
     settings: Settings,
     now: datetime,
-) -> Iterator[Finding]:
+) -> Iterator[Diagnosis]:
     leaf = chain[0]
     chosen = [trust for trust in trusted if trust.name == name]
     wrong = dict.fromkeys(
-        f"{finding.text}; looked at by {trust.source}" if trust.bundle else finding.text
-        for trust in chosen or [Trust(name, Bundle(), ())]
+        f"{finding.text}; checked against {trust.source}" if trust.bundle else finding.text
+        for trust in chosen or [TrustedBundle(name, Bundle(), ())]
         # Without a caBundle the API server's roots decide, and only names and dates can be judged.
         for finding in verify(chain, trust.bundle or Bundle((leaf,)), [name], now)
         if not finding.ok
     )
     for text in wrong:
-        yield Finding(CHECK, "problem", where, text, _leaf_remedy(settings))
+        yield Diagnosis(CHECK, "problem", where, text, _leaf_remedy(settings))
     if wrong:
         return
     left, end = leaf.not_valid_after_utc - now, moment(leaf.not_valid_after_utc)
     if left < min(LEAF_LEFT, _life(leaf) / 3):
-        found = f"its certificate is valid until {end}, for {span(left)} only"
-        yield Finding(CHECK, "warning", where, found, _leaf_remedy(settings))
+        summary = f"its certificate expires in {span(left)}, at {end}"
+        yield Diagnosis(CHECK, "warning", where, summary, _leaf_remedy(settings))
         return
-    found = f"its certificate is for {name}, {_vouched(chosen)}, and valid until {end}, for {span(left)}"
-    yield Finding(CHECK, "ok", where, found)
+    summary = f"its certificate is for {name}, {_vouched(chosen)}, and valid until {end} ({span(left)} left)"
+    yield Diagnosis(CHECK, "ok", where, summary)
 
 
-def _vouched(chosen: Sequence[Trust]) -> str:
-    """Who vouches for a certificate with which nothing is wrong."""
+def _vouched(chosen: Sequence[TrustedBundle]) -> str:
+    """Who trusts a certificate that has no problems."""
     if not chosen:
-        return "while no caBundle is known"
+        return "checked against no caBundle, since none is known"
     if any(trust.bundle for trust in chosen):
         return "trusted by every caBundle"
-    return "and the API server's own roots decide"
+    return "trusted if the API server's own root CAs trust it"
 
 
 def _leaf_remedy(settings: Settings) -> str:
     if settings.tls.cert_file:
-        return f"renew {settings.tls.cert_file}; the log of the service says certificate refused where it cannot use it"
-    return "the service renews it; where it does not, its log says why: certificate not renewed, not registered"
+        return f'renew {settings.tls.cert_file}; if the service cannot use it, its log says "certificate refused"'
+    return 'the service renews it; if it does not, look for "certificate not renewed" or "not registered" in its log'
 
 
-def _mixed(served: Iterable[Served]) -> Iterator[Finding]:
-    """Replicas whose certificates different CAs signed."""
+def _mixed(served: Iterable[ShownChain]) -> Iterator[Diagnosis]:
+    """A diagnosis if different CAs signed the replicas' certificates."""
     by_issuer: dict[str, list[str]] = {}
     name = ""
-    for each in served:
-        if not isinstance(each.chain, Unread):
-            name = each.target.name
-            by_issuer.setdefault(_issuer(each.chain[0]), []).append(each.target.where)
+    for shown in served:
+        if not isinstance(shown.chain, Unread):
+            name = shown.target.name
+            by_issuer.setdefault(_issuer(shown.chain[0]), []).append(shown.target.where)
     if len(by_issuer) > 1:
-        found = "; ".join(f"{issuer} for {listed(places)}" for issuer, places in by_issuer.items())
+        text = "; ".join(f"{issuer} for {listed(places)}" for issuer, places in by_issuer.items())
         remedy = (
-            "while a CA is replaced that lasts for moments; where it stays, replicas have a CA each: "
-            "let them share one by tls.secret"
+            "this is normal for a moment while a CA is replaced; if it lasts, each replica has a CA of its own: "
+            "set tls.secret to let them share one"
         )
-        yield Finding(CHECK, "warning", name, f"different CAs signed its certificates: {found}", remedy)
+        yield Diagnosis(CHECK, "warning", name, f"its certificates are signed by different CAs: {text}", remedy)
 
 
 def _authorities(
-    served: Sequence[Served], trusted: Sequence[Trust], settings: Settings, now: datetime
-) -> Iterator[Finding]:
-    """CAs of a caBundle that the service needs and that end soon; what has expired is told of each address."""
-    shown = [certificate for each in served if not isinstance(each.chain, Unread) for certificate in each.chain]
+    served: Sequence[ShownChain], trusted: Sequence[TrustedBundle], settings: Settings, now: datetime
+) -> Iterator[Diagnosis]:
+    """CAs of a caBundle that are in use and expire soon; expired ones are reported for each address."""
+    certificates = [
+        certificate for shown in served if not isinstance(shown.chain, Unread) for certificate in shown.chain
+    ]
     for trust in trusted:
-        signing = [ca for ca in trust.bundle if any(issued_by(certificate, ca) for certificate in shown)]
+        signing = [ca for ca in trust.bundle if any(issued_by(certificate, ca) for certificate in certificates)]
         # One that was renewed with its old key is there twice: the later one counts.
         last = max(signing, key=lambda ca: ca.not_valid_after_utc, default=None)
         if last is None or not timedelta() < (left := last.not_valid_after_utc - now) < min(
             AUTHORITY_LEFT, _life(last) / 3
         ):
             continue
-        found = f"{titled(last.subject)} in {trust.source} is valid for {span(left)} only"
+        text = f"{titled(last.subject)} in {trust.source} expires in {span(left)}"
         remedy = (
             "replace the CA"
             if settings.tls.cert_file
-            else "the service renews it at two thirds of its life; see its log"
+            else "the service renews it at two thirds of its lifetime; see its log"
         )
-        yield Finding(CHECK, "warning", trust.name, found, remedy)
+        yield Diagnosis(CHECK, "warning", trust.name, text, remedy)
 
 
 def _life(certificate: Certificate) -> timedelta:

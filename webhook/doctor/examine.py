@@ -20,62 +20,62 @@ from webhook.doctor import (
     scope,
     topology,
 )
-from webhook.doctor.finding import Finding, Read, Unread
-from webhook.doctor.seen import Seen
-from webhook.doctor.wanted import Wanted
+from webhook.doctor.finding import Diagnosis, Read, Unread
+from webhook.doctor.seen import Observation
+from webhook.doctor.wanted import Desired
 from webhook.registration.configuration import KINDS
 
 
-def examine(settings: Settings, seen: Seen, wanted: Wanted, now: datetime) -> list[Finding]:
+def examine(settings: Settings, observation: Observation, desired: Desired, now: datetime) -> list[Diagnosis]:
     """What was found, by check."""
-    cluster, workspace, chosen = seen.cluster, seen.workspace, settings.registration
+    cluster, workspace, chosen = observation.cluster, observation.workspace, settings.registration
     own = cluster.own
     return [
         *apiserver.check(cluster.version, cluster.groups, settings),
-        *_registration(settings, seen, wanted),
+        *_registration(settings, observation, desired),
         *address.check(settings, workspace.service, workspace.slices),
-        *_certificates(settings, seen, now),
-        *_probe(seen, wanted, now),
-        *rights.check(seen.rights, seen.asked_for, own=seen.is_service),
+        *_certificates(settings, observation, now),
+        *_probe(observation, desired, now),
+        *rights.check(observation.rights, observation.asked_for, own=observation.is_service),
         *scope.check(own, cluster.others, cluster.namespaces, settings.cluster.namespace),
         *others.check(own[KINDS["mutate"]], cluster.others, chosen.name),
-        *policies.check(wanted, workspace.maps, settings),
-        *topology.check(settings, wanted.catalog, cluster.topologies, cluster.machines),
+        *policies.check(desired, workspace.maps, settings),
+        *topology.check(settings, desired.catalog, cluster.topologies, cluster.machines),
         *replicas.check(workspace.deployments, workspace.pods, settings),
         *replicas.check_lease(workspace.lease, workspace.pods, settings, now),
     ]
 
 
-def _registration(settings: Settings, seen: Seen, wanted: Wanted) -> Iterator[Finding]:
-    for kind, observed in seen.cluster.own.items():
-        configurations = wanted.configurations
+def _registration(settings: Settings, observation: Observation, desired: Desired) -> Iterator[Diagnosis]:
+    for kind, observed in observation.cluster.own.items():
+        configurations = desired.configurations
         want: Read[JsonObject | None] = (
             configurations if isinstance(configurations, Unread) else configurations.get(kind)
         )
         yield from registered.check(kind, want, observed, settings.registration)
 
 
-def _certificates(settings: Settings, seen: Seen, now: datetime) -> Iterator[Finding]:
-    own = {kind: registered.entries(each) for kind, each in seen.cluster.own.items()}
+def _certificates(settings: Settings, observation: Observation, now: datetime) -> Iterator[Diagnosis]:
+    own = {kind: registered.entries(configuration) for kind, configuration in observation.cluster.own.items()}
     trusted, wrong = certificate.trusts(own, settings)
     yield from wrong
-    answered = probe.is_answered(seen.probe)
-    yield from certificate.check(seen.served, trusted, settings, now, proven=answered)
-    yield from certificate.check_secret(seen.workspace.secret, trusted, settings, now)
+    answered = probe.is_answered(observation.probe)
+    yield from certificate.check(observation.served, trusted, settings, now, proven=answered)
+    yield from certificate.check_secret(observation.workspace.secret, trusted, settings, now)
 
 
-def _probe(seen: Seen, wanted: Wanted, now: datetime) -> Iterator[Finding]:
-    if seen.probe is None:
+def _probe(observation: Observation, desired: Desired, now: datetime) -> Iterator[Diagnosis]:
+    if observation.probe is None:
         return
     refused: Read[bool]
-    if isinstance(seen.probe, Unread):
-        refused = seen.probe
-    elif isinstance(seen.cluster.user, Unread):
-        refused = Unread("who asks could not be found out")
-    elif isinstance(wanted.ruleset, Unread):
-        refused = wanted.ruleset
+    if isinstance(observation.probe, Unread):
+        refused = observation.probe
+    elif isinstance(observation.cluster.user, Unread):
+        refused = Unread("the current user could not be determined")
+    elif isinstance(desired.ruleset, Unread):
+        refused = desired.ruleset
     else:
-        known = {} if isinstance(seen.cluster.namespaces, Unread) else seen.cluster.namespaces
-        namespace = seen.probe.namespace
-        refused = probe.expected(wanted.ruleset, namespace, seen.cluster.user, known, now.date())
-    yield probe.check(seen.probe, wanted=refused)
+        known = {} if isinstance(observation.cluster.namespaces, Unread) else observation.cluster.namespaces
+        namespace = observation.probe.namespace
+        refused = probe.expected(desired.ruleset, namespace, observation.cluster.user, known, now.date())
+    yield probe.check(observation.probe, should_refuse=refused)

@@ -1,4 +1,4 @@
-"""A finding: one thing that was looked at, how it was found, and what to do about it."""
+"""A diagnosis: one thing that was checked, its state, and what to do about it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ T = TypeVar("T")
 _SHOWN: Final = 3
 
 
-class Finding(Struct, frozen=True):
-    """One thing that was looked at.
+class Diagnosis(Struct, frozen=True):
+    """One thing that was checked.
 
-    check: what the look was about. level: `unknown` for what could not be looked at. where: the object or place.
-    found: what is there, as a sentence without its full stop. remedy: what to do, empty where nothing is to be done.
+    check: the name of the check. level: `unknown` if it could not be read. where: the object or place.
+    found: its state, as a sentence without a full stop. remedy: what to do; empty if there is nothing to do.
     """
 
     check: str
@@ -28,22 +28,22 @@ class Finding(Struct, frozen=True):
 
 
 class Unread(Struct, frozen=True):
-    """Something that could not be read. right: the one that is missing, as `list nodes`, empty for other reasons."""
+    """Something that could not be read. right: the missing right, such as `list nodes`; empty for other reasons."""
 
     reason: str = ""
     right: str = ""
 
 
 Read: TypeAlias = T | Unread
-"""What was read, or why it was not."""
+"""What was read, or why it could not be read."""
 
 
-def unseen(check: str, where: str, unread: Unread) -> Finding:
-    """The finding for what could not be read."""
+def unseen(check: str, where: str, unread: Unread) -> Diagnosis:
+    """The diagnosis for something that could not be read."""
     if unread.right:
-        found = f"not looked at: the account that asks may not {unread.right}"
-        return Finding(check, "unknown", where, found, f"ask by an account that may {unread.right}")
-    return Finding(check, "unknown", where, f"not looked at: {unread.reason}", "try again; see whether that lasts")
+        text = f"not checked: the current account may not {unread.right}"
+        return Diagnosis(check, "unknown", where, text, f"use an account that may {unread.right}")
+    return Diagnosis(check, "unknown", where, f"not checked: {unread.reason}", "try again")
 
 
 def listed(names: Sequence[str], shown: int = _SHOWN) -> str:

@@ -1,4 +1,4 @@
-"""Mutating webhooks of others: whether what they change is seen by the service."""
+"""Other mutating webhooks: whether the service sees their changes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from policies.engine.match import ResourceRule
 from policies.engine.request import GroupVersionResource, JsonObject, Operation, mapping
-from webhook.doctor.finding import Finding, Read, Unread, listed, unseen
+from webhook.doctor.finding import Diagnosis, Read, Unread, listed, unseen
 from webhook.doctor.registered import entries
 
 CHECK: Final = "other webhooks"
@@ -23,52 +23,48 @@ class _Write(NamedTuple):
     sub_resource: str = ""
 
 
-def check(own: Read[JsonObject | None], others: Read[Sequence[JsonObject]], name: str) -> Iterator[Finding]:
-    """The configurations that change what the service changes, too. own: its mutating one. name: of that.
+def check(own: Read[JsonObject | None], others: Read[Sequence[JsonObject]], name: str) -> Iterator[Diagnosis]:
+    """Diagnoses of other configurations that change what the service changes. own: its mutating configuration.
 
-    The API server calls them in the order of their names, and one again where others changed the object since, if it
-    asks for that.
+    The API server calls them in the order of their names. With reinvocationPolicy IfNeeded it calls a webhook again if
+    another one has changed the object since.
     """
     if isinstance(others, Unread):
-        yield unseen(CHECK, "webhook configurations of others", others)
+        yield unseen(CHECK, "other webhook configurations", others)
         return
-    mutating = [each for each in others if each.get("kind") == _MUTATING]
-    found = [finding for each in mutating for finding in _other(each, entries(own), name)]
-    yield from found
-    if not found:
-        yield Finding(CHECK, "ok", f"{_MUTATING}s", "none of others changes what the service changes")
+    mutating = [configuration for configuration in others if configuration.get("kind") == _MUTATING]
+    diagnoses = [finding for configuration in mutating for finding in _other(configuration, entries(own), name)]
+    yield from diagnoses
+    if not diagnoses:
+        yield Diagnosis(CHECK, "ok", f"{_MUTATING}s", "no other webhook changes what the service changes")
 
 
-def _other(other: JsonObject, own: Sequence[JsonObject], name: str) -> Iterator[Finding]:
+def _other(other: JsonObject, own: Sequence[JsonObject], name: str) -> Iterator[Diagnosis]:
     called = str(mapping(other, "metadata").get("name"))
-    shared = [(entry, theirs) for entry in own for theirs in entries(other) if _meet(entry, theirs)]
+    shared = [(entry, theirs) for entry in own for theirs in entries(other) if _both(entry, theirs)]
     if not shared:
         return
     where = f"{_MUTATING} {called}"
     what = listed(list(dict.fromkeys(resource for entry, theirs in shared for resource in _both(entry, theirs))))
     if called < name:
-        yield Finding(CHECK, "ok", where, f"it may change {what} before the service does")
+        yield Diagnosis(CHECK, "ok", where, f"it may change {what} before the service does")
         return
     blind = [str(entry["name"]) for entry, _ in shared if entry.get("reinvocationPolicy") != "IfNeeded"]
     if not blind:
-        yield Finding(CHECK, "ok", where, f"it may change {what} after the service, which is then asked again")
+        yield Diagnosis(CHECK, "ok", where, f"it may change {what} after the service, which is then called again")
         return
-    found = f"it may change {what} after the service, which is not asked again by {listed(list(dict.fromkeys(blind)))}"
-    remedy = f"give it a name that sorts before {name}, or see that it leaves alone what the service writes"
-    yield Finding(CHECK, "warning", where, found, remedy)
-
-
-def _meet(own: JsonObject, theirs: JsonObject) -> bool:
-    return bool(_both(own, theirs))
+    text = f"it may change {what} after the service, which is not called again by {listed(list(dict.fromkeys(blind)))}"
+    remedy = f"give it a name that sorts before {name}, or make sure that it does not change what the service writes"
+    yield Diagnosis(CHECK, "warning", where, text, remedy)
 
 
 def _both(own: JsonObject, theirs: JsonObject) -> list[str]:
-    """The resources that both are asked about."""
-    rules = [_rule(each) for each in theirs.get("rules") or ()]
+    """The resources that both match."""
+    rules = [_rule(rule) for rule in theirs.get("rules") or ()]
     return [
         write.resource.resource
-        for each in own.get("rules") or ()
-        for write in _writes(each)
+        for own_rule in own.get("rules") or ()
+        for write in _writes(own_rule)
         if any(rule.matches(write) for rule in rules)
     ]
 

@@ -1,57 +1,51 @@
-"""Policies that are not in force as they stand in their source."""
+"""Policies that are not in force as written in their source."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from webhook.configuration.settings import Settings
-from webhook.doctor.finding import Finding, Read, Unread, count, unseen
-from webhook.doctor.wanted import Wanted
-
-if TYPE_CHECKING:
-    from webhook.cluster.watches.policymaps import PolicyMap
+from webhook.doctor.finding import Diagnosis, Read, Unread, count, unseen
+from webhook.doctor.seen import PolicySource
+from webhook.doctor.wanted import Desired
 
 CHECK: Final = "policies"
 
 
-def check(wanted: Wanted, maps: Read[Mapping[str, PolicyMap]], settings: Settings) -> Iterator[Finding]:
-    """What is refused of files and ConfigMaps: as they read now, and as the service says in its annotation."""
+def check(desired: Desired, maps: Read[Mapping[str, PolicySource]], settings: Settings) -> Iterator[Diagnosis]:
+    """Diagnoses of refused files and ConfigMaps: as they are now, and as the service's annotation says."""
     namespace = settings.cluster.namespace
-    known: Mapping[str, PolicyMap] = {}
+    known: Mapping[str, PolicySource] = {}
     if isinstance(maps, Unread):
         yield unseen(CHECK, f"ConfigMaps with policies in {namespace}", maps)
     else:
-        known = {f"ConfigMap {namespace}/{name}": each for name, each in maps.items()}
-    if isinstance(wanted.ruleset, Unread):
-        remedy = "put the configuration right, or run this where its files are"
-        yield Finding(CHECK, "problem", "the configuration", wanted.ruleset.reason, remedy)
-    for where, reason in wanted.refused.items():
+        known = {f"ConfigMap {namespace}/{name}": policy_source for name, policy_source in maps.items()}
+    if isinstance(desired.ruleset, Unread):
+        remedy = "correct the configuration, or run doctor where its files are"
+        yield Diagnosis(CHECK, "problem", "the configuration", desired.ruleset.reason, remedy)
+    for where, reason in desired.refused.items():
         told = known[where].refused if where in known else ""
-        yield Finding(CHECK, "problem", where, f"refused: {told or reason}", _remedy(where in known, bool(told)))
-    for where, each in known.items():
-        if each.refused and where not in wanted.refused:
-            found = f"the service refuses it, and nothing is wrong with it here: {each.refused}"
-            remedy = (
-                "another version of the service or other sources beside it may be why; see its log: policies refused"
-            )
-            yield Finding(CHECK, "problem", where, found, remedy)
-    for doubt in wanted.doubts:
-        yield Finding(CHECK, "warning", "policies", doubt, "put it right, or delete it")
+        yield Diagnosis(CHECK, "problem", where, f"refused: {told or reason}", _remedy(where in known, bool(told)))
+    for where, policy_source in known.items():
+        if policy_source.refused and where not in desired.refused:
+            text = f"the service refuses it, but it loads without errors here: {policy_source.refused}"
+            remedy = 'the service may be another version, or have other sources; look for "policies refused" in its log'
+            yield Diagnosis(CHECK, "problem", where, text, remedy)
+    for doubt in desired.doubts:
+        yield Diagnosis(CHECK, "warning", "policies", doubt, "correct it, or delete it")
     if (
-        not wanted.refused
-        and not isinstance(wanted.ruleset, Unread)
-        and not any(each.refused for each in known.values())
+        not desired.refused
+        and not isinstance(desired.ruleset, Unread)
+        and not any(policy_source.refused for policy_source in known.values())
     ):
-        found = count(len(wanted.policies), "policy", "policies")
-        yield Finding(CHECK, "ok", "policies", f"{found} besides the built-in rules, and nothing is refused")
+        text = count(len(desired.policies), "policy", "policies")
+        yield Diagnosis(CHECK, "ok", "policies", f"{text} in addition to the built-in rules, none refused")
 
 
 def _remedy(in_cluster: bool, told: bool) -> str:  # noqa: FBT001 - two answers about one source
     if not in_cluster:
-        return (
-            "put it right; cks-admission lint shows more. What the service had before stays in force until it restarts"
-        )
+        return "correct it; cks-admission lint shows more. Until it restarts, the service keeps the previous policies"
     if not told:
-        return "put it right. The service has not said so in its annotation: see whether it runs, and may patch it"
-    return "put it right: what was in force before stays so until then"
+        return "correct it. The service has not annotated the ConfigMap: check that it runs and may patch ConfigMaps"
+    return "correct it; until then the previous policies stay in force"

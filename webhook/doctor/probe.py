@@ -1,4 +1,4 @@
-"""Whether a reserved label is refused: proves the whole way from the API server to the rules and back."""
+"""Whether a reserved label is refused. This proves the whole path from the API server to the rules and back."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from policies.engine.facts import NAME_LABEL, StaticFacts
 from policies.engine.request import JsonObject, UserInfo
 from policies.engine.requester import service_account
 from policies.engine.ruleset import RuleSet
-from webhook.doctor.finding import Finding, Read, Unread, unseen
+from webhook.doctor.finding import Diagnosis, Read, Unread, unseen
 from webhook.doctor.seen import Probe
 from webhook.files import manifest
 from webhook.registration.configuration import DOMAIN
@@ -41,32 +41,32 @@ def is_answered(probe: Read[Probe] | None) -> bool:
     return isinstance(probe, Probe) and f'.{DOMAIN}" denied the request' in probe.message
 
 
-def check(probe: Read[Probe], *, wanted: Read[bool]) -> Finding:
-    """What the answer to the probe says. wanted: whether it should have been refused."""
+def check(probe: Read[Probe], *, should_refuse: Read[bool]) -> Diagnosis:
+    """The diagnosis of the answer to the probe. should_refuse: whether it should have been refused."""
     where = "ConfigMap with a reserved label, dry run"
     if isinstance(probe, Unread):
         return unseen(CHECK, where, probe)
     where = f"{where} in namespace {probe.namespace}"
     if probe.status < 400:
-        return _admitted(where, wanted)
+        return _admitted(where, should_refuse)
     if is_answered(probe):
-        found = "it was refused by the service: the API server asks it, and hears the answer"
-        return Finding(CHECK, "ok", where, found)
+        text = "the service refused it: the API server calls the service and gets its answer"
+        return Diagnosis(CHECK, "ok", where, text)
     if f'.{DOMAIN}"' in probe.message:
         remedy = "see the findings about the address and the certificate"
-        return Finding(CHECK, "problem", where, f"the service could not be asked: {probe.message}", remedy)
-    remedy = "ask by an account that may create configmaps there, or name another one by --probe-namespace"
+        return Diagnosis(CHECK, "problem", where, f"the API server could not call the service: {probe.message}", remedy)
+    remedy = "use an account that may create configmaps there, or choose another Namespace with --probe-namespace"
     if "configmaps is forbidden" in probe.message:
-        return Finding(CHECK, "unknown", where, "the account that asks may not create configmaps", remedy)
-    return Finding(CHECK, "unknown", where, f"somebody else refused it first: {probe.message}", remedy)
+        return Diagnosis(CHECK, "unknown", where, "the current account may not create configmaps", remedy)
+    return Diagnosis(CHECK, "unknown", where, f"something else refused it first: {probe.message}", remedy)
 
 
-def _admitted(where: str, wanted: Read[bool]) -> Finding:
-    if isinstance(wanted, Unread):
-        found = f"it was admitted, and it is not known whether rightly: {wanted.reason}"
-        return Finding(CHECK, "unknown", where, found, "see the findings about policies and rights")
-    if wanted:
-        remedy = "see the findings about the registration; right after a change the API server needs some seconds"
-        return Finding(CHECK, "problem", where, "it was admitted: the API server did not ask the service", remedy)
-    found = "it was admitted, as the settings want it for this requester and Namespace: that proves nothing"
-    return Finding(CHECK, "unknown", where, found, "ask by an account that is not exempt from the guard of labels")
+def _admitted(where: str, should_refuse: Read[bool]) -> Diagnosis:
+    if isinstance(should_refuse, Unread):
+        text = f"it was admitted, but whether that is correct is unknown: {should_refuse.reason}"
+        return Diagnosis(CHECK, "unknown", where, text, "see the findings about policies and rights")
+    if should_refuse:
+        remedy = "see the findings about the registration; after a change the API server needs a few seconds"
+        return Diagnosis(CHECK, "problem", where, "it was admitted: the API server did not call the service", remedy)
+    text = "it was admitted, as the settings allow for this user and Namespace, so it proves nothing"
+    return Diagnosis(CHECK, "unknown", where, text, "use an account that is not exempt from the labels rule")

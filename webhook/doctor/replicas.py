@@ -1,4 +1,4 @@
-"""The replicas: how many are ready, whether they are of one version, and who of them writes."""
+"""The replicas: how many are ready, whether they run the same version, and which one writes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 from policies.engine.request import JsonObject, mapping
 from webhook.configuration.settings import Settings
-from webhook.doctor.finding import Finding, Read, Unread, count, listed, unseen
+from webhook.doctor.finding import Diagnosis, Read, Unread, count, listed, unseen
 
 CHECK: Final = "replicas"
 _APP: Final = "app.kubernetes.io/name=cks-admission"
@@ -18,75 +18,75 @@ _LATE: Final = timedelta(seconds=30)
 
 
 def selector(service: Read[JsonObject | None]) -> str:
-    """The labels of the Pods, and in the chart of their Deployment: those that the Service selects by, if there is."""
-    found = {} if isinstance(service, Unread) or service is None else mapping(mapping(service, "spec"), "selector")
-    return ",".join(f"{key}={value}" for key, value in found.items()) or _APP
+    """The label selector for the Pods and their Deployment: that of the Service, if it exists."""
+    labels = {} if isinstance(service, Unread) or service is None else mapping(mapping(service, "spec"), "selector")
+    return ",".join(f"{key}={value}" for key, value in labels.items()) or _APP
 
 
 def check(
     deployments: Read[Sequence[JsonObject]], pods: Read[Sequence[JsonObject]], settings: Settings
-) -> Iterator[Finding]:
-    """The Deployments and Pods of the service; none at all where it runs outside of the cluster."""
+) -> Iterator[Diagnosis]:
+    """Diagnoses of the Deployments and Pods of the service; none if it runs outside the cluster."""
     where = f"Deployments in {settings.cluster.namespace}"
     if isinstance(deployments, Unread):
         yield unseen(CHECK, where, deployments)
     else:
-        yield from (_deployment(each) for each in deployments)
+        yield from (_deployment(deployment) for deployment in deployments)
         if not deployments and not settings.registration.url:
-            remedy = f"look where it runs: cluster.namespace says {settings.cluster.namespace}"
-            yield Finding(CHECK, "warning", where, "there is none with the labels of the service", remedy)
+            remedy = f"check where the service runs: cluster.namespace is {settings.cluster.namespace}"
+            yield Diagnosis(CHECK, "warning", where, "none has the labels of the service", remedy)
     if isinstance(pods, Unread):
         yield unseen(CHECK, f"Pods in {settings.cluster.namespace}", pods)
         return
     running = [pod for pod in pods if mapping(pod, "status").get("phase") not in ("Succeeded", "Failed")]
     images = sorted(
-        {str(each.get("image")) for pod in running for each in mapping(pod, "spec").get("containers") or ()}
+        {str(container.get("image")) for pod in running for container in mapping(pod, "spec").get("containers") or ()}
     )
     if len(images) > 1:
-        remedy = "while it is rolled out that is so; where it stays: kubectl rollout status"
-        yield Finding(CHECK, "warning", f"Pods in {settings.cluster.namespace}", f"they run {listed(images)}", remedy)
+        remedy = "this is normal during a rollout; if it lasts, see kubectl rollout status"
+        yield Diagnosis(CHECK, "warning", f"Pods in {settings.cluster.namespace}", f"they run {listed(images)}", remedy)
 
 
 def check_lease(
     lease: Read[JsonObject | None], pods: Read[Sequence[JsonObject]], settings: Settings, now: datetime
-) -> Iterator[Finding]:
-    """The Lease by which replicas agree who writes, where they have something to write."""
+) -> Iterator[Diagnosis]:
+    """Diagnoses of the Lease that decides which replica writes, if there is anything to write."""
     chosen = settings.registration
     if not (chosen.apply or chosen.ca_only or settings.tls.secret):
         return
     where = f"Lease {settings.cluster.namespace}/{settings.cluster.lease}"
-    nobody = "nobody writes the registration" + (" and the CA" if settings.tls.secret else "")
-    remedy = "see whether a replica runs and may get, create and update the Lease; its log says more"
+    nobody = "no replica writes the registration" + (" or the CA" if settings.tls.secret else "")
+    remedy = "check that a replica runs and may get, create and update the Lease; see its log"
     if isinstance(lease, Unread):
         yield unseen(CHECK, where, lease)
         return
     spec = mapping(lease, "spec")
     holder, renewed = str(spec.get("holderIdentity") or ""), spec.get("renewTime")
     if not holder or not renewed:
-        found = "it does not exist" if lease is None else "nobody holds it"
-        yield Finding(CHECK, "problem", where, f"{found}: {nobody}", remedy)
+        text = "it does not exist" if lease is None else "no replica holds it"
+        yield Diagnosis(CHECK, "problem", where, f"{text}: {nobody}", remedy)
         return
     ago = now - datetime.fromisoformat(str(renewed))
     if ago > timedelta(seconds=spec.get("leaseDurationSeconds") or 0) + _LATE:
-        found = f"{holder} renewed it last {int(ago.total_seconds())} s ago: {nobody}"
-        yield Finding(CHECK, "problem", where, found, remedy)
+        text = f"{holder} last renewed it {int(ago.total_seconds())} s ago: {nobody}"
+        yield Diagnosis(CHECK, "problem", where, text, remedy)
     elif not isinstance(pods, Unread) and pods and not any(_is_held_by(holder, pod) for pod in pods):
-        found = f"{holder} holds it, which is none of {count(len(pods), 'Pod')} of the service"
-        remedy = "end whatever else runs with this Lease, or give this service another one by cluster.lease"
-        yield Finding(CHECK, "warning", where, found, remedy)
+        text = f"{holder} holds it, which is none of {count(len(pods), 'Pod')} of the service"
+        remedy = "stop whatever else uses this Lease, or choose another one with cluster.lease"
+        yield Diagnosis(CHECK, "warning", where, text, remedy)
     else:
-        yield Finding(CHECK, "ok", where, f"{holder} holds it, and renews it")
+        yield Diagnosis(CHECK, "ok", where, f"{holder} holds and renews it")
 
 
-def _deployment(deployment: JsonObject) -> Finding:
+def _deployment(deployment: JsonObject) -> Diagnosis:
     where = f"Deployment {mapping(deployment, 'metadata').get('name')}"
-    wanted = mapping(deployment, "spec").get("replicas", 1)
+    desired = mapping(deployment, "spec").get("replicas", 1)
     ready = mapping(deployment, "status").get("readyReplicas", 0)
-    said = f"{ready} of {count(wanted, 'replica')} ready"
-    if ready >= wanted > 0:
-        return Finding(CHECK, "ok", where, said)
-    remedy = "kubectl get pods shows which; /readyz and the log of each say why"
-    return Finding(CHECK, "warning" if ready else "problem", where, said, remedy)
+    text = f"{ready} of {count(desired, 'replica')} ready"
+    if ready >= desired > 0:
+        return Diagnosis(CHECK, "ok", where, text)
+    remedy = "see kubectl get pods; /readyz and the log of each Pod say why"
+    return Diagnosis(CHECK, "warning" if ready else "problem", where, text, remedy)
 
 
 def _is_held_by(holder: str, pod: JsonObject) -> bool:

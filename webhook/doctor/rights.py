@@ -1,4 +1,4 @@
-"""Whether the account of the service may do what it has to."""
+"""Whether the service's account has the rights that it needs."""
 
 from __future__ import annotations
 
@@ -6,34 +6,38 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Final
 
-from webhook.doctor.finding import Finding, Level, Read, Unread, count, unseen
+from webhook.doctor.finding import Diagnosis, Level, Read, Unread, count, unseen
 from webhook.registration.rights import Right
 
 CHECK: Final = "rights"
 
 
 def asked(needed: Sequence[Right], groups: Read[Collection[str]]) -> Sequence[Right]:
-    """The rights to ask for: those in groups that the API server does not serve are needed by nobody."""
+    """The rights to check: those in groups that the API server does not serve are not needed."""
     if isinstance(groups, Unread):
         return needed
     return [right for right in needed if not right.group or right.group in groups]
 
 
-def check(answers: Mapping[Right, Read[bool]], user: str, *, own: bool) -> Iterator[Finding]:
-    """A finding for what is missing of each resource. user: whose rights. own: whether that is the service."""
+def check(answers: Mapping[Right, Read[bool]], user: str, *, own: bool) -> Iterator[Diagnosis]:
+    """A diagnosis for each resource with missing rights. user: whose rights. own: whether that is the service."""
     unread = next((answer for answer in answers.values() if isinstance(answer, Unread)), None)
     if unread is not None:
         yield unseen(CHECK, user, unread)
     missing = [right for right, answer in answers.items() if answer is False]
     for about, rights in groupby(missing, _about):
-        found = list(rights)
-        level: Level = "problem" if own and any(right.vital for right in found) else "warning"
-        yield Finding(
-            CHECK, level, user, f"it may not {_what(found)}: {found[0].reason}", _remedy(about, found, own=own)
+        same_object = list(rights)
+        level: Level = "problem" if own and any(right.vital for right in same_object) else "warning"
+        yield Diagnosis(
+            CHECK,
+            level,
+            user,
+            f"it may not {_what(same_object)}: {same_object[0].reason}",
+            _remedy(about, same_object, own=own),
         )
     if unread is None and not missing:
-        hint = "" if own else "; for the service's own ask --as-service-account NAMESPACE/NAME"
-        yield Finding(CHECK, "ok", user, f"it has the {count(len(answers), 'right')} that the service needs{hint}")
+        hint = "" if own else "; to check the service's own account, use --as-service-account NAMESPACE/NAME"
+        yield Diagnosis(CHECK, "ok", user, f"it has the {count(len(answers), 'right')} that the service needs{hint}")
 
 
 def _about(right: Right) -> tuple[str, str, str, str, str]:
@@ -55,5 +59,5 @@ def _remedy(about: tuple[str, str, str, str, str], rights: list[Right], *, own: 
     rule = f"apiGroups: [{quoted}], resources: [{resource}], verbs: [{', '.join(r.verb for r in rights)}]"
     names = f", resourceNames: [{name}]" if name else ""
     role = f"a Role in namespace {namespace}" if namespace else "a ClusterRole"
-    grant = f"grant it by {role}: {{{rule}{names}}}"
-    return grant if own else f"{grant}; or ask for the service's own account by --as-service-account NAMESPACE/NAME"
+    grant = f"grant it with {role}: {{{rule}{names}}}"
+    return grant if own else f"{grant}; or check the service's own account with --as-service-account NAMESPACE/NAME"

@@ -1,4 +1,4 @@
-"""Whom an outage would reach: failure policies, Namespaces and time limits of webhook entries."""
+"""What an outage would affect: failure policies, Namespaces and time-outs of webhook entries."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final
 from policies.engine.facts import NAME_LABEL
 from policies.engine.match import LabelSelector, SelectorRequirement
 from policies.engine.request import JsonObject, mapping
-from webhook.doctor.finding import Finding, Read, Unread, count
+from webhook.doctor.finding import Diagnosis, Read, Unread, count
 from webhook.doctor.registered import entries
 
 CHECK: Final = "scope"
@@ -24,23 +24,23 @@ def check(
     others: Read[Sequence[JsonObject]],
     namespaces: Read[Mapping[str, Labels]],
     own_namespace: str,
-) -> Iterator[Finding]:
+) -> Iterator[Diagnosis]:
     """The entries of the service, by kind of configuration, and those of others that could stop the whole cluster."""
     known = {} if isinstance(namespaces, Unread) else namespaces
     labels = {name: known.get(name, {NAME_LABEL: name}) for name in (own_namespace, SYSTEM)}
-    found = [
-        each
+    diagnoses = [
+        diagnosis
         for kind, configuration in own.items()
         for entry in entries(configuration)
-        for each in _own(f"{kind} entry {entry.get('name')}", entry, labels, own_namespace)
+        for diagnosis in _own(f"{kind} entry {entry.get('name')}", entry, labels, own_namespace)
     ]
-    yield from found
+    yield from diagnoses
     closed = sum(_is_closed(entry) for configuration in own.values() for entry in entries(configuration))
-    if not found and any(entries(configuration) for configuration in own.values()):
+    if not diagnoses and any(entries(configuration) for configuration in own.values()):
         failing = count(closed, "entry fails", "entries fail")
-        said = f"{failing} closed, none of them in {own_namespace} or on all of {SYSTEM}"
-        yield Finding(CHECK, "ok", "the service's entries", said)
-    # That these could not be looked at is said by the check of other webhooks.
+        text = f"{failing} closed, none of them in {own_namespace} or for all of {SYSTEM}"
+        yield Diagnosis(CHECK, "ok", "the service's entries", text)
+    # That these could not be read is said by the check of other webhooks.
     for configuration in [] if isinstance(others, Unread) else others:
         for entry in entries(configuration):
             if (
@@ -53,40 +53,43 @@ def check(
 
 
 def selector(value: Any) -> LabelSelector:
-    """A label selector of the API. An operator that is not known matches everything: better told once too often."""
+    """A label selector of the API. An unknown operator matches everything: better a false alarm than a missed one."""
     chosen = value if isinstance(value, dict) else {}
     equal = (SelectorRequirement(key, "In", (text,)) for key, text in mapping(chosen, "matchLabels").items())
     more = (
-        SelectorRequirement(each["key"], each["operator"], tuple(each.get("values") or ()))
-        for each in chosen.get("matchExpressions") or ()
-        if each.get("operator") in ("In", "NotIn", "Exists", "DoesNotExist")
+        SelectorRequirement(expression["key"], expression["operator"], tuple(expression.get("values") or ()))
+        for expression in chosen.get("matchExpressions") or ()
+        if expression.get("operator") in ("In", "NotIn", "Exists", "DoesNotExist")
     )
     return LabelSelector((*equal, *more))
 
 
-def _own(where: str, entry: JsonObject, labels: Mapping[str, Labels], own_namespace: str) -> Iterator[Finding]:
+def _own(where: str, entry: JsonObject, labels: Mapping[str, Labels], own_namespace: str) -> Iterator[Diagnosis]:
     closed = _is_closed(entry)
     if closed and _reaches(entry, labels[own_namespace]):
-        found = f"it fails closed and reaches {own_namespace}: while no replica answers, none can be started there"
+        text = f"it fails closed and reaches {own_namespace}: while no replica answers, none can start there"
         remedy = f"exclude that Namespace: {{key: {NAME_LABEL}, operator: NotIn, values: [{own_namespace}]}}"
-        yield Finding(CHECK, "problem", where, found, remedy)
+        yield Diagnosis(CHECK, "problem", where, text, remedy)
     if closed and not _conditions(entry) and _reaches(entry, labels[SYSTEM]):
-        found = f"it fails closed and reaches all of {SYSTEM} that its rules match: an outage may keep the cluster down"
+        text = (
+            f"it fails closed and reaches all of {SYSTEM} that its rules match: during an outage the "
+            "cluster may not start"
+        )
         remedy = f"keep {SYSTEM} in safety.namespaces, or let the policies behind it exclude it"
-        yield Finding(CHECK, "warning", where, found, remedy)
+        yield Diagnosis(CHECK, "warning", where, text, remedy)
     if (seconds := entry.get("timeoutSeconds", LONGEST)) > LONGEST:
-        found = f"the API server waits {seconds} s for an answer, and so does whoever writes"
-        yield Finding(CHECK, "warning", where, found, f"set registration.timeoutSeconds to {LONGEST} or less")
+        text = f"every matching write waits up to {seconds} s for an answer"
+        yield Diagnosis(CHECK, "warning", where, text, f"set registration.timeoutSeconds to {LONGEST} or less")
 
 
-def _stops_all(configuration: JsonObject, entry: JsonObject) -> Finding:
+def _stops_all(configuration: JsonObject, entry: JsonObject) -> Diagnosis:
     name = mapping(configuration, "metadata").get("name")
     client = mapping(entry, "clientConfig")
     service = mapping(client, "service")
     behind = f"Service {service.get('namespace')}/{service.get('name')}" if service else str(client.get("url"))
-    found = f"it fails closed on every resource in {SYSTEM} too: while {behind} is down, nothing can be written"
-    remedy = "ask its owner for a namespaceSelector or matchConditions, or for failurePolicy Ignore"
-    return Finding(CHECK, "warning", f"{configuration.get('kind')} {name} entry {entry.get('name')}", found, remedy)
+    text = f"it fails closed for every resource, also in {SYSTEM}: while {behind} is down, nothing can be written"
+    remedy = "ask its owner to add a namespaceSelector or matchConditions, or to set failurePolicy: Ignore"
+    return Diagnosis(CHECK, "warning", f"{configuration.get('kind')} {name} entry {entry.get('name')}", text, remedy)
 
 
 def _is_closed(entry: JsonObject) -> bool:

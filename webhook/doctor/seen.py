@@ -1,9 +1,8 @@
-"""What was read of an installation."""
+"""The observed state of an installation."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from cryptography.x509 import Certificate
 from msgspec import Struct
@@ -14,12 +13,9 @@ from policies.topology.topology import Topology
 from webhook.doctor.finding import Read
 from webhook.registration.rights import Right
 
-if TYPE_CHECKING:
-    from webhook.cluster.watches.policymaps import PolicyMap
 
-
-class Target(Struct, frozen=True):
-    """An address of the service. name: the one that the API server dials, for which the certificate has to be."""
+class Endpoint(Struct, frozen=True):
+    """An address of the service. name: the name that the API server calls; the certificate must be valid for it."""
 
     name: str
     host: str
@@ -31,30 +27,37 @@ class Target(Struct, frozen=True):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-class Served(Struct, frozen=True):
-    """The certificates that an address shows, leaf first."""
+class ShownChain(Struct, frozen=True):
+    """The certificates served at an address, leaf first."""
 
-    target: Target
+    target: Endpoint
     chain: Read[tuple[Certificate, ...]]
 
 
 class Probe(Struct, frozen=True):
-    """What the API server said to an object with a reserved label. status: the HTTP status."""
+    """The API server's answer to an object with a reserved label. status: the HTTP status."""
 
     namespace: str
     status: int
     message: str = ""
 
 
-class Topologies(Struct, frozen=True):
-    """Topologies that are objects of the cluster. problems: a line for each that cannot be used or looked at."""
+class PolicySource(Struct, frozen=True):
+    """A ConfigMap with policies. refused: what the service's annotation on it says, empty if there is none."""
+
+    data: Mapping[str, str]
+    refused: str = ""
+
+
+class TopologyObjects(Struct, frozen=True):
+    """Topologies that are objects of the cluster. problems: a line for each that cannot be used or read."""
 
     found: tuple[Topology, ...] = ()
     problems: tuple[str, ...] = ()
 
 
-class Workspace(Struct, frozen=True):
-    """What is in the Namespace of the service. None stands for an object that is not there.
+class NamespaceState(Struct, frozen=True):
+    """What is in the Namespace of the service. None means that an object does not exist.
 
     maps: ConfigMaps with policies, by name. secret: the data of the Secret with the CA.
     """
@@ -65,15 +68,15 @@ class Workspace(Struct, frozen=True):
     pods: Read[Sequence[JsonObject]]
     lease: Read[JsonObject | None]
     secret: Read[Mapping[str, bytes] | None]
-    maps: Read[Mapping[str, PolicyMap]]
+    maps: Read[Mapping[str, PolicySource]]
 
 
-class Cluster(Struct, frozen=True):
+class ClusterState(Struct, frozen=True):
     """What is in the cluster.
 
-    version: as `v1.36.3`. groups: the API groups that are served, with their versions. own: by kind the webhook
-    configurations of the service. others: those of others. namespaces: labels by name. natives: the cluster's own
-    policies that ask for rules, each with its bindings.
+    version: such as `v1.36.3`. groups: the served API groups, with their versions. own: the webhook configurations of
+    the service, by kind. others: all other webhook configurations. namespaces: labels by name. natives: the
+    cluster's own policies with derived rules, each with its bindings.
     """
 
     user: Read[UserInfo]
@@ -84,19 +87,19 @@ class Cluster(Struct, frozen=True):
     namespaces: Read[Mapping[str, Mapping[str, str]]]
     natives: Read[Mapping[str, list[JsonObject]]]
     machines: Read[Sequence[Machine]]
-    topologies: Read[Topologies]
+    topologies: Read[TopologyObjects]
 
 
-class Seen(Struct, frozen=True):
-    """All that was read.
+class Observation(Struct, frozen=True):
+    """Everything that was read.
 
-    asked_for: whose rights `rights` are, a user's name. is_service: whether that is the service's account. probe: None
-    where none was sent.
+    asked_for: the user whose rights were checked. is_service: whether that is the service's account. probe: None if
+    none was sent.
     """
 
-    cluster: Cluster
-    workspace: Workspace
-    served: Sequence[Served]
+    cluster: ClusterState
+    workspace: NamespaceState
+    served: Sequence[ShownChain]
     asked_for: str
     is_service: bool
     rights: Mapping[Right, Read[bool]]

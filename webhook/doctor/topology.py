@@ -1,4 +1,4 @@
-"""Nodes that lack labels of the topologies that are used here."""
+"""Nodes that lack labels of the topologies in use."""
 
 from __future__ import annotations
 
@@ -10,64 +10,66 @@ from policies.topology.nodes.inventory import Machine
 from policies.topology.nodes.tree import best_topology, domain, present, suits
 from policies.topology.topology import HOSTNAME, Level, Topology
 from webhook.configuration.settings import Settings
-from webhook.doctor.finding import Finding, Read, Unread, count, listed, unseen
+from webhook.doctor.finding import Diagnosis, Read, Unread, count, listed, unseen
 from webhook.doctor.finding import Level as Grade
-from webhook.doctor.seen import Topologies
+from webhook.doctor.seen import TopologyObjects
 
 CHECK: Final = "topology"
-_LABELS: Final = "see why nobody labels them: the cloud's controller, Topograph; or label them yourself"
+_LABELS: Final = "check what should label them (the cloud's controller, Topograph), or label them yourself"
 
 
 def check(
-    settings: Settings, catalog: Read[Catalog], own: Read[Topologies], machines: Read[Sequence[Machine]]
-) -> Iterator[Finding]:
+    settings: Settings, catalog: Read[Catalog], own: Read[TopologyObjects], machines: Read[Sequence[Machine]]
+) -> Iterator[Diagnosis]:
     """The labels of Nodes. own: the topologies that are objects of the cluster."""
     if settings.topology.action == "off" or isinstance(catalog, Unread):
         return
     if isinstance(own, Unread):
         yield unseen(CHECK, "Topology objects", own)
     else:
-        remedy = "put the object right, or grant the right"
-        yield from (Finding(CHECK, "warning", "Topology objects", each, remedy) for each in own.problems)
+        remedy = "correct the object, or grant the right"
+        yield from (Diagnosis(CHECK, "warning", "Topology objects", problem, remedy) for problem in own.problems)
     if isinstance(machines, Unread):
         yield unseen(CHECK, "Nodes", machines)
         return
     if not machines:
-        yield Finding(CHECK, "ok", "Nodes", "there are none")
+        yield Diagnosis(CHECK, "ok", "Nodes", "there are none")
         return
     known = catalog if isinstance(own, Unread) else catalog.joined(own.found)
     for clash in known.clashes:
-        yield Finding(CHECK, "warning", "Topology objects", str(clash), "rename or delete one of them")
+        yield Diagnosis(CHECK, "warning", "Topology objects", str(clash), "rename or delete one of them")
     for topology in _used(settings, known, machines):
         yield _labelled(topology, [machine for machine in machines if suits(topology, machine)])
 
 
 def _used(settings: Settings, known: Catalog, machines: Sequence[Machine]) -> list[Topology]:
-    """Those that somebody named here, and the one that fits the Nodes best."""
+    """The topologies that are configured or defined here, and the one that fits the Nodes best."""
     default = settings.topology.default.topology
-    named = [each for each in known.by_name.values() if each.source != "built in" or each.name == default]
+    named = [
+        topology for topology in known.by_name.values() if topology.source != "built in" or topology.name == default
+    ]
     best = best_topology(machines, list(known.by_name.values()))
-    return [*named, *(each for each in [best] if each not in named)]
+    return [*named, *(topology for topology in [best] if topology not in named)]
 
 
-def _labelled(topology: Topology, machines: Sequence[Machine]) -> Finding:
+def _labelled(topology: Topology, machines: Sequence[Machine]) -> Diagnosis:
     where = f"topology {topology.name}"
     levels = [level for level in present(machines, topology) if level.name != HOSTNAME]
     gpus = [machine for machine in machines if machine.total]
     if not levels:
         keys = listed([level.name for level in topology.levels if level.name != HOSTNAME])
-        found = f"none of {count(len(machines), 'Node')} has a label of its levels: {keys}"
+        text = f"none of {count(len(machines), 'Node')} has a label of its levels: {keys}"
         grade: Grade = "warning" if gpus or topology.source != "built in" else "ok"
-        return Finding(CHECK, grade, where, found, _LABELS if grade == "warning" else "")
+        return Diagnosis(CHECK, grade, where, text, _LABELS if grade == "warning" else "")
     lacking = {machine.node.name: missing for machine in gpus if (missing := _missing(machine, levels))}
     if lacking:
         named = [f"{name} ({topology.called_all(missing)})" for name, missing in lacking.items()]
-        found = f"{len(lacking)} of {count(len(gpus), 'Node')} with accelerators lack labels: {listed(named)}"
-        return Finding(CHECK, "warning", where, found, _LABELS)
+        text = f"{len(lacking)} of {count(len(gpus), 'Node')} with accelerators lack labels: {listed(named)}"
+        return Diagnosis(CHECK, "warning", where, text, _LABELS)
     others = sum(bool(_missing(machine, levels)) for machine in machines)
-    found = f"{count(len(gpus), 'Node')} with accelerators, none without the labels of {topology.called_all(levels)}"
+    text = f"{count(len(gpus), 'Node')} with accelerators, none without the labels of {topology.called_all(levels)}"
     lacking_too = f"; {others} of {count(len(machines) - len(gpus), 'other')} without" if others else ""
-    return Finding(CHECK, "ok", where, f"{found}{lacking_too}")
+    return Diagnosis(CHECK, "ok", where, f"{text}{lacking_too}")
 
 
 def _missing(machine: Machine, levels: Sequence[Level]) -> list[Level]:

@@ -1,10 +1,10 @@
-"""What the settings come to with what is in the cluster: policies, rules, webhook configurations."""
+"""The desired state: the policies, rules and webhook configurations that follow from the settings and the cluster."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import date
-from typing import TYPE_CHECKING, NamedTuple, cast
 
 from msgspec import Struct
 
@@ -15,35 +15,30 @@ from policies.topology.catalog import Catalog
 from webhook.configuration import rules
 from webhook.configuration.settings import Settings, SettingsError
 from webhook.doctor.finding import Read, Unread, listed
+from webhook.doctor.seen import PolicySource
 from webhook.registration.configuration import registered
-from webhook.sources import policyset
-from webhook.sources.configmaps import ConfigMaps
+from webhook.sources import configmaps, natives, policyset
 from webhook.sources.directories import Directories
-from webhook.sources.natives import Natives
 from webhook.sources.policyset import Content
 
-if TYPE_CHECKING:
-    from webhook.cluster.watches.nativepolicies import NativePolicies
-    from webhook.cluster.watches.policymaps import PolicyMap, PolicyMaps
 
+class ClusterPolicyState(Struct, frozen=True):
+    """The state of the cluster that affects the rules.
 
-class Found(Struct, frozen=True):
-    """What of the cluster has a say in the rules.
-
-    namespaces: labels by name. maps: ConfigMaps with policies, by name. natives: the cluster's own policies that ask
-    for rules, each with its bindings.
+    namespaces: labels by name. maps: ConfigMaps with policies, by name. natives: the cluster's own policies with
+    derived rules, each with its bindings.
     """
 
     namespaces: Read[Mapping[str, Mapping[str, str]]]
-    maps: Read[Mapping[str, PolicyMap]]
+    maps: Read[Mapping[str, PolicySource]]
     natives: Read[Mapping[str, list[JsonObject]]]
 
 
-class Wanted(Struct, frozen=True):
-    """What should be there.
+class Desired(Struct, frozen=True):
+    """The desired state.
 
-    configurations: by kind, those that rules need. policies: the names of those that can be used. refused: by source,
-    why its policies cannot. doubts: what is no error in them, a line each.
+    configurations: the webhook configurations that rules need, by kind. policies: names of usable policies.
+    refused: why the policies of a source cannot be used, by source. doubts: warnings about policies, a line each.
     """
 
     catalog: Read[Catalog]
@@ -54,56 +49,48 @@ class Wanted(Struct, frozen=True):
     doubts: Sequence[str] = ()
 
 
-class _Followed(NamedTuple):
-    """What sources of policies ask of those who follow a cluster, from a single look."""
-
-    known: Mapping[str, object]
-    namespace: str = ""
-
-
-async def make(settings: Settings, found: Found, today: date) -> Wanted:
-    """What the settings come to. Files are read, the cluster is not asked."""
-    policies = policyset.updated(policyset.EMPTY, await _contents(settings, found), today, rules.reserved())
-    natives = {} if isinstance(found.natives, Unread) else found.natives
-    native = Natives(cast("NativePolicies", _Followed(natives))).read()
+async def make(settings: Settings, state: ClusterPolicyState, today: date) -> Desired:
+    """The desired state. Reads files, but does not contact the cluster."""
+    policies = policyset.updated(policyset.EMPTY, await _contents(settings, state), today, rules.reserved())
+    native, _ = natives.load({} if isinstance(state.natives, Unread) else state.natives, {})
     try:
         catalog = rules.topologies(settings)
         made = rules.of_policies(settings, policies.files, native=native.loaded)
-        ruleset = rules.build(settings, _control_plane(found), made, catalog)
+        ruleset = rules.build(settings, _control_plane(state), made, catalog)
     except SettingsError as error:
         unusable = Unread(f"the settings cannot be used here: {error}")
-        return Wanted(unusable, unusable, unusable, refused=policies.refused)
+        return Desired(unusable, unusable, unusable, refused=policies.refused)
     known = (*policies.files.loaded.policies, *native.loaded.policies)
     doubts = (*map(str, policies.files.loaded.warnings), *native.problems, *rules.unknown_names(settings, made))
-    configurations = {str(each["kind"]): each for each in registered(settings, b"", ruleset)}
-    return Wanted(
+    configurations = {str(configuration["kind"]): configuration for configuration in registered(settings, b"", ruleset)}
+    return Desired(
         catalog,
         ruleset,
-        _not_known(policies.refused, found) or configurations,
+        _not_known(policies.refused, state) or configurations,
         tuple(dict.fromkeys(policy.name for policy in known)),
         policies.refused,
         doubts,
     )
 
 
-async def _contents(settings: Settings, found: Found) -> Mapping[str, Content]:
-    """What the sources of policies hold, by their names."""
+async def _contents(settings: Settings, state: ClusterPolicyState) -> Mapping[str, Content]:
+    """The content of the sources of policies, by name."""
     contents = dict(await Directories(settings.policies.directories).contents())
-    if not isinstance(found.maps, Unread):
-        followed = cast("PolicyMaps", _Followed(found.maps, settings.cluster.namespace))
-        contents |= await ConfigMaps(followed).contents()
+    if not isinstance(state.maps, Unread):
+        data = {name: policy_map.data for name, policy_map in state.maps.items()}
+        contents |= await asyncio.to_thread(configmaps.contents, settings.cluster.namespace, data)
     return contents
 
 
-def _control_plane(found: Found) -> list[str]:
-    known = {} if isinstance(found.namespaces, Unread) else found.namespaces
+def _control_plane(state: ClusterPolicyState) -> list[str]:
+    known = {} if isinstance(state.namespaces, Unread) else state.namespaces
     return [name for name, labels in known.items() if labels.get(CONTROL_PLANE_LABEL) == CONTROL_PLANE]
 
 
-def _not_known(refused: Mapping[str, str], found: Found) -> Unread | None:
-    """Why it cannot be told what should be registered, None where it can."""
+def _not_known(refused: Mapping[str, str], state: ClusterPolicyState) -> Unread | None:
+    """Why the desired registration is unknown; None if it is known."""
     if refused:
-        return Unread(f"what was in force before {listed(list(refused))} was refused is not known")
-    parts = {"Namespaces": found.namespaces, "ConfigMaps with policies": found.maps, "native policies": found.natives}
+        return Unread(f"it is unknown what was in force before {listed(list(refused))} was refused")
+    parts = {"Namespaces": state.namespaces, "ConfigMaps with policies": state.maps, "native policies": state.natives}
     unread = [what for what, read in parts.items() if isinstance(read, Unread)]
-    return Unread(f"{listed(unread)} could not be looked at") if unread else None
+    return Unread(f"{listed(unread)} could not be read") if unread else None

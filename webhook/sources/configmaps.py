@@ -16,7 +16,7 @@ from webhook.sources import policyfiles
 from webhook.sources.policyset import Content
 
 if TYPE_CHECKING:
-    from webhook.cluster.watches.policymaps import PolicyMap, PolicyMaps
+    from webhook.cluster.watches.policymaps import PolicyMaps
 
 
 class ConfigMaps:
@@ -24,11 +24,13 @@ class ConfigMaps:
 
     def __init__(self, maps: PolicyMaps) -> None:
         self._maps = maps
-        self._known: dict[str, Content] = {}
+        self._known: Mapping[str, Content] = {}
 
     async def contents(self) -> Mapping[str, Content]:
         """What the ConfigMaps hold, as far as the watch knows them."""
-        return await asyncio.to_thread(self._contents, dict(self._maps.known))
+        data = {name: policy_map.data for name, policy_map in self._maps.known.items()}
+        self._known = await asyncio.to_thread(contents, self._maps.namespace, data, self._known)
+        return self._known
 
     async def changes(self) -> AsyncIterator[None]:
         """Something was added, changed or deleted; now and then also without that, for what could not be told."""
@@ -42,19 +44,25 @@ class ConfigMaps:
     async def report(self, refused: Mapping[str, str]) -> None:
         """An annotation and an Event for each ConfigMap that is refused, or is no longer."""
         for name in list(self._maps.known):
-            await self._maps.report(name, refused.get(self._source(name), ""))
+            await self._maps.report(name, refused.get(source(self._maps.namespace, name), ""))
 
-    def _source(self, name: str) -> str:
-        return f"ConfigMap {self._maps.namespace}/{name}"
 
-    def _contents(self, maps: Mapping[str, PolicyMap]) -> Mapping[str, Content]:
-        known, self._known = self._known, {}
-        for name, policy_map in sorted(maps.items()):
-            version = hashlib.sha256(repr(sorted(policy_map.data.items())).encode()).hexdigest()
-            before = known.get(self._source(name))
-            content = before if before and before.version == version else _of_keys(name, policy_map.data, version)
-            self._known[self._source(name)] = content
-        return self._known
+def source(namespace: str, name: str) -> str:
+    """The name of a ConfigMap as a source of policies."""
+    return f"ConfigMap {namespace}/{name}"
+
+
+def contents(
+    namespace: str, data: Mapping[str, Mapping[str, str]], known: Mapping[str, Content] | None = None
+) -> Mapping[str, Content]:
+    """What the ConfigMaps of a Namespace hold, by source. data: by name. known: what was read before is kept."""
+    current: dict[str, Content] = {}
+    for name, texts in sorted(data.items()):
+        version = hashlib.sha256(repr(sorted(texts.items())).encode()).hexdigest()
+        before = (known or {}).get(source(namespace, name))
+        content = before if before and before.version == version else _of_keys(name, texts, version)
+        current[source(namespace, name)] = content
+    return current
 
 
 def _of_keys(name: str, data: Mapping[str, str], version: str) -> Content:

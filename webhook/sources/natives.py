@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from policies.admissionpolicy.document import Document
 from policies.admissionpolicy.documents import Loaded, Part, parts, together
+from policies.engine.request import JsonObject
 
 if TYPE_CHECKING:
     from webhook.cluster.watches.nativepolicies import NativePolicies
+
+
+Parsed = Mapping[tuple[str, str], tuple[Part, ...]]
+"""What was read of each object, by its name and version."""
 
 
 class Natives:
@@ -18,29 +23,12 @@ class Natives:
 
     def __init__(self, policies: NativePolicies) -> None:
         self._policies = policies
-        self._known: dict[tuple[str, str], tuple[Part, ...]] = {}
+        self._known: Parsed = {}
 
     def read(self) -> Native:
         """What there is now. A policy that cannot be used here is left out: kube-apiserver has its own word on it."""
-        known, self._known = self._known, {}
-        parts_read: list[Part] = []
-        problems: list[str] = []
-        version = hashlib.sha256()
-        for name, documents in self._policies.known.items():
-            group: list[Part] = []
-            for value in documents:
-                metadata = value["metadata"]
-                # Annotations are no part of what the generation counts.
-                version_ = metadata.get("uid"), metadata.get("generation"), metadata.get("annotations")
-                key = f"{value['kind']} {metadata['name']}", repr(version_)
-                version.update(repr(key).encode())
-                self._known[key] = known.get(key) or parts(_document(key[0], value))
-                group += self._known[key]
-            if errors := together(group).errors:
-                problems.append(f"no rules for pod templates of {name}: {'; '.join(error.text for error in errors)}")
-            else:
-                parts_read += group
-        return Native(version.hexdigest(), together(parts_read), tuple(problems))
+        native, self._known = load(self._policies.known, self._known)
+        return native
 
     async def changes(self) -> AsyncIterator[None]:
         """Something was added, changed or deleted."""
@@ -56,6 +44,29 @@ class Native(NamedTuple):
     version: str = ""
     loaded: Loaded = Loaded()
     problems: tuple[str, ...] = ()
+
+
+def load(policies: Mapping[str, Sequence[JsonObject]], known: Parsed) -> tuple[Native, Parsed]:
+    """The usable policies, and what was parsed for them. known: what was parsed before; it is not parsed again."""
+    usable: list[Part] = []
+    problems: list[str] = []
+    parsed: dict[tuple[str, str], tuple[Part, ...]] = {}
+    version = hashlib.sha256()
+    for name, documents in policies.items():
+        group: list[Part] = []
+        for value in documents:
+            metadata = value["metadata"]
+            # The generation does not count changes to annotations.
+            revision = metadata.get("uid"), metadata.get("generation"), metadata.get("annotations")
+            key = f"{value['kind']} {metadata['name']}", repr(revision)
+            version.update(repr(key).encode())
+            parsed[key] = known.get(key) or parts(_document(key[0], value))
+            group += parsed[key]
+        if errors := together(group).errors:
+            problems.append(f"no rules for pod templates of {name}: {'; '.join(error.text for error in errors)}")
+        else:
+            usable += group
+    return Native(version.hexdigest(), together(usable), tuple(problems)), parsed
 
 
 def _document(name: str, value: Any) -> Document:

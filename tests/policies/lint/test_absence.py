@@ -88,7 +88,7 @@ def test_what_is_there_or_tested_is_no_finding(expression: str) -> None:
 def test_what_is_read_untested_is_a_finding(expression: str, read: str) -> None:
     """The first field of a chain that may be absent is named, once."""
     assert said(policy(expression)) == [
-        ("missing-has", "spec.validations[0].expression", f"{read} may be absent, and the expression fails then")
+        ("missing-has", "spec.validations[0].expression", f"{read} may be absent; then the expression fails")
     ]
 
 
@@ -98,7 +98,7 @@ def test_a_key_of_a_map_may_be_absent() -> None:
         (
             "missing-has",
             "spec.validations[0].expression",
-            "object.metadata.labels may have no key 'a', and the expression fails then",
+            "object.metadata.labels may not have the key 'a'; then the expression fails",
         )
     ]
 
@@ -112,7 +112,7 @@ def test_parameters_follow_the_schema_of_their_definition() -> None:
         (
             "missing-has",
             "spec.validations[0].expression",
-            "params.spec.min may be absent, and the expression fails then",
+            "params.spec.min may be absent; then the expression fails",
         )
     ]
 
@@ -131,7 +131,7 @@ def test_variables_count_as_what_they_stand_for() -> None:
         (
             "missing-has",
             "spec.variables[1].expression",
-            "object.metadata.labels may be absent, and the expression fails then",
+            "object.metadata.labels may be absent; then the expression fails",
         )
     ]
 
@@ -166,9 +166,21 @@ def test_a_message_is_made_where_its_validation_is_false() -> None:
 @pytest.mark.parametrize(
     ("operations", "expression", "expected"),
     [
-        (["CREATE"], "oldObject.spec.replicas == 1", "oldObject is null on CREATE"),
-        (["DELETE"], "object.spec.replicas == 1", "object is null on DELETE"),
-        (["*"], "object.spec.replicas == 1", "object is null on DELETE"),
+        (
+            ["CREATE"],
+            "oldObject.spec.replicas == 1",
+            "oldObject is null on CREATE, which the policy matches, but oldObject.spec is read",
+        ),
+        (
+            ["DELETE"],
+            "object.spec.replicas == 1",
+            "object is null on DELETE, which the policy matches, but object.spec is read",
+        ),
+        (
+            ["*"],
+            "object.spec.replicas == 1",
+            "object is null on DELETE, which the policy matches, but object.spec is read",
+        ),
         (["UPDATE"], "oldObject.spec.replicas == object.spec.replicas", None),
         (["DELETE"], "oldObject.spec.replicas == 1", None),
         (["CREATE"], "oldObject != null && oldObject.spec.replicas == 1", None),
@@ -180,8 +192,8 @@ def test_objects_are_null_on_some_operations(operations: list[str], expression: 
     """The object that an operation does not have is read only behind a test."""
     found = said(policy(expression, rules=({**DEPLOYMENTS, "operations": operations},)))
 
-    whole = f"{expected}, which the policy is for, and spec is read of it"
-    assert found == ([("null-object", "spec.validations[0].expression", whole)] if expected else [])
+    where = "spec.validations[0].expression"
+    assert found == ([("null-object", where, expected)] if expected else [])
 
 
 def test_null_objects_are_found_without_a_schema() -> None:
@@ -210,6 +222,6 @@ def test_what_is_for_another_kind_is_not_looked_at() -> None:
         (
             "missing-has",
             "spec.validations[0].expression",
-            "object.spec.nodeName may be absent, and the expression fails then",
+            "object.spec.nodeName may be absent; then the expression fails",
         )
     ]

@@ -17,7 +17,7 @@ _NEVER: dict[str, tuple[Json, str, str]] = {
         "there is no resource 'deployments/scales' in apps",
     ),
     "other group": ({"apiGroups": [""]}, ".resources[0]", "there is no resource 'deployments' in the core group"),
-    "scope": ({"scope": "Cluster"}, ".scope", "the scope is Cluster, and deployments is Namespaced"),
+    "scope": ({"scope": "Cluster"}, ".scope", "the scope is Cluster, but deployments is Namespaced"),
     "connect": ({"operations": ["CONNECT"]}, ".resources[0]", "CONNECT never happens to deployments"),
     "created status": (
         {"resources": ["deployments/status"], "operations": ["CREATE", "CONNECT"]},
@@ -67,7 +67,7 @@ def test_rule_that_is_excluded(excluded: Json, covered: bool) -> None:  # noqa: 
     """A rule of which an exclusion takes in everything is for nothing."""
     found = said(policy(_TRUE, constraints={"excludeResourceRules": [excluded]}))
 
-    message = "excludeResourceRules excludes all that this rule is for"
+    message = "excludeResourceRules excludes everything that this rule matches"
     assert found == ([("never-matches", _RULE, message)] if covered else [])
 
 
@@ -89,7 +89,7 @@ def test_selector_that_contradicts_itself(requirements: list[tuple[str, list[str
 
     found = said(policy(_TRUE, constraints={"objectSelector": {"matchExpressions": expressions}}))
 
-    whole = f"no object meets both requirements of the label team: {message}"
+    whole = f"no object can meet both requirements for the label team: {message}"
     path = "spec.matchConstraints.objectSelector"
     assert found == ([("never-matches", path, whole)] if message else [])
 
@@ -109,6 +109,6 @@ def test_binding_that_its_policy_has_nothing_in_common_with(rule: Json, apart: b
     """The rules of a binding have to be for something that those of its policy are for."""
     bound: dict[str, Any] = binding(matchResources={"resourceRules": [rule]})
 
-    message = "no rule here has a request in common with those of the policy p"
+    message = "no request matches both this binding and the policy p"
     path = "spec.matchResources.resourceRules"
     assert said(policy(_TRUE), bound) == ([("never-matches", path, message)] if apart else [])

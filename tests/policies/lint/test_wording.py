@@ -30,7 +30,7 @@ def test_constant_that_is_false_is_meant() -> None:
 )
 def test_copy_is_unreachable(earlier: str, later: str, repeated: bool) -> None:  # noqa: FBT001 - a column of the table
     """What an earlier validation demands already is never the reason of a refusal."""
-    message = f"{_PATH.format(0)} demands the same already"
+    message = f"{_PATH.format(0)} already requires the same"
 
     expected = [("unreachable-validation", _PATH.format(1), message)] if repeated else []
     assert said(policy(earlier, later)) == expected
@@ -38,7 +38,7 @@ def test_copy_is_unreachable(earlier: str, later: str, repeated: bool) -> None: 
 
 def test_false_condition_makes_all_unreachable() -> None:
     """A condition that is never met turns the policy off."""
-    message = "the match condition off is always false, so that nothing is ever validated"
+    message = "the match condition off is always false, so nothing is ever validated"
 
     assert said(policy(_FIRST, conditions={"off": "1 > 2"})) == [
         ("unreachable-validation", "spec.matchConditions[0].expression", message)
@@ -48,10 +48,10 @@ def test_false_condition_makes_all_unreachable() -> None:
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
-        ({}, [("no-remedy", _PATH.format(0), "there is no message: whoever is refused is shown the expression")]),
+        ({}, [("no-remedy", _PATH.format(0), "there is no message, so users see the expression")]),
         (
             {"message": "bad replicas"},
-            [("no-remedy", "spec.validations[0].message", "the message 'bad replicas' does not tell what to do")],
+            [("no-remedy", "spec.validations[0].message", "the message 'bad replicas' does not say what to do")],
         ),
         ({"message": MESSAGE}, []),
         ({"messageExpression": "'a' + object.metadata.name"}, []),
@@ -90,7 +90,7 @@ def test_unused_variables_and_params() -> None:
         (
             "unused-params",
             "spec.paramKind",
-            "no expression reads params, and without a ConfigMap the policy may do nothing",
+            "no expression reads params, but without a ConfigMap the policy may have no effect",
         ),
         ("unused-variable", "spec.variables[3].name", "no expression reads variables.d"),
         ("unused-variable", "spec.variables[4].name", "no expression reads variables.e"),

@@ -6,7 +6,7 @@ from typing import Any
 
 from policies.admissionpolicy.document import Document
 from policies.admissionpolicy.documents import read
-from policies.lint.finding import Finding
+from policies.lint.finding import LintFinding
 from policies.lint.review import review
 
 Json = dict[str, Any]
@@ -38,7 +38,7 @@ def binding(**fields: Any) -> Json:
     return {**HEAD, "kind": "ValidatingAdmissionPolicyBinding", "metadata": {"name": "b"}, "spec": spec}
 
 
-def reviewed(*documents: Json) -> tuple[Finding, ...]:
+def reviewed(*documents: Json) -> tuple[LintFinding, ...]:
     """All that is found in documents, but for what reading them warns of."""
     files = [Document(value=each, name="p.yaml", places=lambda _: (1, 1)) for each in documents]
     loaded = read(files)

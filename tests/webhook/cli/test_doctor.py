@@ -47,29 +47,29 @@ async def test_all_is_well(api: Installation) -> None:
     assert ": its certificate is for 127.0.0.1, trusted by every caBundle, and valid until " in served
     assert result.stdout.replace(served, "  ok   CERTIFICATE") == (
         "API server\n"
-        "  ok   its version: v1.36.3 has match conditions of webhooks and ValidatingAdmissionPolicy v1\n"
+        "  ok   version: v1.36.3 has webhook match conditions and ValidatingAdmissionPolicy v1\n"
         "registration\n"
-        "  ok   MutatingWebhookConfiguration cks-admission: 3 entries, as the settings want them\n"
-        "  ok   ValidatingWebhookConfiguration cks-admission: 6 entries, as the settings want them\n"
+        "  ok   MutatingWebhookConfiguration cks-admission: 3 entries, as in the settings\n"
+        "  ok   ValidatingWebhookConfiguration cks-admission: 6 entries, as in the settings\n"
         "certificate\n"
         "  ok   CERTIFICATE\n"
         "probe\n"
         "  ok   ConfigMap with a reserved label, dry run in namespace default: "
-        "it was refused by the service: the API server asks it, and hears the answer\n"
+        "the service refused it: the API server calls the service and gets its answer\n"
         "rights\n"
         "  ok   alice: it has the 46 rights that the service needs; "
-        "for the service's own ask --as-service-account NAMESPACE/NAME\n"
+        "to check the service's own account, use --as-service-account NAMESPACE/NAME\n"
         "scope\n"
-        "  ok   the service's entries: 2 entries fail closed, none of them in cloud or on all of kube-system\n"
+        "  ok   the service's entries: 2 entries fail closed, none of them in cloud or for all of kube-system\n"
         "other webhooks\n"
-        "  ok   MutatingWebhookConfigurations: none of others changes what the service changes\n"
+        "  ok   MutatingWebhookConfigurations: no other webhook changes what the service changes\n"
         "policies\n"
-        "  ok   policies: 0 policies besides the built-in rules, and nothing is refused\n"
+        "  ok   policies: 0 policies in addition to the built-in rules, none refused\n"
         "topology\n"
         "  ok   topology kubernetes: 1 Node with accelerators, none without the labels of region, zone\n"
         "replicas\n"
-        "  ok   Lease cloud/cks-admission: cks-1 holds it, and renews it\n"
-        "no problem, 0 warnings, 0 not known\n"
+        "  ok   Lease cloud/cks-admission: cks-1 holds and renews it\n"
+        "no problem, 0 warnings, 0 unknown\n"
     )
     assert (result.stderr, result.exit_code) == ("", 0)
     assert api.asked[-1]["kind"] in ("ConfigMap", "SelfSubjectAccessReview")
@@ -96,7 +96,7 @@ async def test_the_ca_of_all_replicas_is_judged_and_kept_secret(
 
     stored = next(seen for seen in api.seen if seen.path == SECRETS)
     assert stored.query == {"fieldSelector": "metadata.name=ca", "limit": "500"}
-    assert "  ok   Secret cloud/ca: its CA is in every caBundle, and valid until " in result.stdout
+    assert "  ok   Secret cloud/ca: its CA is in every caBundle and is valid until " in result.stdout
     assert "PRIVATE" not in result.stdout
     assert (result.stderr, result.exit_code) == ("", 0)
 
@@ -143,7 +143,10 @@ def _forbid(api: Installation) -> None:
     api.fail(NODES, 403, status(403, "nodes is forbidden"))
 
 
-_APPLIED = "a service that is ready for 10 s puts that right; where not, its log says why: not registered, or undone"
+_APPLIED = (
+    'the service repairs it after being ready for 10 s; if it does not, look for "not registered" or '
+    '"undone" in its log'
+)
 _CASES: dict[str, tuple[Callable[[Installation], None], tuple[str, ...]]] = {
     "a configuration was deleted": (
         _delete,
@@ -151,7 +154,7 @@ _CASES: dict[str, tuple[Callable[[Installation], None], tuple[str, ...]]] = {
             "registration",
             "problem",
             "MutatingWebhookConfiguration cks-admission",
-            "it does not exist: the API server asks the service nothing",
+            "it does not exist, so the API server never calls the service",
             _APPLIED,
         ),
     ),
@@ -162,7 +165,7 @@ _CASES: dict[str, tuple[Callable[[Installation], None], tuple[str, ...]]] = {
             "problem",
             "ValidatingWebhookConfiguration cks-admission",
             (
-                "not as the settings want it: labels.cks-admission.dev: objectSelector; "
+                "it differs from the settings: labels.cks-admission.dev: objectSelector; "
                 "last written by kubectl-edit at 2026-03-01T12:00:00Z"
             ),
             _APPLIED,
@@ -174,8 +177,8 @@ _CASES: dict[str, tuple[Callable[[Installation], None], tuple[str, ...]]] = {
             "certificate",
             "problem",
             "ValidatingWebhookConfiguration labels.cks-admission.dev",
-            "it has no caBundle, so that the API server trusts its own roots alone (and 5 more entries)",
-            "a running service writes it; where it does not, its log says why: not registered",
+            "it has no caBundle, so the API server trusts only its own root CAs (and 5 more entries)",
+            'the running service writes it; if it does not, look for "not registered" in its log',
         ),
     ),
     "the policies of a ConfigMap are refused": (
@@ -185,7 +188,7 @@ _CASES: dict[str, tuple[Callable[[Installation], None], tuple[str, ...]]] = {
             "problem",
             "ConfigMap cloud/team",
             "refused: team/p.yaml:1:1: no",
-            "put it right: what was in force before stays so until then",
+            "correct it; until then the previous policies stay in force",
         ),
     ),
     "the label was admitted": (
@@ -194,8 +197,8 @@ _CASES: dict[str, tuple[Callable[[Installation], None], tuple[str, ...]]] = {
             "probe",
             "problem",
             "ConfigMap with a reserved label, dry run in namespace default",
-            "it was admitted: the API server did not ask the service",
-            "see the findings about the registration; right after a change the API server needs some seconds",
+            "it was admitted: the API server did not call the service",
+            "see the findings about the registration; after a change the API server needs a few seconds",
         ),
     ),
     "Nodes may not be listed": (
@@ -204,8 +207,8 @@ _CASES: dict[str, tuple[Callable[[Installation], None], tuple[str, ...]]] = {
             "topology",
             "unknown",
             "Nodes",
-            "not looked at: the account that asks may not list nodes",
-            "ask by an account that may list nodes",
+            "not checked: the current account may not list nodes",
+            "use an account that may list nodes",
         ),
     ),
 }
@@ -279,10 +282,10 @@ async def test_problems_are_shown_with_what_to_do(api: Installation) -> None:
     assert (
         "registration\n"
         "  FAIL MutatingWebhookConfiguration cks-admission: "
-        "it does not exist: the API server asks the service nothing\n"
+        "it does not exist, so the API server never calls the service\n"
         f"       -> {_APPLIED}\n"
     ) in result.stdout
-    assert last_line(result.stdout) == "1 problem, 0 warnings, 0 not known"
+    assert last_line(result.stdout) == "1 problem, 0 warnings, 0 unknown"
     assert "probe" not in result.stdout
     assert result.exit_code == 1
 
@@ -294,7 +297,7 @@ async def test_warnings_are_no_failure(api: Installation) -> None:
     result = await _run()
 
     assert "  warn alice: it may not create leases.coordination.k8s.io" in result.stdout
-    assert (last_line(result.stdout), result.exit_code) == ("no problem, 2 warnings, 0 not known", 0)
+    assert (last_line(result.stdout), result.exit_code) == ("no problem, 2 warnings, 0 unknown", 0)
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ _CONTEXT = """\
     kind: Secret
     metadata: {generateName: token-}
     """
-_CLUSTER = "it belongs to the cluster, not to the policies; apply it before them if need be"
+_CLUSTER = "it belongs to the cluster, not to the policies; if the cluster lacks it, apply it first"
 
 
 @pytest.fixture(autouse=True)
@@ -100,10 +100,13 @@ def test_what_is_left_out_is_said() -> None:
     ]
     assert result.stderr.splitlines() == [
         f"context.yaml:1: Namespace team-a is left out: {_CLUSTER}",
-        "context.yaml:5: PolicyException lenient is left out: kube-apiserver knows no such kind, and does without",
+        "context.yaml:5: PolicyException lenient is left out: kube-apiserver does not know this kind",
         f"context.yaml:10: ClusterRole reader is left out: {_CLUSTER}",
-        "context.yaml:15: Secret is left out: no policy has parameters of its kind",
-        "all.yaml:2: ValidatingAdmissionPolicy teams judges pod templates here; kube-apiserver waits for their Pods",
+        "context.yaml:15: Secret is left out: no policy uses parameters of this kind",
+        (
+            "all.yaml:2: ValidatingAdmissionPolicy teams also checks pod templates here; kube-apiserver "
+            "checks only their Pods"
+        ),
     ]
     assert result.exit_code == 0
 

@@ -37,8 +37,8 @@ _FINDING = {
     "line": 8,
     "column": 17,
     "path": "spec.validations[0].expression",
-    "message": "object.spec.paused may be absent, and the expression fails then",
-    "remedy": "test it first, has(object.spec.paused) && ..., or write object.spec.?paused.orValue(...)",
+    "message": "object.spec.paused may be absent; then the expression fails",
+    "remedy": "test it first with has(object.spec.paused) && ..., or write object.spec.?paused.orValue(...)",
     "excerpt": "object.spec.paused == false\n^",
 }
 
@@ -57,10 +57,10 @@ def test_finding_is_shown_with_its_place_and_its_remedy() -> None:
     assert (result.stderr, result.exit_code) == ("", 1)
     assert result.stdout == (
         "p.yaml:8:17: warning: missing-has: spec.validations[0].expression:"
-        " object.spec.paused may be absent, and the expression fails then\n"
+        " object.spec.paused may be absent; then the expression fails\n"
         "object.spec.paused == false\n"
         "^\n"
-        "hint: test it first, has(object.spec.paused) && ..., or write object.spec.?paused.orValue(...)\n"
+        "hint: test it first with has(object.spec.paused) && ..., or write object.spec.?paused.orValue(...)\n"
         "1 finding in 1 policy\n"
     )
 

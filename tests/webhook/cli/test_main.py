@@ -51,7 +51,7 @@ def test_the_help_lists_every_verb() -> None:
 
     lines = [line.split(maxsplit=1) for line in result.stdout.splitlines() if line.startswith("  ")]
     assert [line for line in lines if line[0] in VERBS] == [[verb, text] for verb, text in VERBS.items()]
-    assert "Exit codes: 0 admitted or fine, 1 refused or something found," in result.stdout
+    assert "Exit codes: 0 admitted or no findings, 1 refused or findings," in result.stdout
     assert {command[0] for command in _COMMANDS} == set(VERBS)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from webhook.configuration.settings import Settings
-from webhook.doctor.finding import Finding, Unread
+from webhook.doctor.finding import Diagnosis, Unread
 
 FORBIDDEN = Unread("the API server refused it", "list things")
 
@@ -16,7 +16,7 @@ def settings(**sections: Any) -> Settings:
     return Settings.model_validate(sections)
 
 
-def told(findings: Iterable[Finding]) -> list[tuple[str, str, str, str]]:
+def told(findings: Iterable[Diagnosis]) -> list[tuple[str, str, str, str]]:
     """Level, place, what was found and the remedy of each; all of one check."""
     found = list(findings)
     assert len({finding.check for finding in found}) <= 1

@@ -9,7 +9,7 @@ from support.builders import Json
 
 from webhook.doctor.address import check, dialled_by, targets
 from webhook.doctor.finding import Unread
-from webhook.doctor.seen import Target
+from webhook.doctor.seen import Endpoint
 
 from .findings import FORBIDDEN, settings, told
 
@@ -40,8 +40,8 @@ def _settings(**registration: Any) -> Any:
             443,
             (
                 "problem",
-                "it does not exist: the API server reaches nobody",
-                "make it, or name the right one: registration.service, cluster.namespace",
+                "it does not exist, so the API server cannot reach the service",
+                "create it, or correct registration.service and cluster.namespace",
             ),
             id="no Service",
         ),
@@ -52,7 +52,7 @@ def _settings(**registration: Any) -> Any:
             (
                 "problem",
                 "it has no port 8443, only 8081, 443",
-                "set registration.servicePort to one of these, or add the port to the Service",
+                "set registration.servicePort to a port of the Service, or add this port to the Service",
             ),
             id="another port",
         ),
@@ -62,8 +62,8 @@ def _settings(**registration: Any) -> Any:
             443,
             (
                 "problem",
-                "it has no ready endpoint: the API server reaches nobody",
-                "kubectl get pods -n cloud shows whether there are any; /readyz of each says why it is not ready",
+                "it has no ready endpoints, so the API server cannot reach the service",
+                "see kubectl get pods -n cloud; /readyz of each Pod says why it is not ready",
             ),
             id="nobody is ready",
         ),
@@ -73,8 +73,8 @@ def _settings(**registration: Any) -> Any:
             443,
             (
                 "unknown",
-                "not looked at: the account that asks may not list things",
-                "ask by an account that may list things",
+                "not checked: the current account may not list things",
+                "use an account that may list things",
             ),
             id="no right",
         ),
@@ -99,11 +99,11 @@ def test_by_a_url_there_is_no_service() -> None:
 def test_every_ready_replica_is_an_address() -> None:
     """The Service's own name comes first, then each replica by the port that the slice has for it; all for one name."""
     assert targets(_settings(), _SERVICE, [_SLICE]) == [
-        Target(_NAME, _NAME, 443),
-        Target(_NAME, "10.0.0.1", 9443),
-        Target(_NAME, "fd00::3", 9443),
+        Endpoint(_NAME, _NAME, 443),
+        Endpoint(_NAME, "10.0.0.1", 9443),
+        Endpoint(_NAME, "fd00::3", 9443),
     ]
-    assert targets(_settings(), FORBIDDEN, [_SLICE]) == [Target(_NAME, _NAME, 443)]
+    assert targets(_settings(), FORBIDDEN, [_SLICE]) == [Endpoint(_NAME, _NAME, 443)]
 
 
 def test_the_name_that_is_dialled_is_read_off_an_entry() -> None:

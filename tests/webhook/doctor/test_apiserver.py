@@ -13,7 +13,7 @@ from webhook.doctor.apiserver import check
 from .findings import FORBIDDEN, settings, told
 
 _GROUPS = {"admissionregistration.k8s.io": ("v1",), "resource.k8s.io": ("v1", "v1beta2")}
-_OLD = "came in 1.30, and it is v1.29.4-gke.1"
+_OLD = "v1.29.4-gke.1 has no"
 
 
 def _check(version: Any = "v1.36.3", groups: Any = _GROUPS, **policies: Any) -> list[tuple[str, str, str, str]]:
@@ -22,27 +22,25 @@ def _check(version: Any = "v1.36.3", groups: Any = _GROUPS, **policies: Any) -> 
 
 def test_a_version_that_has_all() -> None:
     """What is used of it is named."""
-    assert _check() == [
-        ("ok", "its version", "v1.36.3 has match conditions of webhooks and ValidatingAdmissionPolicy v1", "")
-    ]
-    assert _check(native=False) == [("ok", "its version", "v1.36.3 has match conditions of webhooks", "")]
+    assert _check() == [("ok", "version", "v1.36.3 has webhook match conditions and ValidatingAdmissionPolicy v1", "")]
+    assert _check(native=False) == [("ok", "version", "v1.36.3 has webhook match conditions", "")]
 
 
 def test_an_old_version() -> None:
     """Each feature that it lacks is told with what happens without; one that is off is not."""
     conditions = (
         "problem",
-        "its version",
+        "version",
         (
-            f"match conditions of webhooks {_OLD}: "
-            "entries may be asked about every write, and refuse all of them in an outage"
+            f"{_OLD} webhook match conditions (since 1.30): "
+            "the API server may call the service for every write, and refuse every write during an outage"
         ),
         "upgrade the cluster",
     )
     natives = (
         "warning",
-        "its version",
-        f"ValidatingAdmissionPolicy v1 {_OLD}: its own policies cannot be followed",
+        "version",
+        f"{_OLD} ValidatingAdmissionPolicy v1 (since 1.30): the cluster's own policies cannot be used",
         "upgrade the cluster, or set policies.native to false",
     )
     assert _check("v1.29.4-gke.1") == [conditions, natives]
@@ -58,7 +56,7 @@ def test_an_old_version() -> None:
                 "problem",
                 "admissionregistration.k8s.io",
                 "it serves admissionregistration.k8s.io in v1beta1, not in v1",
-                "upgrade the cluster, or switch the API on",
+                "upgrade the cluster, or enable the API",
             ),
             id="no v1",
         ),
@@ -67,7 +65,7 @@ def test_an_old_version() -> None:
             (
                 "warning",
                 "resource.k8s.io",
-                "it serves v1alpha3, none of v1, v1beta2, v1beta1: claims make no Pod a GPU Pod",
+                "it serves v1alpha3, but none of v1, v1beta2, v1beta1: device claims do not make a Pod a GPU Pod",
                 "upgrade the cluster",
             ),
             id="old claims",
@@ -83,7 +81,7 @@ def test_apis_that_are_not_served(groups: Any, expected: tuple[str, str, str, st
 def test_what_is_not_known() -> None:
     """A version that cannot be read, and one that is none, are no faults."""
     assert [level for level, *_ in _check(FORBIDDEN, FORBIDDEN)] == ["unknown", "unknown"]
-    assert _check("main") == [("unknown", "its version", "'main' is no version of Kubernetes", "")]
+    assert _check("main") == [("unknown", "version", "'main' is not a Kubernetes version", "")]
 
 
 def test_the_versions_of_claims_are_those_that_are_followed() -> None:

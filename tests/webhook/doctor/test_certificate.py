@@ -13,7 +13,7 @@ from support.builders import Json
 from certs.authority import Authority, new_authority
 from webhook.doctor.certificate import check, check_secret, trusts
 from webhook.doctor.finding import Unread
-from webhook.doctor.seen import Served, Target
+from webhook.doctor.seen import Endpoint, ShownChain
 
 from .findings import FORBIDDEN, settings, told
 
@@ -22,7 +22,7 @@ _NAME = "svc.cloud.svc"
 _KIND = "ValidatingWebhookConfiguration"
 _OURS = new_authority(_NOW)
 _OTHER = new_authority(_NOW)
-_RENEWED = "the service renews it; where it does not, its log says why: certificate not renewed, not registered"
+_RENEWED = 'the service renews it; if it does not, look for "certificate not renewed" or "not registered" in its log'
 _SECRET = "Secret cloud/ca"
 
 
@@ -40,13 +40,18 @@ def _entry(bundle: bytes, name: str = "labels.cks-admission.dev") -> Json:
     }
 
 
-def _served(authority: Authority, host: str = "10.0.0.1", *names: str, days: float = 7) -> Served:
+def _served(authority: Authority, host: str = "10.0.0.1", *names: str, days: float = 7) -> ShownChain:
     leaf = authority.issue(names or [_NAME], _NOW, lifetime=timedelta(days=days))
-    return Served(Target(_NAME, host, 9443), leaf.chain)
+    return ShownChain(Endpoint(_NAME, host, 9443), leaf.chain)
 
 
 def _check(
-    served: Sequence[Served], bundle: bytes = _OURS.cert_pem, *, days: float = 0, proven: bool = False, **sections: Any
+    served: Sequence[ShownChain],
+    bundle: bytes = _OURS.cert_pem,
+    *,
+    days: float = 0,
+    proven: bool = False,
+    **sections: Any,
 ) -> list[tuple[str, str, str, str]]:
     chosen = _settings(**sections)
     trusted, wrong = trusts({_KIND: [_entry(bundle)]}, chosen)
@@ -62,7 +67,7 @@ def test_a_certificate_that_is_trusted() -> None:
             "10.0.0.1:9443",
             (
                 f"its certificate is for {_NAME}, trusted by every caBundle, "
-                "and valid until 2026-03-08 12:00:00 UTC, for 7 days"
+                "and valid until 2026-03-08 12:00:00 UTC (7 days left)"
             ),
             "",
         )
@@ -77,15 +82,15 @@ def test_a_certificate_of_another_authority() -> None:
     assert found == (
         f"CN={_NAME} is signed by a CA called CN=cks-admission CA, but not by the one in the bundle "
         f"(SHA-256 {_OURS.fingerprint}): that name has another key there; "
-        f"looked at by the caBundle of {_KIND} labels.cks-admission.dev"
+        f"checked against the caBundle of {_KIND} labels.cks-admission.dev"
     )
 
 
 def test_a_certificate_for_another_name_and_an_expired_one() -> None:
     """All that is wrong is told at once, and that a file has to be renewed by whoever gave it."""
     files = {"certFile": "tls/tls.crt", "keyFile": "tls/tls.key"}
-    by = f"looked at by the caBundle of {_KIND} labels.cks-admission.dev"
-    renew = "renew tls/tls.crt; the log of the service says certificate refused where it cannot use it"
+    by = f"checked against the caBundle of {_KIND} labels.cks-admission.dev"
+    renew = 'renew tls/tls.crt; if the service cannot use it, its log says "certificate refused"'
 
     assert _check([_served(_OURS, "10.0.0.1", "other.example.org")], days=8, tls=files) == [
         ("problem", "10.0.0.1:9443", f"it is not for {_NAME}, only for other.example.org; {by}", renew),
@@ -100,7 +105,7 @@ def test_a_certificate_for_another_name_and_an_expired_one() -> None:
 
 def test_a_certificate_that_ends_soon() -> None:
     """Below two days, or a third of a shorter life, renewal does not work: a warning."""
-    found = "its certificate is valid until 2026-03-08 12:00:00 UTC, for 36 hours only"
+    found = "its certificate expires in 36 hours, at 2026-03-08 12:00:00 UTC"
     assert _check([_served(_OURS)], days=5.5) == [("warning", "10.0.0.1:9443", found, _RENEWED)]
     assert [level for level, *_ in _check([_served(_OURS, days=1)], days=0.5)] == ["ok"]
     assert [level for level, *_ in _check([_served(_OURS, days=1)], days=0.7)] == ["warning"]
@@ -114,8 +119,8 @@ def test_an_authority_that_ends_soon() -> None:
         (
             "warning",
             _NAME,
-            f"CN=cks-admission CA in the caBundle of {_KIND} labels.cks-admission.dev is valid for 20 days only",
-            "the service renews it at two thirds of its life; see its log",
+            f"CN=cks-admission CA in the caBundle of {_KIND} labels.cks-admission.dev expires in 20 days",
+            "the service renews it at two thirds of its lifetime; see its log",
         )
     ]
 
@@ -127,10 +132,10 @@ def test_replicas_with_an_authority_each() -> None:
     found = _check(both, _OURS.cert_pem + _OTHER.cert_pem)
 
     assert [level for level, *_ in found] == ["ok", "ok", "warning"]
-    assert found[2][2].startswith("different CAs signed its certificates: CN=cks-admission CA (")
+    assert found[2][2].startswith("its certificates are signed by different CAs: CN=cks-admission CA (")
     assert found[2][3] == (
-        "while a CA is replaced that lasts for moments; where it stays, replicas have a CA each: "
-        "let them share one by tls.secret"
+        "this is normal for a moment while a CA is replaced; if it lasts, each replica has a CA of its own: "
+        "set tls.secret to let them share one"
     )
 
 
@@ -142,9 +147,9 @@ def test_replicas_with_an_authority_each() -> None:
             False,
             (
                 "unknown",
-                "not reached from here: no route",
+                "it cannot be reached from here: no route",
                 (
-                    "run this inside: kubectl exec -n cloud deploy/cks-admission -- "
+                    "run doctor inside the cluster: kubectl exec -n cloud deploy/cks-admission -- "
                     "cks-admission doctor --config config/cks.yaml"
                 ),
             ),
@@ -155,8 +160,8 @@ def test_replicas_with_an_authority_each() -> None:
             False,
             (
                 "problem",
-                "not reached: no route",
-                "see whether the service runs, listens there, and lets callers in",
+                "it cannot be reached: no route",
+                "check that the service runs, listens on this address and accepts connections",
             ),
             id="inside",
         ),
@@ -165,8 +170,8 @@ def test_replicas_with_an_authority_each() -> None:
             True,
             (
                 "unknown",
-                "not reached from here: no route; the API server does reach it",
-                "run this where the API server runs",
+                "it cannot be reached from here: no route; the API server can reach it",
+                "run doctor where the API server runs",
             ),
             id="the API server reaches it",
         ),
@@ -174,7 +179,7 @@ def test_replicas_with_an_authority_each() -> None:
 )
 def test_who_is_not_reached(sections: Json, proven: bool, expected: tuple[str, str, str]) -> None:  # noqa: FBT001
     """Out of reach is a problem only where the service should be in reach and nothing proves that it is."""
-    served = [Served(Target(_NAME, "10.0.0.1", 9443), Unread("no route"))]
+    served = [ShownChain(Endpoint(_NAME, "10.0.0.1", 9443), Unread("no route"))]
     level, found, remedy = expected
     assert _check(served, proven=proven, **sections) == [(level, "10.0.0.1:9443", found, remedy)]
 
@@ -185,21 +190,21 @@ def test_who_is_not_reached(sections: Json, proven: bool, expected: tuple[str, s
         pytest.param(
             b"hello",
             {},
-            "its caBundle cannot be read: it has no PEM block (no line like -----BEGIN CERTIFICATE-----)",
-            "a running service writes it; where it does not, its log says why: not registered",
+            "the caBundle cannot be read: it has no PEM block (no line like -----BEGIN CERTIFICATE-----)",
+            'the running service writes it; if it does not, look for "not registered" in its log',
             id="no PEM",
         ),
         pytest.param(
             b"",
             {"registration": {"injectCaFrom": "cloud/cert"}},
-            "it has no caBundle, so that the API server trusts its own roots alone (and 1 more entry)",
+            "it has no caBundle, so the API server trusts only its own root CAs (and 1 more entry)",
             "cert-manager's cainjector writes it: see its log, and the Certificate cloud/cert",
             id="cert-manager has not written it",
         ),
         pytest.param(
             b"",
             {"registration": {}},
-            "it has no caBundle, so that the API server trusts its own roots alone (and 1 more entry)",
+            "it has no caBundle, so the API server trusts only its own root CAs (and 1 more entry)",
             "write it: cks-admission export webhook-configuration --ca-file ...",
             id="nobody has",
         ),
@@ -221,7 +226,9 @@ def test_certificates_of_somebody_else_need_no_bundle() -> None:
     ((level, _, found, _),) = _check([_served(_OTHER)], b"", tls=files)
 
     assert level == "ok"
-    assert found.startswith(f"its certificate is for {_NAME}, and the API server's own roots decide, and valid until")
+    assert found.startswith(
+        f"its certificate is for {_NAME}, trusted if the API server's own root CAs trust it, and valid until"
+    )
 
 
 def test_without_configurations_nothing_is_said_of_trust() -> None:
@@ -229,7 +236,9 @@ def test_without_configurations_nothing_is_said_of_trust() -> None:
     ((level, _, found, _),) = told(check([_served(_OTHER)], [], _settings(), _NOW, proven=True))
 
     assert level == "ok"
-    assert found.startswith(f"its certificate is for {_NAME}, while no caBundle is known, and valid until")
+    assert found.startswith(
+        f"its certificate is for {_NAME}, checked against no caBundle, since none is known, and valid until"
+    )
 
 
 def _stored(authority: Authority, **more: bytes) -> dict[str, bytes]:
@@ -242,7 +251,7 @@ def _stored(authority: Authority, **more: bytes) -> dict[str, bytes]:
         pytest.param(
             _stored(_OURS),
             0,
-            ("ok", "its CA is in every caBundle, and valid until 2027-03-01 12:00:00 UTC", ""),
+            ("ok", "its CA is in every caBundle and is valid until 2027-03-01 12:00:00 UTC", ""),
             id="fine",
         ),
         pytest.param(
@@ -250,8 +259,11 @@ def _stored(authority: Authority, **more: bytes) -> dict[str, bytes]:
             0,
             (
                 "problem",
-                "it does not exist, so that no replica has a certificate",
-                "the replica that holds the Lease makes it; its log says why not: certificate not renewed",
+                "it does not exist, so no replica has a certificate",
+                (
+                    'the replica that holds the Lease creates it; if it does not, look for "certificate '
+                    'not renewed" in its log'
+                ),
             ),
             id="missing",
         ),
@@ -261,7 +273,10 @@ def _stored(authority: Authority, **more: bytes) -> dict[str, bytes]:
             (
                 "problem",
                 "ca.crt is damaged: block 1 (line 1) begins a CERTIFICATE and has no END line: it was cut off",
-                "the replica that holds the Lease makes a new CA; its log says why not: certificate not renewed",
+                (
+                    "the replica that holds the Lease creates a new CA; if it does not, look for "
+                    '"certificate not renewed" in its log'
+                ),
             ),
             id="cut off",
         ),
@@ -272,8 +287,8 @@ def _stored(authority: Authority, **more: bytes) -> dict[str, bytes]:
                 "problem",
                 "ca.crt: it has no PEM block (no line like -----BEGIN CERTIFICATE-----); it was not made here",
                 (
-                    "the replica that holds the Lease makes a CA in its place; "
-                    "if it is somebody's, give tls.secret another name"
+                    "the replica that holds the Lease creates a CA in its place; "
+                    "if something else uses this Secret, choose another name for tls.secret"
                 ),
             ),
             id="somebody else's",
@@ -284,7 +299,7 @@ def _stored(authority: Authority, **more: bytes) -> dict[str, bytes]:
             (
                 "problem",
                 f"its CA is not in the caBundle of {_KIND} labels.cks-admission.dev",
-                "the replica that holds the Lease writes it there; its log says why not: not registered",
+                'the replica that holds the Lease adds it; if it does not, look for "not registered" in its log',
             ),
             id="not registered",
         ),
@@ -294,7 +309,7 @@ def _stored(authority: Authority, **more: bytes) -> dict[str, bytes]:
             (
                 "warning",
                 "its CA is overdue for renewal; it is valid until 2027-03-01 12:00:00 UTC",
-                "the replica that holds the Lease renews it at two thirds of its life; see its log",
+                "the replica that holds the Lease renews it at two thirds of its lifetime; see its log",
             ),
             id="overdue",
         ),
@@ -303,8 +318,8 @@ def _stored(authority: Authority, **more: bytes) -> dict[str, bytes]:
             0,
             (
                 "unknown",
-                "not looked at: the account that asks may not list things",
-                "ask by an account that may list things",
+                "not checked: the current account may not list things",
+                "use an account that may list things",
             ),
             id="no right",
         ),

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from webhook.doctor.finding import Finding, Unread, count, listed, unseen
+from webhook.doctor.finding import Diagnosis, Unread, count, listed, unseen
 
 
 def test_what_may_not_be_read_names_the_right() -> None:
     """A right that is missing is no fault of the installation: it is not known, and the remedy is that right."""
-    assert unseen("nodes", "Nodes", Unread("403", "list nodes")) == Finding(
+    assert unseen("nodes", "Nodes", Unread("403", "list nodes")) == Diagnosis(
         "nodes",
         "unknown",
         "Nodes",
-        "not looked at: the account that asks may not list nodes",
-        "ask by an account that may list nodes",
+        "not checked: the current account may not list nodes",
+        "use an account that may list nodes",
     )
 
 
 def test_what_could_not_be_read_says_why() -> None:
     """For every other reason the reason itself is told."""
-    assert unseen("nodes", "Nodes", Unread("no answer within 10 s")) == Finding(
-        "nodes", "unknown", "Nodes", "not looked at: no answer within 10 s", "try again; see whether that lasts"
+    assert unseen("nodes", "Nodes", Unread("no answer within 10 s")) == Diagnosis(
+        "nodes", "unknown", "Nodes", "not checked: no answer within 10 s", "try again"
     )
 
 

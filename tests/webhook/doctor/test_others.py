@@ -56,7 +56,7 @@ def _check(*others: Json, reinvocation: str = "IfNeeded") -> list[tuple[str, str
 def test_who_changes_something_else(other: Json) -> None:
     """Only those count that may change what the service changes."""
     assert _check(other) == [
-        ("ok", "MutatingWebhookConfigurations", "none of others changes what the service changes", "")
+        ("ok", "MutatingWebhookConfigurations", "no other webhook changes what the service changes", "")
     ]
 
 
@@ -72,14 +72,17 @@ def test_who_comes_later() -> None:
     istio = _other("istio", _rule("", "pods"))
 
     assert _check(istio) == [
-        ("ok", f"{_MUTATING} istio", "it may change pods after the service, which is then asked again", "")
+        ("ok", f"{_MUTATING} istio", "it may change pods after the service, which is then called again", "")
     ]
     assert _check(istio, reinvocation="Never") == [
         (
             "warning",
             f"{_MUTATING} istio",
-            "it may change pods after the service, which is not asked again by pods.cks-admission.dev",
-            "give it a name that sorts before cks-admission, or see that it leaves alone what the service writes",
+            "it may change pods after the service, which is not called again by pods.cks-admission.dev",
+            (
+                "give it a name that sorts before cks-admission, or make sure that it does not change "
+                "what the service writes"
+            ),
         )
     ]
 
@@ -87,4 +90,4 @@ def test_who_comes_later() -> None:
 def test_what_may_not_be_looked_at() -> None:
     """Without the right nothing is known of others."""
     unseen: Any = told(check(_own(), FORBIDDEN, "cks-admission"))
-    assert unseen[0][:2] == ("unknown", "webhook configurations of others")
+    assert unseen[0][:2] == ("unknown", "other webhook configurations")

@@ -10,11 +10,11 @@ import pytest
 from support.builders import Json
 
 from policies.engine.ruleset import RuleSet
-from webhook.cluster.watches.policymaps import PolicyMap
 from webhook.configuration.settings import Settings
 from webhook.doctor.finding import Unread
 from webhook.doctor.policies import check
-from webhook.doctor.wanted import Found, Wanted, make
+from webhook.doctor.seen import PolicySource
+from webhook.doctor.wanted import ClusterPolicyState, Desired, make
 
 from .findings import FORBIDDEN, settings, told
 
@@ -51,28 +51,30 @@ def files() -> str:
     return "policies"
 
 
-def _map(data: str, refused: str = "") -> PolicyMap:
-    return PolicyMap("team", "1", {"policies.yaml": data}, refused)
+def _map(data: str, refused: str = "") -> PolicySource:
+    return PolicySource({"policies.yaml": data}, refused)
 
 
 def _settings(**policies: Any) -> Settings:
     return settings(cluster={"namespace": "cloud"}, policies=policies)
 
 
-async def _make(chosen: Settings, maps: Any = (), natives: Any = (), namespaces: Any = ()) -> Wanted:
-    found = Found(*(each if isinstance(each, Unread) else dict(each) for each in (namespaces, maps, natives)))
+async def _make(chosen: Settings, maps: Any = (), natives: Any = (), namespaces: Any = ()) -> Desired:
+    found = ClusterPolicyState(
+        *(each if isinstance(each, Unread) else dict(each) for each in (namespaces, maps, natives))
+    )
     return await make(chosen, found, _TODAY)
 
 
-async def _told(chosen: Settings, *maps: PolicyMap) -> list[tuple[str, str, str, str]]:
-    by_name = {each.name: each for each in maps}
+async def _told(chosen: Settings, *maps: PolicySource) -> list[tuple[str, str, str, str]]:
+    by_name = dict(zip(["team"], maps, strict=False))
     return told(check(await _make(chosen, by_name), by_name, chosen))
 
 
 async def test_policies_that_can_be_used(files: str) -> None:
     """They are counted, from all sources."""
     assert await _told(_settings(directories=[files]), _map(_POLICY)) == [
-        ("ok", "policies", "2 policies besides the built-in rules, and nothing is refused", "")
+        ("ok", "policies", "2 policies in addition to the built-in rules, none refused", "")
     ]
 
 
@@ -84,14 +86,14 @@ async def test_a_config_map_that_is_refused() -> None:
     assert [found[:2] for found in mistake] == [("problem", "ConfigMap cloud/team")]
     assert mistake[0][2].startswith("refused: team/policies.yaml:7:")
     assert mistake[0][3] == (
-        "put it right. The service has not said so in its annotation: see whether it runs, and may patch it"
+        "correct it. The service has not annotated the ConfigMap: check that it runs and may patch ConfigMaps"
     )
     assert marked == [
         (
             "problem",
             "ConfigMap cloud/team",
             "refused: team/policies.yaml:7:31: says the service",
-            "put it right: what was in force before stays so until then",
+            "correct it; until then the previous policies stay in force",
         )
     ]
 
@@ -102,8 +104,8 @@ async def test_a_config_map_that_only_the_service_refuses() -> None:
         (
             "problem",
             "ConfigMap cloud/team",
-            "the service refuses it, and nothing is wrong with it here: what the service says",
-            "another version of the service or other sources beside it may be why; see its log: policies refused",
+            "the service refuses it, but it loads without errors here: what the service says",
+            'the service may be another version, or have other sources; look for "policies refused" in its log',
         )
     ]
 
@@ -118,7 +120,7 @@ async def test_files_that_are_refused() -> None:
         "refused: nowhere: cannot be read: No such file or directory",
     )
     assert remedy == (
-        "put it right; cks-admission lint shows more. What the service had before stays in force until it restarts"
+        "correct it; cks-admission lint shows more. Until it restarts, the service keeps the previous policies"
     )
 
 
@@ -141,7 +143,7 @@ async def test_settings_that_cannot_be_used() -> None:
     reason = "the settings cannot be used here: nowhere.yaml: cannot be read: No such file or directory"
     assert [wanted.ruleset, wanted.configurations, wanted.catalog] == [Unread(reason)] * 3
     assert told(check(wanted, {}, chosen)) == [
-        ("problem", "the configuration", reason, "put the configuration right, or run this where its files are")
+        ("problem", "the configuration", reason, "correct the configuration, or run doctor where its files are")
     ]
 
 
@@ -151,7 +153,7 @@ async def test_what_may_not_be_looked_at() -> None:
     assert found[0][:2] == ("unknown", "ConfigMaps with policies in cloud")
 
 
-def _entries(wanted: Wanted) -> list[str]:
+def _entries(wanted: Desired) -> list[str]:
     assert not isinstance(wanted.configurations, Unread)
     assert tuple(wanted.configurations) == _KINDS
     return [entry["name"] for each in wanted.configurations.values() for entry in each["webhooks"]]
@@ -177,10 +179,14 @@ async def test_what_is_wanted_knows_control_plane_namespaces() -> None:
 @pytest.mark.parametrize(
     ("sources", "reason"),
     [
-        pytest.param({"maps": {"team": _map(_BROKEN)}}, "ConfigMap cloud/team was refused is not known", id="refused"),
-        pytest.param({"maps": FORBIDDEN}, "ConfigMaps with policies could not be looked at", id="maps"),
-        pytest.param({"natives": FORBIDDEN}, "native policies could not be looked at", id="natives"),
-        pytest.param({"namespaces": FORBIDDEN}, "Namespaces could not be looked at", id="Namespaces"),
+        pytest.param(
+            {"maps": {"team": _map(_BROKEN)}},
+            "it is unknown what was in force before ConfigMap cloud/team was refused",
+            id="refused",
+        ),
+        pytest.param({"maps": FORBIDDEN}, "ConfigMaps with policies could not be read", id="maps"),
+        pytest.param({"natives": FORBIDDEN}, "native policies could not be read", id="natives"),
+        pytest.param({"namespaces": FORBIDDEN}, "Namespaces could not be read", id="Namespaces"),
     ],
 )
 async def test_what_is_wanted_is_not_always_known(sources: Any, reason: str) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from policies.engine.request import UserInfo
 from webhook.configuration import rules
-from webhook.doctor.finding import Finding, Read, Unread
+from webhook.doctor.finding import Diagnosis, Read, Unread
 from webhook.doctor.probe import check, expected, is_answered
 from webhook.doctor.seen import Probe
 
@@ -29,7 +29,7 @@ _TODAY = date(2026, 3, 1)
             403,
             _DENIED,
             True,
-            ("ok", "it was refused by the service: the API server asks it, and hears the answer", ""),
+            ("ok", "the service refused it: the API server calls the service and gets its answer", ""),
             id="refused",
         ),
         pytest.param(
@@ -38,7 +38,7 @@ _TODAY = date(2026, 3, 1)
             True,
             (
                 "problem",
-                f"the service could not be asked: {_FAILED}",
+                f"the API server could not call the service: {_FAILED}",
                 "see the findings about the address and the certificate",
             ),
             id="not reached",
@@ -49,8 +49,8 @@ _TODAY = date(2026, 3, 1)
             True,
             (
                 "problem",
-                "it was admitted: the API server did not ask the service",
-                "see the findings about the registration; right after a change the API server needs some seconds",
+                "it was admitted: the API server did not call the service",
+                "see the findings about the registration; after a change the API server needs a few seconds",
             ),
             id="admitted",
         ),
@@ -60,8 +60,8 @@ _TODAY = date(2026, 3, 1)
             False,
             (
                 "unknown",
-                "it was admitted, as the settings want it for this requester and Namespace: that proves nothing",
-                "ask by an account that is not exempt from the guard of labels",
+                "it was admitted, as the settings allow for this user and Namespace, so it proves nothing",
+                "use an account that is not exempt from the labels rule",
             ),
             id="rightly admitted",
         ),
@@ -71,7 +71,7 @@ _TODAY = date(2026, 3, 1)
             Unread("the settings are wrong"),
             (
                 "unknown",
-                "it was admitted, and it is not known whether rightly: the settings are wrong",
+                "it was admitted, but whether that is correct is unknown: the settings are wrong",
                 "see the findings about policies and rights",
             ),
             id="nobody knows",
@@ -82,8 +82,8 @@ _TODAY = date(2026, 3, 1)
             True,
             (
                 "unknown",
-                "the account that asks may not create configmaps",
-                "ask by an account that may create configmaps there, or name another one by --probe-namespace",
+                "the current account may not create configmaps",
+                "use an account that may create configmaps there, or choose another Namespace with --probe-namespace",
             ),
             id="no right",
         ),
@@ -93,8 +93,8 @@ _TODAY = date(2026, 3, 1)
             True,
             (
                 "unknown",
-                f"somebody else refused it first: {_OTHERS}",
-                "ask by an account that may create configmaps there, or name another one by --probe-namespace",
+                f"something else refused it first: {_OTHERS}",
+                "use an account that may create configmaps there, or choose another Namespace with --probe-namespace",
             ),
             id="another webhook",
         ),
@@ -103,12 +103,13 @@ _TODAY = date(2026, 3, 1)
 def test_what_the_answer_says(status: int, message: str, wanted: Read[bool], expected: tuple[str, str, str]) -> None:
     """Only a refusal in the service's own name proves the way; an admission is judged by what was to be expected."""
     level, found, remedy = expected
-    assert check(Probe("default", status, message), wanted=wanted) == Finding("probe", level, _WHERE, found, remedy)  # type: ignore[arg-type]
+    diagnosis = check(Probe("default", status, message), should_refuse=wanted)
+    assert diagnosis == Diagnosis("probe", level, _WHERE, found, remedy)  # type: ignore[arg-type]
 
 
 def test_a_probe_without_an_answer() -> None:
     """What could not be sent is not known."""
-    assert check(FORBIDDEN, wanted=True).level == "unknown"
+    assert check(FORBIDDEN, should_refuse=True).level == "unknown"
     assert [is_answered(each) for each in (None, FORBIDDEN, Probe("x", 201), Probe("x", 403, _DENIED))] == [
         *(False, False, False, True)
     ]

@@ -18,10 +18,13 @@ from .findings import FORBIDDEN, settings, told
 
 _KIND = "ValidatingWebhookConfiguration"
 _WHERE = f"{_KIND} cks-admission"
-_APPLIED = "a service that is ready for 10 s puts that right; where not, its log says why: not registered, or undone"
+_APPLIED = (
+    'the service repairs it after being ready for 10 s; if it does not, look for "not registered" or '
+    '"undone" in its log'
+)
 _BY_HAND = "apply it again: cks-admission export webhook-configuration | kubectl apply --server-side -f -"
-_BY_CHART = "apply the chart again: the service itself writes nothing but the caBundle"
-_NOT_SO = "not as the settings want it: "
+_BY_CHART = "apply the chart again: the service itself writes only the caBundle"
+_NOT_SO = "it differs from the settings: "
 
 
 def _wanted() -> Json:
@@ -53,7 +56,7 @@ def test_what_is_as_it_should_be() -> None:
         found["webhooks"][0]["namespaceSelector"]["matchExpressions"].append(added)
 
     number = len(_wanted()["webhooks"])
-    assert _check(_observed()) == [("ok", _WHERE, f"{number} entries, as the settings want them", "")]
+    assert _check(_observed()) == [("ok", _WHERE, f"{number} entries, as in the settings", "")]
     assert _check(_observed(cloud)) == _check(_observed())
 
 
@@ -67,7 +70,7 @@ def test_what_is_as_it_should_be() -> None:
 )
 def test_what_is_missing(registration: Json, remedy: str) -> None:
     """A configuration that is not there is a problem, and the remedy is for whoever writes it."""
-    found = "it does not exist: the API server asks the service nothing"
+    found = "it does not exist, so the API server never calls the service"
     assert _check(None, **registration) == [("problem", _WHERE, found, remedy)]
 
 
@@ -133,8 +136,8 @@ def test_entries_of_others_are_told() -> None:
     assert _check(_observed(other))[0] == (
         "warning",
         _WHERE,
-        "it has entries that are not the service's: mine.example.org",
-        "let their owner use a configuration of another name; this one goes with the service",
+        "it has entries that do not belong to the service: mine.example.org",
+        "move them to a configuration of their own; this one is deleted with the service",
     )
 
 
@@ -147,9 +150,9 @@ def test_the_mark_of_unregistering_is_told() -> None:
     assert _check(_observed(mark))[0] == (
         "warning",
         _WHERE,
-        "it is marked by cks-admission.dev/unregister: a running service writes it no more",
+        "it is annotated with cks-admission.dev/unregister: a running service no longer writes it",
         (
-            "delete it, or take the mark away: "
+            "delete it, or remove the annotation: "
             "kubectl annotate validatingwebhookconfiguration cks-admission cks-admission.dev/unregister-"
         ),
     )
@@ -158,17 +161,17 @@ def test_the_mark_of_unregistering_is_told() -> None:
 def test_what_no_rule_needs_is_a_problem() -> None:
     """A configuration that nobody wants asks for nothing; one that is neither wanted nor there is no finding."""
     remedy = "remove it: cks-admission unregister, or kubectl delete it"
-    assert _check(_observed(), None) == [("problem", _WHERE, "it exists, and no rule needs it", remedy)]
+    assert _check(_observed(), None) == [("problem", _WHERE, "it exists, but no rule needs it", remedy)]
     assert _check(None, None) == []
 
 
 def test_what_is_not_known_is_said() -> None:
     """Without the right, or without knowing what is wanted, nothing is claimed."""
-    why = Unread("Namespaces could not be looked at")
+    why = Unread("Namespaces could not be read")
     assert _check(FORBIDDEN)[0][:2] == ("unknown", _WHERE)
     assert _check(_observed(), why) == [
-        ("unknown", _WHERE, f"not compared with what is wanted: {why.reason}", "put that right first")
+        ("unknown", _WHERE, f"not compared with the settings: {why.reason}", "correct that first")
     ]
     assert _check(None, why) == [
-        ("problem", _WHERE, f"it does not exist, and it is not known whether it should: {why.reason}", _BY_HAND)
+        ("problem", _WHERE, f"it does not exist, and whether it should is unknown: {why.reason}", _BY_HAND)
     ]

@@ -15,7 +15,7 @@ from .findings import FORBIDDEN, settings, told
 _NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 _SETTINGS = settings(cluster={"namespace": "cloud"}, registration={"apply": True})
 _LEASE = "Lease cloud/cks-admission"
-_WATCH = "see whether a replica runs and may get, create and update the Lease; its log says more"
+_WATCH = "check that a replica runs and may get, create and update the Lease; see its log"
 
 
 def _deployment(wanted: int, ready: int) -> Json:
@@ -37,7 +37,7 @@ def _lease(holder: str = "cks-a", ago: float = 3) -> Json:
 )
 def test_how_many_are_ready(ready: int, level: str) -> None:
     """Nobody ready is a problem, some a warning."""
-    remedy = "" if level == "ok" else "kubectl get pods shows which; /readyz and the log of each say why"
+    remedy = "" if level == "ok" else "see kubectl get pods; /readyz and the log of each Pod say why"
     assert told(check([_deployment(2, ready)], [], _SETTINGS)) == [
         (level, "Deployment cks", f"{ready} of 2 replicas ready", remedy)
     ]
@@ -51,7 +51,7 @@ def test_replicas_of_several_versions() -> None:
             "warning",
             "Pods in cloud",
             "they run cks:1, cks:2",
-            "while it is rolled out that is so; where it stays: kubectl rollout status",
+            "this is normal during a rollout; if it lasts, see kubectl rollout status",
         )
     ]
 
@@ -65,8 +65,8 @@ def test_no_deployment() -> None:
         (
             "warning",
             "Deployments in cloud",
-            "there is none with the labels of the service",
-            "look where it runs: cluster.namespace says cloud",
+            "none has the labels of the service",
+            "check where the service runs: cluster.namespace is cloud",
         )
     ]
     assert [level for level, *_ in told(check(FORBIDDEN, FORBIDDEN, _SETTINGS))] == ["unknown", "unknown"]
@@ -75,27 +75,31 @@ def test_no_deployment() -> None:
 @pytest.mark.parametrize(
     ("lease", "pods", "expected"),
     [
-        pytest.param(_lease(), [_pod("cks-a")], ("ok", "cks-a holds it, and renews it", ""), id="fine"),
-        pytest.param(_lease("cks-a_7"), [_pod("cks-a")], ("ok", "cks-a_7 holds it, and renews it", ""), id="a worker"),
-        pytest.param(_lease("host"), [], ("ok", "host holds it, and renews it", ""), id="outside"),
+        pytest.param(_lease(), [_pod("cks-a")], ("ok", "cks-a holds and renews it", ""), id="fine"),
+        pytest.param(_lease("cks-a_7"), [_pod("cks-a")], ("ok", "cks-a_7 holds and renews it", ""), id="a worker"),
+        pytest.param(_lease("host"), [], ("ok", "host holds and renews it", ""), id="outside"),
         pytest.param(
             _lease(),
             [_pod("cks-ab"), _pod("cks-c")],
             (
                 "warning",
                 "cks-a holds it, which is none of 2 Pods of the service",
-                "end whatever else runs with this Lease, or give this service another one by cluster.lease",
+                "stop whatever else uses this Lease, or choose another one with cluster.lease",
             ),
             id="somebody else",
         ),
         pytest.param(
             _lease(ago=100),
             [],
-            ("problem", "cks-a renewed it last 100 s ago: nobody writes the registration", _WATCH),
+            ("problem", "cks-a last renewed it 100 s ago: no replica writes the registration", _WATCH),
             id="overdue",
         ),
-        pytest.param(_lease(""), [], ("problem", "nobody holds it: nobody writes the registration", _WATCH), id="free"),
-        pytest.param(None, [], ("problem", "it does not exist: nobody writes the registration", _WATCH), id="missing"),
+        pytest.param(
+            _lease(""), [], ("problem", "no replica holds it: no replica writes the registration", _WATCH), id="free"
+        ),
+        pytest.param(
+            None, [], ("problem", "it does not exist: no replica writes the registration", _WATCH), id="missing"
+        ),
     ],
 )
 def test_who_writes(lease: Json | None, pods: list[Json], expected: tuple[str, str, str]) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from webhook.doctor.finding import Finding
+from webhook.doctor.finding import Diagnosis
 from webhook.doctor.rights import asked, check
 from webhook.registration.rights import Right
 
@@ -28,7 +28,8 @@ def test_all_rights_are_there() -> None:
     """One line counts them; where they are not the service's own, it says how to ask for those."""
     assert _check() == [("ok", _USER, "it has the 4 rights that the service needs", "")]
     assert _check(own=False)[0][2] == (
-        "it has the 4 rights that the service needs; for the service's own ask --as-service-account NAMESPACE/NAME"
+        "it has the 4 rights that the service needs; to check the service's own account, use "
+        "--as-service-account NAMESPACE/NAME"
     )
 
 
@@ -39,14 +40,14 @@ def test_all_rights_are_there() -> None:
             "nodes",
             "problem",
             "it may not list, watch nodes: rules look at Nodes",
-            'grant it by a ClusterRole: {apiGroups: [""], resources: [nodes], verbs: [list, watch]}',
+            'grant it with a ClusterRole: {apiGroups: [""], resources: [nodes], verbs: [list, watch]}',
             id="verbs of a resource together",
         ),
         pytest.param(
             "secrets",
             "problem",
             "it may not get secrets ca in namespace cloud: replicas share the CA",
-            'grant it by a Role in namespace cloud: {apiGroups: [""], resources: [secrets], verbs: [get], '
+            'grant it with a Role in namespace cloud: {apiGroups: [""], resources: [secrets], verbs: [get], '
             "resourceNames: [ca]}",
             id="one object",
         ),
@@ -54,7 +55,7 @@ def test_all_rights_are_there() -> None:
             "jobs",
             "warning",
             "it may not list jobs.batch: deletions are told",
-            "grant it by a ClusterRole: {apiGroups: [batch], resources: [jobs], verbs: [list]}",
+            "grant it with a ClusterRole: {apiGroups: [batch], resources: [jobs], verbs: [list]}",
             id="less is told",
         ),
     ],
@@ -69,18 +70,18 @@ def test_rights_of_somebody_else_are_no_problem() -> None:
     ((level, _, _, remedy),) = _check(own=False, secrets=False)
 
     assert level == "warning"
-    assert remedy.endswith("; or ask for the service's own account by --as-service-account NAMESPACE/NAME")
+    assert remedy.endswith("; or check the service's own account with --as-service-account NAMESPACE/NAME")
 
 
 def test_who_may_not_ask() -> None:
     """A review that is refused is not known, and nothing else is claimed."""
     assert list(check({_SECRET: FORBIDDEN}, _USER, own=True)) == [
-        Finding(
+        Diagnosis(
             "rights",
             "unknown",
             _USER,
-            "not looked at: the account that asks may not list things",
-            "ask by an account that may list things",
+            "not checked: the current account may not list things",
+            "use an account that may list things",
         )
     ]
 

@@ -28,7 +28,7 @@ _NOT_SYSTEM = {
         {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["cloud", "kube-system"]}
     ]
 }
-_FINE = ("ok", "the service's entries", "1 entry fails closed, none of them in cloud or on all of kube-system", "")
+_FINE = ("ok", "the service's entries", "1 entry fails closed, none of them in cloud or for all of kube-system", "")
 
 
 def _entry(**fields: Any) -> Json:
@@ -76,7 +76,7 @@ def test_an_entry_for_the_own_namespace() -> None:
         (
             "problem",
             _WHERE,
-            "it fails closed and reaches cloud: while no replica answers, none can be started there",
+            "it fails closed and reaches cloud: while no replica answers, none can start there",
             "exclude that Namespace: {key: kubernetes.io/metadata.name, operator: NotIn, values: [cloud]}",
         )
     ]
@@ -84,7 +84,10 @@ def test_an_entry_for_the_own_namespace() -> None:
 
 def test_an_entry_for_the_system() -> None:
     """Without conditions an outage may keep the cluster from coming up."""
-    found = "it fails closed and reaches all of kube-system that its rules match: an outage may keep the cluster down"
+    found = (
+        "it fails closed and reaches all of kube-system that its rules match: during an outage the "
+        "cluster may not start"
+    )
     remedy = "keep kube-system in safety.namespaces, or let the policies behind it exclude it"
     assert _check(_entry(namespaceSelector=_NOT_OWN)) == [("warning", _WHERE, found, remedy)]
 
@@ -104,7 +107,7 @@ def test_a_long_wait() -> None:
         (
             "warning",
             _WHERE,
-            "the API server waits 30 s for an answer, and so does whoever writes",
+            "every matching write waits up to 30 s for an answer",
             "set registration.timeoutSeconds to 10 or less",
         )
     ]
@@ -121,8 +124,11 @@ def test_entries_of_others_that_could_stop_the_cluster() -> None:
         (
             "warning",
             f"{_KIND} guard entry x.example.org",
-            "it fails closed on every resource in kube-system too: while Service a/b is down, nothing can be written",
-            "ask its owner for a namespaceSelector or matchConditions, or for failurePolicy Ignore",
+            (
+                "it fails closed for every resource, also in kube-system: while Service a/b is down, "
+                "nothing can be written"
+            ),
+            "ask its owner to add a namespaceSelector or matchConditions, or to set failurePolicy: Ignore",
         )
     ]
 

@@ -8,7 +8,7 @@ from policies.engine.facts import Node
 from policies.topology.catalog import Catalog
 from policies.topology.nodes.inventory import Machine
 from webhook.configuration import rules
-from webhook.doctor.seen import Topologies
+from webhook.doctor.seen import TopologyObjects
 from webhook.doctor.topology import check
 
 from .findings import FORBIDDEN, settings, told
@@ -16,7 +16,7 @@ from .findings import FORBIDDEN, settings, told
 _REGION, _ZONE = "topology.kubernetes.io/region", "topology.kubernetes.io/zone"
 _RACK = "example.org/rack"
 _PLACE = {_REGION: "us", _ZONE: "us-1"}
-_LABELS = "see why nobody labels them: the cloud's controller, Topograph; or label them yourself"
+_LABELS = "check what should label them (the cloud's controller, Topograph), or label them yourself"
 
 
 def _machine(name: str, labels: dict[str, str], total: int = 8) -> Machine:
@@ -26,7 +26,7 @@ def _machine(name: str, labels: dict[str, str], total: int = 8) -> Machine:
 def _check(*machines: Machine, own: Any = None, **topology: Any) -> list[tuple[str, str, str, str]]:
     chosen = settings(topology=topology)
     catalog: Catalog = rules.topologies(chosen)
-    return told(check(chosen, catalog, own or Topologies(), machines))
+    return told(check(chosen, catalog, own or TopologyObjects(), machines))
 
 
 def test_nodes_with_all_labels() -> None:
@@ -80,13 +80,13 @@ def test_nodes_without_any_label() -> None:
 
 def test_topology_objects_that_cannot_be_used() -> None:
     """What is wrong with objects of the cluster is told in the words of the service."""
-    own = Topologies(problems=("KAI Topology broken cannot be used: no levels",))
+    own = TopologyObjects(problems=("KAI Topology broken cannot be used: no levels",))
 
     assert _check(own=own)[0] == (
         "warning",
         "Topology objects",
         "KAI Topology broken cannot be used: no levels",
-        "put the object right, or grant the right",
+        "correct the object, or grant the right",
     )
 
 
@@ -99,4 +99,4 @@ def test_what_may_not_be_looked_at_and_what_is_off() -> None:
         "Topology objects",
         "Nodes",
     ]
-    assert told(check(settings(topology={"action": "off"}), catalog, Topologies(), ())) == []
+    assert told(check(settings(topology={"action": "off"}), catalog, TopologyObjects(), ())) == []

@@ -1,4 +1,4 @@
-"""Reads once what `doctor` judges: all at the same time, and what cannot be read is told as such."""
+"""Reads the state that `doctor` checks, all at the same time. What cannot be read is reported as such."""
 
 from __future__ import annotations
 
@@ -18,11 +18,20 @@ from webhook.cluster.inspection import inventory, reads
 from webhook.cluster.inspection.handshake import certificates
 from webhook.cluster.replicas.registration import GROUP, PLURALS, path
 from webhook.cluster.watches.nativepolicies import DERIVE
-from webhook.cluster.watches.policymaps import REFUSED, SELECTOR, PolicyMap
+from webhook.cluster.watches.policymaps import REFUSED, SELECTOR
 from webhook.configuration.settings import Settings
 from webhook.doctor import address, probe, replicas, rights
 from webhook.doctor.finding import Read, Unread
-from webhook.doctor.seen import Cluster, Probe, Seen, Served, Target, Topologies, Workspace
+from webhook.doctor.seen import (
+    ClusterState,
+    Endpoint,
+    NamespaceState,
+    Observation,
+    PolicySource,
+    Probe,
+    ShownChain,
+    TopologyObjects,
+)
 from webhook.registration.rights import Right
 
 if TYPE_CHECKING:
@@ -37,11 +46,11 @@ _ADMISSION = f"/apis/{GROUP}/v1"
 _AUTHORIZATION = "/apis/authorization.k8s.io/v1"
 
 
-class Asked(NamedTuple):
-    """What to look at.
+class Inquiry(NamedTuple):
+    """What to examine.
 
-    account: the service account whose rights count, as namespace and name; None for the account that asks. is_service:
-    whether that one is known to be the service's. probed: the Namespace in which a reserved label is tried, or empty.
+    account: the service account whose rights are checked, as namespace and name; None: the current account.
+    is_service: whether the current account is known to be the service's. probed: the Namespace for the probe, or empty.
     """
 
     account: tuple[str, str] | None = None
@@ -49,27 +58,23 @@ class Asked(NamedTuple):
     probed: str = "default"
 
 
-async def examine(api: ApiClient, settings: Settings, needed: Sequence[Right], asked: Asked) -> Seen:
-    """Read it all. needed: the rights to ask for. Raises ClusterError where the API server answers nothing at all."""
+async def examine(api: ApiClient, settings: Settings, needed: Sequence[Right], asked: Inquiry) -> Observation:
+    """The observed state. needed: the rights to check. Raises ClusterError if the API server cannot be reached."""
     version = str((await reads.send(api, Call("GET", "/version", seconds=reads.SECONDS))).get("gitVersion", ""))
     cluster, workspace = await asyncio.gather(_cluster(api, settings, version), _workspace(api, settings))
     targets = address.targets(settings, workspace.service, workspace.slices)
     served, answers, probed = await asyncio.gather(
         asyncio.gather(*map(_served, targets)),
         _answers(api, rights.asked(needed, cluster.groups), asked.account),
-        reads.tried(_probed(api, asked.probed), "") if asked.probed else _none(),
+        reads.tried(_probed(api, asked.probed), "") if asked.probed else asyncio.sleep(0),
     )
     own = "the account that asks" if isinstance(cluster.user, Unread) else cluster.user.username
     user = own if asked.account is None else _ACCOUNT + ":".join(asked.account)
     is_service = asked.is_service or user.startswith(_ACCOUNT)
-    return Seen(cluster, workspace, served, user, is_service, answers, probed)
+    return Observation(cluster, workspace, served, user, is_service, answers, probed)
 
 
-async def _none() -> None:
-    """Nothing was asked."""
-
-
-async def _cluster(api: ApiClient, settings: Settings, version: str) -> Cluster:
+async def _cluster(api: ApiClient, settings: Settings, version: str) -> ClusterState:
     name = settings.registration.name
     both = " and ".join(PLURALS.values())
     async with asyncio.TaskGroup() as tasks:
@@ -86,11 +91,11 @@ async def _cluster(api: ApiClient, settings: Settings, version: str) -> Cluster:
         )
         nodes = tasks.create_task(reads.tried(_machines(api, settings), "list nodes"))
         topologies = tasks.create_task(reads.tried(_topologies(api, settings), "list topologies"))
-    return Cluster(
+    return ClusterState(
         user.result(),
         version,
         groups.result(),
-        {kind: each.result() for kind, each in own.items()},
+        {kind: task.result() for kind, task in own.items()},
         others.result(),
         namespaces.result(),
         natives.result(),
@@ -99,12 +104,12 @@ async def _cluster(api: ApiClient, settings: Settings, version: str) -> Cluster:
     )
 
 
-async def _workspace(api: ApiClient, settings: Settings) -> Workspace:
+async def _workspace(api: ApiClient, settings: Settings) -> NamespaceState:
     namespace, service, secret = settings.cluster.namespace, settings.registration.service, settings.tls.secret
     lease = settings.cluster.lease
 
     def place(root: str, *more: str) -> str:
-        return "/".join((root, "namespaces", *(quote(each, safe="") for each in (namespace, *more))))
+        return "/".join((root, "namespaces", *(quote(step, safe="") for step in (namespace, *more))))
 
     def tried(reading: Coroutine[Any, Any, T], right: str) -> asyncio.Task[Read[T]]:
         return tasks.create_task(reads.tried(reading, f"{right} in namespace {namespace}"))
@@ -123,7 +128,7 @@ async def _workspace(api: ApiClient, settings: Settings) -> Workspace:
         the_lease = tried(reads.one(api, place(coordination, "leases", lease)), f"get leases {lease}")
         the_secret = tried(_secret(api, place(core, "secrets"), secret), f"list secrets {secret}")
         maps = tried(_maps(api, place(core, "configmaps"), settings), "list configmaps")
-    return Workspace(
+    return NamespaceState(
         the_service,
         slices.result(),
         deployments.result(),
@@ -135,32 +140,32 @@ async def _workspace(api: ApiClient, settings: Settings) -> Workspace:
 
 
 async def _user(api: ApiClient) -> UserInfo:
-    """Who asks, as the API server knows them. Raises ClusterError."""
-    found = await reads.send(api, _creation("/apis/authentication.k8s.io/v1", "SelfSubjectReview", {}))
-    user = mapping(mapping(found, "status"), "userInfo")
+    """The current user, as the API server sees it. Raises ClusterError."""
+    review = await reads.send(api, _creation("/apis/authentication.k8s.io/v1", "SelfSubjectReview", {}))
+    user = mapping(mapping(review, "status"), "userInfo")
     return UserInfo(user.get("username", ""), groups=tuple(user.get("groups") or ()))
 
 
 async def _groups(api: ApiClient) -> Mapping[str, tuple[str, ...]]:
-    found = await reads.send(api, Call("GET", "/apis"))
-    groups = found.get("groups") or ()
-    return {group["name"]: tuple(each["version"] for each in group["versions"]) for group in groups}
+    answer = await reads.send(api, Call("GET", "/apis"))
+    groups = answer.get("groups") or ()
+    return {group["name"]: tuple(version["version"] for version in group["versions"]) for group in groups}
 
 
 async def _others(api: ApiClient, name: str) -> list[JsonObject]:
     """The webhook configurations that have another name than the service's; items of a list do not say their kind."""
     lists = await asyncio.gather(*(reads.several(api, f"{_ADMISSION}/{plural}") for plural in PLURALS.values()))
     return [
-        {**each, "kind": kind}
-        for kind, found in zip(PLURALS, lists, strict=True)
-        for each in found
-        if each["metadata"]["name"] != name
+        {**configuration, "kind": kind}
+        for kind, configurations in zip(PLURALS, lists, strict=True)
+        for configuration in configurations
+        if configuration["metadata"]["name"] != name
     ]
 
 
 async def _namespaces(api: ApiClient) -> Mapping[str, Mapping[str, str]]:
-    found = await reads.several(api, "/api/v1/namespaces", accept=ACCEPT)
-    return {each["metadata"]["name"]: each["metadata"].get("labels") or {} for each in found}
+    namespaces = await reads.several(api, "/api/v1/namespaces", accept=ACCEPT)
+    return {namespace["metadata"]["name"]: namespace["metadata"].get("labels") or {} for namespace in namespaces}
 
 
 async def _natives(api: ApiClient, settings: Settings) -> Mapping[str, list[JsonObject]]:
@@ -171,11 +176,13 @@ async def _natives(api: ApiClient, settings: Settings) -> Mapping[str, list[Json
     plurals = ("validatingadmissionpolicies", "validatingadmissionpolicybindings")
     policies, bindings = await asyncio.gather(*(reads.several(api, f"{_ADMISSION}/{plural}") for plural in plurals))
     head = {"apiVersion": f"{GROUP}/v1"}
-    found = {each["metadata"]["name"]: [{**head, "kind": kinds[0], **each}] for each in policies if _asks(each)}
-    for each in bindings:
-        if (policy := found.get(each["spec"].get("policyName", ""))) is not None:
-            policy.append({**head, "kind": kinds[1], **each})
-    return found
+    natives = {
+        policy["metadata"]["name"]: [{**head, "kind": kinds[0], **policy}] for policy in policies if _asks(policy)
+    }
+    for binding in bindings:
+        if (documents := natives.get(binding["spec"].get("policyName", ""))) is not None:
+            documents.append({**head, "kind": kinds[1], **binding})
+    return natives
 
 
 def _asks(policy: JsonObject) -> bool:
@@ -189,41 +196,41 @@ async def _machines(api: ApiClient, settings: Settings) -> tuple[Machine, ...]:
     return machines(await inventory.nodes(api), None, settings.tolerations.accelerators.resources)
 
 
-async def _topologies(api: ApiClient, settings: Settings) -> Topologies:
+async def _topologies(api: ApiClient, settings: Settings) -> TopologyObjects:
     if settings.topology.action == "off":
-        return Topologies()
-    found = await inventory.topologies(api)
-    return Topologies(found.found, found.problems)
+        return TopologyObjects()
+    listed = await inventory.topologies(api)
+    return TopologyObjects(listed.found, listed.problems)
 
 
 async def _secret(api: ApiClient, where: str, name: str) -> Mapping[str, bytes] | None:
     """The data of the Secret of a name. The service's own account may list it and not get it. Raises ClusterError."""
-    found = await reads.several(api, where, (("fieldSelector", f"metadata.name={name}"),)) if name else []
-    if not found:
+    secrets = await reads.several(api, where, (("fieldSelector", f"metadata.name={name}"),)) if name else []
+    if not secrets:
         return None
     try:
-        return {key: base64.b64decode(value) for key, value in (found[0].get("data") or {}).items()}
+        return {key: base64.b64decode(value) for key, value in (secrets[0].get("data") or {}).items()}
     except binascii.Error as error:
         raise ClusterError(f"the data at {where} are no base64: {error}") from None
 
 
-async def _maps(api: ApiClient, where: str, settings: Settings) -> Mapping[str, PolicyMap]:
+async def _maps(api: ApiClient, where: str, settings: Settings) -> Mapping[str, PolicySource]:
     if not settings.policies.config_maps:
         return {}
-    return {each.name: each for each in map(_map, await reads.several(api, where, (("labelSelector", SELECTOR),)))}
+    maps = await reads.several(api, where, (("labelSelector", SELECTOR),))
+    return {config_map["metadata"]["name"]: _policy_source(config_map) for config_map in maps}
 
 
-def _map(found: JsonObject) -> PolicyMap:
-    metadata = found["metadata"]
-    refused = (metadata.get("annotations") or {}).get(REFUSED, "")
-    return PolicyMap(metadata["name"], metadata.get("uid", ""), found.get("data") or {}, refused)
+def _policy_source(config_map: JsonObject) -> PolicySource:
+    annotations = config_map["metadata"].get("annotations") or {}
+    return PolicySource(config_map.get("data") or {}, annotations.get(REFUSED, ""))
 
 
-async def _served(target: Target) -> Served:
+async def _served(target: Endpoint) -> ShownChain:
     try:
-        return Served(target, await certificates(target.host, target.port, target.name, _CONNECT_SECONDS))
+        return ShownChain(target, await certificates(target.host, target.port, target.name, _CONNECT_SECONDS))
     except ClusterError as error:
-        return Served(target, Unread(str(error)))
+        return ShownChain(target, Unread(str(error)))
 
 
 async def _answers(
@@ -234,12 +241,12 @@ async def _answers(
 
     async def answer(right: Right) -> bool:
         async with free:
-            found = await reads.send(api, _creation(_AUTHORIZATION, kind, {"spec": {**_who(account), **_what(right)}}))
-        return bool(mapping(found, "status").get("allowed"))
+            review = await reads.send(api, _creation(_AUTHORIZATION, kind, {"spec": {**_who(account), **_what(right)}}))
+        return bool(mapping(review, "status").get("allowed"))
 
     plural = f"{kind.lower()}s"
-    found = await asyncio.gather(*(reads.tried(answer(right), f"create {plural}") for right in needed))
-    return dict(zip(needed, found, strict=True))
+    answers = await asyncio.gather(*(reads.tried(answer(right), f"create {plural}") for right in needed))
+    return dict(zip(needed, answers, strict=True))
 
 
 def _who(account: tuple[str, str] | None) -> JsonObject:
@@ -256,7 +263,7 @@ def _what(right: Right) -> JsonObject:
 
 
 async def _probed(api: ApiClient, namespace: str) -> Probe:
-    """What the API server says to an object with a reserved label; nothing is stored. Raises ClusterError."""
+    """The API server's answer to an object with a reserved label; nothing is stored. Raises ClusterError."""
     where = f"/api/v1/namespaces/{quote(namespace, safe='')}/configmaps"
     try:
         await reads.send(api, Call("POST", where, (("dryRun", "All"),), body=probe.probe_object(namespace)))
@@ -266,7 +273,7 @@ async def _probed(api: ApiClient, namespace: str) -> Probe:
 
 
 def _creation(root: str, kind: str, content: JsonObject) -> Call:
-    """A review: an object that is answered and not stored."""
+    """The call to create a review: an object that is answered and not stored."""
     return Call(
         "POST", f"{root}/{kind.lower()}s", body={"apiVersion": root.removeprefix("/apis/"), "kind": kind, **content}
     )

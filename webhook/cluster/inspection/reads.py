@@ -1,4 +1,4 @@
-"""Single reads of a cluster whose failure is an answer, too: what could not be read, and for want of which right."""
+"""Single reads of a cluster. A failure is a result too: what could not be read, and which right is missing."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _OBJECT = msgspec.json.Decoder(dict[str, Any])
 
 
 async def tried(reading: Awaitable[T], right: str, seconds: float = SECONDS) -> Read[T]:
-    """What is read, or why it could not be. right: the one that it takes, as `list nodes`."""
+    """What is read, or why it could not be read. right: the right that is needed, such as `list nodes`."""
     try:
         async with asyncio.timeout(seconds):
             return await reading
@@ -41,7 +41,7 @@ async def tried(reading: Awaitable[T], right: str, seconds: float = SECONDS) -> 
 
 
 async def one(api: ApiClient, path: str) -> JsonObject | None:
-    """The object at a path, None where there is none. Raises ClusterError."""
+    """The object at a path; None if there is none. Raises ClusterError."""
     try:
         return await send(api, Call("GET", path))
     except ApiError as error:
@@ -53,7 +53,7 @@ async def one(api: ApiClient, path: str) -> JsonObject | None:
 async def several(
     api: ApiClient, path: str, query: tuple[tuple[str, str], ...] = (), accept: str = "application/json"
 ) -> list[JsonObject]:
-    """The objects of a list, none where there is no such kind. query: selectors. Raises ClusterError."""
+    """The objects of a list; empty if the kind does not exist. query: selectors. Raises ClusterError."""
     try:
         return [decoded(raw, path) async for page in pages(api, path, query, _PAGE, accept) for raw in page.items or ()]
     except ApiError as error:

@@ -15,13 +15,14 @@ from typing import Any
 from policies.admissionpolicy import building, exceptions, schema
 from policies.admissionpolicy.document import Document
 from policies.admissionpolicy.exceptions import WrittenException
-from policies.admissionpolicy.fields import EXCEPTION, KINDS, decode, nearest
+from policies.admissionpolicy.fields import EXCEPTION, KINDS, decode
 from policies.admissionpolicy.fitting import PLACES, Entry, fit
 from policies.admissionpolicy.model import Binding, Policy
 from policies.admissionpolicy.problem import Problem, Report, Spot, required, show
 from policies.admissionpolicy.validation import validate_binding, validate_policy
 from policies.engine.request import GroupVersionKind
 from policies.golang.strconv import quote
+from policies.kubernetes.spelling import closest
 
 GROUP = "admissionregistration.k8s.io"
 VERSIONS = ("v1", "v1beta1", "v1alpha1")
@@ -179,8 +180,8 @@ def _kind(document: Document, spot: Spot) -> str | None:
 def _misspelt(kind: str, group: str) -> str:
     """The kind of policy or binding that is meant; empty for what is an object of another kind or group."""
     if group == GROUP:
-        return "" if kind.endswith("WebhookConfiguration") else nearest(kind, KINDS)
-    return kind if kind in KINDS and (not group or nearest(group, [GROUP])) else ""
+        return "" if kind.endswith("WebhookConfiguration") else closest(kind, KINDS)
+    return kind if kind in KINDS and (not group or closest(group, [GROUP])) else ""
 
 
 def _entry(document: Document, kind: str, report: Report) -> Entry:

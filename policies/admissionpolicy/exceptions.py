@@ -13,11 +13,13 @@ from datetime import date
 from policies.admissionpolicy.building import selector as build_selector
 from policies.admissionpolicy.checks import Values, check_format, check_needed
 from policies.admissionpolicy.document import Document
-from policies.admissionpolicy.fields import EXCEPTION_GLOBS, nearest
-from policies.admissionpolicy.formats import subdomain, trimmed
+from policies.admissionpolicy.fields import EXCEPTION_GLOBS
 from policies.admissionpolicy.matchvalidation import selector
 from policies.admissionpolicy.problem import Problem, Report, Spot, duplicate, invalid, not_found, required
 from policies.engine.exception import PolicyException
+from policies.golang.quote import trimmed
+from policies.kubernetes.name import dns_subdomain
+from policies.kubernetes.spelling import closest, did_you_mean
 from policies.objects.workload import BUILT_IN
 
 GROUP, VERSION, KIND = "cks-admission.dev", "v1", "PolicyException"
@@ -39,22 +41,23 @@ class WrittenException:
         report = Report(self.document)
         for index, name in enumerate(self.value.rules):
             if name not in known:
-                meant = nearest(name, known)
-                hint = f"did you mean {meant}?" if meant else f"there are {', '.join(known)}"
+                hint = did_you_mean(name, known, f"there are {', '.join(known)}")
                 Spot(report).child("spec", "policies", index).fault(not_found(name), hint)
         return report.problems
 
 
 def is_meant(group: str, kind: str) -> bool:
     """Whether a document is an exception, or something like it that would be overlooked."""
-    return group == GROUP or (kind == KIND and (not group or bool(nearest(group, [GROUP]))))
+    return group == GROUP or (kind == KIND and (not group or bool(closest(group, [GROUP]))))
 
 
 def validate(value: Values, top: Spot) -> None:
     """Note all that is wrong with a decoded document."""
     metadata, below = value.get("metadata", {}), top.child("metadata")
     if check_needed(metadata, "name", below, "name the exception: answers and metrics show it"):
-        check_format(metadata["name"], subdomain, below.child("name"), "use lower case letters, digits, '-' and '.'")
+        check_format(
+            metadata["name"], dns_subdomain, below.child("name"), "use lower case letters, digits, '-' and '.'"
+        )
     if metadata.get("namespace"):
         below.child("namespace").warn("an exception is in no namespace", "write it to spec.match.namespaces")
     spec, spot = value.get("spec", {}), top.child("spec")

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from policies.admissionpolicy.document import Place
-from policies.admissionpolicy.formats import trimmed
 from policies.admissionpolicy.problem import Problem, Spot, invalid, show
 from policies.cel.environment import Environment
 from policies.cel.kubernetes import VARIABLES, admission
@@ -18,6 +17,7 @@ from policies.cel.patchtypes import JSON_PATCH, OBJECT
 from policies.cel.program import Composition, InstantiationError, ResultError, compile_expression
 from policies.cel.syntax.source import CompileError, Issue, Source
 from policies.cel.types import BOOL, NULL, STRING, Type, list_of
+from policies.golang.quote import trimmed
 
 
 class Expressions:

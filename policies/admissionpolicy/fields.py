@@ -7,14 +7,14 @@ Sources: k8s.io/api/admissionregistration/{v1,v1beta1,v1alpha1}/types.go; sigs.k
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from policies.admissionpolicy.document import Path
 from policies.admissionpolicy.problem import Spot, show
 from policies.golang.strconv import quote
+from policies.kubernetes.spelling import closest, did_you_mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,13 +218,6 @@ def decode(value: Any, kind: Fields, spot: Spot, version: str) -> dict[str, Any]
     return found if isinstance(found, dict) else {}
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """The known name that a misspelt one is most like; empty where none is."""
-    by_letters = {other.lower(): other for other in known}
-    close = difflib.get_close_matches(name.lower(), by_letters, n=1, cutoff=0.7)
-    return by_letters[close[0]] if close else ""
-
-
 @dataclass(frozen=True, slots=True)
 class _Reader:
     """What is the same for all fields of a struct: the version of the API, and the struct's name."""
@@ -300,8 +293,8 @@ def _decoded_fields(value: Mapping[str, Any], shape: Fields, spot: Spot, reader:
 
 
 def _refuse_unknown(spot: Spot, name: str, shape: Fields, value: Mapping[str, Any]) -> None:
-    meant = nearest(name, shape.fields)
-    hint = f"did you mean {meant}?" if meant else f"the fields here are {', '.join(shape.fields)}"
+    meant = closest(name, shape.fields)
+    hint = did_you_mean(name, shape.fields, f"the fields here are {', '.join(shape.fields)}")
     spot.fault(f"unknown field {quote(show(spot.path))}", hint, key=True)
     if meant and meant not in value:
         spot.report.hide((*spot.path[:-1], meant))

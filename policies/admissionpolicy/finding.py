@@ -12,6 +12,7 @@ from policies.admissionpolicy import wording
 from policies.admissionpolicy.model import Expression, PolicyKind, Reason, ValidationAction
 from policies.cel.explanation import explain
 from policies.cel.explanation.places import Place, shown
+from policies.kubernetes.status import CODES
 
 FindingKind = Literal["violation", "error", "misconfigured", "internal"]
 """A validation is false; an expression failed; policy or binding cannot be evaluated; a mutation's result is unfit."""
@@ -83,7 +84,7 @@ class Finding:
     def code(self) -> int:
         """The HTTP status: of a mutating policy always 403, whatever the reason (policy_dispatcher.go)."""
         if self.policy_kind == "MutatingAdmissionPolicy" and self.kind != "internal":
-            return wording.STATUS_CODES["Forbidden"]
+            return CODES["Forbidden"]
         return wording.code(self.reason)
 
 

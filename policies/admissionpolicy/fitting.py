@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 from policies.admissionpolicy.document import Path
 from policies.admissionpolicy.exceptions import WrittenException
-from policies.admissionpolicy.fields import nearest
 from policies.admissionpolicy.model import Binding, Policy
 from policies.admissionpolicy.problem import Report, Spot, duplicate, not_found
+from policies.kubernetes.spelling import did_you_mean
 
 PLACES: tuple[Path, ...] = (("metadata", "name"), ("spec", "policyName"), ("spec", "paramRef"))
 """The fields that are complained about here."""
@@ -96,11 +96,9 @@ def _binding(entry: Entry, policies: Mapping[tuple[str, str], Entry]) -> None:
 def _missing(entry: Entry, kind: str, policies: Mapping[tuple[str, str], Entry]) -> None:
     name = entry.policy_name
     other = next((known for known in policies.values() if known.name == name), None)
-    meant = nearest(name, [known for known_kind, known in policies if known_kind == kind])
     if other is not None:
         hint = f"there is a {other.kind} of this name: write {other.kind}Binding"
-    elif meant:
-        hint = f"did you mean {meant}?"
     else:
-        hint = f"a {kind} of this name must be among the documents"
+        same_kind = [known for known_kind, known in policies if known_kind == kind]
+        hint = did_you_mean(name, same_kind, f"a {kind} of this name must be among the documents")
     Spot(entry.report, ("spec", "policyName")).fault(not_found(name), hint)

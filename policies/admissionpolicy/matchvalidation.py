@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from policies.admissionpolicy.checks import Values, check_choice, check_format, check_labels, did_you_mean
-from policies.admissionpolicy.formats import label_value, path_segment, qualified_name
+from policies.admissionpolicy.checks import Values, check_choice, check_format, check_labels, nearest_choice
 from policies.admissionpolicy.problem import Spot, Word, duplicate, forbidden, invalid, required, show, unsupported
+from policies.kubernetes.label import label_key, label_value
+from policies.kubernetes.name import path_segment
 
 MATCH_POLICIES = ("Equivalent", "Exact")
 SCOPES = ("*", "Cluster", "Namespaced")
@@ -110,7 +111,7 @@ def _requirement(value: Values, spot: Spot) -> None:
     else:
         hint = "write In, NotIn, Exists or DoesNotExist"
         spot.child("operator").fault(invalid(Word(operator), "not a valid selector operator"), hint)
-    check_format(value.get("key", ""), qualified_name, spot.child("key"), "write a label key, as example.org/team")
+    check_format(value.get("key", ""), label_key, spot.child("key"), "write a label key, as example.org/team")
     for index, item in enumerate(values):
         check_format(item, label_value, below.child(index), "write a label value of at most 63 characters")
 
@@ -140,7 +141,7 @@ def _operations(operations: Sequence[str], spot: Spot) -> None:
     _alone(operations, "operations", spot, 'write CREATE, UPDATE, DELETE, CONNECT, or "*" for all')
     for index, operation in enumerate(operations):
         if operation not in OPERATIONS:
-            spot.child(index).fault(unsupported(operation, OPERATIONS), did_you_mean(operation, OPERATIONS))
+            spot.child(index).fault(unsupported(operation, OPERATIONS), nearest_choice(operation, OPERATIONS))
 
 
 def _alone(items: Sequence[str], what: str, spot: Spot, hint: str) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 import jsonpatch
 from msgspec.structs import replace
 
-from policies.admissionpolicy import mutating, wording
+from policies.admissionpolicy import mutating
 from policies.admissionpolicy.bound import BoundPolicy, bound, inputs
 from policies.admissionpolicy.compilation import Compile, compile_policy
 from policies.admissionpolicy.finding import Finding
@@ -24,6 +24,7 @@ from policies.engine.match import common
 from policies.engine.request import AdmissionRequest, GroupVersionKind, JsonObject
 from policies.engine.rule import POLICY_GROUPS, Hook, Mutation, MutationRefusedError, Rule
 from policies.engine.violation import Violation
+from policies.kubernetes.status import CODES
 
 NAME = "mutating-policies"
 
@@ -119,7 +120,7 @@ class MutatingPolicies:
 
 def _refused(denial: Finding, exception: PolicyException | None) -> MutationRefusedError:
     """A mutation that failed refuses the request as kube-apiserver words it."""
-    status = "Forbidden" if denial.code == wording.STATUS_CODES["Forbidden"] else denial.reason
+    status = "Forbidden" if denial.code == CODES["Forbidden"] else denial.reason
     violation = Violation(
         rule=denial.policy,
         path="",

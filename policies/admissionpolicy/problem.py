@@ -5,13 +5,13 @@ Source of the words: k8s.io/apimachinery's pkg/util/validation/field/errors.go.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from policies.admissionpolicy.document import Document, Path
 from policies.golang.strconv import quote
+from policies.kubernetes.encoding import to_json
 
 Severity = Literal["error", "warning"]
 
@@ -190,7 +190,4 @@ def _with_detail(text: str, detail: str) -> str:
 def _shown(value: Any) -> str:
     if isinstance(value, str):
         return quote(value)
-    text = json.dumps(value.text if isinstance(value, Word) else value, ensure_ascii=False, separators=(",", ":"))
-    for character in "<>&\u2028\u2029":  # encoding/json escapes what a browser would misread
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return text
+    return to_json(value.text if isinstance(value, Word) else value)

@@ -20,6 +20,7 @@ from policies.admissionpolicy.params import ConfigurationError, Parameters, coll
 from policies.cel.cost import EXPRESSION_LIMIT, POLICY_LIMIT
 from policies.cel.program import Variables
 from policies.cel.values import Value, type_of
+from policies.golang.quote import trimmed
 
 _DENY: frozenset[ValidationAction] = frozenset({"Deny"})
 # What a person reads at once. An explanation takes up to a hundred times as long as the judgement, and what is only
@@ -203,7 +204,7 @@ class _Evaluation:
             if isinstance(value, Failure):
                 yield self._annotation_error(value.text, unit, always=False)
             elif isinstance(value, str):
-                if text := wording.trimmed(value):
+                if text := trimmed(value):
                     published[key] = (wording.annotation(text),)
             elif value is not None:
                 text = wording.not_annotation(unit.expression.text, type_of(value).name)

@@ -9,18 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from policies.admissionpolicy.checks import Values, check_choice, check_format, check_labels, check_needed, did_you_mean
+from policies.admissionpolicy.checks import (
+    NAME_HINT,
+    Values,
+    check_choice,
+    check_format,
+    check_labels,
+    check_needed,
+    nearest_choice,
+)
 from policies.admissionpolicy.derived import ANNOTATION as DERIVE
 from policies.admissionpolicy.expressions import Expressions
-from policies.admissionpolicy.fields import nearest
-from policies.admissionpolicy.formats import (
-    dns1035_label,
-    is_identifier,
-    path_segment,
-    qualified_name,
-    subdomain,
-    trimmed,
-)
 from policies.admissionpolicy.matchvalidation import match_resources, no_delete, selector, unconverted
 from policies.admissionpolicy.problem import (
     Spot,
@@ -33,7 +32,12 @@ from policies.admissionpolicy.problem import (
     too_many,
     unsupported,
 )
+from policies.conditions.celtext import is_identifier
+from policies.golang.quote import trimmed
 from policies.golang.strconv import quote
+from policies.kubernetes.label import label_key
+from policies.kubernetes.name import dns1035_label, dns_subdomain, path_segment
+from policies.kubernetes.spelling import closest
 
 FAILURE_POLICIES = ("Fail", "Ignore")
 REASONS = ("Forbidden", "Invalid", "RequestEntityTooLarge")
@@ -83,7 +87,7 @@ def validate_binding(value: Values, top: Spot, *, mutating: bool) -> None:
     _metadata(value.get("metadata", {}), top.child("metadata"))
     spec, spot = value.get("spec", {}), top.child("spec")
     if check_needed(spec, "policyName", spot, "name the policy that this binding puts into force"):
-        check_format(spec["policyName"], subdomain, spot.child("policyName"), "write the policy's metadata.name")
+        check_format(spec["policyName"], dns_subdomain, spot.child("policyName"), "write the policy's metadata.name")
     if "paramRef" in spec:
         _param_ref(spec["paramRef"], spot.child("paramRef"))
     if "matchResources" in spec:
@@ -99,10 +103,10 @@ def _metadata(value: Values, spot: Spot) -> None:
     if generated := value.get("generateName"):
         # The API server judges what a name made of it could look like.
         masked = f"{generated[:-2]}a" if len(generated) > 1 and generated.endswith("-") else generated
-        for words in subdomain(masked):
-            spot.child("generateName").fault(invalid(generated, words), "use lower case letters, digits, '-' and '.'")
+        for words in dns_subdomain(masked):
+            spot.child("generateName").fault(invalid(generated, words), NAME_HINT)
     if name:
-        check_format(name, subdomain, spot.child("name"), "use lower case letters, digits, '-' and '.'")
+        check_format(name, dns_subdomain, spot.child("name"), NAME_HINT)
         if name.endswith(STATIC_SUFFIX):
             reserved = (
                 f'names ending with "{STATIC_SUFFIX}" are reserved for static manifest-based configurations '
@@ -116,7 +120,7 @@ def _metadata(value: Values, spot: Spot) -> None:
     check_labels(value.get("labels", {}), spot.child("labels"))
     _annotations(value.get("annotations", {}), spot.child("annotations"))
     for finalizer in value.get("finalizers", ()):
-        check_format(finalizer, qualified_name, spot.child("finalizers"), "leave finalizers out")
+        check_format(finalizer, label_key, spot.child("finalizers"), "leave finalizers out")
 
 
 def _own_annotations(annotations: Mapping[str, str], spot: Spot) -> None:
@@ -126,7 +130,7 @@ def _own_annotations(annotations: Mapping[str, str], spot: Spot) -> None:
             continue
         if key not in OWN_ANNOTATIONS:
             names = [each.removeprefix(_OWN_PREFIX) for each in OWN_ANNOTATIONS]
-            meant = nearest(key.removeprefix(_OWN_PREFIX), names)
+            meant = closest(key.removeprefix(_OWN_PREFIX), names)
             hint = f"did you mean {_OWN_PREFIX}{meant}?" if meant else f"there are {', '.join(OWN_ANNOTATIONS)}"
             spot.child(key).warn("there is no such annotation", hint, key=True)
         elif key == DERIVE and value not in ("true", "false"):
@@ -135,7 +139,7 @@ def _own_annotations(annotations: Mapping[str, str], spot: Spot) -> None:
 
 def _annotations(annotations: Mapping[str, str], spot: Spot) -> None:
     for key in annotations:
-        for words in qualified_name(key.lower()):
+        for words in label_key(key.lower()):
             hint = "write an annotation key, as example.org/owner"
             spot.child(key).fault(invalid(key, words), hint, path="metadata.annotations", key=True)
     if sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items()) > ANNOTATIONS_SIZE:
@@ -158,7 +162,7 @@ def _group_version(text: str, spot: Spot) -> None:
     if "/" in group:
         spot.fault(invalid(text, f"unexpected GroupVersion string: {text}"), hint)
         return
-    if group and (found := subdomain(group)):
+    if group and (found := dns_subdomain(group)):
         spot.fault(invalid(group, ",".join(found)), hint)
     if not version:
         spot.fault(invalid(text, "version must be specified"), hint)
@@ -194,7 +198,7 @@ def _match_conditions(conditions: Sequence[Values], spot: Spot, expressions: Exp
         if not name:
             below.child("name").fault(required(), "name the condition: its name stands in errors")
             continue
-        check_format(name, qualified_name, below.child("name"), "write a name, as exclude-leases")
+        check_format(name, label_key, below.child("name"), "write a name, as exclude-leases")
         if name in seen:
             below.child("name").fault(duplicate(name), "give each condition a name of its own")
         seen.add(name)
@@ -267,7 +271,7 @@ def _audit_annotations(items: Sequence[Values], policy: str, spot: Spot, express
         if not policy:
             below.child("key").fault(invalid(key, "requires metadata.name be non-empty"), "name the policy")
         else:
-            for words in qualified_name(f"{policy}/{key}"):
+            for words in label_key(f"{policy}/{key}"):
                 hint = "write a key without a slash: the policy's name becomes its prefix"
                 below.child("key").fault(invalid(f"{policy}/{key}", words), hint)
         _value_expression(item.get("valueExpression", ""), below.child("valueExpression"), expressions)
@@ -301,7 +305,7 @@ def _mutation(value: Values, spot: Spot, expressions: Expressions) -> None:
         spot.child("patchType").fault(required(), "write ApplyConfiguration or JSONPatch")
         return
     if kind not in PATCHES:
-        hint = did_you_mean(kind, PATCHES)
+        hint = nearest_choice(kind, PATCHES)
         spot.child("patchType").fault(unsupported(kind, tuple(PATCHES)), hint)
         return
     wanted = PATCHES[kind]
@@ -342,7 +346,7 @@ def _actions(actions: Sequence[str], spot: Spot) -> None:
     seen: set[str] = set()
     for index, action in enumerate(actions):
         if action not in ACTIONS:
-            spot.child(index).fault(unsupported(action, ACTIONS), did_you_mean(action, ACTIONS))
+            spot.child(index).fault(unsupported(action, ACTIONS), nearest_choice(action, ACTIONS))
         if action in seen:
             spot.child(index).fault(duplicate(Word(action)), "name each action once")
         seen.add(action)

@@ -6,12 +6,14 @@ generic/policy_dispatcher.go; pkg/endpoints/filters/warning.go; pkg/admission/pl
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 
 from policies.admissionpolicy.model import Reason, ValidationAction
 from policies.cel.values import Value
+from policies.golang.quote import trimmed
 from policies.golang.strconv import quote
+from policies.kubernetes.encoding import to_json
+from policies.kubernetes.status import CODES
 
 OUT_OF_BUDGET = "validation failed due to running out of cost budget, no further validation rules will be run"
 MESSAGE_LIMIT = 5 * 1024
@@ -20,22 +22,7 @@ ANNOTATION_LIMIT = 10 * 1024
 """The value of an audit annotation is cut to so many bytes."""
 FAILURE_ANNOTATION = "validation.policy.admission.k8s.io/validation_failure"
 """The audit annotation with the first failure of a binding with the action Audit."""
-STATUS_CODES: dict[str, int] = {
-    "Unauthorized": 401,
-    "Forbidden": 403,
-    "Invalid": 422,
-    "RequestEntityTooLarge": 413,
-    "InternalError": 500,
-}
-
 _ACTIONS: tuple[ValidationAction, ...] = ("Deny", "Warn", "Audit")
-# unicode.IsSpace of Go, which str.strip() goes beyond
-_SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
-
-
-def trimmed(text: str) -> str:
-    """A text without the white space around it, as Go sees white space."""
-    return text.strip(_SPACE)
 
 
 def not_compiled(error: str) -> str:
@@ -116,7 +103,7 @@ def warning(policy: str, binding: str, message: str) -> str:
 
 def code(reason: Reason | str) -> int:
     """The HTTP status of a refusal with a reason."""
-    return STATUS_CODES.get(reason, STATUS_CODES["Invalid"])
+    return CODES.get(reason, CODES["Invalid"])
 
 
 def failure_annotation(policy: str, binding: str, index: int, message: str, actions: Iterable[ValidationAction]) -> str:
@@ -129,10 +116,7 @@ def failure_annotation(policy: str, binding: str, index: int, message: str, acti
         "expressionIndex": index,
         "validationActions": ordered,
     }
-    text = json.dumps([failure], ensure_ascii=False, separators=(",", ":"))
-    for character in "<>&\u2028\u2029":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return text
+    return to_json([failure])
 
 
 def annotation(value: str) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from policies.engine.violation import Verdict, Violation, quote
+from policies.kubernetes.spelling import closest
 from policies.objects.fieldpath import render
 from policies.topology.annotation import ANNOTATIONS, TOPOLOGY, Template, Written
-from policies.topology.catalog import Catalog, closest
+from policies.topology.catalog import Catalog
 from policies.topology.level import Level
 from policies.topology.placement import Placement, PlacementError
 from policies.topology.topology import Topology

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Sequence
 from datetime import date
 from pathlib import Path
@@ -17,6 +16,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from policies.engine.request import JsonObject
 from policies.engine.rule import Action
+from policies.kubernetes.spelling import closest
 from policies.objects.accelerator import Accelerators
 from policies.objects.fieldpath import parse
 from policies.objects.workload import AffinityChange
@@ -497,8 +497,8 @@ def _problem(error: Any) -> str:
     """What is wrong with one value, and what was found."""
     if error["type"] == "extra_forbidden":
         known = _known_keys(error["loc"][:-1])
-        near = difflib.get_close_matches(str(error["loc"][-1]), known, 1)
-        return "unknown key" + (f"; did you mean {near[0]}?" if near else f"; known here: {', '.join(known)}")
+        near = closest(str(error["loc"][-1]), known)
+        return "unknown key" + (f"; did you mean {near}?" if near else f"; known here: {', '.join(known)}")
     message = str(error["msg"]).removeprefix("Value error, ")
     if error["type"] == "missing":
         return "this key is required"

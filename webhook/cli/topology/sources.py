@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 import click
 
-from policies.topology.catalog import Catalog, closest
+from policies.kubernetes.spelling import closest
+from policies.topology.catalog import Catalog
 from policies.topology.machine import Machine, machines
 from policies.topology.topology import Topology
 from webhook.cli.exits import InputError, ToolError

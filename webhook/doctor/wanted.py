@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import date
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -18,15 +18,12 @@ from webhook.configuration.rules import ClusterPolicies
 from webhook.configuration.settings import Settings, SettingsError
 from webhook.doctor.finding import Read, Unread, listed
 from webhook.registration.configuration import registered
-from webhook.sources import policyset
-from webhook.sources.configmaps import ConfigMaps
+from webhook.sources import configmaps, natives, policyset
 from webhook.sources.directories import Directories
-from webhook.sources.natives import Natives
 from webhook.sources.policyset import Content
 
 if TYPE_CHECKING:
-    from webhook.cluster.watches.nativepolicies import NativePolicies
-    from webhook.cluster.watches.policymaps import PolicyMap, PolicyMaps
+    from webhook.cluster.watches.policymaps import PolicyMap
 
 
 class Found(Struct, frozen=True):
@@ -56,18 +53,10 @@ class Wanted(Struct, frozen=True):
     doubts: Sequence[str] = ()
 
 
-class _Followed(NamedTuple):
-    """What sources of policies ask of those who follow a cluster, from a single look."""
-
-    known: Mapping[str, object]
-    namespace: str = ""
-
-
 async def make(settings: Settings, found: Found, today: date) -> Wanted:
     """What the settings come to. Files are read, the cluster is not asked."""
     policies = policyset.updated(policyset.EMPTY, await _contents(settings, found), today, rules.reserved())
-    natives = {} if isinstance(found.natives, Unread) else found.natives
-    native = Natives(cast("NativePolicies", _Followed(natives))).read()
+    native, _ = natives.read({} if isinstance(found.natives, Unread) else found.natives, {})
     try:
         catalog = rules.topologies(settings)
         made = rules.of_policies(settings, policies.files, cluster=ClusterPolicies(StaticParameters(), native.loaded))
@@ -92,8 +81,7 @@ async def _contents(settings: Settings, found: Found) -> Mapping[str, Content]:
     """What the sources of policies hold, by their names."""
     contents = dict(await Directories(settings.policies.directories).contents())
     if not isinstance(found.maps, Unread):
-        followed = cast("PolicyMaps", _Followed(found.maps, settings.cluster.namespace))
-        contents |= await ConfigMaps(followed).contents()
+        contents |= configmaps.contents(found.maps, settings.cluster.namespace, {})
     return contents
 
 

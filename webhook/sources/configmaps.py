@@ -24,11 +24,13 @@ class ConfigMaps:
 
     def __init__(self, maps: PolicyMaps) -> None:
         self._maps = maps
-        self._known: dict[str, Content] = {}
+        self._cache: Mapping[str, Content] = {}
 
     async def contents(self) -> Mapping[str, Content]:
         """What the ConfigMaps hold, as far as the watch knows them."""
-        return await asyncio.to_thread(self._contents, dict(self._maps.known))
+        maps = dict(self._maps.known)
+        self._cache = await asyncio.to_thread(contents, maps, self._maps.namespace, self._cache)
+        return self._cache
 
     async def changes(self) -> AsyncIterator[None]:
         """Something was added, changed or deleted; now and then also without that, for what could not be told."""
@@ -42,19 +44,23 @@ class ConfigMaps:
     async def report(self, refused: Mapping[str, str]) -> None:
         """An annotation and an Event for each ConfigMap that is refused, or is no longer."""
         for name in list(self._maps.known):
-            await self._maps.report(name, refused.get(self._source(name), ""))
+            await self._maps.report(name, refused.get(source_name(self._maps.namespace, name), ""))
 
-    def _source(self, name: str) -> str:
-        return f"ConfigMap {self._maps.namespace}/{name}"
 
-    def _contents(self, maps: Mapping[str, PolicyMap]) -> Mapping[str, Content]:
-        known, self._known = self._known, {}
-        for name, found in sorted(maps.items()):
-            version = hashlib.sha256(repr(sorted(found.data.items())).encode()).hexdigest()
-            before = known.get(self._source(name))
-            content = before if before and before.version == version else _of_keys(name, found.data, version)
-            self._known[self._source(name)] = content
-        return self._known
+def source_name(namespace: str, name: str) -> str:
+    """What people call a ConfigMap as a source of policies."""
+    return f"ConfigMap {namespace}/{name}"
+
+
+def contents(maps: Mapping[str, PolicyMap], namespace: str, cache: Mapping[str, Content]) -> dict[str, Content]:
+    """What ConfigMaps hold, by source. `cache`: what they held before; what has not changed is not read again."""
+    held: dict[str, Content] = {}
+    for name, policy_map in sorted(maps.items()):
+        source = source_name(namespace, name)
+        version = hashlib.sha256(repr(sorted(policy_map.data.items())).encode()).hexdigest()
+        before = cache.get(source)
+        held[source] = before if before and before.version == version else _of_keys(name, policy_map.data, version)
+    return held
 
 
 def _of_keys(name: str, data: Mapping[str, str], version: str) -> Content:

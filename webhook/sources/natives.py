@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from policies.admissionpolicy.document import Document
 from policies.admissionpolicy.documents import Loaded, Part, parts, together
+from policies.engine.request import JsonObject
 
 if TYPE_CHECKING:
     from webhook.cluster.watches.nativepolicies import NativePolicies
+
+
+Cache = Mapping[tuple[str, str], tuple[Part, ...]]
+"""What objects hold, by their names and versions."""
 
 
 class Natives:
@@ -18,29 +23,12 @@ class Natives:
 
     def __init__(self, policies: NativePolicies) -> None:
         self._policies = policies
-        self._known: dict[tuple[str, str], tuple[Part, ...]] = {}
+        self._cache: Cache = {}
 
     def read(self) -> Native:
-        """What there is now. A policy that cannot be used here is left out: kube-apiserver has its own word on it."""
-        known, self._known = self._known, {}
-        found: list[Part] = []
-        problems: list[str] = []
-        version = hashlib.sha256()
-        for name, documents in self._policies.known.items():
-            group: list[Part] = []
-            for value in documents:
-                metadata = value["metadata"]
-                # Annotations are no part of what the generation counts.
-                version_ = metadata.get("uid"), metadata.get("generation"), metadata.get("annotations")
-                key = f"{value['kind']} {metadata['name']}", repr(version_)
-                version.update(repr(key).encode())
-                self._known[key] = known.get(key) or parts(_document(key[0], value))
-                group += self._known[key]
-            if errors := together(group).errors:
-                problems.append(f"no rules for pod templates of {name}: {'; '.join(each.text for each in errors)}")
-            else:
-                found += group
-        return Native(version.hexdigest(), together(found), tuple(problems))
+        """What there is now."""
+        native, self._cache = read(self._policies.known, self._cache)
+        return native
 
     async def changes(self) -> AsyncIterator[None]:
         """Something was added, changed or deleted."""
@@ -56,6 +44,32 @@ class Native(NamedTuple):
     version: str = ""
     loaded: Loaded = Loaded()
     problems: tuple[str, ...] = ()
+
+
+def read(policies: Mapping[str, Sequence[JsonObject]], cache: Cache) -> tuple[Native, Cache]:
+    """What policies, each with its bindings, come to; and what to hand over as the cache next time.
+
+    A policy that cannot be used here is left out: kube-apiserver has its own word on it.
+    """
+    usable: list[Part] = []
+    problems: list[str] = []
+    read_now: dict[tuple[str, str], tuple[Part, ...]] = {}
+    version = hashlib.sha256()
+    for name, documents in policies.items():
+        group: list[Part] = []
+        for value in documents:
+            metadata = value["metadata"]
+            # Annotations are no part of what the generation counts.
+            object_version = metadata.get("uid"), metadata.get("generation"), metadata.get("annotations")
+            key = f"{value['kind']} {metadata['name']}", repr(object_version)
+            version.update(repr(key).encode())
+            read_now[key] = cache.get(key) or parts(_document(key[0], value))
+            group += read_now[key]
+        if errors := together(group).errors:
+            problems.append(f"no rules for pod templates of {name}: {'; '.join(error.text for error in errors)}")
+        else:
+            usable += group
+    return Native(version.hexdigest(), together(usable), tuple(problems)), read_now
 
 
 def _document(name: str, value: Any) -> Document:

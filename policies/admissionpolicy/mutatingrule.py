@@ -11,9 +11,10 @@ import jsonpatch
 from msgspec.structs import replace
 
 from policies.admissionpolicy import mutating
-from policies.admissionpolicy.bound import BoundPolicy, bound, inputs
+from policies.admissionpolicy.bound import BoundPolicy, bound
 from policies.admissionpolicy.compilation import Compile, compile_policy
 from policies.admissionpolicy.finding import Finding
+from policies.admissionpolicy.inputs import inputs_of
 from policies.admissionpolicy.matching import Index
 from policies.admissionpolicy.model import Binding, Policy
 from policies.admissionpolicy.params import Parameters, UnknownParameters
@@ -105,7 +106,7 @@ class MutatingPolicies:
 
         schema = self._schemas(request.kind)
         try:
-            return mutating.mutate(select, self._parameters, inputs(request, facts), schema), excepted
+            return mutating.mutate(select, self._parameters, inputs_of(request, facts), schema), excepted
         except UnknownParameters as needed:
             facts.give_up(needed)
             raise

@@ -16,7 +16,7 @@ from policies.admissionpolicy.derived import Derived, is_derived, template_paths
 from policies.admissionpolicy.finding import NOTHING_FOUND, Finding, Result
 from policies.admissionpolicy.model import Binding, MatchResources, Policy
 from policies.admissionpolicy.params import Parameters, UnknownParameters
-from policies.admissionpolicy.subject import Subject, Subjects, Workloads
+from policies.admissionpolicy.subject import Subject, SubjectCache, Workloads
 from policies.admissionpolicy.validating import evaluate_policy
 from policies.cel.explanation.explain import Reason
 from policies.cel.explanation.places import shown
@@ -37,7 +37,9 @@ class PolicyRule:
     native: whether kube-apiserver enforces it already, so that only pod templates are left to be judged here.
     """
 
-    def __init__(self, bound: BoundPolicy, parameters: Parameters, subjects: Subjects, *, native: bool = False) -> None:
+    def __init__(
+        self, bound: BoundPolicy, parameters: Parameters, subjects: SubjectCache, *, native: bool = False
+    ) -> None:
         self._native = native
         self._bound = bound
         self._parameters = parameters
@@ -142,7 +144,7 @@ def rules(
     native: bool = False,
 ) -> list[Rule]:
     """The rules of all validating policies that are in force; for native ones see PolicyRule."""
-    found, subjects = bound("ValidatingAdmissionPolicy", policies, bindings, compile_), Subjects(workloads)
+    found, subjects = bound("ValidatingAdmissionPolicy", policies, bindings, compile_), SubjectCache(workloads)
     if native:
         found = [each for each in found if covers_pods(each.policy.match_constraints)]
     return [PolicyRule(each, parameters, subjects, native=native).rule for each in found]

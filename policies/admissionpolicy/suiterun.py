@@ -11,10 +11,11 @@ from typing import Any, NamedTuple, get_args
 
 from msgspec.structs import replace
 
-from policies.admissionpolicy.bound import BoundPolicy, inputs
+from policies.admissionpolicy.bound import BoundPolicy
 from policies.admissionpolicy.compilation import CompiledPolicy, compile_policy
 from policies.admissionpolicy.documents import Loaded
 from policies.admissionpolicy.finding import Finding, together
+from policies.admissionpolicy.inputs import inputs_of
 from policies.admissionpolicy.matching import is_seen
 from policies.admissionpolicy.model import Binding, ParamKind, Policy, PolicyKind, ValidationAction
 from policies.admissionpolicy.mutating import Mutated
@@ -22,7 +23,7 @@ from policies.admissionpolicy.mutatingrule import MutatingPolicies, Schemas
 from policies.admissionpolicy.params import KindScope, StaticParameters
 from policies.admissionpolicy.policyrule import PolicyRule
 from policies.admissionpolicy.schema import unknown
-from policies.admissionpolicy.subject import Subjects
+from policies.admissionpolicy.subject import SubjectCache
 from policies.admissionpolicy.validating import evaluate_policy
 from policies.cel.library.authorizer import Decisions
 from policies.engine.facts import NAME_LABEL, StaticFacts
@@ -139,7 +140,7 @@ class SuiteRun:
         """What kube-apiserver finds."""
         if not is_seen(asked.request):
             return ()
-        seen = inputs(asked.changed, asked.facts)
+        seen = inputs_of(asked.changed, asked.facts)
         whole = together(
             evaluate_policy(each.compiled, bindings, asked.parameters, seen)
             for each in self._of("ValidatingAdmissionPolicy")
@@ -149,7 +150,7 @@ class SuiteRun:
 
     def _derived(self, asked: _Asked) -> Said:
         """What the service finds, in its words: below a refusal stand its places."""
-        subjects = Subjects(_WORKLOADS)
+        subjects = SubjectCache(_WORKLOADS)
         rules = (PolicyRule(each, asked.parameters, subjects) for each in self._of("ValidatingAdmissionPolicy"))
         said = (each for rule in rules for each in rule.validate(asked.changed, asked.facts))
         found = [each for each in said if isinstance(each, Violation)]

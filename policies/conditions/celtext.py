@@ -9,13 +9,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from policies.cel.syntax.parser import RESERVED
 from policies.glob import expression
 from policies.objects.fieldpath import Pattern, Wildcard
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 # Reserved by https://github.com/google/cel-spec/blob/master/doc/langdef.md#syntax: no field selection by these names.
-_KEYWORDS = RESERVED | {"true", "false", "null", "in"}
+_KEYWORDS = frozenset(
+    (
+        *("as", "break", "const", "continue", "else", "false", "for", "function", "if", "import", "in", "let"),
+        *("loop", "namespace", "null", "package", "return", "true", "var", "void", "while"),
+    )
+)
 # The backslash first, since the others bring more of them.
 _ESCAPES = {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r"}
 

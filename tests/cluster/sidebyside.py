@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from cluster.apicalls import MERGE_PATCH, Caller
 from policies.admissionpolicy import documents, wording
-from policies.admissionpolicy.bound import inputs
 from policies.admissionpolicy.compilation import compile_policy
 from policies.admissionpolicy.document import Document
+from policies.admissionpolicy.inputs import inputs_of
 from policies.admissionpolicy.params import UnknownParameters
 from policies.admissionpolicy.validating import evaluate_policy
 from policies.admissionpolicy.wanted import wanted
@@ -105,7 +105,7 @@ class Policy:
         )
         loaded = self.loaded
         compiled = compile_policy(loaded.policies[0])
-        denial = evaluate_policy(compiled, loaded.bindings, parameters, inputs(request, facts)).denial
+        denial = evaluate_policy(compiled, loaded.bindings, parameters, inputs_of(request, facts)).denial
         return "" if denial is None else wording.forbidden("", "configmaps", "asked", denial.native)
 
     def refusal(self, words: str) -> str:

@@ -16,6 +16,7 @@ from policies.admissionpolicy.model import Binding, ParamKind, ParamRef
 from policies.admissionpolicy.wanted import WantedParameters
 from policies.engine.facts import NeededLookUp
 from policies.engine.match import LabelSelector
+from policies.kubernetes.group import CLIENT_GROUPS
 
 KindScope = Literal["Cluster", "Namespaced"]
 
@@ -169,34 +170,6 @@ def _found(kind: ParamKind, namespace: str, reference: ParamRef, parameters: Par
     return tuple(parameters.selected(kind, namespace, reference.selector))
 
 
-# The kinds that kube-apiserver reads as Go types (client-go's informers), which do not know their own name and are kept
-# without managedFields (BuildGenericConfig in pkg/controlplane/apiserver/config.go).
-_TYPED_GROUPS = frozenset(
-    (
-        "",
-        "admissionregistration.k8s.io",
-        "apps",
-        "autoscaling",
-        "batch",
-        "certificates.k8s.io",
-        "coordination.k8s.io",
-        "discovery.k8s.io",
-        "events.k8s.io",
-        "extensions",
-        "flowcontrol.apiserver.k8s.io",
-        "internal.apiserver.k8s.io",
-        "networking.k8s.io",
-        "node.k8s.io",
-        "policy",
-        "rbac.authorization.k8s.io",
-        "resource.k8s.io",
-        "scheduling.k8s.io",
-        "storage.k8s.io",
-        "storagemigration.k8s.io",
-    )
-)
-
-
 def as_kept(params: Json, kind: ParamKind) -> Json:
     """A parameter from the API server as policies see it: named, and without managedFields if its kind is built in."""
     named = {"apiVersion": kind.api_version, "kind": kind.kind, **params}
@@ -217,4 +190,9 @@ def as_mutating_policies_see(params: Json | None, kind: ParamKind | None) -> Jso
 
 
 def _is_typed(kind: ParamKind) -> bool:
-    return kind.api_version.rpartition("/")[0] in _TYPED_GROUPS
+    """Whether kube-apiserver reads a kind as a Go type, through client-go's informers.
+
+    Such an object does not know its own kind, and is kept without managedFields (BuildGenericConfig in
+    pkg/controlplane/apiserver/config.go).
+    """
+    return kind.api_version.rpartition("/")[0] in CLIENT_GROUPS

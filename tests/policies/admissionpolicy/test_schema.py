@@ -9,9 +9,9 @@ import pytest
 from cluster.mergeschemas import compact_schemas
 
 from policies.admissionpolicy import schema
-from policies.admissionpolicy.matchvalidation import BUILT_IN_VERSIONS
 from policies.admissionpolicy.schema import DEDUCED, Node, Schema
 from policies.engine.request import GroupVersionKind
+from policies.kubernetes.group import SERVED_VERSIONS
 
 _POD = GroupVersionKind("", "v1", "Pod")
 _WIDGET = GroupVersionKind("example.test", "v1", "Widget")
@@ -274,4 +274,4 @@ def test_versions_of_built_in_groups() -> None:
         group, version, _ = kind.split("/")
         found.setdefault(group, set()).add(version)
 
-    assert {group: set(versions) for group, versions in BUILT_IN_VERSIONS.items()} == found
+    assert {group: set(versions) for group, versions in SERVED_VERSIONS.items()} == found

@@ -25,16 +25,19 @@ def key_of(request: AdmissionRequest) -> Key:
 
 
 class BoundPolicy:
-    """A compiled policy, and for which requests it and its bindings are."""
+    """A compiled policy with its bindings, and the requests that they are for."""
 
     def __init__(self, compiled: CompiledPolicy, bindings: Iterable[Binding]) -> None:
         self.compiled = compiled
         self._matcher = Matcher(self.policy.match_constraints)
         self._bindings = tuple(
-            (each, None if each.match_resources is None else Matcher(each.match_resources)) for each in bindings
+            (binding, None if binding.match_resources is None else Matcher(binding.match_resources))
+            for binding in bindings
         )
         matchers = (self._matcher, *(matcher for _, matcher in self._bindings if matcher is not None))
-        self._cache: dict[Key, tuple[Binding, ...]] | None = {} if all(each.is_plain for each in matchers) else None
+        self._cache: dict[Key, tuple[Binding, ...]] | None = (
+            {} if all(matcher.is_plain for matcher in matchers) else None
+        )
 
     @property
     def policy(self) -> Policy:
@@ -46,16 +49,16 @@ class BoundPolicy:
     ) -> tuple[Binding, ...]:
         """The bindings by which the policy is for a request. Raises MatchError, and UnknownFact.
 
-        key: that of the request, if it is at hand. Most policies match by it alone, and then it is remembered how.
+        key: of the request, if it is at hand. Most policies match by it alone; their answers are cached.
         """
         if self._cache is None or key is None:
             return self._matching(request, namespace_labels)
-        found = self._cache.get(key)
-        if found is None:
-            found = self._matching(request, namespace_labels)
+        matching = self._cache.get(key)
+        if matching is None:
+            matching = self._matching(request, namespace_labels)
             if len(self._cache) < _CACHED:
-                self._cache[key] = found
-        return found
+                self._cache[key] = matching
+        return matching
 
     def _matching(self, request: AdmissionRequest, namespace_labels: NamespaceLabels) -> tuple[Binding, ...]:
         if not (is_seen(request) and self._matcher.matches(request, namespace_labels)):
@@ -68,19 +71,19 @@ class BoundPolicy:
 
     @property
     def namespaces(self) -> LabelSelector:
-        """What the policy, and all of its bindings, ask of the Namespace of an object."""
+        """What the policy and all of its bindings require of the Namespace of an object."""
         resources = (binding.match_resources for binding, _ in self._bindings)
-        of_bindings = common(EVERYTHING if each is None else each.namespace_selector for each in resources)
+        of_bindings = common(EVERYTHING if matched is None else matched.namespace_selector for matched in resources)
         own = self.policy.match_constraints.namespace_selector.requirements
         return LabelSelector(tuple(dict.fromkeys((*own, *of_bindings.requirements))))
 
     def resource_rules(self) -> list[ResourceRule]:
-        """The requests that it may be for, as a webhook configuration says it."""
+        """The requests that it may be for, as rules of a webhook configuration."""
         equivalent = self.policy.match_constraints.match_policy == "Equivalent"
         return [_resource_rule(rule, equivalent=equivalent) for rule in self.policy.match_constraints.resource_rules]
 
 
-def bound(
+def in_force(
     kind: str, policies: Iterable[Policy], bindings: Iterable[Binding], compile_: Compile = compile_policy
 ) -> list[BoundPolicy]:
     """The policies of a kind that are in force: those with a binding."""

@@ -1,4 +1,4 @@
-"""What the evaluation of a policy with its bindings found, for every violation and every failure of its own."""
+"""The result of evaluating a policy with its bindings: a finding for each violation and each failure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from policies.cel.explanation.places import Place, shown
 from policies.kubernetes.status import CODES
 
 FindingKind = Literal["violation", "error", "misconfigured", "internal"]
-"""A validation is false; an expression failed; policy or binding cannot be evaluated; a mutation's result is unfit."""
+"""A validation is false; an expression failed; policy or binding is misconfigured; a mutation's result is invalid."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +89,7 @@ class Finding:
 
 
 class Result(Struct, frozen=True, kw_only=True):
-    """What one policy said about one request.
+    """The result of one policy for one request.
 
     findings: in the order in which the API server comes to them; it shows the first that denies. ignored: errors that
     the failurePolicy lets pass, to be counted and logged. published: the values of audit annotations by their full
@@ -121,18 +121,18 @@ class Result(Struct, frozen=True, kw_only=True):
 
 
 NOTHING_FOUND = Result()
-"""What is found in most requests."""
+"""The result for most requests."""
 
 
-def together(results: Iterable[Result]) -> Result:
+def combined(results: Iterable[Result]) -> Result:
     """The results of several bindings, parameters or policies as one, in their order."""
     parts = tuple(results)
     if len(parts) == 1:
         return parts[0]
     values: dict[str, tuple[str, ...]] = {}
     for part in parts:
-        for key, found in part.published.items():
-            values[key] = values.get(key, ()) + found
+        for key, published in part.published.items():
+            values[key] = values.get(key, ()) + published
     return Result(
         findings=tuple(finding for part in parts for finding in part.findings),
         ignored=tuple(finding for part in parts for finding in part.ignored),
@@ -141,13 +141,13 @@ def together(results: Iterable[Result]) -> Result:
     )
 
 
-def sorted_out(found: Iterable[Finding], published: Mapping[str, tuple[str, ...]] | None = None) -> Result:
-    """A result: the findings that have consequences apart from those that have none."""
-    every = tuple(found)
+def result_of(findings: Iterable[Finding], published: Mapping[str, tuple[str, ...]] | None = None) -> Result:
+    """The result with these findings; those without consequences are among the ignored ones."""
+    every = tuple(findings)
     if not (every or published):
         return NOTHING_FOUND
     return Result(
-        findings=tuple(each for each in every if each.actions),
-        ignored=tuple(each for each in every if not each.actions),
+        findings=tuple(finding for finding in every if finding.actions),
+        ignored=tuple(finding for finding in every if not finding.actions),
         published=published or {},
     )

@@ -22,13 +22,13 @@ KindScope = Literal["Cluster", "Namespaced"]
 
 
 class ConfigurationError(Exception):
-    """A policy or binding that cannot be evaluated as it is; the text is the API server's."""
+    """A policy or binding is misconfigured and cannot be evaluated; the text is the API server's."""
 
 
 class UnknownParameters(NeededLookUp):
-    """Parameter objects are needed and not known yet: one by name, all that a selector selects, or only the scope.
+    """Parameter objects, or only the scope of their kind, are needed and not known yet.
 
-    wanted: they, in the namespace that the request leads to.
+    wanted: which ones, in the namespace that follows from the request.
     """
 
     def __init__(
@@ -45,11 +45,11 @@ class Parameters(Protocol):
     """
 
     def scope(self, kind: ParamKind) -> KindScope | None:
-        """Whether objects of a kind are in namespaces; None for a kind that there is not."""
+        """Whether objects of a kind are in namespaces; None for a kind that does not exist."""
         ...
 
     def named(self, kind: ParamKind, namespace: str, name: str) -> Json | None:
-        """The object of a name, None where there is none. `namespace` is empty for a cluster-scoped kind."""
+        """The object of a name, or None. `namespace` is empty for a cluster-scoped kind."""
         ...
 
     def selected(self, kind: ParamKind, namespace: str, selector: LabelSelector) -> Sequence[Json]:
@@ -74,18 +74,18 @@ class StaticParameters:
 
     def selected(self, kind: ParamKind, namespace: str, selector: LabelSelector) -> Sequence[Json]:
         """The objects given that a selector selects."""
-        found = [each for each in self._of(kind, namespace) if selector.matches(each["metadata"].get("labels") or {})]
-        return sorted(found, key=_name)
+        objects = self._of(kind, namespace)
+        return sorted((obj for obj in objects if selector.matches(obj["metadata"].get("labels") or {})), key=_name)
 
     def _of(self, kind: ParamKind, namespace: str) -> list[Json]:
-        wanted = (kind.api_version, kind.kind, namespace)
-        return [each for each in self.objects if _place(each) == wanted]
+        place = (kind.api_version, kind.kind, namespace)
+        return [obj for obj in self.objects if _place(obj) == place]
 
     @cached_property
     def _by_name(self) -> Mapping[tuple[Any, ...], Json]:
         """The objects by kind, namespace and name; of two alike the first. What has no proper name is left out."""
-        named = [((*_place(each), each["metadata"].get("name")), each) for each in reversed(self.objects)]
-        return {key: each for key, each in named if all(isinstance(part, str) for part in key)}
+        named = [((*_place(obj), obj["metadata"].get("name")), obj) for obj in reversed(self.objects)]
+        return {key: obj for key, obj in named if all(isinstance(part, str) for part in key)}
 
 
 def _place(obj: Json) -> tuple[Any, ...]:
@@ -108,14 +108,14 @@ class LayeredParameters:
 
     def named(self, kind: ParamKind, namespace: str, name: str) -> Json | None:
         """The object of a name from the first that has it."""
-        found = self.first.named(kind, namespace, name)
-        return self.second.named(kind, namespace, name) if found is None else found
+        first = self.first.named(kind, namespace, name)
+        return self.second.named(kind, namespace, name) if first is None else first
 
     def selected(self, kind: ParamKind, namespace: str, selector: LabelSelector) -> Sequence[Json]:
         """The objects of both that a selector selects."""
         layers = (self.second, self.first)
-        found = {_name(each): each for layer in layers for each in layer.selected(kind, namespace, selector)}
-        return [each for _, each in sorted(found.items())]
+        by_name = {_name(obj): obj for layer in layers for obj in layer.selected(kind, namespace, selector)}
+        return [obj for _, obj in sorted(by_name.items())]
 
 
 def _name(obj: Json) -> str:
@@ -123,7 +123,7 @@ def _name(obj: Json) -> str:
 
 
 def scope_of(kind: ParamKind, parameters: Parameters) -> KindScope:
-    """The scope of a policy's paramKind. Raises ConfigurationError for a kind that there is not."""
+    """The scope of a policy's paramKind. Raises ConfigurationError for a kind that does not exist."""
     scope = parameters.scope(kind)
     if scope is None:
         group, _, version = kind.api_version.rpartition("/")
@@ -135,9 +135,9 @@ def scope_of(kind: ParamKind, parameters: Parameters) -> KindScope:
 def collect(
     kind: ParamKind | None, binding: Binding, parameters: Parameters, request_namespace: str
 ) -> tuple[Json | None, ...]:
-    """The parameters of a binding: the policy is evaluated once for each of them, for None without parameters.
+    """The parameters of a binding. The policy is evaluated once for each; without parameters, once with None.
 
-    None of them at all: the policy is not evaluated. Raises ConfigurationError, and UnknownParameters.
+    An empty tuple means that the policy is not evaluated. Raises ConfigurationError, and UnknownParameters.
     """
     reference = binding.param_ref
     if kind is None or reference is None:
@@ -146,10 +146,10 @@ def collect(
     namespace = _namespace(scope, reference, request_namespace)
     if reference.namespace and scope == "Cluster":
         raise ConfigurationError("paramRef.namespace must not be provided for a cluster-scoped `paramKind`")
-    found = _found(kind, namespace, reference, parameters)
-    if not found and reference.parameter_not_found_action == "Deny":
+    objects = _referenced(kind, namespace, reference, parameters)
+    if not objects and reference.parameter_not_found_action == "Deny":
         raise ConfigurationError("no params found for policy binding with `Deny` parameterNotFoundAction")
-    return found
+    return objects
 
 
 def _namespace(scope: KindScope, reference: ParamRef, request_namespace: str) -> str:
@@ -161,10 +161,10 @@ def _namespace(scope: KindScope, reference: ParamRef, request_namespace: str) ->
     return reference.namespace or request_namespace
 
 
-def _found(kind: ParamKind, namespace: str, reference: ParamRef, parameters: Parameters) -> tuple[Json, ...]:
+def _referenced(kind: ParamKind, namespace: str, reference: ParamRef, parameters: Parameters) -> tuple[Json, ...]:
     if reference.name:
-        found = parameters.named(kind, namespace, reference.name)
-        return () if found is None else (found,)
+        named = parameters.named(kind, namespace, reference.name)
+        return () if named is None else (named,)
     if reference.selector is None:
         raise ConfigurationError("one of name or selector must be provided")
     return tuple(parameters.selected(kind, namespace, reference.selector))
@@ -175,7 +175,7 @@ def as_kept(params: Json, kind: ParamKind) -> Json:
     named = {"apiVersion": kind.api_version, "kind": kind.kind, **params}
     if not _is_typed(kind):
         return named
-    return {**named, "metadata": {key: each for key, each in params["metadata"].items() if key != "managedFields"}}
+    return {**named, "metadata": {key: value for key, value in params["metadata"].items() if key != "managedFields"}}
 
 
 def as_mutating_policies_see(params: Json | None, kind: ParamKind | None) -> Json | None:

@@ -67,17 +67,17 @@ def _resource_list(value: JsonObject) -> JsonObject:
 
 
 def canonical(value: Any, places: int | None = None) -> Any:
-    """A quantity as Kubernetes writes it, rounded up to so many places; what is none stays as it is."""
-    found = quantity_of(value)
-    if found is None:
+    """A quantity as Kubernetes writes it, rounded up to so many places; any other value stays as it is."""
+    read = quantity_of(value)
+    if read is None:
         return value
-    if places is not None and round_up(found.amount.decimal, places) != found.amount.decimal:
-        found = quantity.Quantity(Large(round_up(found.amount.decimal, places), places), found.form)
-    return str(found)
+    if places is not None and (rounded := round_up(read.amount.decimal, places)) != read.amount.decimal:
+        read = quantity.Quantity(Large(rounded, places), read.form)
+    return str(read)
 
 
 def quantity_of(value: Any) -> quantity.Quantity | None:
-    """The quantity that a text or a number stands for, None if it is none."""
+    """The quantity that a text or a number stands for, or None."""
     if not isinstance(value, str | int | float) or isinstance(value, bool):
         return None
     try:

@@ -193,22 +193,22 @@ class Definitions:
 
 
 def built_in(kind: GroupVersionKind) -> Schema | None:
-    """The schema of a built-in kind, or None for a kind that is none, such as a custom resource."""
+    """The schema of a built-in kind; None for another, such as a custom resource."""
     table = _table()
     name = table["kinds"].get(f"{kind.group}/{kind.version}/{kind.kind}")
     return None if name is None else Schema(_built_in_definitions().node(name), kind, typed=True)
 
 
 def open_api(kind: GroupVersionKind) -> OpenApi | None:
-    """The OpenAPI schema of a built-in kind, with references by name (see `definition`); None where it is none."""
+    """The OpenAPI schema of a built-in kind, with references by name (see `definition`); None for another kind."""
     name = _table()["kinds"].get(f"{kind.group}/{kind.version}/{kind.kind}")
     return None if name is None else {"$ref": name}
 
 
 def definition(name: str) -> OpenApi:
     """The OpenAPI schema that a reference of the built-in kinds names. Raises KeyError."""
-    found: OpenApi = _table()["types"][name]
-    return found
+    schema: OpenApi = _table()["types"][name]
+    return schema
 
 
 def open_api_of_custom_resource(schema: OpenApi) -> OpenApi:

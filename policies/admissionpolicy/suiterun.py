@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from policies.admissionpolicy.bound import BoundPolicy
 from policies.admissionpolicy.compilation import CompiledPolicy, compile_policy
 from policies.admissionpolicy.documents import Loaded
-from policies.admissionpolicy.finding import Finding, together
+from policies.admissionpolicy.finding import Finding, combined
 from policies.admissionpolicy.inputs import inputs_of
 from policies.admissionpolicy.matching import is_seen
 from policies.admissionpolicy.model import Binding, ParamKind, Policy, PolicyKind, ValidationAction
@@ -141,7 +141,7 @@ class SuiteRun:
         if not is_seen(asked.request):
             return ()
         seen = inputs_of(asked.changed, asked.facts)
-        whole = together(
+        whole = combined(
             evaluate_policy(each.compiled, bindings, asked.parameters, seen)
             for each in self._of("ValidatingAdmissionPolicy")
             if (bindings := each.matching(asked.changed, asked.facts.namespace_labels))

@@ -1,4 +1,4 @@
-"""Which parameter objects policies need: so that whoever fetches them fetches these and no others."""
+"""Which parameter objects policies need, so that these are fetched and no others."""
 
 from __future__ import annotations
 
@@ -34,8 +34,10 @@ class WantedParameters:
 
 
 def wanted(policies: Iterable[Policy], bindings: Iterable[Binding]) -> frozenset[WantedParameters]:
-    """What the policies that have bindings need to know of parameters."""
-    kinds: dict[tuple[str, str], ParamKind | None] = {(each.kind, each.name): each.param_kind for each in policies}
+    """The parameters that policies with bindings need."""
+    kinds: dict[tuple[str, str], ParamKind | None] = {
+        (policy.kind, policy.name): policy.param_kind for policy in policies
+    }
     return frozenset(
         _wanted(kind, binding)
         for binding in bindings
@@ -48,7 +50,7 @@ def label_selector(selector: LabelSelector) -> str:
 
     https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#api
     """
-    return ",".join(_NOTATION[each.operator].format(each.key, ",".join(each.values)) for each in selector.requirements)
+    return ",".join(_NOTATION[one.operator].format(one.key, ",".join(one.values)) for one in selector.requirements)
 
 
 def _wanted(kind: ParamKind, binding: Binding) -> WantedParameters:

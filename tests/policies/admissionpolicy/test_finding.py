@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from policies.admissionpolicy.finding import NOTHING_FOUND, Finding, Result, sorted_out, together
+from policies.admissionpolicy.finding import NOTHING_FOUND, Finding, Result, combined, result_of
 from policies.admissionpolicy.wording import FAILURE_ANNOTATION
 
 AUDITED = Finding(policy="p", binding="b", kind="violation", message="no", actions=frozenset({"Audit"}), index=1)
@@ -14,14 +14,14 @@ IGNORED = Finding(policy="p", binding="b", kind="error", message="broken")
 
 def test_findings_without_consequences_stand_apart() -> None:
     """They are for logs and counters."""
-    assert sorted_out([AUDITED, IGNORED, DENIED]) == Result(findings=(AUDITED, DENIED), ignored=(IGNORED,))
-    assert sorted_out([]) is NOTHING_FOUND
+    assert result_of([AUDITED, IGNORED, DENIED]) == Result(findings=(AUDITED, DENIED), ignored=(IGNORED,))
+    assert result_of([]) is NOTHING_FOUND
 
 
 def test_the_first_denial_and_the_first_audited_failure_are_shown() -> None:
     """As the API server does, which keeps the first value of an audit annotation."""
-    result = together(
-        [Result(findings=(AUDITED,), published={"p/k": ("x",)}), sorted_out([DENIED], {"p/k": ("y", "x")})]
+    result = combined(
+        [Result(findings=(AUDITED,), published={"p/k": ("x",)}), result_of([DENIED], {"p/k": ("y", "x")})]
     )
     assert result.denial == DENIED
     assert result.annotations == {

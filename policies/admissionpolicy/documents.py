@@ -30,11 +30,11 @@ VERSIONS = ("v1", "v1beta1", "v1alpha1")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """What a set of documents comes to.
+    """The result of reading a set of documents.
 
     policies, bindings, exceptions: those without errors, in the order of the documents. context: all other objects,
-    such as parameters, Namespaces and CRDs, unread. problems: in the order of the documents; with any error among them
-    the set as a whole should not be used.
+    such as parameters, Namespaces and CRDs, unread. problems: in the order of the documents; a set with an error should
+    not be used.
     """
 
     policies: tuple[Policy, ...] = ()
@@ -45,40 +45,40 @@ class Loaded:
 
     @property
     def errors(self) -> tuple[Problem, ...]:
-        """The problems that are no mere warnings."""
+        """The problems that make the set unusable."""
         return tuple(problem for problem in self.problems if problem.severity == "error")
 
     @property
     def warnings(self) -> tuple[Problem, ...]:
-        """The problems that a person should know of, and that nothing fails for."""
+        """The problems that nothing fails for."""
         return tuple(problem for problem in self.problems if problem.severity == "warning")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """One object of a document, looked at by itself: a policy or a binding, or another one, which has no entry."""
+    """One object of a document, read by itself. Only a policy, a binding or an exception has an entry."""
 
     report: Report
     entry: Entry | None
 
 
 def read(documents: Iterable[Document], today: date | None = None, *, complete: bool = False) -> Loaded:
-    """Read all documents, items of Lists included. All problems are found at once; nothing is raised.
+    """Read all documents, items of Lists included. All problems are reported at once; nothing is raised.
 
-    today: where it is known, exceptions that have ended or soon will are warned about. complete: whether these are all
-    the documents that there are; then a policy without a binding is an error.
+    today: if given, exceptions that have ended or soon will are warned about. complete: whether there are no other
+    documents; then a policy without a binding is an error.
     """
     return together((part for document in documents for part in parts(document)), today, complete=complete)
 
 
 def parts(document: Document) -> tuple[Part, ...]:
-    """What a document holds, each object by itself: this is what reading takes its time for."""
+    """The objects of a document, each read by itself: this is what takes time."""
     return tuple(map(_part, objects([document])))
 
 
-def together(found: Iterable[Part], today: date | None = None, *, complete: bool = False) -> Loaded:
-    """What objects come to that were read before, and that may be used again in another set. For the rest see read."""
-    read_before = tuple(found)
+def together(objects_read: Iterable[Part], today: date | None = None, *, complete: bool = False) -> Loaded:
+    """The result for objects that were read before, and that may be used again in another set; see read."""
+    read_before = tuple(objects_read)
     fitted = fit((part.entry for part in read_before if part.entry is not None), complete=complete)
     rest = iter(fitted)
     reports = [part.report if part.entry is None else next(rest).report for part in read_before]
@@ -105,7 +105,7 @@ def _part(document: Document) -> Part:
 
 
 def _definition(value: Any, spot: Spot) -> None:
-    """Note where a CustomResourceDefinition is none: whoever looks for schemas takes it as the API server gives it."""
+    """Note a malformed CustomResourceDefinition: those who look for schemas trust its form."""
     if not isinstance(value, dict) or value.get("kind") != "CustomResourceDefinition":
         return
     try:
@@ -115,7 +115,9 @@ def _definition(value: Any, spot: Spot) -> None:
             schema.of_custom_resource(kind, (version.get("schema") or {}).get("openAPIV3Schema"))
     except Exception as error:  # noqa: BLE001 - what stands there may be anything
         reason = f"{type(error).__name__}: {error}"
-        spot.child("spec").fault(f"this is no CustomResourceDefinition: {reason}", "see `kubectl explain crd.spec`")
+        spot.child("spec").fault(
+            f"this is not a valid CustomResourceDefinition: {reason}", "see `kubectl explain crd.spec`"
+        )
 
 
 def objects(documents: Iterable[Document]) -> Iterator[Document]:
@@ -135,7 +137,7 @@ def objects(documents: Iterable[Document]) -> Iterator[Document]:
 
 
 def _is_list(value: Any) -> bool:
-    """Whether an object is a list of objects: one with a name is an object of a kind that is called so."""
+    """Whether an object is a list of objects. One with a name is an object whose kind happens to end in `List`."""
     if not isinstance(value, dict) or not isinstance(value.get("items", ()), (list, tuple, type(None))):
         return False
     kind, metadata = value.get("kind"), value.get("metadata")
@@ -145,10 +147,10 @@ def _is_list(value: Any) -> bool:
 
 
 def _kind(document: Document, spot: Spot) -> str | None:
-    """The kind of a policy, binding or exception; None for other objects, and for what is none, which is noted."""
+    """The kind of a policy, binding or exception; None for other objects. What is not an object is noted."""
     value = document.value
     if not isinstance(value, dict):
-        spot.fault("this is no object of Kubernetes", "a document is a map with apiVersion, kind and metadata")
+        spot.fault("this is not a Kubernetes object", "a document is a map with apiVersion, kind and metadata")
         return None
     for name in ("apiVersion", "kind"):
         if not isinstance(value.get(name), str) or not value[name]:
@@ -167,8 +169,7 @@ def _kind(document: Document, spot: Spot) -> str | None:
             path="",
         )
         return None
-    meant = _misspelt(kind, group)
-    if meant:
+    if meant := _misspelt(kind, group):
         spot.child("apiVersion" if meant == kind else "kind").fault(
             f"no matches for kind {quote(kind)} in version {quote(value['apiVersion'])}",
             f"write apiVersion: {GROUP}/v1, kind: {meant}",
@@ -178,7 +179,7 @@ def _kind(document: Document, spot: Spot) -> str | None:
 
 
 def _misspelt(kind: str, group: str) -> str:
-    """The kind of policy or binding that is meant; empty for what is an object of another kind or group."""
+    """The kind of policy or binding that is probably meant; empty for an object of another kind or group."""
     if group == GROUP:
         return "" if kind.endswith("WebhookConfiguration") else closest(kind, KINDS)
     return kind if kind in KINDS and (not group or closest(group, [GROUP])) else ""

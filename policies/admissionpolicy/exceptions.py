@@ -1,6 +1,6 @@
 """Exceptions as documents: `kind: PolicyException`, read as strictly as policies are.
 
-The kind is ours, so that Kubernetes has no words for what is wrong with one beyond those for any field.
+The kind is ours, so Kubernetes has no messages for it beyond those for any field.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from policies.objects.workload import BUILT_IN
 
 GROUP, VERSION, KIND = "cks-admission.dev", "v1", "PolicyException"
 SOON = 14
-"""Days before its end from which an exception is warned about: time to mend what it is for."""
+"""Days before its end from which an exception is warned about: time to fix what it is for."""
 
 _DATE = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
@@ -37,7 +37,7 @@ class WrittenException:
     document: Document
 
     def unknown(self, known: Collection[str]) -> Sequence[Problem]:
-        """A problem for each rule that it names and that there is not; `known`: the names of all rules and policies."""
+        """A problem for each unknown rule that it names; `known`: the names of all rules and policies."""
         report = Report(self.document)
         for index, name in enumerate(self.value.rules):
             if name not in known:
@@ -47,7 +47,7 @@ class WrittenException:
 
 
 def is_meant(group: str, kind: str) -> bool:
-    """Whether a document is an exception, or something like it that would be overlooked."""
+    """Whether a document is an exception, or is probably meant to be one and would be overlooked."""
     return group == GROUP or (kind == KIND and (not group or bool(closest(group, [GROUP]))))
 
 
@@ -90,13 +90,13 @@ def build(value: Values) -> PolicyException:
 
 
 def warn(exception: PolicyException, top: Spot, today: date) -> None:
-    """Note that an exception has ended, or is about to: a date must not make documents unusable."""
+    """Warn that an exception has ended, or is about to. It is no error: a date must not make documents unusable."""
     spot, days = top.child("spec", "until"), (exception.until - today).days
     if days < 0:
         spot.warn(f"ended on {exception.until}: it lets nothing pass", "delete it, or write a later day")
     elif days <= SOON:
         when = {0: "today", 1: "tomorrow"}.get(days, f"in {days} days")
-        spot.warn(f"ends {when}: nothing passes by it after {exception.until}", "mend what it is for, or extend it")
+        spot.warn(f"ends {when}: nothing passes by it after {exception.until}", "fix what it is for, or extend it")
 
 
 def _policies(names: Sequence[str], spot: Spot) -> None:
@@ -117,11 +117,11 @@ def _until(text: str, spot: Spot) -> None:
     try:
         date.fromisoformat(text)
     except ValueError as error:
-        spot.fault(invalid(text, f"is no day of the calendar: {error}"), hint)
+        spot.fault(invalid(text, f"is not a calendar date: {error}"), hint)
 
 
 def _kinds(kinds: Sequence[str], spot: Spot) -> None:
-    """A workload of Kubernetes' own without its group; of the core group, which has no suffix, there are Pods only."""
+    """Warn of a built-in workload without its group: the core group, which has no suffix, has only Pods."""
     for index, kind in enumerate(kinds):
         group = next((row.group for row in BUILT_IN if row.kind == kind and row.group in ("apps", "batch")), "")
         if group:

@@ -33,7 +33,7 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Anything:
-    """A field that is of no use here."""
+    """A field of any type, which is not used here."""
 
     go: str = "interface {}"
 
@@ -213,14 +213,14 @@ EXCEPTION = _kind("PolicyException", _EXCEPTION)
 
 
 def decode(value: Any, kind: Fields, spot: Spot, version: str) -> dict[str, Any]:
-    """An object without what is not known, of another type, or null; each of these is noted as a problem."""
-    found = _decoded(value, kind, spot, _Reader(version, kind.name))
-    return found if isinstance(found, dict) else {}
+    """The object without unknown fields, values of other types, and nulls. All but nulls are noted as problems."""
+    decoded = _decoded(value, kind, spot, _Reader(version, kind.name))
+    return decoded if isinstance(decoded, dict) else {}
 
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """What is the same for all fields of a struct: the version of the API, and the struct's name."""
+    """The version of the API and the name of the struct, which all its fields share."""
 
     version: str
     struct: str
@@ -231,7 +231,7 @@ class _Reader:
         field = ".".join(names)
         into = f"Go struct field {self.struct}.{field}" if field else "Go value"
         go = shape.go.replace("VERSION", self.version)
-        hint = f"write {_wanted(shape, value)} here"
+        hint = f"write {_expected(shape, value)} here"
         spot.fault(f"json: cannot unmarshal {json_name(value)} into {into} of type {go}", hint)
         spot.report.hide(spot.path)
 
@@ -240,7 +240,7 @@ _NOTHING = object()
 
 
 def _decoded(value: Any, shape: Shape, spot: Spot, reader: _Reader) -> Any:
-    """A value as its type; what cannot be read is hidden from all later checks."""
+    """A value as its type. One that cannot be read is hidden from all later checks."""
     match shape:
         case Text() | Number() | Anything() if _is_plain(value, shape):
             return value
@@ -262,24 +262,24 @@ def _is_plain(value: Any, shape: Text | Number | Anything) -> bool:
 
 
 def _decoded_item(value: Any, shape: Shape, spot: Spot, reader: _Reader) -> Any:
-    """An item of a list: what is null, or cannot be read, is as empty as Go has it."""
+    """An item of a list. One that is null or cannot be read becomes empty, as in Go."""
     decoded = _NOTHING if value is None else _decoded(value, shape, spot, reader)
     return _empty(shape) if decoded is _NOTHING else decoded
 
 
 def _decoded_map(value: Mapping[str, Any], spot: Spot, reader: _Reader) -> dict[str, str]:
-    found = {}
+    texts = {}
     for key, item in value.items():
         if item is None or isinstance(item, str):
-            found[key] = item or ""
+            texts[key] = item or ""
         else:
             reader.refuse(item, Text(), spot.child(key), spot.path)
-    return found
+    return texts
 
 
 def _decoded_fields(value: Mapping[str, Any], shape: Fields, spot: Spot, reader: _Reader) -> dict[str, Any]:
     inner = _Reader(reader.version, shape.name)
-    found = {}
+    fields = {}
     for name, item in value.items():
         known = shape.fields.get(name)
         below = spot.child(name)
@@ -288,8 +288,8 @@ def _decoded_fields(value: Mapping[str, Any], shape: Fields, spot: Spot, reader:
         elif item is not None:
             decoded = _decoded(item, known, below, inner)
             if decoded is not _NOTHING:
-                found[name] = decoded
-    return found
+                fields[name] = decoded
+    return fields
 
 
 def _refuse_unknown(spot: Spot, name: str, shape: Fields, value: Mapping[str, Any]) -> None:
@@ -301,7 +301,7 @@ def _refuse_unknown(spot: Spot, name: str, shape: Fields, value: Mapping[str, An
 
 
 def _empty(shape: Shape) -> Any:
-    """What Go makes of null in a list."""
+    """The value of null in a list of Go."""
     match shape:
         case Text():
             return ""
@@ -314,7 +314,7 @@ def _empty(shape: Shape) -> Any:
 
 
 def json_name(value: Any) -> str:
-    """What Go's decoder calls a value of JSON."""
+    """The name of a JSON value in messages of Go's decoder."""
     match value:
         case bool():
             return "bool"
@@ -328,7 +328,7 @@ def json_name(value: Any) -> str:
             return "object"
 
 
-def _wanted(shape: Shape, value: Any) -> str:
+def _expected(shape: Shape, value: Any) -> str:
     match shape:
         case Many():
             return "a list"

@@ -1,4 +1,4 @@
-"""What a policy is evaluated for: one request, as values, with all that its expressions may ask about it."""
+"""The inputs of an evaluation: one request, with everything that expressions may ask about it."""
 
 from __future__ import annotations
 
@@ -98,8 +98,8 @@ class Inputs:
         is_namespace = (kind.get("group", ""), kind.get("version"), kind.get("kind")) == ("", "v1", "Namespace")
         if is_namespace or not self.request_namespace:
             return None
-        found = self.namespace() if callable(self.namespace) else self.namespace
-        return activation(self.request, self.decisions, object=None, namespace=found)["namespaceObject"]
+        namespace = self.namespace() if callable(self.namespace) else self.namespace
+        return activation(self.request, self.decisions, object=None, namespace=namespace)["namespaceObject"]
 
 
 def inputs_of(request: AdmissionRequest, facts: Facts) -> Inputs:

@@ -22,7 +22,7 @@ from policies.engine.request import JsonObject
 _MILLI = 3  # no finer unit than a thousandth is kept (SetDefaults_ResourceList)
 
 
-class Fields(Struct, frozen=True):
+class PodType(Struct, frozen=True):
     """The fields of a type. Pointers to plain values, and texts of no interest, are not named: they stay as they are.
 
     omitted: left out where they have their zero value. always: written, with this value where there is none.
@@ -34,8 +34,8 @@ class Fields(Struct, frozen=True):
     types: Mapping[str, str] = {}
 
 
-TYPES: Mapping[str, Fields] = json.decode(
-    resources.files("policies.admissionpolicy").joinpath("podfields.json").read_bytes(), type=dict[str, Fields]
+TYPES: Mapping[str, PodType] = json.decode(
+    resources.files("policies.admissionpolicy").joinpath("podfields.json").read_bytes(), type=dict[str, PodType]
 )
 
 
@@ -50,7 +50,7 @@ def written(value: Any, type_: str) -> Any:
     return _struct(value, TYPES[type_]) if isinstance(value, dict) else value
 
 
-def _struct(value: JsonObject, fields: Fields) -> JsonObject:
+def _struct(value: JsonObject, fields: PodType) -> JsonObject:
     result = {
         name: written(child, fields.types[name]) if name in fields.types else child
         for name, child in value.items()

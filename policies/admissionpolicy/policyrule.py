@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from policies.admissionpolicy import wording
 from policies.admissionpolicy.bound import BoundPolicy, in_force
 from policies.admissionpolicy.compilation import Compile, compile_policy
-from policies.admissionpolicy.derived import Derived, is_derived, template_paths, templated
+from policies.admissionpolicy.derived import DerivedPod, is_derived, template_paths, templated
 from policies.admissionpolicy.finding import NOTHING_FOUND, Finding, Result
 from policies.admissionpolicy.model import Binding, MatchResources, Policy
 from policies.admissionpolicy.params import Parameters, UnknownParameters
@@ -85,7 +85,7 @@ class PolicyRule:
                 outcome += self._derived(pod, derived)
         return outcome
 
-    def _derived(self, pod: Derived, subject: Subject) -> Iterator[Violation]:
+    def _derived(self, pod: DerivedPod, subject: Subject) -> Iterator[Violation]:
         """The violations in a template; only warnings where the Pod's own admission fills in a field that counts."""
         unless = ", ".join(sorted(pod.unknown_to(self._reads["object"])))
         for finding in self._result(subject).findings:

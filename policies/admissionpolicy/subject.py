@@ -1,4 +1,4 @@
-"""A request as all policies judge it: what each of them would make of it is made once."""
+"""A request as all policies judge it: what they share is made once."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import cached_property
 from weakref import ReferenceType
 
 from policies.admissionpolicy.bound import key_of
-from policies.admissionpolicy.derived import Derived, derive
+from policies.admissionpolicy.derived import DerivedPod, derive
 from policies.admissionpolicy.inputs import Inputs, inputs_of
 from policies.engine.facts import Facts
 from policies.engine.request import AdmissionRequest
@@ -17,7 +17,7 @@ Workloads = Mapping[tuple[str, str], Workload]
 
 
 class Subject:
-    """What one request comes to, with the facts of its review. It does not keep the request alive.
+    """A request with the facts of its review. It does not keep the request alive.
 
     ended: called when the request is gone.
     """
@@ -48,7 +48,7 @@ class Subject:
         return inputs_of(self.request, self.facts)
 
     @cached_property
-    def pods(self) -> tuple[tuple[Derived, Subject], ...]:
+    def pods(self) -> tuple[tuple[DerivedPod, Subject], ...]:
         """The Pods that would come of it, each a subject of its own."""
         pods = derive(self.request, self._workloads)
         return tuple((pod, Subject(pod.request, self.facts, {})) for pod in pods)

@@ -1,4 +1,4 @@
-"""What the API server refuses in a policy or binding, in its words, with a hint of our own for each.
+"""Validation of policies and bindings: what the API server refuses, in its words, each with a hint of our own.
 
 Source: kubernetes' pkg/apis/admissionregistration/validation/validation.go, and for metadata and selectors
 k8s.io/apimachinery's pkg/api/validation/objectmeta.go and pkg/apis/meta/v1/validation/validation.go. The order of the
@@ -61,7 +61,7 @@ _RULE_HINT = "name at least one resource rule: operations, apiGroups, apiVersion
 
 
 def validate_policy(value: Values, top: Spot, *, mutating: bool) -> None:
-    """Note all that is wrong with a policy."""
+    """Note every problem of a policy."""
     _metadata(value.get("metadata", {}), top.child("metadata"))
     _own_annotations(value.get("metadata", {}).get("annotations", {}), top.child("metadata", "annotations"))
     spec, spot = value.get("spec", {}), top.child("spec")
@@ -83,7 +83,7 @@ def validate_policy(value: Values, top: Spot, *, mutating: bool) -> None:
 
 
 def validate_binding(value: Values, top: Spot, *, mutating: bool) -> None:
-    """Note all that is wrong with a binding."""
+    """Note every problem of a binding."""
     _metadata(value.get("metadata", {}), top.child("metadata"))
     spec, spot = value.get("spec", {}), top.child("spec")
     if check_needed(spec, "policyName", spot, "name the policy that this binding puts into force"):
@@ -124,15 +124,15 @@ def _metadata(value: Values, spot: Spot) -> None:
 
 
 def _own_annotations(annotations: Mapping[str, str], spot: Spot) -> None:
-    """Those that this service reads: another one under its name is a slip that would do nothing in silence."""
+    """Warn of annotations with this service's prefix that it does not read: a typo would do nothing in silence."""
     for key, value in annotations.items():
         if not key.startswith(_OWN_PREFIX):
             continue
         if key not in OWN_ANNOTATIONS:
-            names = [each.removeprefix(_OWN_PREFIX) for each in OWN_ANNOTATIONS]
+            names = [annotation.removeprefix(_OWN_PREFIX) for annotation in OWN_ANNOTATIONS]
             meant = closest(key.removeprefix(_OWN_PREFIX), names)
             hint = f"did you mean {_OWN_PREFIX}{meant}?" if meant else f"there are {', '.join(OWN_ANNOTATIONS)}"
-            spot.child(key).warn("there is no such annotation", hint, key=True)
+            spot.child(key).warn("unknown annotation", hint, key=True)
         elif key == DERIVE and value not in ("true", "false"):
             spot.child(key).warn(f"{quote(value)} is neither true nor false", 'write "false" to leave templates alone')
 
@@ -162,12 +162,12 @@ def _group_version(text: str, spot: Spot) -> None:
     if "/" in group:
         spot.fault(invalid(text, f"unexpected GroupVersion string: {text}"), hint)
         return
-    if group and (found := dns_subdomain(group)):
-        spot.fault(invalid(group, ",".join(found)), hint)
+    if group and (problems := dns_subdomain(group)):
+        spot.fault(invalid(group, ",".join(problems)), hint)
     if not version:
         spot.fault(invalid(text, "version must be specified"), hint)
-    elif found := dns1035_label(version):
-        spot.fault(invalid(version, ",".join(found)), hint)
+    elif problems := dns1035_label(version):
+        spot.fault(invalid(version, ",".join(problems)), hint)
 
 
 def _constraints(spec: Values, spot: Spot, *, mutating: bool) -> None:
@@ -187,7 +187,7 @@ def _constraints(spec: Values, spot: Spot, *, mutating: bool) -> None:
 def _match_conditions(conditions: Sequence[Values], spot: Spot, expressions: Expressions) -> None:
     if len(conditions) > MATCH_CONDITIONS:
         spot.fault(too_many(len(conditions), MATCH_CONDITIONS), "join conditions with &&")
-    seen: set[str] = set()
+    known: set[str] = set()
     for index, condition in enumerate(conditions):
         below = spot.child(index)
         text, name = condition.get("expression", ""), condition.get("name", "")
@@ -199,13 +199,13 @@ def _match_conditions(conditions: Sequence[Values], spot: Spot, expressions: Exp
             below.child("name").fault(required(), "name the condition: its name stands in errors")
             continue
         check_format(name, label_key, below.child("name"), "write a name, as exclude-leases")
-        if name in seen:
+        if name in known:
             below.child("name").fault(duplicate(name), "give each condition a name of its own")
-        seen.add(name)
+        known.add(name)
 
 
 def _variables(variables: Sequence[Values], spot: Spot, expressions: Expressions) -> None:
-    seen: set[str] = set()
+    known: set[str] = set()
     for index, variable in enumerate(variables):
         below = spot.child(index)
         text, name = variable.get("expression", ""), variable.get("name", "")
@@ -214,9 +214,9 @@ def _variables(variables: Sequence[Values], spot: Spot, expressions: Expressions
         elif not is_identifier(name):
             hint = "use letters, digits and _ only, no digit first, and no word of CEL"
             below.child("name").fault(invalid(name, "must be a valid CEL identifier"), hint)
-        elif name in seen:
+        elif name in known:
             below.child("name").warn(duplicate(name), "only the last variable of a name has an effect: rename one")
-        seen.add(name)
+        known.add(name)
         if trimmed(text):
             expressions.variable(name, text, below.child("expression"))
         else:
@@ -225,7 +225,7 @@ def _variables(variables: Sequence[Values], spot: Spot, expressions: Expressions
 
 
 def _checks(spec: Values, policy: str, spot: Spot, expressions: Expressions) -> None:
-    """Validations and audit annotations, of which there must be one at least."""
+    """Validations and audit annotations; at least one of them is required."""
     names = ("validations", "auditAnnotations")
     if not any(spec.get(name) for name in names):
         if not any(spot.report.hidden((*spot.path, name)) for name in names):
@@ -265,7 +265,7 @@ def _audit_annotations(items: Sequence[Values], policy: str, spot: Spot, express
         shown = [{"Key": item.get("key", ""), "ValueExpression": item.get("valueExpression", "")} for item in items]
         detail = f"must not have more than {AUDIT_ANNOTATIONS} auditAnnotations"
         spot.fault(invalid(shown, detail), "put several values into one annotation")
-    seen: set[str] = set()
+    keys: set[str] = set()
     for index, item in enumerate(items):
         below, key = spot.child(index), item.get("key", "")
         if not policy:
@@ -275,9 +275,9 @@ def _audit_annotations(items: Sequence[Values], policy: str, spot: Spot, express
                 hint = "write a key without a slash: the policy's name becomes its prefix"
                 below.child("key").fault(invalid(f"{policy}/{key}", words), hint)
         _value_expression(item.get("valueExpression", ""), below.child("valueExpression"), expressions)
-        if key in seen:
+        if key in keys:
             below.child("key").fault(duplicate(key), "give each annotation a key of its own")
-        seen.add(key)
+        keys.add(key)
 
 
 def _value_expression(text: str, spot: Spot, expressions: Expressions) -> None:
@@ -308,12 +308,12 @@ def _mutation(value: Values, spot: Spot, expressions: Expressions) -> None:
         hint = nearest_choice(kind, PATCHES)
         spot.child("patchType").fault(unsupported(kind, tuple(PATCHES)), hint)
         return
-    wanted = PATCHES[kind]
-    (other,) = (name for name in PATCHES.values() if name != wanted)
-    below = spot.child(wanted)
-    if wanted not in value:
-        below.fault(required(f"must be specified when patchType is {kind}"), f"add {wanted} with its expression")
-    elif not trimmed(text := value[wanted].get("expression", "")):
+    field = PATCHES[kind]
+    (other,) = (name for name in PATCHES.values() if name != field)
+    below = spot.child(field)
+    if field not in value:
+        below.fault(required(f"must be specified when patchType is {kind}"), f"add {field} with its expression")
+    elif not trimmed(text := value[field].get("expression", "")):
         below.child("expression").fault(required(), "write the expression of the patch")
     else:
         compiled = expressions.json_patch if kind == "JSONPatch" else expressions.apply_configuration
@@ -343,18 +343,18 @@ def _param_ref(value: Values, spot: Spot) -> None:
 
 
 def _actions(actions: Sequence[str], spot: Spot) -> None:
-    seen: set[str] = set()
+    known: set[str] = set()
     for index, action in enumerate(actions):
         if action not in ACTIONS:
             spot.child(index).fault(unsupported(action, ACTIONS), nearest_choice(action, ACTIONS))
-        if action in seen:
+        if action in known:
             spot.child(index).fault(duplicate(Word(action)), "name each action once")
-        seen.add(action)
-    if {"Deny", "Warn"} <= seen:
+        known.add(action)
+    if {"Deny", "Warn"} <= known:
         detail = (
             "must not contain both Deny and Warn (repeating the same validation failure information in the API "
             "response and headers serves no purpose)"
         )
         spot.fault(invalid(actions, detail), "keep Deny alone: what it refuses is told anyway")
-    if not seen:
+    if not known:
         spot.fault(required("at least one validation action is required"), "write Deny, Warn or Audit")

@@ -26,31 +26,31 @@ _ACTIONS: tuple[ValidationAction, ...] = ("Deny", "Warn", "Audit")
 
 
 def not_compiled(error: str) -> str:
-    """An expression that the policy should not have been stored with."""
+    """The message of an expression that does not compile."""
     return f"compilation error: {error}"
 
 
 def not_evaluated(expression: str, error: str) -> str:
-    """An expression that failed."""
+    """The message of an expression that failed."""
     return f"expression '{expression}' resulted in error: {error}"
 
 
 def no_message(error: str) -> str:
-    """The messageExpressions of a policy together used up its budget: this is said of every validation."""
+    """The message of every validation where the messageExpressions together use up the budget."""
     return f"failed messageExpression: {error}"
 
 
 def not_annotation(expression: str, type_name: str) -> str:
-    """An audit annotation's expression that gives neither a text nor null."""
-    found = f"valueExpression '{expression}' resulted in unsupported return type: {type_name}."
-    return f"{found} Return type must be either string or null."
+    """The message of an audit annotation's expression that is neither a text nor null."""
+    problem = f"valueExpression '{expression}' resulted in unsupported return type: {type_name}."
+    return f"{problem} Return type must be either string or null."
 
 
 def denial(message: Value, static: str, expression: str) -> str:
-    """What is said of a validation that is false.
+    """The message of a validation that is false.
 
-    `message` is the result of its messageExpression, None where there is none or it failed. What is no text, blank, too
-    long or of several lines is not used; next comes the static message, at last the expression itself.
+    `message`: the result of its messageExpression; None where it has none, or where that failed. It is used if it is a
+    text of one line, not blank and not too long; else the static message is, or at last the expression itself.
     """
     words = trimmed(message) if isinstance(message, str) else ""
     if "\n" in words or len(words.encode(errors="surrogatepass")) > MESSAGE_LIMIT:
@@ -59,12 +59,12 @@ def denial(message: Value, static: str, expression: str) -> str:
 
 
 def misconfigured_policy(error: str) -> str:
-    """A policy that cannot be evaluated at all."""
+    """The message of a policy that cannot be evaluated."""
     return f"failed to configure policy: {error}"
 
 
 def misconfigured_binding(error: str) -> str:
-    """A binding whose parameters cannot be had."""
+    """The message of a binding whose parameters cannot be had."""
     return f"failed to configure binding: {error}"
 
 
@@ -82,7 +82,7 @@ def mutating_denial(policy: str, binding: str, message: str) -> str:
 
 
 def no_schema(group: str, version: str, kind: str) -> str:
-    """An object to apply to what is no object of the API, such as the options of a connection."""
+    """The message where something without a schema, such as the options of a connection, is to be changed."""
     start = "error applying patch: failed to convert patch object to typed object"
     return f"{start}: no corresponding type for {group}/{version}, Kind={kind}"
 

@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from policies.admissionpolicy.fields import json_name
 from policies.admissionpolicy.schema import QUANTITY, Atom, ListType, MapType, Node, Scalar
 from policies.cel.errors import CelError
 from policies.cel.library import quantity
 from policies.cel.values import ABSENT
 from policies.golang.strconv import general
+from policies.kubernetes.encoding import json_name
 
 _BITS = {"int32": 32, "int64": 64, "integer": 64}
 _NUMBERS = {"int32": "int32", "int64": "int64", "integer": "int64"}

@@ -16,7 +16,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from policies.admissionpolicy.model import Policy
+from policies.admissionpolicy.model import DERIVE, Policy
 from policies.admissionpolicy.poddefaults import defaulted
 from policies.cel.reads import Reads
 from policies.engine.request import (
@@ -30,7 +30,6 @@ from policies.engine.request import (
 from policies.objects.fieldpath import Location, locate, lookup, render
 from policies.objects.workload import Workload
 
-ANNOTATION: Final = "cks-admission.dev/derive"
 POD = GroupVersionKind("", "v1", "Pod")
 PODS = GroupVersionResource("", "v1", "pods")
 
@@ -131,7 +130,7 @@ class DerivedPod(Struct, frozen=True):
 
 def is_derived(policy: Policy) -> bool:
     """Whether a policy is also for pod templates: unless its annotation says `false`."""
-    return policy.annotations.get(ANNOTATION) != "false"
+    return policy.annotations.get(DERIVE) != "false"
 
 
 def templated(workloads: Mapping[tuple[str, str], Workload]) -> Mapping[tuple[str, str], Workload]:

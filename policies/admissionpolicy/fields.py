@@ -14,6 +14,7 @@ from typing import Any
 from policies.admissionpolicy.document import Path
 from policies.admissionpolicy.problem import Spot, show
 from policies.golang.strconv import quote
+from policies.kubernetes.encoding import json_name
 from policies.kubernetes.spelling import closest, did_you_mean
 
 
@@ -311,21 +312,6 @@ def _empty(shape: Shape) -> Any:
             return []
         case _:
             return None
-
-
-def json_name(value: Any) -> str:
-    """The name of a JSON value in messages of Go's decoder."""
-    match value:
-        case bool():
-            return "bool"
-        case int() | float():
-            return "number"
-        case str():
-            return "string"
-        case list():
-            return "array"
-        case _:
-            return "object"
 
 
 def _expected(shape: Shape, value: Any) -> str:

@@ -18,9 +18,9 @@ from policies.admissionpolicy.checks import (
     check_needed,
     nearest_choice,
 )
-from policies.admissionpolicy.derived import ANNOTATION as DERIVE
 from policies.admissionpolicy.expressions import Expressions
 from policies.admissionpolicy.matchvalidation import match_resources, no_delete, selector, unconverted
+from policies.admissionpolicy.model import DERIVE, OWN_ANNOTATIONS, OWN_PREFIX
 from policies.admissionpolicy.problem import (
     Spot,
     Word,
@@ -45,11 +45,6 @@ ACTIONS = ("Audit", "Deny", "Warn")
 REINVOCATION_POLICIES = ("IfNeeded", "Never")
 NOT_FOUND_ACTIONS = ("Deny", "Allow")
 PATCHES = {"ApplyConfiguration": "applyConfiguration", "JSONPatch": "jsonPatch"}
-
-_OWN_PREFIX = "cks-admission.dev/"
-LINT_IGNORE = f"{_OWN_PREFIX}lint-ignore"
-OWN_ANNOTATIONS = (DERIVE, LINT_IGNORE)
-"""The annotations of policies that this service reads."""
 
 STATIC_SUFFIX = ".static.k8s.io"
 ANNOTATIONS_SIZE = 256 * 1024
@@ -126,12 +121,12 @@ def _metadata(value: Values, spot: Spot) -> None:
 def _own_annotations(annotations: Mapping[str, str], spot: Spot) -> None:
     """Warn of annotations with this service's prefix that it does not read: a typo would do nothing in silence."""
     for key, value in annotations.items():
-        if not key.startswith(_OWN_PREFIX):
+        if not key.startswith(OWN_PREFIX):
             continue
         if key not in OWN_ANNOTATIONS:
-            names = [annotation.removeprefix(_OWN_PREFIX) for annotation in OWN_ANNOTATIONS]
-            meant = closest(key.removeprefix(_OWN_PREFIX), names)
-            hint = f"did you mean {_OWN_PREFIX}{meant}?" if meant else f"there are {', '.join(OWN_ANNOTATIONS)}"
+            names = [annotation.removeprefix(OWN_PREFIX) for annotation in OWN_ANNOTATIONS]
+            meant = closest(key.removeprefix(OWN_PREFIX), names)
+            hint = f"did you mean {OWN_PREFIX}{meant}?" if meant else f"there are {', '.join(OWN_ANNOTATIONS)}"
             spot.child(key).warn("unknown annotation", hint, key=True)
         elif key == DERIVE and value not in ("true", "false"):
             spot.child(key).warn(f"{quote(value)} is neither true nor false", 'write "false" to leave templates alone')

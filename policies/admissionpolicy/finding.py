@@ -11,8 +11,6 @@ from msgspec import Struct
 from policies.admissionpolicy import wording
 from policies.admissionpolicy.model import Expression, PolicyKind, Reason, ValidationAction
 from policies.cel.explanation import explain
-from policies.cel.explanation.places import Place, shown
-from policies.kubernetes.status import CODES
 
 FindingKind = Literal["violation", "error", "misconfigured", "internal"]
 """A validation is false; an expression failed; policy or binding is misconfigured; a mutation's result is invalid."""
@@ -47,21 +45,6 @@ class Finding:
         return "Deny" in self.actions
 
     @property
-    def place(self) -> Place | None:
-        """Where in the inputs the fault is, with the variable's name first; None where that is not known."""
-        return next((reason.place for reason in self.reasons if reason.place is not None), None)
-
-    @property
-    def path(self) -> str:
-        """The place as a field path in the object; empty where that is not known."""
-        return "" if self.place is None else shown(self.place)
-
-    @property
-    def lines(self) -> tuple[str, ...]:
-        """The reasons as texts, one line each."""
-        return tuple(map(str, self.reasons))
-
-    @property
     def native(self) -> str:
         """The refusal as the API server words it, without the object's name before it."""
         if self.kind == "internal":
@@ -69,23 +52,6 @@ class Finding:
         if self.policy_kind == "MutatingAdmissionPolicy":
             return wording.mutating_denial(self.policy, self.binding, self.message)
         return wording.validating_denial(self.policy, self.binding, self.message)
-
-    @property
-    def warning(self) -> str:
-        """The warning as the API server words it."""
-        return wording.warning(self.policy, self.binding, self.message)
-
-    @property
-    def annotation(self) -> str:
-        """The value of the audit annotation for failures as the API server writes it."""
-        return wording.failure_annotation(self.policy, self.binding, self.index, self.message, self.actions)
-
-    @property
-    def code(self) -> int:
-        """The HTTP status: of a mutating policy always 403, whatever the reason (policy_dispatcher.go)."""
-        if self.policy_kind == "MutatingAdmissionPolicy" and self.kind != "internal":
-            return CODES["Forbidden"]
-        return wording.code(self.reason)
 
 
 class Result(Struct, frozen=True, kw_only=True):
@@ -105,19 +71,6 @@ class Result(Struct, frozen=True, kw_only=True):
     def denial(self) -> Finding | None:
         """The finding that the API server would show."""
         return next((finding for finding in self.findings if finding.denies), None)
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """The API server's warnings, of any length."""
-        return tuple(finding.warning for finding in self.findings if "Warn" in finding.actions)
-
-    @property
-    def annotations(self) -> dict[str, str]:
-        """The audit annotations as the API server writes them; of several failures the first stays."""
-        failures = (finding.annotation for finding in self.findings if "Audit" in finding.actions)
-        failure = next(failures, None)
-        published = {key: wording.joined(values) for key, values in self.published.items()}
-        return published | ({} if failure is None else {wording.FAILURE_ANNOTATION: failure})
 
 
 NOTHING_FOUND = Result()

@@ -25,7 +25,6 @@ from policies.engine.match import common
 from policies.engine.request import AdmissionRequest, GroupVersionKind, JsonObject
 from policies.engine.rule import POLICY_GROUPS, Hook, Mutation, MutationRefusedError, Rule
 from policies.engine.violation import Violation
-from policies.kubernetes.status import CODES
 
 NAME = "mutating-policies"
 
@@ -121,7 +120,7 @@ class MutatingPolicies:
 
 def _refused(denial: Finding, exception: PolicyException | None) -> MutationRefusedError:
     """A mutation that failed refuses the request as kube-apiserver words it."""
-    status = "Forbidden" if denial.code == CODES["Forbidden"] else denial.reason
+    status = denial.reason if denial.kind == "internal" else "Forbidden"  # policy_dispatcher.go has no other reason
     violation = Violation(
         rule=denial.policy,
         path="",

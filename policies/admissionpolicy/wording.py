@@ -8,21 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from policies.admissionpolicy.model import Reason, ValidationAction
 from policies.cel.values import Value
 from policies.golang.quote import trimmed
 from policies.golang.strconv import quote
-from policies.kubernetes.encoding import to_json
-from policies.kubernetes.status import CODES
 
 OUT_OF_BUDGET = "validation failed due to running out of cost budget, no further validation rules will be run"
 MESSAGE_LIMIT = 5 * 1024
 """A messageExpression whose result has more bytes is not used."""
 ANNOTATION_LIMIT = 10 * 1024
 """The value of an audit annotation is cut to so many bytes."""
-FAILURE_ANNOTATION = "validation.policy.admission.k8s.io/validation_failure"
-"""The audit annotation with the first failure of a binding with the action Audit."""
-_ACTIONS: tuple[ValidationAction, ...] = ("Deny", "Warn", "Audit")
 
 
 def not_compiled(error: str) -> str:
@@ -85,38 +79,6 @@ def no_schema(group: str, version: str, kind: str) -> str:
     """The message where something without a schema, such as the options of a connection, is to be changed."""
     start = "error applying patch: failed to convert patch object to typed object"
     return f"{start}: no corresponding type for {group}/{version}, Kind={kind}"
-
-
-def forbidden(group: str, resource: str, name: str, message: str) -> str:
-    """The whole message of a refusal: of which object, then why (apierrors.NewForbidden).
-
-    `name` is the request's, else the object's name or generateName, else `Unknown`.
-    """
-    what = f"{resource}.{group}" if group else resource
-    return f"{what} {quote(name)} is forbidden: {message}"
-
-
-def warning(policy: str, binding: str, message: str) -> str:
-    """The warning of a validation that failed under the action Warn."""
-    return f"Validation failed for ValidatingAdmissionPolicy '{policy}' with binding '{binding}': {message}"
-
-
-def code(reason: Reason | str) -> int:
-    """The HTTP status of a refusal with a reason."""
-    return CODES.get(reason, CODES["Invalid"])
-
-
-def failure_annotation(policy: str, binding: str, index: int, message: str, actions: Iterable[ValidationAction]) -> str:
-    """The value of FAILURE_ANNOTATION: JSON as Go writes it, `<`, `>` and `&` escaped."""
-    ordered = [action for action in _ACTIONS if action in actions]
-    failure = {
-        "message": message,
-        "policy": policy,
-        "binding": binding,
-        "expressionIndex": index,
-        "validationActions": ordered,
-    }
-    return to_json([failure])
 
 
 def annotation(value: str) -> str:

@@ -6,8 +6,10 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from support.policies import nativeanswers
+
 from cluster.apicalls import MERGE_PATCH, Caller
-from policies.admissionpolicy import documents, wording
+from policies.admissionpolicy import documents
 from policies.admissionpolicy.compilation import compile_policy
 from policies.admissionpolicy.document import Document
 from policies.admissionpolicy.inputs import inputs_of
@@ -106,7 +108,7 @@ class Policy:
         loaded = self.loaded
         compiled = compile_policy(loaded.policies[0])
         denial = evaluate_policy(compiled, loaded.bindings, parameters, inputs_of(request, facts)).denial
-        return "" if denial is None else wording.forbidden("", "configmaps", "asked", denial.native)
+        return "" if denial is None else nativeanswers.forbidden("", "configmaps", "asked", denial.native)
 
     def refusal(self, words: str) -> str:
         """The answer where the policy has these words."""

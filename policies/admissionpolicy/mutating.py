@@ -84,21 +84,6 @@ def mutate(
     return Mutated(object=outcome.object, result=combined([first.outcome().result, outcome.result]))
 
 
-def evaluate(
-    compiled: CompiledPolicy,
-    binding: Binding,
-    parameters: Parameters,
-    inputs: Inputs,
-    schema: Schema | None,
-    *,
-    budget: int = POLICY_LIMIT,
-) -> Mutated:
-    """Apply one policy with one binding, once. Raises as mutate does."""
-    single = _Round(parameters, inputs, schema, budget)
-    single.run([(compiled, [binding])])
-    return single.outcome()
-
-
 @dataclass(frozen=True, slots=True)
 class _Invocation:
     """One policy with one binding and one parameter object."""

@@ -11,7 +11,7 @@ from support.policies.admissionpolicies import OBJECT, binding, config_map, inpu
 from policies.admissionpolicy import mutating as engine
 from policies.admissionpolicy.compilation import CompiledPolicy
 from policies.admissionpolicy.model import Expression, MatchCondition, ParamKind, ParamRef
-from policies.admissionpolicy.mutating import Mutated, evaluate
+from policies.admissionpolicy.mutating import Mutated, mutate
 from policies.admissionpolicy.schema import built_in
 from policies.cel.library.authorizer import UnansweredCheck
 from policies.engine.match import EVERYTHING
@@ -111,8 +111,8 @@ def test_parameters_are_collected_before_the_first_mutation() -> None:
     compiled = mutating(use, param_kind=kind)
     every = binding(param_ref=ParamRef(selector=EVERYTHING, parameter_not_found_action="Deny"))
     known = parameters(config_map("p", limit="5"), config_map("q", limit="6"))
-    assert data(evaluate(compiled, every, known, inputs(), SCHEMA)) == {"a": "1", "p": "5", "q": "6"}
-    missing = evaluate(compiled, every, parameters(), inputs(), SCHEMA)
+    assert data(mutate(lambda _: [(compiled, [every])], known, inputs(), SCHEMA)) == {"a": "1", "p": "5", "q": "6"}
+    missing = mutate(lambda _: [(compiled, [every])], parameters(), inputs(), SCHEMA)
     assert missing.denial is not None
     assert (missing.denial.native, missing.denial.reason, nativeanswers.code(missing.denial)) == (
         (
@@ -136,8 +136,8 @@ def test_what_is_no_object_of_the_api_can_be_patched_but_not_merged() -> None:
     options = {"command": ["ls"]}
     patch = mutating("[JSONPatch{op: 'add', path: '/command/-', value: 'x'}]")
     merge = mutating("Object{command: ['x']}")
-    patched = evaluate(patch, BINDING, parameters(), inputs(object=options, request=request), None)
-    merged = evaluate(merge, BINDING, parameters(), inputs(object=options, request=request), None)
+    patched = mutate(lambda _: [(patch, [BINDING])], parameters(), inputs(object=options, request=request), None)
+    merged = mutate(lambda _: [(merge, [BINDING])], parameters(), inputs(object=options, request=request), None)
     assert patched.object == {"command": ["ls", "x"]}
     assert [each.message for each in merged.result.findings] == [
         (

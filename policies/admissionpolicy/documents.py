@@ -189,7 +189,7 @@ def _entry(document: Document, kind: str, report: Report) -> Entry:
     """Decode, validate and build one policy or binding."""
     top = Spot(report)
     version = str(document.value["apiVersion"]).rpartition("/")[2]
-    _duplicates(document, report)
+    _duplicates(top)
     value = decode(document.value, KINDS[kind], top, version)
     mutating, binds = kind.startswith("Mutating"), kind.endswith("Binding")
     # Before validation, as the API server does: then a default is no different from what was written.
@@ -209,7 +209,7 @@ def _entry(document: Document, kind: str, report: Report) -> Entry:
 def _exception(document: Document, report: Report) -> Entry:
     """Decode, validate and build one exception."""
     top = Spot(report)
-    _duplicates(document, report)
+    _duplicates(top)
     value = decode(document.value, EXCEPTION, top, exceptions.VERSION)
     exceptions.validate(value, top)
     return Entry(
@@ -220,19 +220,9 @@ def _exception(document: Document, report: Report) -> Entry:
     )
 
 
-def _duplicates(document: Document, report: Report) -> None:
-    for path in document.duplicates:
-        line, column = document.place(path, key=True)
-        report.add(
-            Problem(
-                file=document.name,
-                line=line,
-                column=column,
-                path=show(path),
-                message=f"duplicate field {quote(show(path))}",
-                hint="keep one of them",
-            )
-        )
+def _duplicates(top: Spot) -> None:
+    for path in top.report.document.duplicates:
+        top.child(*path).fault(f"duplicate field {quote(show(path))}", "keep one of them", key=True)
 
 
 __all__ = ["GROUP", "VERSIONS", "Document", "Loaded", "Part", "Problem", "objects", "parts", "read", "together"]

@@ -163,16 +163,13 @@ def _kind(document: Document, spot: Spot) -> str | None:
     if (group, version, kind) == (exceptions.GROUP, exceptions.VERSION, exceptions.KIND):
         return str(kind)
     if exceptions.is_meant(group, kind):
-        spot.child("apiVersion" if kind == exceptions.KIND else "kind").fault(
-            f"no matches for kind {quote(kind)} in version {quote(value['apiVersion'])}",
-            f"write apiVersion: {exceptions.GROUP}/{exceptions.VERSION}, kind: {exceptions.KIND}",
-            path="",
-        )
-        return None
-    if meant := _misspelt(kind, group):
+        meant, api_version = exceptions.KIND, f"{exceptions.GROUP}/{exceptions.VERSION}"
+    else:
+        meant, api_version = _misspelt(kind, group), f"{GROUP}/v1"
+    if meant:
         spot.child("apiVersion" if meant == kind else "kind").fault(
             f"no matches for kind {quote(kind)} in version {quote(value['apiVersion'])}",
-            f"write apiVersion: {GROUP}/v1, kind: {meant}",
+            f"write apiVersion: {api_version}, kind: {meant}",
             path="",
         )
     return None

@@ -202,16 +202,16 @@ class Compiler:
     """Compiles the new policies of a set; those that were in the set before are kept."""
 
     def __init__(self) -> None:
-        self._known: dict[int, CompiledPolicy] = {}
-        self._before: Mapping[int, CompiledPolicy] = {}
+        self._cache: dict[int, CompiledPolicy] = {}
+        self._previous: Mapping[int, CompiledPolicy] = {}
 
     def begin(self) -> None:
         """Begin another set, which may have policies of the last one."""
-        self._before, self._known = self._known, {}
+        self._previous, self._cache = self._cache, {}
 
     def __call__(self, policy: Policy) -> CompiledPolicy:
         """The compiled policy. It holds the policy, so that no other one can have the same identity."""
-        compiled = self._known[id(policy)] = self._before.get(id(policy)) or compile_policy(policy)
+        compiled = self._cache[id(policy)] = self._previous.get(id(policy)) or compile_policy(policy)
         return compiled
 
 

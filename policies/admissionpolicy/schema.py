@@ -126,13 +126,13 @@ class Definitions:
 
     def __init__(self, schemas: Mapping[str, OpenApi]) -> None:
         self._schemas = schemas
-        self._nodes: dict[str, Node] = {}
+        self._cache: dict[str, Node] = {}
 
     def node(self, name: str) -> Node:
         """The definition of a name. Raises KeyError where there is none, when the node is asked for its atom."""
-        if name not in self._nodes:
-            self._nodes[name] = Node(lambda: self._definition(name))
-        return self._nodes[name]
+        if name not in self._cache:
+            self._cache[name] = Node(lambda: self._definition(name))
+        return self._cache[name]
 
     def inline(self, schema: OpenApi, *, preserve: bool = False) -> Node:
         """A schema that stands in another one, or a reference. `preserve`: unknown fields are allowed around it."""

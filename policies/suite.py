@@ -19,9 +19,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import Any, Literal, get_args
 
+from policies.kubernetes.spelling import closest
 from policies.objects.mergepatch import merge_patch
 
 Json = Mapping[str, Any]
@@ -290,5 +290,5 @@ class _Reader:
 
 
 def _did_you_mean(word: str, known: Iterable[str]) -> str:
-    found = get_close_matches(word, list(known), 1)
-    return f"; did you mean {found[0]!r}?" if found else ""
+    near = closest(word, known)
+    return f"; did you mean {near!r}?" if near else ""

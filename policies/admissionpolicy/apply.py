@@ -1,4 +1,4 @@
-"""What a mutation's result does to an object, as kube-apiserver's MutatingAdmissionPolicy does it.
+"""Applying the result of a mutation to an object, as kube-apiserver's MutatingAdmissionPolicy does.
 
 Source: k8s.io/apiserver's pkg/admission/plugin/policy/mutating/patch (smd.go, json_patch.go) and dispatcher.go. The
 object that is passed in stays as it is; the result shares with it whatever a mutation leaves alone. What the API server
@@ -42,16 +42,16 @@ def apply_configuration(
     request: the API server takes the latter only where it stands in a list or in another map. Raises MutationError.
     """
     try:
-        return _configured(obj, value, schema, native.Taken(None if inputs is None else [obj, *inputs]))
+        return _configured(obj, value, schema, native.Converter(None if inputs is None else [obj, *inputs]))
     except RecursionError as error:
         raise MutationError(_TOO_DEEP) from error
 
 
-def _configured(obj: JsonObject, value: ObjectValue, schema: Schema, taken: native.Taken) -> JsonObject:
+def _configured(obj: JsonObject, value: ObjectValue, schema: Schema, converter: native.Converter) -> JsonObject:
     if mismatches := list(_misnamed(value, value.name)):
         raise MutationError("type mismatch: " + "\n".join(mismatches))
     try:
-        configuration = taken.fields(value)
+        configuration = converter.fields(value)
     except native.ConversionError as error:
         raise MutationError("invalid return type: *dynamic.ObjectVal") from error
     configuration |= {key: obj[key] for key in ("apiVersion", "kind") if key in obj}
@@ -66,9 +66,9 @@ def apply_json_patch(
     inputs: as in apply_configuration, for values that are an `Object{...}`. Raises MutationError, and InternalError
     where the result is not of its kind any more.
     """
-    taken = native.Taken(None if inputs is None else [obj, *inputs])
+    converter = native.Converter(None if inputs is None else [obj, *inputs])
     try:
-        patched = operations.apply(obj, [_operation(step, taken) for step in patch])
+        patched = operations.apply(obj, [_operation(step, converter) for step in patch])
         return decoded(obj, patched, schema)
     except operations.DisagreementError:
         return None
@@ -116,7 +116,7 @@ def _merged(obj: JsonObject, configuration: JsonObject, schema: Schema) -> JsonO
 
 
 def _whole(value: Any) -> JsonObject:
-    """The value if it is an object: without one there is no kind to decode it into."""
+    """The value, which must be an object to have a kind. Raises InternalError."""
     if not isinstance(value, dict):
         raise InternalError("Internal error occurred: couldn't get version/kind")
     return value
@@ -127,13 +127,13 @@ def _shown(kind: GroupVersionKind) -> str:
     return f"{kind.group}/{kind.version}, Kind={kind.kind}"
 
 
-def _operation(patch: JSONPatch, taken: native.Taken) -> operations.Operation:
+def _operation(patch: JSONPatch, converter: native.Converter) -> operations.Operation:
     if patch.value is ABSENT:
         return operations.Operation(patch.op, patch.path, patch.from_)
     if isinstance(patch.value, ObjectValue) and (mismatches := list(_misnamed(patch.value, patch.value.name))):
         raise MutationError("type mismatch: " + "\n".join(mismatches))
     try:
-        value = taken.json(patch.value)
+        value = converter.json(patch.value)
     except native.ConversionError as error:
         raise MutationError(f"{_NO_JSON}: {error}") from error
     return operations.Operation(patch.op, patch.path, patch.from_, value)

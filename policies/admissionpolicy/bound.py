@@ -1,23 +1,20 @@
-"""A policy with its bindings, and a request as the evaluation wants it."""
+"""A policy with its bindings, and the requests that they are for."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from policies.admissionpolicy.compilation import Compile, CompiledPolicy, compile_policy
-from policies.admissionpolicy.inputs import Inputs
 from policies.admissionpolicy.matching import Matcher, NamespaceLabels, is_seen
 from policies.admissionpolicy.model import Binding, NamedRule, Policy
-from policies.engine.facts import Facts
 from policies.engine.match import EVERYTHING, LabelSelector, ResourceRule, common
-from policies.engine.request import AdmissionRequest, GroupVersionKind, GroupVersionResource, JsonObject
+from policies.engine.request import AdmissionRequest
 
 Key = tuple[str, str, str, str, str, bool]
 """Operation, group, version, resource and subresource of a request, and whether it is in a namespace."""
 
 # A policy is asked about few resources; custom ones by `*` may be some hundred.
-_REMEMBERED = 1000
+_CACHED = 1000
 
 
 def key_of(request: AdmissionRequest) -> Key:
@@ -28,16 +25,19 @@ def key_of(request: AdmissionRequest) -> Key:
 
 
 class BoundPolicy:
-    """A compiled policy, and for which requests it and its bindings are."""
+    """A compiled policy with its bindings, and the requests that they are for."""
 
     def __init__(self, compiled: CompiledPolicy, bindings: Iterable[Binding]) -> None:
         self.compiled = compiled
         self._matcher = Matcher(self.policy.match_constraints)
         self._bindings = tuple(
-            (each, None if each.match_resources is None else Matcher(each.match_resources)) for each in bindings
+            (binding, None if binding.match_resources is None else Matcher(binding.match_resources))
+            for binding in bindings
         )
         matchers = (self._matcher, *(matcher for _, matcher in self._bindings if matcher is not None))
-        self._by_key: dict[Key, tuple[Binding, ...]] | None = {} if all(each.is_plain for each in matchers) else None
+        self._cache: dict[Key, tuple[Binding, ...]] | None = (
+            {} if all(matcher.is_plain for matcher in matchers) else None
+        )
 
     @property
     def policy(self) -> Policy:
@@ -49,16 +49,16 @@ class BoundPolicy:
     ) -> tuple[Binding, ...]:
         """The bindings by which the policy is for a request. Raises MatchError, Missing and FactUnavailable.
 
-        key: that of the request, if it is at hand. Most policies match by it alone, and then it is remembered how.
+        key: of the request, if it is at hand. Most policies match by it alone; their answers are cached.
         """
-        if self._by_key is None or key is None:
+        if self._cache is None or key is None:
             return self._matching(request, namespace_labels)
-        found = self._by_key.get(key)
-        if found is None:
-            found = self._matching(request, namespace_labels)
-            if len(self._by_key) < _REMEMBERED:
-                self._by_key[key] = found
-        return found
+        matching = self._cache.get(key)
+        if matching is None:
+            matching = self._matching(request, namespace_labels)
+            if len(self._cache) < _CACHED:
+                self._cache[key] = matching
+        return matching
 
     def _matching(self, request: AdmissionRequest, namespace_labels: NamespaceLabels) -> tuple[Binding, ...]:
         if not (is_seen(request) and self._matcher.matches(request, namespace_labels)):
@@ -71,19 +71,19 @@ class BoundPolicy:
 
     @property
     def namespaces(self) -> LabelSelector:
-        """What the policy, and all of its bindings, ask of the Namespace of an object."""
+        """What the policy and all of its bindings require of the Namespace of an object."""
         resources = (binding.match_resources for binding, _ in self._bindings)
-        of_bindings = common(EVERYTHING if each is None else each.namespace_selector for each in resources)
+        of_bindings = common(EVERYTHING if matched is None else matched.namespace_selector for matched in resources)
         own = self.policy.match_constraints.namespace_selector.requirements
         return LabelSelector(tuple(dict.fromkeys((*own, *of_bindings.requirements))))
 
     def resource_rules(self) -> list[ResourceRule]:
-        """The requests that it may be for, as a webhook configuration says it."""
+        """The requests that it may be for, as rules of a webhook configuration."""
         equivalent = self.policy.match_constraints.match_policy == "Equivalent"
         return [_resource_rule(rule, equivalent=equivalent) for rule in self.policy.match_constraints.resource_rules]
 
 
-def bound(
+def in_force(
     kind: str, policies: Iterable[Policy], bindings: Iterable[Binding], compile_: Compile = compile_policy
 ) -> list[BoundPolicy]:
     """The policies of a kind that are in force: those with a binding."""
@@ -96,53 +96,6 @@ def bound(
         for policy in policies
         if policy.kind == kind and policy.name in by_policy
     ]
-
-
-def inputs(request: AdmissionRequest, facts: Facts) -> Inputs:
-    """What expressions see of a request."""
-    return Inputs(
-        request=as_json(request),
-        object=request.object,
-        old_object=request.old_object,
-        namespace=lambda: _namespace(request, facts),
-        decisions=facts,
-    )
-
-
-def as_json(request: AdmissionRequest) -> dict[str, Any]:
-    """A request as the AdmissionRequest that came, without its objects."""
-    return {
-        "uid": request.uid,
-        "kind": _kind(request.kind),
-        "resource": _resource(request.resource),
-        "subResource": request.sub_resource,
-        "requestKind": _kind(request.request_kind or request.kind),
-        "requestResource": _resource(request.request_resource or request.resource),
-        "requestSubResource": request.request_sub_resource or request.sub_resource,
-        "name": request.name,
-        "namespace": request.namespace,
-        "operation": request.operation,
-        "userInfo": {
-            "username": request.user_info.username,
-            "uid": request.user_info.uid,
-            "groups": list(request.user_info.groups),
-            "extra": {key: list(values) for key, values in request.user_info.extra.items()},
-        },
-        "dryRun": request.dry_run,
-        "options": request.options,
-    }
-
-
-def _kind(value: GroupVersionKind) -> dict[str, str]:
-    return {"group": value.group, "version": value.version, "kind": value.kind}
-
-
-def _resource(value: GroupVersionResource) -> dict[str, str]:
-    return {"group": value.group, "version": value.version, "resource": value.resource}
-
-
-def _namespace(request: AdmissionRequest, facts: Facts) -> JsonObject | None:
-    return facts.namespace(request.namespace) if request.namespace else None
 
 
 def _resource_rule(rule: NamedRule, *, equivalent: bool) -> ResourceRule:

@@ -27,7 +27,7 @@ from policies.cel.types import Type
 from policies.cel.values import Value
 
 Compile = Callable[[Policy], "CompiledPolicy"]
-"""Compiles a policy: compile_policy, or a Compiler that remembers."""
+"""Compiles a policy: compile_policy, or a Compiler, which keeps what it compiled."""
 
 _PATCHES = {"ApplyConfiguration": OBJECT, "JSONPatch": types.list_of(JSON_PATCH)}
 _ANNOTATION_TYPES = (types.STRING, types.NULL)
@@ -43,7 +43,7 @@ _CHEAP_CALLS = frozenset(
 )
 _SELECTED = re.compile(r"\bvariables\s*\.\s*\??\s*(\w+)")
 _CHEAP_COUNT = 4
-"""So many expressions, variables included, each at most twice its own limit, are below the limit of a policy."""
+"""The number of expressions, variables included, that stay below a policy's limit even at twice their own limits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class CompiledPolicy:
     def reads(self) -> Mapping[str, Reads]:
         """What the expressions of a validating policy together read of `object` and `oldObject`."""
         try:
-            return composed_reads((each.source for each in self._validating()), self.composition)
+            return composed_reads((expression.source for expression in self._validating()), self.composition)
         except CompileError:
             return dict.fromkeys(ROOTS, EVERYTHING)
 
@@ -102,12 +102,12 @@ class CompiledPolicy:
     def quick(self) -> tuple[Program, ...] | None:
         """The validations, if they are all there is to judge and all compile."""
         programs = [unit.program for unit in self.validations]
-        found = tuple(program for program in programs if isinstance(program, Program))
-        return None if self.annotations or len(found) < len(programs) else found
+        compiled = tuple(program for program in programs if isinstance(program, Program))
+        return None if self.annotations or len(compiled) < len(programs) else compiled
 
     @cached_property
     def all_true(self) -> list[Value]:
-        """What the validations come to where nothing is wrong."""
+        """The values of the validations where all of them hold."""
         return [True] * len(self.validations)
 
     @cached_property
@@ -138,10 +138,8 @@ class CompiledPolicy:
 
     @cached_property
     def _message_reads(self) -> frozenset[str]:
-        found = (
-            _variables_in(unit.expression, self.composition.programs) for unit in self.messages if unit is not None
-        )
-        return frozenset().union(*found)
+        messages = (unit.expression for unit in self.messages if unit is not None)
+        return frozenset().union(*(_variables_in(message, self.composition.programs) for message in messages))
 
     @cached_property
     def _variable_reads(self) -> Mapping[str, frozenset[str]]:
@@ -154,12 +152,12 @@ class CompiledPolicy:
 
     def _validating(self) -> Iterator[Expression]:
         policy = self.policy
-        yield from (each.expression for each in policy.match_conditions)
+        yield from (condition.expression for condition in policy.match_conditions)
         for validation in policy.validations:
             yield validation.expression
             if validation.message_expression is not None:
                 yield validation.message_expression
-        yield from (each.value_expression for each in policy.audit_annotations)
+        yield from (annotation.value_expression for annotation in policy.audit_annotations)
 
     def _units(self) -> Iterator[Unit]:
         yield from self.conditions
@@ -189,32 +187,32 @@ def compile_policy(policy: Policy) -> CompiledPolicy:
         composition=composition,
         speaking=speaking,
         patching=patching,
-        conditions=_units((each.expression for each in policy.match_conditions), known, types.BOOL),
-        validations=_units((each.expression for each in policy.validations), known, types.BOOL),
+        conditions=_units((condition.expression for condition in policy.match_conditions), known, types.BOOL),
+        validations=_units((validation.expression for validation in policy.validations), known, types.BOOL),
         messages=tuple(
-            None if each.message_expression is None else _unit(each.message_expression, silent, types.STRING)
-            for each in policy.validations
+            None if one.message_expression is None else _unit(one.message_expression, silent, types.STRING)
+            for one in policy.validations
         ),
-        annotations=tuple(_annotation(each.value_expression, known) for each in policy.audit_annotations),
-        mutations=tuple(_unit(each.expression, mutable, _PATCHES[each.patch_type]) for each in policy.mutations),
+        annotations=tuple(_annotation(annotation.value_expression, known) for annotation in policy.audit_annotations),
+        mutations=tuple(_unit(one.expression, mutable, _PATCHES[one.patch_type]) for one in policy.mutations),
     )
 
 
 class Compiler:
-    """Compiles what is new in a set of policies; what was in the set before is as it was."""
+    """Compiles the new policies of a set; those that were in the set before are kept."""
 
     def __init__(self) -> None:
-        self._known: dict[int, CompiledPolicy] = {}
-        self._before: Mapping[int, CompiledPolicy] = {}
+        self._cache: dict[int, CompiledPolicy] = {}
+        self._previous: Mapping[int, CompiledPolicy] = {}
 
     def begin(self) -> None:
         """Begin another set, which may have policies of the last one."""
-        self._before, self._known = self._known, {}
+        self._previous, self._cache = self._cache, {}
 
     def __call__(self, policy: Policy) -> CompiledPolicy:
         """The compiled policy. It holds the policy, so that no other one can have the same identity."""
-        found = self._known[id(policy)] = self._before.get(id(policy)) or compile_policy(policy)
-        return found
+        compiled = self._cache[id(policy)] = self._previous.get(id(policy)) or compile_policy(policy)
+        return compiled
 
 
 def _units(expressions: Iterable[Expression], environment: Environment, result: Type) -> tuple[Unit, ...]:
@@ -239,7 +237,7 @@ def _annotation(expression: Expression, environment: Environment) -> Unit:
 
 
 def _variables_in(expression: Expression, names: Collection[str]) -> frozenset[str]:
-    """The variables that an expression may read: all, if it has `variables` in another way than `variables.name`."""
+    """The variables that an expression may read: all, if it uses `variables` in another way than `variables.name`."""
     selected = _SELECTED.findall(expression.text)
     if len(selected) != expression.text.count("variables"):
         return frozenset(names)

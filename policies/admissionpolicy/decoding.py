@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from policies.admissionpolicy.fields import json_name
 from policies.admissionpolicy.schema import QUANTITY, Atom, ListType, MapType, Node, Scalar
 from policies.cel.errors import CelError
 from policies.cel.library import quantity
 from policies.cel.values import ABSENT
 from policies.golang.strconv import general
+from policies.kubernetes.encoding import json_name
 
 _BITS = {"int32": 32, "int64": 64, "integer": 64}
 _NUMBERS = {"int32": "int32", "int64": "int64", "integer": "int64"}
@@ -27,7 +27,7 @@ _BAD_QUANTITY = "quantities must match the regular expression '^([+-]?[0-9.]+)([
 
 
 class DecodingError(Exception):
-    """A value that the type of its place cannot hold."""
+    """A value does not fit the type of its place."""
 
 
 class Reader:
@@ -66,7 +66,6 @@ class Reader:
     def _map(
         self, before: Mapping[str, Any], after: dict[str, Any], atom: Atom, kind: MapType, context: _Context
     ) -> dict[str, Any]:
-        result: dict[str, Any] = {}
         read: dict[str, Any] = {}
         for key in sorted(after):  # the order of the JSON that the API server decodes
             if after[key] is before.get(key, ABSENT) and after[key] is not None:
@@ -83,9 +82,7 @@ class Reader:
             else:
                 inner = context.field(key, atom) if key in kind.fields else context.key(key)
                 read[key] = self._read(before.get(key, ABSENT), after[key], child, inner)
-        for key in after:
-            if key in read:
-                result[key] = read[key]
+        result = {key: read[key] for key in after if key in read}
         return after if len(result) == len(after) and all(result[key] is after[key] for key in after) else result
 
     def _list(self, before: list[Any], after: list[Any], kind: ListType, context: _Context) -> list[Any]:
@@ -111,8 +108,8 @@ class Reader:
         if kind.form == "byte" and isinstance(value, str) and (place := _no_base64(value)) is not None:
             start = "" if self._as_json else "error decoding from json: "
             raise DecodingError(f"{start}illegal base64 data at input byte {place}")
-        wanted = {"string": str, "boolean": bool}.get(kind.type)
-        if kind.type == "numeric" or (wanted is not None and not isinstance(value, wanted)):
+        expected = {"string": str, "boolean": bool}.get(kind.type)
+        if kind.type == "numeric" or (expected is not None and not isinstance(value, expected)):
             raise context.mismatch(value, atom)
         return value
 
@@ -225,7 +222,7 @@ def _quantity(value: Any) -> str:
 
 
 def _no_base64(text: str) -> int | None:
-    """Where a text is no base64 to Go, or None where it is: the first wrong character, or a group that is not full."""
+    """Where Go's decoder stops in a text that is not base64: at the first wrong character, or an incomplete group."""
     bare = text.rstrip("=") if len(text) - len(text.rstrip("=")) <= 2 else text
     for index, character in enumerate(bare):
         if character not in _BASE64 and character not in "\r\n":

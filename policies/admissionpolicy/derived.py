@@ -2,7 +2,7 @@
 
 A person then sees the refusal on the Deployment that was applied and not in the events of a ReplicaSet. A template is
 judged as a CREATE of pods by whoever writes the workload: policies are matched (`Index`, `Matcher`), conditions and
-expressions evaluated on `Derived.request`, and the places of findings translated back by `Derived.place`.
+expressions evaluated on `DerivedPod.request`, and the places of findings translated back by `DerivedPod.place`.
 
 Source of the metadata that a controller copies: k8s.io/kubernetes' pkg/controller/controller_utils.go,
 GetPodFromTemplate.
@@ -16,7 +16,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from policies.admissionpolicy.model import Policy
+from policies.admissionpolicy.model import DERIVE, Policy
 from policies.admissionpolicy.poddefaults import defaulted
 from policies.cel.reads import Reads
 from policies.engine.request import (
@@ -30,7 +30,6 @@ from policies.engine.request import (
 from policies.objects.fieldpath import Location, locate, lookup, render
 from policies.objects.workload import Workload
 
-ANNOTATION: Final = "cks-admission.dev/derive"
 POD = GroupVersionKind("", "v1", "Pod")
 PODS = GroupVersionResource("", "v1", "pods")
 
@@ -76,13 +75,9 @@ FILLED_BY_ADMISSION: Final = frozenset(
 )
 """What a Pod may get only when it is created itself: from an admission plugin, the API server or its controller.
 
-`Derived.filled` says which of them are open for a Pod. LimitRanges are not among it: see FILLED_BY_LIMIT_RANGES.
+`DerivedPod.filled` says which of them are open for a Pod. What LimitRanges fill in, the resources of containers, is
+not among it: most Namespaces have none, and most rules are about resources.
 """
-
-FILLED_BY_LIMIT_RANGES: Final = frozenset({"spec.containers[*].resources", "spec.initContainers[*].resources"})
-"""What a LimitRange in the Namespace may fill in. Most Namespaces have none, and most rules are about resources, so
-that it is up to the caller whether a Namespace is known to have one."""
-
 
 FILLED_BY_CONTROLLERS: Final[Mapping[tuple[str, str], frozenset[str]]] = {
     ("apps", "DaemonSet"): frozenset({"spec.affinity", "spec.tolerations"}),
@@ -95,7 +90,7 @@ variable JOB_COMPLETION_INDEX and whatever the controllers of custom resources a
 comes to another verdict by them, and very many rules read labels and variables."""
 
 
-class Derived(Struct, frozen=True):
+class DerivedPod(Struct, frozen=True):
     """A Pod that would be created from a template of a workload.
 
     request: the CREATE of that Pod. owner: the kind of the workload. template: where the template is in the workload.
@@ -126,16 +121,16 @@ class Derived(Struct, frozen=True):
         return left_open | FILLED_BY_CONTROLLERS.get(self.owner.group_kind, frozenset())
 
     def unknown_to(self, reads: Reads) -> frozenset[str]:
-        """Which open fields an expression with these reads looks at: its verdict is not that on the real Pod.
+        """The open fields that an expression with these reads depends on: it may judge the real Pod otherwise.
 
-        A rule for which there are any must not refuse the workload; a warning may name them.
+        A rule with such fields must not refuse the workload; a warning may name them.
         """
         return frozenset(path for path in self.filled if reads.touches(path))
 
 
 def is_derived(policy: Policy) -> bool:
     """Whether a policy is also for pod templates: unless its annotation says `false`."""
-    return policy.annotations.get(ANNOTATION) != "false"
+    return policy.annotations.get(DERIVE) != "false"
 
 
 def templated(workloads: Mapping[tuple[str, str], Workload]) -> Mapping[tuple[str, str], Workload]:
@@ -144,24 +139,24 @@ def templated(workloads: Mapping[tuple[str, str], Workload]) -> Mapping[tuple[st
 
 
 def template_paths(workloads: Mapping[tuple[str, str], Workload]) -> frozenset[str]:
-    """What has to be decoded of workloads for policies to be derived: the templates as wholes.
+    """The paths to decode in workloads for policies on Pods: whole templates.
 
     Whether one has changed depends on all of it, and many a default on another field: `imagePullPolicy` on the image.
     """
     return frozenset(render(pattern) for row in templated(workloads).values() for pattern in row.templates)
 
 
-def derive(request: AdmissionRequest, workloads: Mapping[tuple[str, str], Workload]) -> tuple[Derived, ...]:
-    """The Pods that would be created from what a request writes; none where it leaves the templates as they were.
+def derive(request: AdmissionRequest, workloads: Mapping[tuple[str, str], Workload]) -> tuple[DerivedPod, ...]:
+    """The Pods that would be created from what a request writes; none where it leaves the templates unchanged.
 
-    None either for a cluster-scoped workload, since it is not known in which Namespace its Pods will be: they are
-    judged with the namespaced object that is made of it.
+    None either for a cluster-scoped workload, since the Namespace of its Pods is not known: they are judged with the
+    namespaced object that is made from it.
     """
     row = workloads.get(request.kind.group_kind)
     if row is None or request.kind.group_kind in UNDERIVED or not _is_written(request):
         return ()
     return tuple(
-        Derived(_creation(request, template), request.kind, location)
+        DerivedPod(_creation(request, template), request.kind, location)
         for pattern in row.templates
         for location, template in locate(request.object, pattern)
         if isinstance(template, dict) and not _is_unchanged(request, location, template)

@@ -15,13 +15,14 @@ from typing import Any
 from policies.admissionpolicy import building, exceptions, schema
 from policies.admissionpolicy.document import Document
 from policies.admissionpolicy.exceptions import WrittenException
-from policies.admissionpolicy.fields import EXCEPTION, KINDS, decode, nearest
+from policies.admissionpolicy.fields import EXCEPTION, KINDS, decode
 from policies.admissionpolicy.fitting import PLACES, Entry, fit
 from policies.admissionpolicy.model import Binding, Policy
 from policies.admissionpolicy.problem import Problem, Report, Spot, required, show
 from policies.admissionpolicy.validation import validate_binding, validate_policy
 from policies.engine.request import GroupVersionKind
 from policies.golang.strconv import quote
+from policies.kubernetes.spelling import closest
 
 GROUP = "admissionregistration.k8s.io"
 VERSIONS = ("v1", "v1beta1", "v1alpha1")
@@ -29,11 +30,11 @@ VERSIONS = ("v1", "v1beta1", "v1alpha1")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """What a set of documents comes to.
+    """The result of reading a set of documents.
 
     policies, bindings, exceptions: those without errors, in the order of the documents. context: all other objects,
-    such as parameters, Namespaces and CRDs, unread. problems: in the order of the documents; with any error among them
-    the set as a whole should not be used.
+    such as parameters, Namespaces and CRDs, unread. problems: in the order of the documents; a set with an error should
+    not be used.
     """
 
     policies: tuple[Policy, ...] = ()
@@ -44,40 +45,40 @@ class Loaded:
 
     @property
     def errors(self) -> tuple[Problem, ...]:
-        """The problems that are no mere warnings."""
+        """The problems that make the set unusable."""
         return tuple(problem for problem in self.problems if problem.severity == "error")
 
     @property
     def warnings(self) -> tuple[Problem, ...]:
-        """The problems that a person should know of, and that nothing fails for."""
+        """The problems that nothing fails for."""
         return tuple(problem for problem in self.problems if problem.severity == "warning")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """One object of a document, looked at by itself: a policy or a binding, or another one, which has no entry."""
+    """One object of a document, read by itself. Only a policy, a binding or an exception has an entry."""
 
     report: Report
     entry: Entry | None
 
 
 def read(documents: Iterable[Document], today: date | None = None, *, complete: bool = False) -> Loaded:
-    """Read all documents, items of Lists included. All problems are found at once; nothing is raised.
+    """Read all documents, items of Lists included. All problems are reported at once; nothing is raised.
 
-    today: where it is known, exceptions that have ended or soon will are warned about. complete: whether these are all
-    the documents that there are; then a policy without a binding is an error.
+    today: if given, exceptions that have ended or soon will are warned about. complete: whether there are no other
+    documents; then a policy without a binding is an error.
     """
     return together((part for document in documents for part in parts(document)), today, complete=complete)
 
 
 def parts(document: Document) -> tuple[Part, ...]:
-    """What a document holds, each object by itself: this is what reading takes its time for."""
+    """The objects of a document, each read by itself: this is what takes time."""
     return tuple(map(_part, objects([document])))
 
 
-def together(found: Iterable[Part], today: date | None = None, *, complete: bool = False) -> Loaded:
-    """What objects come to that were read before, and that may be used again in another set. For the rest see read."""
-    read_before = tuple(found)
+def together(objects_read: Iterable[Part], today: date | None = None, *, complete: bool = False) -> Loaded:
+    """The result for objects that were read before, and that may be used again in another set; see read."""
+    read_before = tuple(objects_read)
     fitted = fit((part.entry for part in read_before if part.entry is not None), complete=complete)
     rest = iter(fitted)
     reports = [part.report if part.entry is None else next(rest).report for part in read_before]
@@ -104,7 +105,7 @@ def _part(document: Document) -> Part:
 
 
 def _definition(value: Any, spot: Spot) -> None:
-    """Note where a CustomResourceDefinition is none: whoever looks for schemas takes it as the API server gives it."""
+    """Note a malformed CustomResourceDefinition: those who look for schemas trust its form."""
     if not isinstance(value, dict) or value.get("kind") != "CustomResourceDefinition":
         return
     try:
@@ -114,7 +115,9 @@ def _definition(value: Any, spot: Spot) -> None:
             schema.of_custom_resource(kind, (version.get("schema") or {}).get("openAPIV3Schema"))
     except Exception as error:  # noqa: BLE001 - what stands there may be anything
         reason = f"{type(error).__name__}: {error}"
-        spot.child("spec").fault(f"this is no CustomResourceDefinition: {reason}", "see `kubectl explain crd.spec`")
+        spot.child("spec").fault(
+            f"this is not a valid CustomResourceDefinition: {reason}", "see `kubectl explain crd.spec`"
+        )
 
 
 def objects(documents: Iterable[Document]) -> Iterator[Document]:
@@ -134,7 +137,7 @@ def objects(documents: Iterable[Document]) -> Iterator[Document]:
 
 
 def _is_list(value: Any) -> bool:
-    """Whether an object is a list of objects: one with a name is an object of a kind that is called so."""
+    """Whether an object is a list of objects. One with a name is an object whose kind happens to end in `List`."""
     if not isinstance(value, dict) or not isinstance(value.get("items", ()), (list, tuple, type(None))):
         return False
     kind, metadata = value.get("kind"), value.get("metadata")
@@ -144,10 +147,10 @@ def _is_list(value: Any) -> bool:
 
 
 def _kind(document: Document, spot: Spot) -> str | None:
-    """The kind of a policy, binding or exception; None for other objects, and for what is none, which is noted."""
+    """The kind of a policy, binding or exception; None for other objects. What is not an object is noted."""
     value = document.value
     if not isinstance(value, dict):
-        spot.fault("this is no object of Kubernetes", "a document is a map with apiVersion, kind and metadata")
+        spot.fault("this is not a Kubernetes object", "a document is a map with apiVersion, kind and metadata")
         return None
     for name in ("apiVersion", "kind"):
         if not isinstance(value.get(name), str) or not value[name]:
@@ -160,34 +163,30 @@ def _kind(document: Document, spot: Spot) -> str | None:
     if (group, version, kind) == (exceptions.GROUP, exceptions.VERSION, exceptions.KIND):
         return str(kind)
     if exceptions.is_meant(group, kind):
-        spot.child("apiVersion" if kind == exceptions.KIND else "kind").fault(
-            f"no matches for kind {quote(kind)} in version {quote(value['apiVersion'])}",
-            f"write apiVersion: {exceptions.GROUP}/{exceptions.VERSION}, kind: {exceptions.KIND}",
-            path="",
-        )
-        return None
-    meant = _misspelt(kind, group)
+        meant, api_version = exceptions.KIND, f"{exceptions.GROUP}/{exceptions.VERSION}"
+    else:
+        meant, api_version = _misspelt(kind, group), f"{GROUP}/v1"
     if meant:
         spot.child("apiVersion" if meant == kind else "kind").fault(
             f"no matches for kind {quote(kind)} in version {quote(value['apiVersion'])}",
-            f"write apiVersion: {GROUP}/v1, kind: {meant}",
+            f"write apiVersion: {api_version}, kind: {meant}",
             path="",
         )
     return None
 
 
 def _misspelt(kind: str, group: str) -> str:
-    """The kind of policy or binding that is meant; empty for what is an object of another kind or group."""
+    """The kind of policy or binding that is probably meant; empty for an object of another kind or group."""
     if group == GROUP:
-        return "" if kind.endswith("WebhookConfiguration") else nearest(kind, KINDS)
-    return kind if kind in KINDS and (not group or nearest(group, [GROUP])) else ""
+        return "" if kind.endswith("WebhookConfiguration") else closest(kind, KINDS)
+    return kind if kind in KINDS and (not group or closest(group, [GROUP])) else ""
 
 
 def _entry(document: Document, kind: str, report: Report) -> Entry:
     """Decode, validate and build one policy or binding."""
     top = Spot(report)
     version = str(document.value["apiVersion"]).rpartition("/")[2]
-    _duplicates(document, report)
+    _duplicates(top)
     value = decode(document.value, KINDS[kind], top, version)
     mutating, binds = kind.startswith("Mutating"), kind.endswith("Binding")
     # Before validation, as the API server does: then a default is no different from what was written.
@@ -207,7 +206,7 @@ def _entry(document: Document, kind: str, report: Report) -> Entry:
 def _exception(document: Document, report: Report) -> Entry:
     """Decode, validate and build one exception."""
     top = Spot(report)
-    _duplicates(document, report)
+    _duplicates(top)
     value = decode(document.value, EXCEPTION, top, exceptions.VERSION)
     exceptions.validate(value, top)
     return Entry(
@@ -218,19 +217,9 @@ def _exception(document: Document, report: Report) -> Entry:
     )
 
 
-def _duplicates(document: Document, report: Report) -> None:
-    for path in document.duplicates:
-        line, column = document.place(path, key=True)
-        report.add(
-            Problem(
-                file=document.name,
-                line=line,
-                column=column,
-                path=show(path),
-                message=f"duplicate field {quote(show(path))}",
-                hint="keep one of them",
-            )
-        )
+def _duplicates(top: Spot) -> None:
+    for path in top.report.document.duplicates:
+        top.child(*path).fault(f"duplicate field {quote(show(path))}", "keep one of them", key=True)
 
 
 __all__ = ["GROUP", "VERSIONS", "Document", "Loaded", "Part", "Problem", "objects", "parts", "read", "together"]

@@ -63,7 +63,7 @@ class Group:
         return evaluation.value
 
     def reasons(self, unit: Unit) -> tuple[explain.Reason, ...]:
-        """Which parts of an expression decided. Whatever goes wrong here takes nothing away from the finding."""
+        """Which parts of an expression decided. A failure here takes nothing away from the finding."""
         if not isinstance(unit.program, Program):
             return ()
         try:
@@ -84,8 +84,8 @@ class Unmatched:
 def unmatched(compiled: CompiledPolicy, params: Json | None, inputs: Inputs) -> Unmatched | Failure | None:
     """Why the match conditions keep a policy from a request; None where they do not.
 
-    They do not know the request's Namespace. One that is false settles it, whatever the others come to; what failed
-    besides only counts where none is false.
+    Match conditions do not know the request's Namespace. A false one decides, whatever the others are; failures only
+    count where none is false.
     """
     if not compiled.conditions:
         return None
@@ -104,22 +104,23 @@ def unmatched(compiled: CompiledPolicy, params: Json | None, inputs: Inputs) -> 
 
 
 def _quickly(compiled: CompiledPolicy, names: Names, expired: Expired | None) -> list[Value] | None:
-    """The values of the match conditions; None where one of them fails, or costs more than the quick way tells."""
-    bound = compiled.composition.bind(names, expired=expired)
+    """The values of the match conditions by the fast evaluator; None where it cannot tell, or they cost too much."""
+    names = compiled.composition.bind(names, expired=expired)
     values: list[Value] = []
     remaining = MATCH_CONDITIONS_LIMIT
     for unit in compiled.conditions:
-        found = unit.program.quick(bound, expired=expired) if isinstance(unit.program, Program) else None
-        if found is None:
+        result = unit.program.quick(names, expired=expired) if isinstance(unit.program, Program) else None
+        if result is None:
             return None
-        values.append(found[0])
-        remaining -= found[1]
-    spent = bound["variables"].cost
+        value, cost = result
+        values.append(value)
+        remaining -= cost
+    spent = names["variables"].cost
     return values if 0 <= spent <= remaining else None
 
 
 def _combined(failures: Sequence[Failure]) -> Failure | None:
-    """All failures as one: k8s.io/apimachinery's errors.Aggregate says each text once."""
+    """All failures as one, each text once (errors.Aggregate of k8s.io/apimachinery)."""
     texts = list(dict.fromkeys(failure.text for failure in failures))
     if len(texts) <= 1:
         return failures[0] if failures else None

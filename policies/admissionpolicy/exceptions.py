@@ -1,6 +1,6 @@
 """Exceptions as documents: `kind: PolicyException`, read as strictly as policies are.
 
-The kind is ours, so that Kubernetes has no words for what is wrong with one beyond those for any field.
+The kind is ours, so Kubernetes has no messages for it beyond those for any field.
 """
 
 from __future__ import annotations
@@ -13,16 +13,18 @@ from datetime import date
 from policies.admissionpolicy.building import selector as build_selector
 from policies.admissionpolicy.checks import Values, check_format, check_needed
 from policies.admissionpolicy.document import Document
-from policies.admissionpolicy.fields import EXCEPTION_GLOBS, nearest
-from policies.admissionpolicy.formats import subdomain, trimmed
+from policies.admissionpolicy.fields import EXCEPTION_GLOBS
 from policies.admissionpolicy.matchvalidation import selector
 from policies.admissionpolicy.problem import Problem, Report, Spot, duplicate, invalid, not_found, required
 from policies.engine.exception import PolicyException
+from policies.golang.quote import trimmed
+from policies.kubernetes.name import dns_subdomain
+from policies.kubernetes.spelling import closest, did_you_mean
 from policies.objects.workload import BUILT_IN
 
 GROUP, VERSION, KIND = "cks-admission.dev", "v1", "PolicyException"
 SOON = 14
-"""Days before its end from which an exception is warned about: time to mend what it is for."""
+"""Days before its end from which an exception is warned about: time to fix what it is for."""
 
 _DATE = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
@@ -35,26 +37,27 @@ class WrittenException:
     document: Document
 
     def unknown(self, known: Collection[str]) -> Sequence[Problem]:
-        """A problem for each rule that it names and that there is not; `known`: the names of all rules and policies."""
+        """A problem for each unknown rule that it names; `known`: the names of all rules and policies."""
         report = Report(self.document)
         for index, name in enumerate(self.value.rules):
             if name not in known:
-                meant = nearest(name, known)
-                hint = f"did you mean {meant}?" if meant else f"there are {', '.join(known)}"
+                hint = did_you_mean(name, known, f"there are {', '.join(known)}")
                 Spot(report).child("spec", "policies", index).fault(not_found(name), hint)
         return report.problems
 
 
 def is_meant(group: str, kind: str) -> bool:
-    """Whether a document is an exception, or something like it that would be overlooked."""
-    return group == GROUP or (kind == KIND and (not group or bool(nearest(group, [GROUP]))))
+    """Whether a document is an exception, or is probably meant to be one and would be overlooked."""
+    return group == GROUP or (kind == KIND and (not group or bool(closest(group, [GROUP]))))
 
 
 def validate(value: Values, top: Spot) -> None:
     """Note all that is wrong with a decoded document."""
     metadata, below = value.get("metadata", {}), top.child("metadata")
     if check_needed(metadata, "name", below, "name the exception: answers and metrics show it"):
-        check_format(metadata["name"], subdomain, below.child("name"), "use lower case letters, digits, '-' and '.'")
+        check_format(
+            metadata["name"], dns_subdomain, below.child("name"), "use lower case letters, digits, '-' and '.'"
+        )
     if metadata.get("namespace"):
         below.child("namespace").warn("an exception is in no namespace", "write it to spec.match.namespaces")
     spec, spot = value.get("spec", {}), top.child("spec")
@@ -87,13 +90,13 @@ def build(value: Values) -> PolicyException:
 
 
 def warn(exception: PolicyException, top: Spot, today: date) -> None:
-    """Note that an exception has ended, or is about to: a date must not make documents unusable."""
+    """Warn that an exception has ended, or is about to. It is no error: a date must not make documents unusable."""
     spot, days = top.child("spec", "until"), (exception.until - today).days
     if days < 0:
         spot.warn(f"ended on {exception.until}: it lets nothing pass", "delete it, or write a later day")
     elif days <= SOON:
         when = {0: "today", 1: "tomorrow"}.get(days, f"in {days} days")
-        spot.warn(f"ends {when}: nothing passes by it after {exception.until}", "mend what it is for, or extend it")
+        spot.warn(f"ends {when}: nothing passes by it after {exception.until}", "fix what it is for, or extend it")
 
 
 def _policies(names: Sequence[str], spot: Spot) -> None:
@@ -114,11 +117,11 @@ def _until(text: str, spot: Spot) -> None:
     try:
         date.fromisoformat(text)
     except ValueError as error:
-        spot.fault(invalid(text, f"is no day of the calendar: {error}"), hint)
+        spot.fault(invalid(text, f"is not a calendar date: {error}"), hint)
 
 
 def _kinds(kinds: Sequence[str], spot: Spot) -> None:
-    """A workload of Kubernetes' own without its group; of the core group, which has no suffix, there are Pods only."""
+    """Warn of a built-in workload without its group: the core group, which has no suffix, has only Pods."""
     for index, kind in enumerate(kinds):
         group = next((row.group for row in BUILT_IN if row.kind == kind and row.group in ("apps", "batch")), "")
         if group:

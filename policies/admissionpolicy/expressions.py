@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from policies.admissionpolicy.document import Place
-from policies.admissionpolicy.formats import trimmed
 from policies.admissionpolicy.problem import Problem, Spot, invalid, show
 from policies.cel.environment import Environment
 from policies.cel.kubernetes import VARIABLES, admission
@@ -18,10 +17,11 @@ from policies.cel.patchtypes import JSON_PATCH, OBJECT
 from policies.cel.program import Composition, InstantiationError, ResultError, compile_expression
 from policies.cel.syntax.source import CompileError, Issue, Source
 from policies.cel.types import BOOL, NULL, STRING, Type, list_of
+from policies.golang.quote import trimmed
 
 
 class Expressions:
-    """The compiler of one policy's expressions; what does not compile is noted as a problem.
+    """The compiler of one policy's expressions; an expression that does not compile is noted as a problem.
 
     params: the policy has a paramKind. composed: `variables` is a name, as it is for mutating policies, and for
     validating ones that declare some.
@@ -33,11 +33,11 @@ class Expressions:
         self._composition = Composition(admission(params=params))
 
     def match_condition(self, text: str, spot: Spot) -> None:
-        """A condition: bool, and it knows no variables."""
+        """Check a match condition: bool, without variables."""
         _check(text, _without_variables(admission(params=self._params)), (BOOL,), spot, trim=True)
 
     def variable(self, name: str, text: str, spot: Spot) -> None:
-        """A variable, of any type, which all later expressions know."""
+        """Check a variable, of any type, and declare it for all later expressions."""
         declared = self._composition.declare(name, text)
         program = declared.programs[name]
         if name:  # nothing can refer to one without
@@ -46,11 +46,11 @@ class Expressions:
             _note(program, _words(text, program), spot)
 
     def validation(self, text: str, spot: Spot) -> None:
-        """What has to be true: bool."""
+        """Check a validation: bool."""
         _check(text, self._environment(), (BOOL,), spot)
 
     def message(self, text: str, spot: Spot) -> None:
-        """The words of a refusal: a string, and there is no authorizer to ask."""
+        """Check a messageExpression: a string, without the authorizer."""
         environment = admission(params=self._params, authorizer_=False)
         if self._composed:
             environment = environment.with_fields(VARIABLES.name, self._composition.environment.structs[VARIABLES.name])
@@ -59,15 +59,15 @@ class Expressions:
         _check(text, environment, (STRING,), spot)
 
     def audit_annotation(self, text: str, spot: Spot) -> None:
-        """The value of an annotation: a string, or null for none."""
+        """Check the value of an audit annotation: a string, or null for none."""
         _check(text, self._environment(), (STRING, NULL), spot, trim=True, shown=text)
 
     def apply_configuration(self, text: str, spot: Spot) -> None:
-        """What is applied to the object: `Object{...}`."""
+        """Check an apply configuration: `Object{...}`."""
         _check(text, self._composition.for_mutations().environment, (OBJECT,), spot, trim=True)
 
     def json_patch(self, text: str, spot: Spot) -> None:
-        """The operations on the object: a list of `JSONPatch{...}`."""
+        """Check a JSON Patch: a list of `JSONPatch{...}`."""
         _check(text, self._composition.for_mutations().environment, (list_of(JSON_PATCH),), spot, trim=True)
 
     def _environment(self) -> Environment:

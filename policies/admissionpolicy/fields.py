@@ -7,14 +7,15 @@ Sources: k8s.io/api/admissionregistration/{v1,v1beta1,v1alpha1}/types.go; sigs.k
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from policies.admissionpolicy.document import Path
 from policies.admissionpolicy.problem import Spot, show
 from policies.golang.strconv import quote
+from policies.kubernetes.encoding import json_name
+from policies.kubernetes.spelling import closest, did_you_mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Anything:
-    """A field that is of no use here."""
+    """A field of any type, which is not used here."""
 
     go: str = "interface {}"
 
@@ -213,21 +214,14 @@ EXCEPTION = _kind("PolicyException", _EXCEPTION)
 
 
 def decode(value: Any, kind: Fields, spot: Spot, version: str) -> dict[str, Any]:
-    """An object without what is not known, of another type, or null; each of these is noted as a problem."""
-    found = _decoded(value, kind, spot, _Reader(version, kind.name))
-    return found if isinstance(found, dict) else {}
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """The known name that a misspelt one is most like; empty where none is."""
-    by_letters = {other.lower(): other for other in known}
-    close = difflib.get_close_matches(name.lower(), by_letters, n=1, cutoff=0.7)
-    return by_letters[close[0]] if close else ""
+    """The object without unknown fields, values of other types, and nulls. All but nulls are noted as problems."""
+    decoded = _decoded(value, kind, spot, _Reader(version, kind.name))
+    return decoded if isinstance(decoded, dict) else {}
 
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """What is the same for all fields of a struct: the version of the API, and the struct's name."""
+    """The version of the API and the name of the struct, which all its fields share."""
 
     version: str
     struct: str
@@ -238,7 +232,7 @@ class _Reader:
         field = ".".join(names)
         into = f"Go struct field {self.struct}.{field}" if field else "Go value"
         go = shape.go.replace("VERSION", self.version)
-        hint = f"write {_wanted(shape, value)} here"
+        hint = f"write {_expected(shape, value)} here"
         spot.fault(f"json: cannot unmarshal {json_name(value)} into {into} of type {go}", hint)
         spot.report.hide(spot.path)
 
@@ -247,7 +241,7 @@ _NOTHING = object()
 
 
 def _decoded(value: Any, shape: Shape, spot: Spot, reader: _Reader) -> Any:
-    """A value as its type; what cannot be read is hidden from all later checks."""
+    """A value as its type. One that cannot be read is hidden from all later checks."""
     match shape:
         case Text() | Number() | Anything() if _is_plain(value, shape):
             return value
@@ -269,24 +263,24 @@ def _is_plain(value: Any, shape: Text | Number | Anything) -> bool:
 
 
 def _decoded_item(value: Any, shape: Shape, spot: Spot, reader: _Reader) -> Any:
-    """An item of a list: what is null, or cannot be read, is as empty as Go has it."""
+    """An item of a list. One that is null or cannot be read becomes empty, as in Go."""
     decoded = _NOTHING if value is None else _decoded(value, shape, spot, reader)
     return _empty(shape) if decoded is _NOTHING else decoded
 
 
 def _decoded_map(value: Mapping[str, Any], spot: Spot, reader: _Reader) -> dict[str, str]:
-    found = {}
+    texts = {}
     for key, item in value.items():
         if item is None or isinstance(item, str):
-            found[key] = item or ""
+            texts[key] = item or ""
         else:
             reader.refuse(item, Text(), spot.child(key), spot.path)
-    return found
+    return texts
 
 
 def _decoded_fields(value: Mapping[str, Any], shape: Fields, spot: Spot, reader: _Reader) -> dict[str, Any]:
     inner = _Reader(reader.version, shape.name)
-    found = {}
+    fields = {}
     for name, item in value.items():
         known = shape.fields.get(name)
         below = spot.child(name)
@@ -295,20 +289,20 @@ def _decoded_fields(value: Mapping[str, Any], shape: Fields, spot: Spot, reader:
         elif item is not None:
             decoded = _decoded(item, known, below, inner)
             if decoded is not _NOTHING:
-                found[name] = decoded
-    return found
+                fields[name] = decoded
+    return fields
 
 
 def _refuse_unknown(spot: Spot, name: str, shape: Fields, value: Mapping[str, Any]) -> None:
-    meant = nearest(name, shape.fields)
-    hint = f"did you mean {meant}?" if meant else f"the fields here are {', '.join(shape.fields)}"
+    meant = closest(name, shape.fields)
+    hint = did_you_mean(name, shape.fields, f"the fields here are {', '.join(shape.fields)}")
     spot.fault(f"unknown field {quote(show(spot.path))}", hint, key=True)
     if meant and meant not in value:
         spot.report.hide((*spot.path[:-1], meant))
 
 
 def _empty(shape: Shape) -> Any:
-    """What Go makes of null in a list."""
+    """The value of null in a list of Go."""
     match shape:
         case Text():
             return ""
@@ -320,22 +314,7 @@ def _empty(shape: Shape) -> Any:
             return None
 
 
-def json_name(value: Any) -> str:
-    """What Go's decoder calls a value of JSON."""
-    match value:
-        case bool():
-            return "bool"
-        case int() | float():
-            return "number"
-        case str():
-            return "string"
-        case list():
-            return "array"
-        case _:
-            return "object"
-
-
-def _wanted(shape: Shape, value: Any) -> str:
+def _expected(shape: Shape, value: Any) -> str:
     match shape:
         case Many():
             return "a list"

@@ -1,4 +1,4 @@
-"""What the evaluation of a policy with its bindings found, for every violation and every failure of its own."""
+"""The result of evaluating a policy with its bindings: a finding for each violation and each failure."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from msgspec import Struct
 from policies.admissionpolicy import wording
 from policies.admissionpolicy.model import Expression, PolicyKind, Reason, ValidationAction
 from policies.cel.explanation import explain
-from policies.cel.explanation.places import Place, shown
 
 FindingKind = Literal["violation", "error", "misconfigured", "internal"]
-"""A validation is false; an expression failed; policy or binding cannot be evaluated; a mutation's result is unfit."""
+"""A validation is false; an expression failed; policy or binding is misconfigured; a mutation's result is invalid."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,21 +45,6 @@ class Finding:
         return "Deny" in self.actions
 
     @property
-    def place(self) -> Place | None:
-        """Where in the inputs the fault is, with the variable's name first; None where that is not known."""
-        return next((reason.place for reason in self.reasons if reason.place is not None), None)
-
-    @property
-    def path(self) -> str:
-        """The place as a field path in the object; empty where that is not known."""
-        return "" if self.place is None else shown(self.place)
-
-    @property
-    def lines(self) -> tuple[str, ...]:
-        """The reasons as texts, one line each."""
-        return tuple(map(str, self.reasons))
-
-    @property
     def native(self) -> str:
         """The refusal as the API server words it, without the object's name before it."""
         if self.kind == "internal":
@@ -69,26 +53,9 @@ class Finding:
             return wording.mutating_denial(self.policy, self.binding, self.message)
         return wording.validating_denial(self.policy, self.binding, self.message)
 
-    @property
-    def warning(self) -> str:
-        """The warning as the API server words it."""
-        return wording.warning(self.policy, self.binding, self.message)
-
-    @property
-    def annotation(self) -> str:
-        """The value of the audit annotation for failures as the API server writes it."""
-        return wording.failure_annotation(self.policy, self.binding, self.index, self.message, self.actions)
-
-    @property
-    def code(self) -> int:
-        """The HTTP status: of a mutating policy always 403, whatever the reason (policy_dispatcher.go)."""
-        if self.policy_kind == "MutatingAdmissionPolicy" and self.kind != "internal":
-            return wording.STATUS_CODES["Forbidden"]
-        return wording.code(self.reason)
-
 
 class Result(Struct, frozen=True, kw_only=True):
-    """What one policy said about one request.
+    """The result of one policy for one request.
 
     findings: in the order in which the API server comes to them; it shows the first that denies. ignored: errors that
     the failurePolicy lets pass, to be counted and logged. published: the values of audit annotations by their full
@@ -105,33 +72,20 @@ class Result(Struct, frozen=True, kw_only=True):
         """The finding that the API server would show."""
         return next((finding for finding in self.findings if finding.denies), None)
 
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """The API server's warnings, of any length."""
-        return tuple(finding.warning for finding in self.findings if "Warn" in finding.actions)
-
-    @property
-    def annotations(self) -> dict[str, str]:
-        """The audit annotations as the API server writes them; of several failures the first stays."""
-        failures = (finding.annotation for finding in self.findings if "Audit" in finding.actions)
-        failure = next(failures, None)
-        published = {key: wording.joined(values) for key, values in self.published.items()}
-        return published | ({} if failure is None else {wording.FAILURE_ANNOTATION: failure})
-
 
 NOTHING_FOUND = Result()
-"""What is found in most requests."""
+"""The result for most requests."""
 
 
-def together(results: Iterable[Result]) -> Result:
+def combined(results: Iterable[Result]) -> Result:
     """The results of several bindings, parameters or policies as one, in their order."""
     parts = tuple(results)
     if len(parts) == 1:
         return parts[0]
     values: dict[str, tuple[str, ...]] = {}
     for part in parts:
-        for key, found in part.published.items():
-            values[key] = values.get(key, ()) + found
+        for key, published in part.published.items():
+            values[key] = values.get(key, ()) + published
     return Result(
         findings=tuple(finding for part in parts for finding in part.findings),
         ignored=tuple(finding for part in parts for finding in part.ignored),
@@ -140,13 +94,13 @@ def together(results: Iterable[Result]) -> Result:
     )
 
 
-def sorted_out(found: Iterable[Finding], published: Mapping[str, tuple[str, ...]] | None = None) -> Result:
-    """A result: the findings that have consequences apart from those that have none."""
-    every = tuple(found)
+def result_of(findings: Iterable[Finding], published: Mapping[str, tuple[str, ...]] | None = None) -> Result:
+    """The result with these findings; those without consequences are among the ignored ones."""
+    every = tuple(findings)
     if not (every or published):
         return NOTHING_FOUND
     return Result(
-        findings=tuple(each for each in every if each.actions),
-        ignored=tuple(each for each in every if not each.actions),
+        findings=tuple(finding for finding in every if finding.actions),
+        ignored=tuple(finding for finding in every if not finding.actions),
         published=published or {},
     )

@@ -1,4 +1,4 @@
-"""What no single document shows: names that are there twice, and policies and bindings that do not fit together."""
+"""Problems between documents: duplicate names, and policies and bindings that do not fit together."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 
 from policies.admissionpolicy.document import Path
 from policies.admissionpolicy.exceptions import WrittenException
-from policies.admissionpolicy.fields import nearest
 from policies.admissionpolicy.model import Binding, Policy
 from policies.admissionpolicy.problem import Report, Spot, duplicate, not_found
+from policies.kubernetes.spelling import did_you_mean
 
 PLACES: tuple[Path, ...] = (("metadata", "name"), ("spec", "policyName"), ("spec", "paramRef"))
-"""The fields that are complained about here."""
+"""The fields that these problems are reported at."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,10 +36,10 @@ class Entry:
 
 
 def fit(entries: Iterable[Entry], *, complete: bool = False) -> list[Entry]:
-    """The entries, each with what does not fit noted at the document that has to change, and only that.
+    """The entries, with each problem noted at the document that has to change.
 
-    complete: whether these are all there are, so that a policy without a binding is an error.
-    Those given stay as they are, so that they may be used again in another set.
+    complete: whether there are no others, so that a policy without a binding is an error.
+    The entries given are not changed, so that they may be used again in another set.
     """
     fitted = [replace(entry, report=entry.report.continued()) for entry in entries]
     fitted = list(_first_of_each_name(fitted))
@@ -62,7 +62,7 @@ def _policy_kind(binding: Entry) -> str:
 
 
 def _first_of_each_name(entries: Iterable[Entry]) -> Iterator[Entry]:
-    """In a cluster the second object of a kind and name would replace the first: here it comes to nothing."""
+    """The entries; the second of a kind and name, which would replace the first in a cluster, loses its value."""
     first: dict[tuple[str, str], Entry] = {}
     for entry in entries:
         known = first.setdefault((entry.kind, entry.name), entry)
@@ -75,7 +75,7 @@ def _first_of_each_name(entries: Iterable[Entry]) -> Iterator[Entry]:
 
 
 def _binding(entry: Entry, policies: Mapping[tuple[str, str], Entry]) -> None:
-    """Whether the policy of a binding is there, and takes parameters as the binding gives them."""
+    """Note where the policy of a binding is missing, or takes parameters in another way than the binding gives them."""
     kind, name = _policy_kind(entry), entry.policy_name
     known = policies.get((kind, name))
     if known is None:
@@ -96,11 +96,9 @@ def _binding(entry: Entry, policies: Mapping[tuple[str, str], Entry]) -> None:
 def _missing(entry: Entry, kind: str, policies: Mapping[tuple[str, str], Entry]) -> None:
     name = entry.policy_name
     other = next((known for known in policies.values() if known.name == name), None)
-    meant = nearest(name, [known for known_kind, known in policies if known_kind == kind])
     if other is not None:
         hint = f"there is a {other.kind} of this name: write {other.kind}Binding"
-    elif meant:
-        hint = f"did you mean {meant}?"
     else:
-        hint = f"a {kind} of this name must be among the documents"
+        same_kind = [known for known_kind, known in policies if known_kind == kind]
+        hint = did_you_mean(name, same_kind, f"a {kind} of this name must be among the documents")
     Spot(entry.report, ("spec", "policyName")).fault(not_found(name), hint)

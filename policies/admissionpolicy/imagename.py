@@ -24,19 +24,19 @@ _LONGEST = 4096  # far beyond any name that is one; bounds the time that a hosti
 
 
 def tag_of(image: str) -> str:
-    """The tag; `latest` where the name has neither tag nor digest; empty for a digest alone and for what is no name."""
+    """The tag; `latest` where the name has neither tag nor digest; empty for a digest alone and for an invalid name."""
     if len(image) > _LONGEST or _IDENTIFIER.fullmatch(image):
         return ""
     domain, name = _split(image)
     remote = name.partition(":")[0]
-    found = _NAME.fullmatch(f"{domain}/{name}")
-    if remote.lower() != remote or found is None or len(found["path"]) > _PATH_LENGTH:
+    parts = _NAME.fullmatch(f"{domain}/{name}")
+    if remote.lower() != remote or parts is None or len(parts["path"]) > _PATH_LENGTH:
         return ""
-    if found["digest"] is None:
-        return found["tag"] or "latest"
-    digest = found["digest"]
-    is_digest = len(digest) == _DIGITS.get(found["algorithm"]) and digest == digest.lower()
-    return (found["tag"] or "") if is_digest else ""
+    digest = parts["digest"]
+    if digest is None:
+        return parts["tag"] or "latest"
+    is_digest = len(digest) == _DIGITS.get(parts["algorithm"]) and digest == digest.lower()
+    return (parts["tag"] or "") if is_digest else ""
 
 
 def _split(image: str) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""What a policy is evaluated for: one request, as values, with all that its expressions may ask about it."""
+"""The inputs of an evaluation: one request, with everything that expressions may ask about it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from policies.cel.evaluation.run import Expired
 from policies.cel.library.authorizer import Decisions, Table
 from policies.cel.program import NO_VARIABLES
 from policies.cel.values import Value
-from policies.engine.request import GroupVersionKind, JsonObject
+from policies.engine.facts import Facts
+from policies.engine.request import AdmissionRequest, GroupVersionKind, GroupVersionResource, JsonObject
 
 Json = Mapping[str, Any]
 """A decoded object."""
@@ -97,5 +98,49 @@ class Inputs:
         is_namespace = (kind.get("group", ""), kind.get("version"), kind.get("kind")) == ("", "v1", "Namespace")
         if is_namespace or not self.request_namespace:
             return None
-        found = self.namespace() if callable(self.namespace) else self.namespace
-        return activation(self.request, self.decisions, object=None, namespace=found)["namespaceObject"]
+        namespace = self.namespace() if callable(self.namespace) else self.namespace
+        return activation(self.request, self.decisions, object=None, namespace=namespace)["namespaceObject"]
+
+
+def inputs_of(request: AdmissionRequest, facts: Facts) -> Inputs:
+    """What expressions see of a request."""
+    name = request.namespace  # not the request itself, which nothing here keeps alive
+    return Inputs(
+        request=as_json(request),
+        object=request.object,
+        old_object=request.old_object,
+        namespace=lambda: facts.namespace(name) if name else None,
+        decisions=facts,
+    )
+
+
+def as_json(request: AdmissionRequest) -> dict[str, Any]:
+    """A request as the AdmissionRequest that came, without its objects."""
+    return {
+        "uid": request.uid,
+        "kind": _kind(request.kind),
+        "resource": _resource(request.resource),
+        "subResource": request.sub_resource,
+        "requestKind": _kind(request.request_kind or request.kind),
+        "requestResource": _resource(request.request_resource or request.resource),
+        "requestSubResource": request.request_sub_resource or request.sub_resource,
+        "name": request.name,
+        "namespace": request.namespace,
+        "operation": request.operation,
+        "userInfo": {
+            "username": request.user_info.username,
+            "uid": request.user_info.uid,
+            "groups": list(request.user_info.groups),
+            "extra": {key: list(values) for key, values in request.user_info.extra.items()},
+        },
+        "dryRun": request.dry_run,
+        "options": request.options,
+    }
+
+
+def _kind(value: GroupVersionKind) -> dict[str, str]:
+    return {"group": value.group, "version": value.version, "kind": value.kind}
+
+
+def _resource(value: GroupVersionResource) -> dict[str, str]:
+    return {"group": value.group, "version": value.version, "resource": value.resource}

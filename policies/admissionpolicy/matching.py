@@ -32,7 +32,7 @@ _OPERATIONS = ("CREATE", "UPDATE", "DELETE", "CONNECT")
 _NAMESPACES = ("", "v1", "namespaces")
 _POLICIES = "admissionregistration.k8s.io"
 # Bounds the memory of an index; a cluster has some hundred resources, of which few are written in many ways.
-_REMEMBERED = 4096
+_CACHED = 4096
 
 UNSEEN: Mapping[str, frozenset[str]] = {
     _POLICIES: frozenset(
@@ -194,9 +194,9 @@ _Key = tuple[str, str, str, str]  # group, resource, subresource and operation; 
 
 
 class Index(Generic[T]):
-    """Many policies, found by group, resource, subresource and operation: the others cost a request nothing.
+    """Policies by group, resource, subresource and operation, so that those for other requests cost nothing.
 
-    It never changes; what one key led to is only remembered. Versions, scopes, names and selectors are left to
+    It never changes, but for its cache. Versions, scopes, names and selectors are left to
     `Matcher.matches`. An entry without resource rules is for all resources. Excluded resources do not count here.
     """
 
@@ -207,19 +207,19 @@ class Index(Generic[T]):
             self._items.append(item)
             for key in _keys(constraints.resource_rules):
                 self._positions.setdefault(key, []).append(position)
-        self._found = lru_cache(_REMEMBERED)(self._find)
+        self._cached = lru_cache(_CACHED)(self._find)
 
     def candidates(self, request: AdmissionRequest) -> tuple[T, ...]:
-        """What may match a request, in the order in which it was given; nothing for resources that no policy sees."""
+        """The policies that may match a request, in the order given; none for resources that no policy sees."""
         target = request.resource
-        return self._found(target.group, target.resource, request.sub_resource, request.operation)
+        return self._cached(target.group, target.resource, request.sub_resource, request.operation)
 
     def _find(self, group: str, resource: str, subresource: str, operation: str) -> tuple[T, ...]:
         if resource in UNSEEN.get(group, ()):
             return ()
         ways = product((group, _ALL), (resource, _ALL), (subresource, _ALL), (operation,))
-        found = {position for key in ways for position in self._positions.get(key, ())}
-        return tuple(self._items[position] for position in sorted(found))
+        positions = {position for key in ways for position in self._positions.get(key, ())}
+        return tuple(self._items[position] for position in sorted(positions))
 
 
 def _keys(rules: Iterable[NamedRule]) -> set[_Key]:

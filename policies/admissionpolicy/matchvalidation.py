@@ -6,49 +6,22 @@ pkg/apis/meta/v1/validation/validation.go.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from policies.admissionpolicy.checks import Values, check_choice, check_format, check_labels, did_you_mean
-from policies.admissionpolicy.formats import label_value, path_segment, qualified_name
+from policies.admissionpolicy.checks import Values, check_choice, check_format, check_labels, nearest_choice
 from policies.admissionpolicy.problem import Spot, Word, duplicate, forbidden, invalid, required, show, unsupported
+from policies.kubernetes.group import SERVED_VERSIONS
+from policies.kubernetes.label import label_key, label_value
+from policies.kubernetes.name import path_segment
 
 MATCH_POLICIES = ("Equivalent", "Exact")
 SCOPES = ("*", "Cluster", "Namespaced")
 OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
 MUTATING_OPERATIONS = ("*", "CONNECT", "CREATE", "UPDATE")
-BUILT_IN_VERSIONS: Mapping[str, tuple[str, ...]] = {
-    **dict.fromkeys(
-        (
-            "",
-            "admissionregistration.k8s.io",
-            "apiextensions.k8s.io",
-            "apiregistration.k8s.io",
-            "apps",
-            "authentication.k8s.io",
-            "authorization.k8s.io",
-            "batch",
-            "certificates.k8s.io",
-            "coordination.k8s.io",
-            "discovery.k8s.io",
-            "events.k8s.io",
-            "flowcontrol.apiserver.k8s.io",
-            "networking.k8s.io",
-            "node.k8s.io",
-            "policy",
-            "rbac.authorization.k8s.io",
-            "resource.k8s.io",
-            "scheduling.k8s.io",
-            "storage.k8s.io",
-        ),
-        ("v1",),
-    ),
-    "autoscaling": ("v1", "v2"),
-}
-"""The versions of Kubernetes' own groups, those of schema.py; here since reading a policy need not load the schemas."""
 
 
 def no_delete(value: Values, spot: Spot) -> None:
-    """There is nothing to mutate in a DELETE. The API server names no rule."""
+    """Refuse the operation DELETE, in which there is nothing to mutate. The API server's message names no rule."""
     path = show((*spot.path, "resourceRules", "operations"))
     for index, rule in enumerate(value.get("resourceRules", ())):
         for number, operation in enumerate(rule.get("operations", ())):
@@ -59,22 +32,22 @@ def no_delete(value: Values, spot: Spot) -> None:
 
 
 def unconverted(value: Values, spot: Spot) -> None:
-    """A warning where a rule leaves out a version of its group: with Equivalent, objects of that one come all the same.
+    """Warn where a rule leaves out a version of its group: with Equivalent, objects of that version match all the same.
 
-    kube-apiserver would convert them to the version that the rule names, if it serves that.
+    kube-apiserver would convert them to the version that the rule names, if it serves that one.
     """
     if value.get("matchPolicy", "Equivalent") != "Equivalent":
         return
     for index, rule in enumerate(value.get("resourceRules", ())):
         named = rule.get("apiVersions", ())
-        found = [
+        unnamed = [
             f"{group}/{version}" if group else version
             for group in rule.get("apiGroups", ())
-            for version in BUILT_IN_VERSIONS.get(group, ())
+            for version in SERVED_VERSIONS.get(group, ())
             if named and version not in named and "*" not in named
         ]
-        if found:
-            message = f"objects of {', '.join(found)} are not converted: expressions see them as they are sent"
+        if unnamed:
+            message = f"objects of {', '.join(unnamed)} are not converted: expressions see them as they are sent"
             hint = "name that version as well, or write matchPolicy: Exact to leave it out"
             spot.child("resourceRules", index, "apiVersions").warn(message, hint)
 
@@ -110,7 +83,7 @@ def _requirement(value: Values, spot: Spot) -> None:
     else:
         hint = "write In, NotIn, Exists or DoesNotExist"
         spot.child("operator").fault(invalid(Word(operator), "not a valid selector operator"), hint)
-    check_format(value.get("key", ""), qualified_name, spot.child("key"), "write a label key, as example.org/team")
+    check_format(value.get("key", ""), label_key, spot.child("key"), "write a label key, as example.org/team")
     for index, item in enumerate(values):
         check_format(item, label_value, below.child(index), "write a label value of at most 63 characters")
 
@@ -140,7 +113,7 @@ def _operations(operations: Sequence[str], spot: Spot) -> None:
     _alone(operations, "operations", spot, 'write CREATE, UPDATE, DELETE, CONNECT, or "*" for all')
     for index, operation in enumerate(operations):
         if operation not in OPERATIONS:
-            spot.child(index).fault(unsupported(operation, OPERATIONS), did_you_mean(operation, OPERATIONS))
+            spot.child(index).fault(unsupported(operation, OPERATIONS), nearest_choice(operation, OPERATIONS))
 
 
 def _alone(items: Sequence[str], what: str, spot: Spot, hint: str) -> None:

@@ -1,4 +1,4 @@
-"""The structured merge of server-side apply: what an apply configuration says is set, the rest stays.
+"""The structured merge of server-side apply: the fields of an apply configuration are set, the rest stays.
 
 Source of the meaning and of the messages: sigs.k8s.io/structured-merge-diff v6 (typed/validate.go and merge.go), and
 validatePatch in k8s.io/apiserver's pkg/admission/plugin/policy/mutating/patch/smd.go. Nothing that is passed in is
@@ -22,15 +22,15 @@ Key = tuple[tuple[str, Hashable], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
-    """Something in a value that its schema does not allow, and where."""
+class Mismatch:
+    """Something that the schema does not allow, and where."""
 
     path: str
     text: str
 
-    def below(self, step: str) -> Problem:
+    def below(self, step: str) -> Mismatch:
         """The same, seen from one level further up."""
-        return Problem(step + self.path, self.text)
+        return Mismatch(step + self.path, self.text)
 
     def __str__(self) -> str:
         return f"{self.path}: {self.text}" if self.path else self.text
@@ -39,13 +39,13 @@ class Problem:
 class MergeError(Exception):
     """A configuration that the schema does not allow."""
 
-    def __init__(self, problems: Sequence[Problem]) -> None:
+    def __init__(self, problems: Sequence[Mismatch]) -> None:
         super().__init__(str(problems[0]) if len(problems) == 1 else "\n  ".join(["errors:", *map(str, problems)]))
-        self.problems = tuple(problems)
+        self.mismatches = tuple(problems)
 
 
 def check(value: Any, node: Node) -> None:
-    """Raise MergeError with all that the schema does not allow in a configuration."""
+    """Raise MergeError with everything in a configuration that the schema does not allow."""
     problems = list(_problems(value, node))
     if problems:
         raise MergeError(problems)
@@ -95,7 +95,7 @@ def _merged(live: Any, applied: Any, atom: Atom) -> Any:
 
 
 def _of(kind: type, value: Any) -> Any:
-    """The value if it is of a kind and not empty, else None: null and nothing merge alike."""
+    """The value if it is of a kind and not empty, else None: null and empty merge alike."""
     return value if isinstance(value, kind) and value else None
 
 
@@ -110,11 +110,11 @@ def _merged_maps(live: Any, applied: Any, whole: Any, kind: MapType) -> Any:
     for key, item in applied.items():
         child = kind.fields.get(key, kind.element)
         if child is None:
-            raise MergeError([Problem(f".{key}", "field not declared in schema")])
+            raise MergeError([Mismatch(f".{key}", "field not declared in schema")])
         try:
             result[key] = merge(live.get(key, ABSENT), item, child)
         except MergeError as error:
-            raise MergeError([problem.below(f".{key}") for problem in error.problems]) from error
+            raise MergeError([mismatch.below(f".{key}") for mismatch in error.mismatches]) from error
     return live if all(result[key] is live.get(key, ABSENT) for key in applied) else result
 
 
@@ -125,21 +125,21 @@ def _merged_lists(live: Any, applied: Any, whole: Any, kind: ListType) -> Any:
         return live
     if live is None:
         return applied
-    problems: list[Problem] = []
+    problems: list[Mismatch] = []
     live_keys = list(_keys(live, kind, problems))
     applied_keys = list(_keys(applied, kind, problems))
     if problems:
         raise MergeError(problems)
-    found: dict[Key, Any] = {}
+    known: dict[Key, Any] = {}
     for key, item in zip(live_keys, live, strict=True):
-        found[key] = None if key in found else item  # of items with the same key none is merged with
+        known[key] = None if key in known else item  # items that share a key are not merged with
     given = dict(zip(applied_keys, applied, strict=True))
 
     def item_of(key: Key) -> Any:
         try:
-            return merge(found.get(key, ABSENT), given[key], kind.element)
+            return merge(known.get(key, ABSENT), given[key], kind.element)
         except MergeError as error:
-            raise MergeError([problem.below(step(key)) for problem in error.problems]) from error
+            raise MergeError([mismatch.below(step(key)) for mismatch in error.mismatches]) from error
 
     result = [live[at] if key is None else item_of(key) for at, key in _order(live_keys, applied_keys)]
     return live if len(result) == len(live) and all(map(_is, result, live)) else result
@@ -155,8 +155,8 @@ def _order(live: Sequence[Key], applied: Sequence[Key]) -> Iterator[tuple[int, K
     Live items that are not applied keep their place before the next shared item; shared items have the order in which
     they are applied; new ones follow the one that they are applied after.
     """
-    given, there = set(applied), set(live)
-    shared = [key for key in applied if key in there]
+    given, known = set(applied), set(live)
+    shared = [key for key in applied if key in known]
     done: set[Key] = set()
     left = right = 0
     while left < len(live) or right < len(applied):
@@ -216,13 +216,13 @@ def _hashable(value: Any) -> Hashable:
             return ("other", json.dumps(value, sort_keys=True, default=str))
 
 
-def _keys(items: Sequence[Any], kind: ListType, problems: list[Problem]) -> Iterator[Key]:
-    """The keys of a list's items; what has none is reported."""
+def _keys(items: Sequence[Any], kind: ListType, problems: list[Mismatch]) -> Iterator[Key]:
+    """The keys of a list's items; an item without one is a problem."""
     for index, item in enumerate(items):
         try:
             yield _key(item, kind)
         except ValueError as error:
-            problems.append(Problem("", f"element {index}: {error}"))
+            problems.append(Mismatch("", f"element {index}: {error}"))
 
 
 def _key(item: Any, kind: ListType) -> Key:
@@ -265,7 +265,7 @@ def _default(name: str, kind: ListType) -> Any:
 
 
 def _deduced(atom: Atom, value: Any) -> Atom:
-    """What of a schema a value is an example of; the whole of it where it is of none."""
+    """The part of a schema that a value is of; the whole schema where it is of no part."""
     match value:
         case bool() | int() | float() | str() if atom.scalar is not None:
             return Atom(scalar=atom.scalar)
@@ -277,7 +277,7 @@ def _deduced(atom: Atom, value: Any) -> Atom:
             return atom
 
 
-def _problems(value: Any, node: Node) -> Iterator[Problem]:
+def _problems(value: Any, node: Node) -> Iterator[Mismatch]:
     atom = _deduced(node.atom, value)
     if atom.map is not None:
         yield from _problems_in_map(value, atom.map)
@@ -287,56 +287,56 @@ def _problems(value: Any, node: Node) -> Iterator[Problem]:
         yield from _problems_in_list(value, atom.list)
 
 
-def _problems_in_map(value: Any, kind: MapType) -> Iterator[Problem]:
+def _problems_in_map(value: Any, kind: MapType) -> Iterator[Mismatch]:
     if value is None:
         return
     if not isinstance(value, dict):
-        yield Problem("", f"expected map, got &{{{shown(value)}}}")
+        yield Mismatch("", f"expected map, got &{{{shown(value)}}}")
         return
     for key, item in value.items():
         child = kind.fields.get(key, kind.element)
         if child is None:
-            yield Problem(f".{key}", "field not declared in schema")
+            yield Mismatch(f".{key}", "field not declared in schema")
             return
         for problem in _problems(item, child):
             yield problem.below(f".{key}")
 
 
-def _problems_in_list(value: Any, kind: ListType) -> Iterator[Problem]:
+def _problems_in_list(value: Any, kind: ListType) -> Iterator[Mismatch]:
     if value is None:
         return
     if not isinstance(value, list):
-        yield Problem("", f"expected list, got &{{{shown(value)}}}")
+        yield Mismatch("", f"expected list, got &{{{shown(value)}}}")
         return
-    seen: set[Key] = set()
+    keys: set[Key] = set()
     for index, item in enumerate(value):
         place = f"[{index}]"
         if kind.relation != "atomic":
             try:
                 key = _key(item, kind)
             except ValueError as error:
-                yield Problem("", f"element {index}: {error}")
+                yield Mismatch("", f"element {index}: {error}")
                 return
             place = step(key)
-            if key in seen:
-                yield Problem("", f"duplicate entries for key {place}")
-            seen.add(key)
+            if key in keys:
+                yield Mismatch("", f"duplicate entries for key {place}")
+            keys.add(key)
         for problem in _problems(item, kind.element):
             yield problem.below(place)
 
 
-def _problems_of_scalar(value: Any, kind: Scalar) -> Iterator[Problem]:
+def _problems_of_scalar(value: Any, kind: Scalar) -> Iterator[Mismatch]:
     number = isinstance(value, int | float) and not isinstance(value, bool)
     match kind.type:
         case _ if value is None:
             return
         case "numeric" if not number:
-            yield Problem("", f"expected numeric (int or float), got {go_type(value)}")
+            yield Mismatch("", f"expected numeric (int or float), got {go_type(value)}")
         case "string" if not isinstance(value, str):
-            yield Problem("", f"expected string, got &value.valueUnstructured{{Value:{syntax(value)}}}")
+            yield Mismatch("", f"expected string, got &value.valueUnstructured{{Value:{syntax(value)}}}")
         case "boolean" if not isinstance(value, bool):
-            yield Problem("", f"expected boolean, got &{{{shown(value)}}}")
+            yield Mismatch("", f"expected boolean, got &{{{shown(value)}}}")
         case "untyped" if isinstance(value, Foreign | list | dict):
-            yield Problem("", f"expected any scalar, got &{{{shown(value)}}}")
+            yield Mismatch("", f"expected any scalar, got &{{{shown(value)}}}")
         case _:
             return

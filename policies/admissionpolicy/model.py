@@ -13,6 +13,12 @@ from typing import Literal
 from policies.cel.syntax.source import Source
 from policies.engine.match import EVERYTHING, LabelSelector
 
+OWN_PREFIX = "cks-admission.dev/"
+DERIVE = f"{OWN_PREFIX}derive"
+LINT_IGNORE = f"{OWN_PREFIX}lint-ignore"
+OWN_ANNOTATIONS = (DERIVE, LINT_IGNORE)
+"""The annotations of policies that this service reads."""
+
 PolicyKind = Literal["ValidatingAdmissionPolicy", "MutatingAdmissionPolicy"]
 BindingKind = Literal["ValidatingAdmissionPolicyBinding", "MutatingAdmissionPolicyBinding"]
 FailurePolicy = Literal["Fail", "Ignore"]

@@ -15,7 +15,7 @@ from policies.admissionpolicy import wording
 from policies.admissionpolicy.apply import InternalError, MutationError, apply_configuration, apply_json_patch
 from policies.admissionpolicy.compilation import CompiledPolicy, Unit
 from policies.admissionpolicy.evaluation import Failure, Group, SpentError, Unmatched, unmatched
-from policies.admissionpolicy.finding import Finding, Result, sorted_out, together
+from policies.admissionpolicy.finding import Finding, Result, combined, result_of
 from policies.admissionpolicy.inputs import Inputs, Json
 from policies.admissionpolicy.model import Binding, ValidationAction
 from policies.admissionpolicy.params import (
@@ -42,7 +42,7 @@ _JSON_VARIABLES = ("oldObject", "params", "request", "namespaceObject")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mutated:
-    """What came of the policies: the object after them, and what they found.
+    """The object after the policies, and their result.
 
     findings: errors that refuse the request, in the order in which the API server lists them as causes; the first gives
     message and reason, except that an internal error (always the last) is all that the API server shows.
@@ -81,22 +81,7 @@ def mutate(
     second = _Round(parameters, first.inputs, schema, budget, only=frozenset(first.reinvocable))
     second.run(select(first.inputs.object))
     outcome = second.outcome()
-    return Mutated(object=outcome.object, result=together([first.outcome().result, outcome.result]))
-
-
-def evaluate(
-    compiled: CompiledPolicy,
-    binding: Binding,
-    parameters: Parameters,
-    inputs: Inputs,
-    schema: Schema | None,
-    *,
-    budget: int = POLICY_LIMIT,
-) -> Mutated:
-    """Apply one policy with one binding, once. Raises as mutate does."""
-    only = _Round(parameters, inputs, schema, budget)
-    only.run([(compiled, [binding])])
-    return only.outcome()
+    return Mutated(object=outcome.object, result=combined([first.outcome().result, outcome.result]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,27 +117,27 @@ class _Round:
     schema: Schema | None
     budget: int
     only: frozenset[tuple[str, ...]] | None = None
-    found: list[Finding] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
     skipped: list[tuple[str, str]] = field(default_factory=list)
     reinvocable: list[tuple[str, ...]] = field(default_factory=list)
     applied: bool = False
 
     @property
     def refuses(self) -> bool:
-        return any(finding.denies for finding in self.found)
+        return any(finding.denies for finding in self.findings)
 
     def outcome(self) -> Mutated:
-        result = structs.replace(sorted_out(self.found), skipped=tuple(self.skipped))
+        result = structs.replace(result_of(self.findings), skipped=tuple(self.skipped))
         return Mutated(object=self.inputs.object, result=result)
 
     def run(self, selected: Selected) -> None:
         """All parameters are collected before the first mutation is made."""
-        invocations = [each for compiled, bindings in selected for each in self._invocations(compiled, bindings)]
+        invocations = [one for compiled, bindings in selected for one in self._invocations(compiled, bindings)]
         try:
             for invocation in invocations:
                 self._invoke(invocation)
         except _HaltedError as error:
-            self.found.append(error.finding)
+            self.findings.append(error.finding)
 
     def _invocations(self, compiled: CompiledPolicy, bindings: Iterable[Binding]) -> Iterator[_Invocation]:
         kind = compiled.policy.param_kind
@@ -160,17 +145,17 @@ class _Round:
             if kind is not None:
                 scope_of(kind, self.parameters)
         except ConfigurationError as error:
-            self.found.append(_misconfigured(compiled, "", wording.misconfigured_policy(str(error))))
+            self.findings.append(_misconfigured(compiled, "", wording.misconfigured_policy(str(error))))
             return
         for binding in bindings:
             try:
-                found = collect(kind, binding, self.parameters, self.inputs.request_namespace)
+                objects = collect(kind, binding, self.parameters, self.inputs.request_namespace)
             except ConfigurationError as error:
-                self.found.append(_misconfigured(compiled, binding.name, wording.misconfigured_binding(str(error))))
+                self.findings.append(_misconfigured(compiled, binding.name, wording.misconfigured_binding(str(error))))
                 continue
-            if not found:
+            if not objects:
                 self.skipped.append((binding.name, "it has no parameters"))
-            for params in found:
+            for params in objects:
                 yield _Invocation(compiled, binding, as_mutating_policies_see(params, kind))
 
     def _invoke(self, invocation: _Invocation) -> None:
@@ -180,7 +165,7 @@ class _Round:
             self.skipped.append((binding.name, f"match condition {why.condition!r} is false"))
             return
         if isinstance(why, Failure):
-            self.found.append(_error(invocation, why.text))
+            self.findings.append(_error(invocation, why.text))
             return
         if self.only is not None and invocation.key not in self.only:
             return
@@ -194,20 +179,20 @@ class _Round:
         """One mutation; one that fails leaves the object alone, and the next has its turn."""
         compiled, unit = invocation.compiled, invocation.compiled.mutations[index]
         if isinstance(unit.program, CompileError):
-            self.found.append(_error(invocation, unit.program.full_reference(), index, unit))
+            self.findings.append(_error(invocation, unit.program.full_reference(), index, unit))
             return
         names = self.inputs.names(invocation.params, namespace=compiled.reads_namespace)
         group = Group(compiled.patching, names, self.budget, self.inputs.expired)
         try:
             value = group.evaluate(unit)
             if isinstance(value, Failure):
-                self.found.append(_error(invocation, value.text, index, unit, group))
+                self.findings.append(_error(invocation, value.text, index, unit, group))
                 return
             mutated = self._applied(value, group)
         except InternalError as error:
             raise _HaltedError(_internal(_error(invocation, str(error), index, unit))) from error
         except (SpentError, MutationError) as error:
-            self.found.append(_error(invocation, str(error), index, unit))
+            self.findings.append(_error(invocation, str(error), index, unit))
             return
         self.applied = True
         self.inputs = replace(self.inputs, object=mutated)

@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterable, Mapping
 import jsonpatch
 from msgspec.structs import replace
 
-from policies.admissionpolicy import mutating, wording
-from policies.admissionpolicy.bound import BoundPolicy, bound, inputs
+from policies.admissionpolicy import mutating
+from policies.admissionpolicy.bound import BoundPolicy, in_force
 from policies.admissionpolicy.compilation import Compile, compile_policy
 from policies.admissionpolicy.finding import Finding
+from policies.admissionpolicy.inputs import inputs_of
 from policies.admissionpolicy.matching import Index
 from policies.admissionpolicy.model import Binding, Policy
 from policies.admissionpolicy.params import Parameters, ReviewParameters
@@ -45,15 +46,15 @@ class MutatingPolicies:
         exceptions: Iterable[PolicyException] = (),
     ) -> None:
         self._policies = tuple(policies)
-        self._index = Index((each.policy.match_constraints, each) for each in self._policies)
+        self._index = Index((policy.policy.match_constraints, policy) for policy in self._policies)
         self._parameters = parameters
         self._schemas = schemas
-        names = {each.policy.name for each in self._policies}
-        self._exceptions = tuple(each for each in exceptions if names.intersection(each.rules))
+        names = {policy.policy.name for policy in self._policies}
+        self._exceptions = tuple(one for one in exceptions if names.intersection(one.rules))
 
     @property
     def rule(self) -> Rule:
-        """The rule of the service. It reads whole objects: what it does not see it could not merge into."""
+        """The rule of the service. It reads whole objects, since it could not merge into what it does not read."""
         resources = dict.fromkeys(rule for policy in self._policies for rule in policy.resource_rules())
         failing = any(policy.policy.failure_policy == "Fail" for policy in self._policies)
         reinvoked = any(policy.policy.reinvocation_policy == "IfNeeded" for policy in self._policies)
@@ -70,7 +71,7 @@ class MutatingPolicies:
         return Rule(NAME, (hook,), "deny", frozenset({""}), mutate=self.mutate)
 
     def mutate(self, request: AdmissionRequest, facts: Facts) -> Mutation:
-        """The patch to what the policies make of the object; a policy that an exception covers is not evaluated.
+        """The patch from the object to the mutated one. A policy that an exception covers is not evaluated.
 
         Raises MutationRefusedError, Missing and FactUnavailable.
         """
@@ -89,33 +90,33 @@ class MutatingPolicies:
         Raises Missing and FactUnavailable.
         """
         exceptions = self._covering(request)
-        holding = {name: each for name, each in exceptions.items() if each.holds(facts.today())}
+        holding = {name: one for name, one in exceptions.items() if one.holds(facts.today())}
         excepted: dict[str, PolicyException] = {}
 
         def select(obj: JsonObject | None) -> mutating.Selected:
             current = replace(request, object=obj)
             matching = (
-                (each.compiled, each.matching(current, facts.namespace_labels))
-                for each in self._index.candidates(current)
+                (policy.compiled, policy.matching(current, facts.namespace_labels))
+                for policy in self._index.candidates(current)
             )
             matched = {compiled.policy.name: (compiled, bindings) for compiled, bindings in matching if bindings}
             excepted.update((name, holding[name]) for name in matched if name in holding)
             return [selected for name, selected in matched.items() if name not in holding]
 
         parameters = ReviewParameters(facts, self._parameters)
-        return mutating.mutate(select, parameters, inputs(request, facts), self._schemas(request.kind)), excepted
+        return mutating.mutate(select, parameters, inputs_of(request, facts), self._schemas(request.kind)), excepted
 
     def _covering(self, request: AdmissionRequest) -> Mapping[str, PolicyException]:
-        """The exception from each policy that is about the request; it may have ended."""
+        """The exception that covers the request, by policy; it may have ended."""
         if not self._exceptions:
             return {}
-        names = [each.policy.name for each in self._policies]
-        return {name: each for name in names if (each := longest(self._exceptions, name, request)) is not None}
+        names = [policy.policy.name for policy in self._policies]
+        return {name: one for name in names if (one := longest(self._exceptions, name, request)) is not None}
 
 
 def _refused(denial: Finding, exception: PolicyException | None) -> MutationRefusedError:
     """A mutation that failed refuses the request as kube-apiserver words it."""
-    status = "Forbidden" if denial.code == wording.STATUS_CODES["Forbidden"] else denial.reason
+    status = denial.reason if denial.kind == "internal" else "Forbidden"  # policy_dispatcher.go has no other reason
     violation = Violation(
         rule=denial.policy,
         path="",
@@ -137,6 +138,6 @@ def rules(
     exceptions: Iterable[PolicyException] = (),
     compile_: Compile = compile_policy,
 ) -> list[Rule]:
-    """The rule of all mutating policies that are in force; none where there is no such policy."""
-    found = bound("MutatingAdmissionPolicy", policies, bindings, compile_)
-    return [MutatingPolicies(found, parameters, schemas, exceptions).rule] if found else []
+    """The one rule of all mutating policies that are in force, if there are any."""
+    mutating_policies = in_force("MutatingAdmissionPolicy", policies, bindings, compile_)
+    return [MutatingPolicies(mutating_policies, parameters, schemas, exceptions).rule] if mutating_policies else []

@@ -1,4 +1,4 @@
-"""What a CEL value becomes when the API server takes it out of CEL, and how its messages show that.
+"""Conversion of CEL values to JSON as the API server does it, and how its messages show the values.
 
 An `Object{...}` becomes a map through `Value()` of what it holds (apiserver's pkg/cel/mutation/dynamic), the value of a
 JSON Patch through cel-go's ConvertToNative to structpb.Value. The two differ: the first keeps values that no JSON has,
@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from typing import Any
 
 from policies.cel.patchtypes import JSONPatch, ObjectValue
@@ -32,7 +33,7 @@ class ConversionError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Foreign:
-    """A value in an Object that is no JSON: how Go's %T, %v and %#v show it."""
+    """A value in an Object that JSON does not have, as Go's %T, %v and %#v show it."""
 
     go_type: str
     shown: str
@@ -45,7 +46,7 @@ _MONTHS += ("July", "August", "September", "October", "November", "December")
 _NULL = Foreign("structpb.NullValue", "NULL_VALUE", "0")
 
 
-class Taken:
+class Converter:
     """Takes objects out of CEL.
 
     inputs: the variables of the evaluation. Maps and lists that come from them are JSON already; one that CEL made is
@@ -55,17 +56,16 @@ class Taken:
 
     def __init__(self, inputs: Iterable[Any] | None) -> None:
         self._inputs = inputs
-        self._known: set[int] | None = None
 
     def fields(self, value: ObjectValue) -> dict[str, Any]:
-        """The fields of an object. Raises ConversionError for a map with a key that is no text."""
-        found = {}
+        """The fields of an object. Raises ConversionError for a map with a key that is not a text."""
+        fields = {}
         for name, item in value.fields.items():
             try:
-                found[name] = self._field(item)
+                fields[name] = self._field(item)
             except ConversionError as error:
                 raise ConversionError(f"fail to convert field {quote(name)}: {error}") from error
-        return found
+        return fields
 
     def json(self, value: Value) -> Any:
         """The JSON that a value in a JSON Patch becomes. Raises ConversionError with the reference's words."""
@@ -115,11 +115,12 @@ class Taken:
         return value if value.__class__ in {bool, int, float, str} else _foreign(value)
 
     def _is_json(self, value: Any) -> bool:
-        if self._inputs is None:
-            return False
-        if self._known is None:
-            self._known = _containers(self._inputs)
-        return id(value) in self._known
+        return id(value) in self._json
+
+    @cached_property
+    def _json(self) -> set[int]:
+        """The identities of the maps and lists of the request."""
+        return _containers(self._inputs or ())
 
 
 def go_type(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""A JSON Patch as the API server applies it: gopkg.in/evanphx/json-patch.v4, whose habits differ from RFC 6902.
+"""A JSON Patch as the API server applies it: gopkg.in/evanphx/json-patch.v4, which differs from RFC 6902.
 
 `replace` sets a field that is not there, `copy` takes null from one, an index may count from the end, and a path
 without a slash at its start loses its first part. The package `jsonpatch` does none of that. The document that is
@@ -188,7 +188,7 @@ def _destination(document: Any, operation: Operation) -> _Place:
 
 
 def _find(document: Any, path: str) -> _Place | None:
-    """The container of a path, or None where there is none."""
+    """The container that a path leads to, or None."""
     _, *parts = path.split("/")
     if not parts:
         return None

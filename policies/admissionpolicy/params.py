@@ -18,13 +18,14 @@ from policies.admissionpolicy.model import Binding, ParamKind, ParamRef, Policy
 from policies.engine.facts import Facts
 from policies.engine.lookup import Key
 from policies.engine.match import LabelSelector
+from policies.kubernetes.group import CLIENT_GROUPS
 
 KindScope = Literal["Cluster", "Namespaced"]
 _NOTATION = {"In": "{} in ({})", "NotIn": "{} notin ({})", "Exists": "{}", "DoesNotExist": "!{}"}
 
 
 class ConfigurationError(Exception):
-    """A policy or binding that cannot be evaluated as it is; the text is the API server's."""
+    """A policy or binding is misconfigured and cannot be evaluated; the text is the API server's."""
 
 
 class KnownParameters(Struct, frozen=True):
@@ -104,11 +105,11 @@ class Parameters(Protocol):
     """
 
     def scope(self, kind: ParamKind) -> KindScope | None:
-        """Whether objects of a kind are in namespaces; None for a kind that there is not."""
+        """Whether objects of a kind are in namespaces; None for a kind that does not exist."""
         ...
 
     def named(self, kind: ParamKind, namespace: str, name: str) -> Json | None:
-        """The object of a name, None where there is none. `namespace` is empty for a cluster-scoped kind."""
+        """The object of a name, or None. `namespace` is empty for a cluster-scoped kind."""
         ...
 
     def selected(self, kind: ParamKind, namespace: str, selector: LabelSelector) -> Sequence[Json]:
@@ -133,18 +134,18 @@ class StaticParameters:
 
     def selected(self, kind: ParamKind, namespace: str, selector: LabelSelector) -> Sequence[Json]:
         """The objects given that a selector selects."""
-        found = [each for each in self._of(kind, namespace) if selector.matches(each["metadata"].get("labels") or {})]
-        return sorted(found, key=_name)
+        objects = self._of(kind, namespace)
+        return sorted((obj for obj in objects if selector.matches(obj["metadata"].get("labels") or {})), key=_name)
 
     def _of(self, kind: ParamKind, namespace: str) -> list[Json]:
-        wanted = (kind.api_version, kind.kind, namespace)
-        return [each for each in self.objects if _place(each) == wanted]
+        place = (kind.api_version, kind.kind, namespace)
+        return [obj for obj in self.objects if _place(obj) == place]
 
     @cached_property
     def _by_name(self) -> Mapping[tuple[Any, ...], Json]:
         """The objects by kind, namespace and name; of two alike the first. What has no proper name is left out."""
-        named = [((*_place(each), each["metadata"].get("name")), each) for each in reversed(self.objects)]
-        return {key: each for key, each in named if all(isinstance(part, str) for part in key)}
+        named = [((*_place(obj), obj["metadata"].get("name")), obj) for obj in reversed(self.objects)]
+        return {key: obj for key, obj in named if all(isinstance(part, str) for part in key)}
 
 
 def _place(obj: Json) -> tuple[Any, ...]:
@@ -184,7 +185,7 @@ def _name(obj: Json) -> str:
 
 
 def scope_of(kind: ParamKind, parameters: Parameters) -> KindScope:
-    """The scope of a policy's paramKind. Raises ConfigurationError for a kind that there is not."""
+    """The scope of a policy's paramKind. Raises ConfigurationError for a kind that does not exist."""
     scope = parameters.scope(kind)
     if scope is None:
         group, _, version = kind.api_version.rpartition("/")
@@ -196,9 +197,9 @@ def scope_of(kind: ParamKind, parameters: Parameters) -> KindScope:
 def collect(
     kind: ParamKind | None, binding: Binding, parameters: Parameters, request_namespace: str
 ) -> tuple[Json | None, ...]:
-    """The parameters of a binding: the policy is evaluated once for each of them, for None without parameters.
+    """The parameters of a binding. The policy is evaluated once for each; without parameters, once with None.
 
-    None of them at all: the policy is not evaluated. Raises ConfigurationError, and Missing.
+    An empty tuple means that the policy is not evaluated. Raises ConfigurationError, and Missing.
     """
     reference = binding.param_ref
     if kind is None or reference is None:
@@ -207,10 +208,10 @@ def collect(
     namespace = _namespace(scope, reference, request_namespace)
     if reference.namespace and scope == "Cluster":
         raise ConfigurationError("paramRef.namespace must not be provided for a cluster-scoped `paramKind`")
-    found = _found(kind, namespace, reference, parameters)
-    if not found and reference.parameter_not_found_action == "Deny":
+    objects = _referenced(kind, namespace, reference, parameters)
+    if not objects and reference.parameter_not_found_action == "Deny":
         raise ConfigurationError("no params found for policy binding with `Deny` parameterNotFoundAction")
-    return found
+    return objects
 
 
 def _namespace(scope: KindScope, reference: ParamRef, request_namespace: str) -> str:
@@ -222,41 +223,13 @@ def _namespace(scope: KindScope, reference: ParamRef, request_namespace: str) ->
     return reference.namespace or request_namespace
 
 
-def _found(kind: ParamKind, namespace: str, reference: ParamRef, parameters: Parameters) -> tuple[Json, ...]:
+def _referenced(kind: ParamKind, namespace: str, reference: ParamRef, parameters: Parameters) -> tuple[Json, ...]:
     if reference.name:
-        found = parameters.named(kind, namespace, reference.name)
-        return () if found is None else (found,)
+        named = parameters.named(kind, namespace, reference.name)
+        return () if named is None else (named,)
     if reference.selector is None:
         raise ConfigurationError("one of name or selector must be provided")
     return tuple(parameters.selected(kind, namespace, reference.selector))
-
-
-# The kinds that kube-apiserver reads as Go types (client-go's informers), which do not know their own name and are kept
-# without managedFields (BuildGenericConfig in pkg/controlplane/apiserver/config.go).
-_TYPED_GROUPS = frozenset(
-    (
-        "",
-        "admissionregistration.k8s.io",
-        "apps",
-        "autoscaling",
-        "batch",
-        "certificates.k8s.io",
-        "coordination.k8s.io",
-        "discovery.k8s.io",
-        "events.k8s.io",
-        "extensions",
-        "flowcontrol.apiserver.k8s.io",
-        "internal.apiserver.k8s.io",
-        "networking.k8s.io",
-        "node.k8s.io",
-        "policy",
-        "rbac.authorization.k8s.io",
-        "resource.k8s.io",
-        "scheduling.k8s.io",
-        "storage.k8s.io",
-        "storagemigration.k8s.io",
-    )
-)
 
 
 def as_kept(params: Json, kind: ParamKind) -> Json:
@@ -264,7 +237,7 @@ def as_kept(params: Json, kind: ParamKind) -> Json:
     named = {"apiVersion": kind.api_version, "kind": kind.kind, **params}
     if not _is_typed(kind):
         return named
-    return {**named, "metadata": {key: each for key, each in params["metadata"].items() if key != "managedFields"}}
+    return {**named, "metadata": {key: value for key, value in params["metadata"].items() if key != "managedFields"}}
 
 
 def as_mutating_policies_see(params: Json | None, kind: ParamKind | None) -> Json | None:
@@ -279,4 +252,9 @@ def as_mutating_policies_see(params: Json | None, kind: ParamKind | None) -> Jso
 
 
 def _is_typed(kind: ParamKind) -> bool:
-    return kind.api_version.rpartition("/")[0] in _TYPED_GROUPS
+    """Whether kube-apiserver reads a kind as a Go type, through client-go's informers.
+
+    Such an object does not know its own kind, and is kept without managedFields (BuildGenericConfig in
+    pkg/controlplane/apiserver/config.go).
+    """
+    return kind.api_version.rpartition("/")[0] in CLIENT_GROUPS

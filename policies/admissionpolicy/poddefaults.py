@@ -76,12 +76,12 @@ _HUGE_PAGES = "hugepages-"
 def defaulted(pod: JsonObject) -> JsonObject:
     """The Pod as the API server would have it before admission; the one given is not changed.
 
-    What is not of the type that a Pod has there is left alone: it is refused elsewhere.
+    A value of the wrong type is left alone: it is refused elsewhere.
     """
-    found: JsonObject = written(pod, "Pod")
-    spec = found["spec"]
+    result: JsonObject = written(pod, "Pod")
+    spec = result["spec"]
     if not isinstance(spec, dict):
-        return found
+        return result
     _request_what_is_limited(spec)
     _set_pod_resources(spec)
     if spec.get("hostNetwork") is True:
@@ -93,10 +93,10 @@ def defaulted(pod: JsonObject) -> JsonObject:
                     place.setdefault(name, deepcopy(value))
     _set_pull_policies(spec)
     _set_volume_sources(spec)
-    _convert(found["metadata"], spec)
-    _select_label_keys(mapping(found["metadata"], "labels"), spec)
-    _set_app_armor(mapping(found["metadata"], "annotations"), spec)
-    return found
+    _convert(result["metadata"], spec)
+    _select_label_keys(mapping(result["metadata"], "labels"), spec)
+    _set_app_armor(mapping(result["metadata"], "annotations"), spec)
+    return result
 
 
 def _maps(value: object, key: str) -> list[JsonObject]:
@@ -169,7 +169,7 @@ def _select_label_keys(labels: JsonObject, spec: JsonObject) -> None:
     for kind in (mapping(affinity, "podAffinity"), mapping(affinity, "podAntiAffinity")):
         terms += _maps(kind, "requiredDuringSchedulingIgnoredDuringExecution")
         weighted = _maps(kind, "preferredDuringSchedulingIgnoredDuringExecution")
-        terms += [mapping(each, "podAffinityTerm") for each in weighted]
+        terms += [mapping(term, "podAffinityTerm") for term in weighted]
     for term in terms:
         selector = term.get("labelSelector")
         for field, operator in (("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn")):
@@ -182,8 +182,8 @@ def _require(selector: JsonObject, keys: list[str], operator: str, labels: JsonO
     known = selector.get("matchExpressions", [])
     if not isinstance(known, list):
         return
-    wanted = [{"key": key, "operator": operator, "values": [labels[key]]} for key in keys]
-    if missing := [requirement for requirement in wanted if requirement not in known]:
+    requirements = [{"key": key, "operator": operator, "values": [labels[key]]} for key in keys]
+    if missing := [requirement for requirement in requirements if requirement not in known]:
         selector["matchExpressions"] = [*known, *missing]
 
 
@@ -258,7 +258,7 @@ def _aggregate(spec: JsonObject, kind: str) -> _Amounts:
 
 def _amounts(container: JsonObject, kind: str) -> _Amounts:
     listed = mapping(container.get("resources"), kind).items()
-    return {name: found for name, value in listed if (found := quantity_of(value)) is not None}
+    return {name: amount for name, value in listed if (amount := quantity_of(value)) is not None}
 
 
 def _combine(amounts: _Amounts, others: _Amounts, combined: Callable[[Quantity, Quantity], Quantity]) -> None:

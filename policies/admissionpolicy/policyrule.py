@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from policies.admissionpolicy import wording
-from policies.admissionpolicy.bound import BoundPolicy, bound
+from policies.admissionpolicy.bound import BoundPolicy, in_force
 from policies.admissionpolicy.compilation import Compile, compile_policy
-from policies.admissionpolicy.derived import Derived, is_derived, template_paths, templated
+from policies.admissionpolicy.derived import DerivedPod, is_derived, template_paths, templated
 from policies.admissionpolicy.finding import NOTHING_FOUND, Finding, Result
 from policies.admissionpolicy.model import Binding, MatchResources, Policy
 from policies.admissionpolicy.params import Parameters, ReviewParameters
-from policies.admissionpolicy.subject import Subject, Subjects, Workloads
+from policies.admissionpolicy.subject import Subject, SubjectCache, Workloads
 from policies.admissionpolicy.validating import evaluate_policy
 from policies.cel.explanation.explain import Reason
 from policies.cel.explanation.places import shown
@@ -37,7 +37,9 @@ class PolicyRule:
     native: whether kube-apiserver enforces it already, so that only pod templates are left to be judged here.
     """
 
-    def __init__(self, bound: BoundPolicy, parameters: Parameters, subjects: Subjects, *, native: bool = False) -> None:
+    def __init__(
+        self, bound: BoundPolicy, parameters: Parameters, subjects: SubjectCache, *, native: bool = False
+    ) -> None:
         self._native = native
         self._bound = bound
         self._parameters = parameters
@@ -47,7 +49,7 @@ class PolicyRule:
 
     @property
     def rule(self) -> Rule:
-        """The rule of the service. Its hooks take in all that may match; `validate` looks closely."""
+        """The rule of the service. Its hooks cover all that may match; `validate` decides."""
         policy = self._bound.policy
         resources = [] if self._native else self._bound.resource_rules()
         workloads = self._subjects.workloads if self._is_derived else {}
@@ -72,20 +74,19 @@ class PolicyRule:
         Raises Missing and FactUnavailable.
         """
         subject = self._subjects.of(request, facts)
-        found: list[Violation | Note] = []
+        outcome: list[Violation | Note] = []
         if not self._native:
             result = self._result(subject)
             for finding in result.findings:
-                found += self._violations(finding, _itself)
-            if result.published:
-                found += [Note(key, wording.joined(values)) for key, values in result.published.items()]
+                outcome += self._violations(finding, _itself)
+            outcome += [Note(key, wording.joined(values)) for key, values in result.published.items()]
         if self._is_derived:
             for pod, derived in subject.pods:
-                found += self._derived(pod, derived)
-        return found
+                outcome += self._derived(pod, derived)
+        return outcome
 
-    def _derived(self, pod: Derived, subject: Subject) -> Iterator[Violation]:
-        """What is found in a template. A field that only the Pod's own admission fills makes it a warning."""
+    def _derived(self, pod: DerivedPod, subject: Subject) -> Iterator[Violation]:
+        """The violations in a template; only warnings where the Pod's own admission fills in a field that counts."""
         unless = ", ".join(sorted(pod.unknown_to(self._reads["object"])))
         for finding in self._result(subject).findings:
             yield from self._violations(finding, pod.place, unless)
@@ -93,20 +94,20 @@ class PolicyRule:
     def _violations(
         self, finding: Finding, place: Callable[[Location], Location], unless: str = ""
     ) -> Iterator[Violation]:
-        """A finding as violations: one for each part of the expression that decided.
+        """A finding as violations, one for each part of the expression that decided.
 
-        unless: the fields that may still become such that nothing is wrong; then nothing is refused.
+        unless: fields that may yet be filled in so that nothing is wrong; then nothing is refused.
         """
         verdict: Verdict = "deny" if finding.denies else "warn" if "Warn" in finding.actions else "audit"
         if unless and verdict == "deny":
             verdict = "warn"
         # A warning has 120 characters: too few for the API server's way of naming policy and binding.
         summary = finding.native if verdict == "deny" else f"{finding.policy}: {finding.message}"
-        for path, found in self._places(finding, place):
+        for path, detail in self._places(finding, place):
             yield Violation(
                 rule=finding.policy,
                 path=path,
-                found=found,
+                found=detail,
                 problem=f"(unless {unless} will be set otherwise)" if unless else "",
                 summary=summary,
                 remedy="",
@@ -115,11 +116,11 @@ class PolicyRule:
             )
 
     def _places(self, finding: Finding, place: Callable[[Location], Location]) -> list[tuple[str, str]]:
-        """Paths, and what is wrong at each. A messageExpression is the author's own way to say the latter."""
-        found = [(_path(reason, place), reason.detail) for reason in finding.reasons]
+        """Paths with what is wrong at each; a messageExpression, the author's own words, replaces the latter."""
+        places = [(_path(reason, place), reason.detail) for reason in finding.reasons]
         if finding.kind == "violation" and self._bound.policy.validations[finding.index].message_expression is not None:
-            found = [(path, "") for path, _ in found[:1] if path]
-        return found or [("", "")]
+            places = [(path, "") for path, _ in places[:1] if path]
+        return places or [("", "")]
 
     def _result(self, subject: Subject) -> Result:
         bindings = self._bound.matching(subject.request, subject.facts.namespace_labels, subject.key)
@@ -139,10 +140,12 @@ def rules(
     native: bool = False,
 ) -> list[Rule]:
     """The rules of all validating policies that are in force; for native ones see PolicyRule."""
-    found, subjects = bound("ValidatingAdmissionPolicy", policies, bindings, compile_), Subjects(workloads)
-    if native:
-        found = [each for each in found if covers_pods(each.policy.match_constraints)]
-    return [PolicyRule(each, parameters, subjects, native=native).rule for each in found]
+    subjects = SubjectCache(workloads)
+    return [
+        PolicyRule(bound, parameters, subjects, native=native).rule
+        for bound in in_force("ValidatingAdmissionPolicy", policies, bindings, compile_)
+        if not native or covers_pods(bound.policy.match_constraints)
+    ]
 
 
 def covers_pods(constraints: MatchResources) -> bool:

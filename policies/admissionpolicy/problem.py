@@ -1,17 +1,17 @@
-"""What is wrong with a document, and where: the API server's words at the place in the file, with a hint of our own.
+"""Problems of documents: the API server's words with the place in the file and a hint of our own.
 
 Source of the words: k8s.io/apimachinery's pkg/util/validation/field/errors.go.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from policies.admissionpolicy.document import Document, Path
 from policies.golang.strconv import quote
+from policies.kubernetes.encoding import to_json
 
 Severity = Literal["error", "warning"]
 
@@ -40,7 +40,7 @@ class Problem:
         return f"{self.path}: {self.message}" if self.path else self.message
 
     def __str__(self) -> str:
-        """The problem for people: file, line and column, what is wrong, how to mend it."""
+        """The problem for people: file, line and column, what is wrong, how to fix it."""
         kind = "" if self.severity == "error" else f"{self.severity}: "
         what = f"{self.path}: {self.excerpt}" if self.excerpt else self.text
         text = f"{self.file}:{self.line}:{self.column}: {kind}{what}"
@@ -61,11 +61,11 @@ class Report:
         return any(problem.severity == "error" for problem in self.problems)
 
     def hide(self, path: Path) -> None:
-        """Say nothing more about a value that could not be read: it would only follow from that."""
+        """Report nothing more about a value that could not be read: it would only be a consequence."""
         self._unread.add(path)
 
     def hidden(self, path: Path) -> bool:
-        """Whether a value, or one that it is part of, could not be read."""
+        """Whether a value, or one that contains it, could not be read."""
         return any(path[:length] in self._unread for length in range(1, len(path) + 1))
 
     def add(self, problem: Problem) -> None:
@@ -73,13 +73,13 @@ class Report:
         self.problems.append(problem)
 
     def continued(self) -> Report:
-        """Another report that begins with what was found so far."""
+        """Another report that begins with the problems so far."""
         other = Report(self.document)
         other.problems, other._unread = list(self.problems), self._unread
         return other
 
     def outline(self, paths: Iterable[Path]) -> Report:
-        """The report, to be kept, of a document of which no more will be said than about the fields at some paths."""
+        """A small report to keep, for which the document only knows the places of the fields at some paths."""
         other = self.continued()
         other.document = self.document.outline(paths)
         return other
@@ -87,7 +87,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """A field of a document, to walk down from and to complain about."""
+    """A field of a document: a place to report problems at, and to go down from."""
 
     report: Report
     path: Path = ()
@@ -122,15 +122,15 @@ class Spot:
         )
 
     def warn(self, message: str, hint: str = "", *, key: bool = False) -> None:
-        """Note what the API server would accept and a person would hardly mean."""
+        """Note something that the API server accepts, but that is probably not intended."""
         self.fault(message, hint, key=key, severity="warning")
 
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A value of one of the API's enumerations: it is printed as JSON, where other texts are printed as in Go."""
+    """A value of an enumeration of the API. It is printed as JSON, other texts as in Go."""
 
-    text: str = field()
+    text: str
 
 
 def show(path: Path) -> str:
@@ -147,12 +147,12 @@ def required(detail: str = "") -> str:
 
 
 def invalid(value: Any, detail: str) -> str:
-    """A value of the right type that will not do."""
+    """A value of the right type that is not valid."""
     return _with_detail(f"Invalid value: {_shown(value)}", detail)
 
 
 def duplicate(value: Any) -> str:
-    """A value that is there twice."""
+    """A value that occurs twice."""
     return f"Duplicate value: {_shown(value)}"
 
 
@@ -162,12 +162,12 @@ def not_found(value: str) -> str:
 
 
 def forbidden(detail: str) -> str:
-    """A value that may not be there."""
+    """A value that is not allowed."""
     return _with_detail("Forbidden", detail)
 
 
 def unsupported(value: str, allowed: Sequence[str]) -> str:
-    """A value that is none of an enumeration."""
+    """A value that is not in an enumeration."""
     return _with_detail(
         f"Unsupported value: {_shown(Word(value))}", f"supported values: {', '.join(map(quote, allowed))}"
     )
@@ -190,7 +190,4 @@ def _with_detail(text: str, detail: str) -> str:
 def _shown(value: Any) -> str:
     if isinstance(value, str):
         return quote(value)
-    text = json.dumps(value.text if isinstance(value, Word) else value, ensure_ascii=False, separators=(",", ":"))
-    for character in "<>&\u2028\u2029":  # encoding/json escapes what a browser would misread
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return text
+    return to_json(value.text if isinstance(value, Word) else value)

@@ -7,11 +7,10 @@ discovery documents. APIs that are off by default are not in it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from typing import Any, Literal
+from typing import Literal
 
 from policies.engine.request import GroupVersionKind
 
@@ -39,20 +38,6 @@ def built_in() -> tuple[Resource, ...]:
         for scope, names in scopes.items()
         for name, kind in names.items()
     )
-
-
-def compact(lists: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """The table, as resources.json has it, from APIResourceLists: kinds by apiVersion, scope and resource."""
-    table: dict[str, Any] = {}
-    for each in lists:
-        scopes: dict[Scope, dict[str, str]] = {"Cluster": {}, "Namespaced": {}}
-        for found in each["resources"]:
-            kind = found["kind"]
-            if "version" in found:
-                kind = f"{found.get('group', '')}/{found['version']}/{kind}"
-            scopes["Namespaced" if found["namespaced"] else "Cluster"][found["name"]] = kind
-        table[each["groupVersion"]] = scopes
-    return table
 
 
 def _resource(api_version: str, scope: Scope, name: str, kind: str) -> Resource:

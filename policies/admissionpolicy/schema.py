@@ -126,13 +126,13 @@ class Definitions:
 
     def __init__(self, schemas: Mapping[str, OpenApi]) -> None:
         self._schemas = schemas
-        self._nodes: dict[str, Node] = {}
+        self._cache: dict[str, Node] = {}
 
     def node(self, name: str) -> Node:
         """The definition of a name. Raises KeyError where there is none, when the node is asked for its atom."""
-        if name not in self._nodes:
-            self._nodes[name] = Node(lambda: self._definition(name))
-        return self._nodes[name]
+        if name not in self._cache:
+            self._cache[name] = Node(lambda: self._definition(name))
+        return self._cache[name]
 
     def inline(self, schema: OpenApi, *, preserve: bool = False) -> Node:
         """A schema that stands in another one, or a reference. `preserve`: unknown fields are allowed around it."""
@@ -193,22 +193,22 @@ class Definitions:
 
 
 def built_in(kind: GroupVersionKind) -> Schema | None:
-    """The schema of a built-in kind, or None for a kind that is none, such as a custom resource."""
+    """The schema of a built-in kind; None for another, such as a custom resource."""
     table = _table()
     name = table["kinds"].get(f"{kind.group}/{kind.version}/{kind.kind}")
     return None if name is None else Schema(_built_in_definitions().node(name), kind, typed=True)
 
 
 def open_api(kind: GroupVersionKind) -> OpenApi | None:
-    """The OpenAPI schema of a built-in kind, with references by name (see `definition`); None where it is none."""
+    """The OpenAPI schema of a built-in kind, with references by name (see `definition`); None for another kind."""
     name = _table()["kinds"].get(f"{kind.group}/{kind.version}/{kind.kind}")
     return None if name is None else {"$ref": name}
 
 
 def definition(name: str) -> OpenApi:
     """The OpenAPI schema that a reference of the built-in kinds names. Raises KeyError."""
-    found: OpenApi = _table()["types"][name]
-    return found
+    schema: OpenApi = _table()["types"][name]
+    return schema
 
 
 def open_api_of_custom_resource(schema: OpenApi) -> OpenApi:
@@ -224,86 +224,16 @@ def of_custom_resource(kind: GroupVersionKind, schema: OpenApi | None) -> Schema
     return Schema(_built_in_definitions().inline(open_api_of_custom_resource(schema)), kind, typed=False)
 
 
-def of_document(kind: GroupVersionKind, schemas: Mapping[str, OpenApi], *, typed: bool) -> Schema | None:
-    """The schema of a kind from a cluster's own OpenAPI v3 document (its `components.schemas`)."""
-    wanted = {"group": kind.group, "version": kind.version, "kind": kind.kind}
-    for name, schema in schemas.items():
-        if wanted in schema.get("x-kubernetes-group-version-kind", ()):
-            return Schema(Definitions(schemas).node(name), kind, typed=typed)
-    return None
-
-
 def unknown(kind: GroupVersionKind) -> Schema:
     """The schema of a custom resource of which nothing is known: maps merge, lists are replaced."""
     return Schema(DEDUCED, kind, typed=False)
 
 
-def compact(documents: Iterable[Mapping[str, OpenApi]]) -> dict[str, Any]:
-    """The table of the built-in kinds, as schemas.json has it, from the `components.schemas` of OpenAPI v3 documents.
-
-    Only what a merge, a check of fields and the types of expressions ask for is kept. Lists of objects and the options
-    of a delete, which every group has, are no kinds that a policy changes.
-    """
-    kinds: dict[str, str] = {}
-    types: dict[str, Any] = {}
-    for document in documents:
-        for name, schema in document.items():
-            types[name] = _reduced(schema)
-            for kind in schema.get("x-kubernetes-group-version-kind", ()):
-                if not kind["kind"].endswith("List") and kind["kind"] not in {"DeleteOptions", "WatchEvent"}:
-                    kinds[f"{kind['group']}/{kind['version']}/{kind['kind']}"] = name
-    reached = _reached(types, {*kinds.values(), OBJECT_META})
-    return {"kinds": dict(sorted(kinds.items())), "types": {name: types[name] for name in sorted(reached)}}
-
-
-_KEPT = (
-    "type",
-    "format",
-    "required",
-    "default",
-    "x-kubernetes-list-map-keys",
-    "x-kubernetes-list-type",
-    "x-kubernetes-map-type",
-    "x-kubernetes-patch-merge-key",
-    "x-kubernetes-patch-strategy",
-    "x-kubernetes-preserve-unknown-fields",
-)
 _EMBEDDED: Mapping[str, Any] = {
     "apiVersion": {"type": "string"},
     "kind": {"type": "string"},
     "metadata": {"$ref": OBJECT_META},
 }
-
-
-def _reduced(schema: OpenApi) -> dict[str, Any]:
-    small: dict[str, Any] = {key: schema[key] for key in _KEPT if key in schema}
-    if "x-kubernetes-list-type" in small:  # the older form of the same is not asked for then
-        small = {key: value for key, value in small.items() if "patch" not in key}
-    references = [schema, *schema.get("allOf", ())]
-    for reference in references:
-        if "$ref" in reference:
-            small["$ref"] = reference["$ref"].rpartition("/")[2]
-    if "properties" in schema:
-        small["properties"] = {name: _reduced(field) for name, field in sorted(schema["properties"].items())}
-    for key in ("items", "additionalProperties"):
-        if key in schema:
-            small[key] = _reduced(schema[key]) if isinstance(schema[key], dict) else schema[key]
-    return small
-
-
-def _reached(types: Mapping[str, OpenApi], names: set[str]) -> set[str]:
-    reached: set[str] = set()
-    waiting: list[Any] = [{"$ref": name} for name in names]
-    while waiting:
-        schema = waiting.pop()
-        if not isinstance(schema, dict):
-            continue
-        name = schema.get("$ref")
-        if isinstance(name, str) and name not in reached:
-            reached.add(name)
-            waiting.append(types[name])
-        waiting += [*schema.get("properties", {}).values(), schema.get("items"), schema.get("additionalProperties")]
-    return reached
 
 
 def _type(schema: OpenApi) -> str:

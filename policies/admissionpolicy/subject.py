@@ -1,13 +1,14 @@
-"""A request as all policies judge it: what they would each make of it is made once."""
+"""A request as all policies judge it: what they share is made once."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
+from weakref import ReferenceType
 
-from policies.admissionpolicy.bound import inputs, key_of
-from policies.admissionpolicy.derived import Derived, derive
-from policies.admissionpolicy.inputs import Inputs
+from policies.admissionpolicy.bound import key_of
+from policies.admissionpolicy.derived import DerivedPod, derive
+from policies.admissionpolicy.inputs import Inputs, inputs_of
 from policies.engine.facts import Facts
 from policies.engine.request import AdmissionRequest
 from policies.objects.workload import Workload
@@ -16,36 +17,57 @@ Workloads = Mapping[tuple[str, str], Workload]
 
 
 class Subject:
-    """One request with the facts of its review."""
+    """A request with the facts of its review. It does not keep the request alive.
 
-    def __init__(self, request: AdmissionRequest, facts: Facts, workloads: Workloads) -> None:
-        self.request = request
+    ended: called when the request is gone.
+    """
+
+    def __init__(
+        self,
+        request: AdmissionRequest,
+        facts: Facts,
+        workloads: Workloads,
+        ended: Callable[[ReferenceType[AdmissionRequest]], None] | None = None,
+    ) -> None:
+        self.reference = ReferenceType(request, ended)
         self.key = key_of(request)
         self.facts = facts
         self._workloads = workloads
 
+    @property
+    def request(self) -> AdmissionRequest:
+        """The request. Raises ReferenceError after its review."""
+        request = self.reference()
+        if request is None:
+            raise ReferenceError("the review of this request is over")
+        return request
+
     @cached_property
     def inputs(self) -> Inputs:
         """What expressions see of it."""
-        return inputs(self.request, self.facts)
+        return inputs_of(self.request, self.facts)
 
     @cached_property
-    def pods(self) -> tuple[tuple[Derived, Subject], ...]:
+    def pods(self) -> tuple[tuple[DerivedPod, Subject], ...]:
         """The Pods that would come of it, each a subject of its own."""
-        found = derive(self.request, self._workloads)
-        return tuple((pod, Subject(pod.request, self.facts, {})) for pod in found)
+        pods = derive(self.request, self._workloads)
+        return tuple((pod, Subject(pod.request, self.facts, {})) for pod in pods)
 
 
-class Subjects:
-    """The subject of a review. Rules are asked one by one about the same request, so the last one is remembered."""
+class SubjectCache:
+    """The subject of the review that goes on: rules are asked one by one about the same request. It ends with that."""
 
     def __init__(self, workloads: Workloads) -> None:
         self.workloads = workloads
-        self._last: Subject | None = None
+        self._cached: Subject | None = None
 
     def of(self, request: AdmissionRequest, facts: Facts) -> Subject:
         """The subject of this very request with these very facts."""
-        last = self._last
-        if last is None or last.request is not request or last.facts is not facts:
-            last = self._last = Subject(request, facts, self.workloads)
-        return last
+        subject = self._cached
+        if subject is None or subject.reference() is not request or subject.facts is not facts:
+            subject = self._cached = Subject(request, facts, self.workloads, self._forget)
+        return subject
+
+    def _forget(self, reference: ReferenceType[AdmissionRequest]) -> None:
+        if self._cached is not None and self._cached.reference is reference:
+            self._cached = None

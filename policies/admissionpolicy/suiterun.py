@@ -1,6 +1,6 @@
-"""What policies say of the cases of a suite: each as the request that kube-apiserver would make of it.
+"""Running policies on the cases of a suite, each as the request that kube-apiserver would make of it.
 
-The objects of a case are taken as they are written: the defaults that the API server fills in are not.
+The objects of a case are taken as they are written, without the defaults that the API server fills in.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from typing import Any, NamedTuple, get_args
 
 from msgspec.structs import replace
 
-from policies.admissionpolicy.bound import BoundPolicy, inputs
+from policies.admissionpolicy.bound import BoundPolicy
 from policies.admissionpolicy.compilation import CompiledPolicy, compile_policy
 from policies.admissionpolicy.documents import Loaded
-from policies.admissionpolicy.finding import Finding, together
+from policies.admissionpolicy.finding import Finding, combined
+from policies.admissionpolicy.inputs import inputs_of
 from policies.admissionpolicy.matching import is_seen
 from policies.admissionpolicy.model import Binding, ParamKind, Policy, PolicyKind, ValidationAction
 from policies.admissionpolicy.mutating import Mutated
@@ -22,7 +23,7 @@ from policies.admissionpolicy.mutatingrule import MutatingPolicies, Schemas
 from policies.admissionpolicy.params import KindScope, StaticParameters
 from policies.admissionpolicy.policyrule import PolicyRule
 from policies.admissionpolicy.schema import unknown
-from policies.admissionpolicy.subject import Subjects
+from policies.admissionpolicy.subject import SubjectCache
 from policies.admissionpolicy.validating import evaluate_policy
 from policies.cel.library.authorizer import Decisions
 from policies.engine.facts import NAME_LABEL, StaticFacts
@@ -45,8 +46,8 @@ Targets = Callable[[str, str], Target]
 """The target of a group and kind."""
 
 
-class _Asked(NamedTuple):
-    """A case as a request, with what is known, and what the mutating policies made of it."""
+class _CaseReview(NamedTuple):
+    """A case as a request with its facts, and the result of the mutating policies."""
 
     request: AdmissionRequest
     facts: StaticFacts
@@ -59,8 +60,8 @@ class _Asked(NamedTuple):
         return replace(self.request, object=self.mutated.object)
 
 
-Said = Mapping[ValidationAction, tuple[str, ...]]
-"""The texts that lead to each action."""
+Texts = Mapping[ValidationAction, tuple[str, ...]]
+"""The texts of each action."""
 _WORKLOADS = table(BUILT_IN)
 
 
@@ -86,7 +87,7 @@ class SuiteRun:
         decisions: Decisions | None = None,
     ) -> None:
         self._policies = [
-            BoundPolicy(compile_policy(policy), [each for each in loaded.bindings if _binds(each, policy)])
+            BoundPolicy(compile_policy(policy), [binding for binding in loaded.bindings if _binds(binding, policy)])
             for policy in loaded.policies
         ]
         self._objects = parameters.objects
@@ -98,73 +99,73 @@ class SuiteRun:
     @property
     def compiled(self) -> tuple[CompiledPolicy, ...]:
         """The policies, in the order of their documents."""
-        return tuple(each.compiled for each in self._policies)
+        return tuple(policy.compiled for policy in self._policies)
 
     def outcome(self, case: Case) -> Expectation:
-        """What the policies say: the mutating ones change a case's object, the validating ones judge what it became."""
-        asked = self._asked(case)
-        mutated = asked.mutated
+        """The outcome of a case: mutating policies change its object, validating ones judge the result."""
+        review = self._reviewed(case)
+        mutated = review.mutated
         if mutated.denial is not None:
-            refusals = tuple(each.message for each in mutated.result.findings if each.denies)
+            refusals = tuple(finding.message for finding in mutated.result.findings if finding.denies)
             return Expectation(verdict="denied", messages=refusals)
-        said = self._derived(asked) if case.derived else self._native(asked)
-        unchanged = said["Deny"] or mutated.object == asked.request.object
+        texts = self._derived(review) if case.derived else self._native(review)
+        unchanged = texts["Deny"] or mutated.object == review.request.object
         return Expectation(
-            verdict="denied" if said["Deny"] else "allowed",
-            messages=said["Deny"],
-            warnings=said["Warn"],
-            audit=said["Audit"],
+            verdict="denied" if texts["Deny"] else "allowed",
+            messages=texts["Deny"],
+            warnings=texts["Warn"],
+            audit=texts["Audit"],
             patched=None if unchanged else _as_written(mutated.object, case),
         )
 
     def findings(self, case: Case) -> tuple[Finding, ...]:
-        """All findings of the validating policies, those that nothing follows from included."""
-        return self._findings(self._asked(case))
+        """All findings of the validating policies, those without consequences included."""
+        return self._findings(self._reviewed(case))
 
-    def _asked(self, case: Case) -> _Asked:
-        """A case as far as the mutating policies bring it."""
+    def _reviewed(self, case: Case) -> _CaseReview:
+        """A case after the mutating policies."""
         request = request_of(case, self._targets)
         facts = facts_of(case, request, self._decisions)
         given = StaticParameters(with_data(self._objects, case.params), self._scopes)
         policies = self._of("MutatingAdmissionPolicy") if is_seen(request) else ()
         mutated, _ = MutatingPolicies(policies, given, self._schemas).mutated(request, facts)
-        return _Asked(request, facts, given, mutated)
+        return _CaseReview(request, facts, given, mutated)
 
-    def _native(self, asked: _Asked) -> Said:
-        findings = self._findings(asked)
+    def _native(self, review: _CaseReview) -> Texts:
+        findings = self._findings(review)
         actions: tuple[ValidationAction, ...] = get_args(ValidationAction)
-        return {action: tuple(each.message for each in findings if action in each.actions) for action in actions}
+        return {action: tuple(one.message for one in findings if action in one.actions) for action in actions}
 
-    def _findings(self, asked: _Asked) -> tuple[Finding, ...]:
-        """What kube-apiserver finds."""
-        if not is_seen(asked.request):
+    def _findings(self, review: _CaseReview) -> tuple[Finding, ...]:
+        """The findings of kube-apiserver."""
+        if not is_seen(review.request):
             return ()
-        seen = inputs(asked.changed, asked.facts)
-        whole = together(
-            evaluate_policy(each.compiled, bindings, asked.parameters, seen)
-            for each in self._of("ValidatingAdmissionPolicy")
-            if (bindings := each.matching(asked.changed, asked.facts.namespace_labels))
+        inputs = inputs_of(review.changed, review.facts)
+        result = combined(
+            evaluate_policy(policy.compiled, bindings, review.parameters, inputs)
+            for policy in self._of("ValidatingAdmissionPolicy")
+            if (bindings := policy.matching(review.changed, review.facts.namespace_labels))
         )
-        return (*whole.findings, *whole.ignored)
+        return (*result.findings, *result.ignored)
 
-    def _derived(self, asked: _Asked) -> Said:
-        """What the service finds, in its words: below a refusal stand its places."""
-        subjects = Subjects(_WORKLOADS)
-        rules = (PolicyRule(each, asked.parameters, subjects) for each in self._of("ValidatingAdmissionPolicy"))
-        said = (each for rule in rules for each in rule.validate(asked.changed, asked.facts))
-        found = [each for each in said if isinstance(each, Violation)]
+    def _derived(self, review: _CaseReview) -> Texts:
+        """The findings of the service, in its words: a refusal with its places below it."""
+        subjects = SubjectCache(_WORKLOADS)
+        rules = (PolicyRule(policy, review.parameters, subjects) for policy in self._of("ValidatingAdmissionPolicy"))
+        outcome = (one for rule in rules for one in rule.validate(review.changed, review.facts))
+        violations = [violation for violation in outcome if isinstance(violation, Violation)]
         refusals: dict[str, list[Violation]] = {}
-        for each in found:
-            if each.verdict == "deny":
-                refusals.setdefault(each.summary, []).append(each)
+        for violation in violations:
+            if violation.verdict == "deny":
+                refusals.setdefault(violation.summary, []).append(violation)
         return {
             "Deny": tuple(map(describe, refusals.values())),
-            "Warn": tuple(one_line(each.warning) for each in found if each.verdict == "warn"),
-            "Audit": tuple(each.warning for each in found if each.verdict == "audit"),
+            "Warn": tuple(one_line(violation.warning) for violation in violations if violation.verdict == "warn"),
+            "Audit": tuple(violation.warning for violation in violations if violation.verdict == "audit"),
         }
 
     def _of(self, kind: PolicyKind) -> list[BoundPolicy]:
-        return [each for each in self._policies if each.policy.kind == kind]
+        return [policy for policy in self._policies if policy.policy.kind == kind]
 
 
 def _binds(binding: Binding, policy: Policy) -> bool:
@@ -220,10 +221,10 @@ def located(obj: Mapping[str, Any] | None, namespace: str) -> JsonObject | None:
 def with_data(objects: Iterable[Mapping[str, Any]], params: Mapping[str, Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Objects, the ConfigMaps among them with further data by their names."""
     return [
-        {**each, "data": {**(each.get("data") or {}), **params[each["metadata"]["name"]]}}
-        if is_config_map(each) and each["metadata"].get("name") in params
-        else each
-        for each in objects
+        {**obj, "data": {**(obj.get("data") or {}), **params[obj["metadata"]["name"]]}}
+        if is_config_map(obj) and obj["metadata"].get("name") in params
+        else obj
+        for obj in objects
     ]
 
 

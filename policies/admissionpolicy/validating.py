@@ -13,13 +13,14 @@ from typing import Any
 from policies.admissionpolicy import wording
 from policies.admissionpolicy.compilation import CompiledPolicy, Unit
 from policies.admissionpolicy.evaluation import Failure, Group, SpentError, Unmatched, unmatched
-from policies.admissionpolicy.finding import NOTHING_FOUND, Finding, Result, sorted_out, together
+from policies.admissionpolicy.finding import NOTHING_FOUND, Finding, Result, combined, result_of
 from policies.admissionpolicy.inputs import Inputs, Json
 from policies.admissionpolicy.model import Binding, Validation, ValidationAction
 from policies.admissionpolicy.params import ConfigurationError, Parameters, collect, scope_of
 from policies.cel.cost import EXPRESSION_LIMIT, POLICY_LIMIT
 from policies.cel.program import Variables
 from policies.cel.values import Value, type_of
+from policies.golang.quote import trimmed
 
 _DENY: frozenset[ValidationAction] = frozenset({"Deny"})
 # What a person reads at once. An explanation takes up to a hundred times as long as the judgement, and what is only
@@ -47,9 +48,9 @@ def evaluate_policy(
             scope_of(compiled.policy.param_kind, parameters)
         except ConfigurationError as error:
             message = wording.misconfigured_policy(str(error))
-            return sorted_out([_misconfigured(compiled, "", message)])
+            return result_of([_misconfigured(compiled, "", message)])
     results = [evaluate(compiled, binding, parameters, inputs, budget=budget) for binding in bindings]
-    return results[0] if len(results) == 1 else together(results)
+    return combined(results)
 
 
 def evaluate(
@@ -67,15 +68,13 @@ def evaluate(
     if compiled.policy.param_kind is None:
         return _result(compiled, binding, None, inputs, budget)
     try:
-        found = collect(compiled.policy.param_kind, binding, parameters, inputs.request_namespace)
+        objects = collect(compiled.policy.param_kind, binding, parameters, inputs.request_namespace)
     except ConfigurationError as error:
         message = wording.misconfigured_binding(str(error))
-        return sorted_out([_misconfigured(compiled, binding.name, message)])
-    if not found:
+        return result_of([_misconfigured(compiled, binding.name, message)])
+    if not objects:
         return Result(skipped=((binding.name, "it has no parameters"),))
-    if len(found) == 1:
-        return _result(compiled, binding, found[0], inputs, budget)
-    return together([_result(compiled, binding, params, inputs, budget) for params in found])
+    return combined(_result(compiled, binding, params, inputs, budget) for params in objects)
 
 
 def _misconfigured(compiled: CompiledPolicy, binding: str, message: str) -> Finding:
@@ -85,20 +84,20 @@ def _misconfigured(compiled: CompiledPolicy, binding: str, message: str) -> Find
 
 
 def _result(compiled: CompiledPolicy, binding: Binding, params: Json | None, inputs: Inputs, budget: int) -> Result:
-    """What one evaluation comes to."""
+    """The result of one evaluation."""
     if compiled.conditions:
         why = unmatched(compiled, params, inputs)
         if isinstance(why, Unmatched):
             return Result(skipped=((binding.name, f"match condition {why.condition!r} is false"),))
         if isinstance(why, Failure):
-            return sorted_out([_Evaluation(compiled, binding, params, inputs, budget).error(why.text)])
+            return result_of([_Evaluation(compiled, binding, params, inputs, budget).error(why.text)])
     if _hold(compiled, params, inputs, budget):
         return NOTHING_FOUND
     return _Evaluation(compiled, binding, params, inputs, budget).result()
 
 
 def _hold(compiled: CompiledPolicy, params: Json | None, inputs: Inputs, budget: int) -> bool:
-    """Whether nothing is wrong, as nearly always, found the quick way. If not, or not for certain, all is judged anew.
+    """Whether the fast evaluator finds nothing wrong, as nearly always. If not, or not for certain, all is judged anew.
 
     Raises Missing.
     """
@@ -108,10 +107,10 @@ def _hold(compiled: CompiledPolicy, params: Json | None, inputs: Inputs, budget:
     names = compiled.composition.bind(names, expired=inputs.expired)
     remaining = budget
     for program in compiled.quick:
-        found = program.quick(names, expired=inputs.expired)
-        if found is None or found[0] is not True:
+        result = program.quick(names, expired=inputs.expired)
+        if result is None or result[0] is not True:
             return False
-        remaining -= found[1]
+        remaining -= result[1]
     if not (compiled.speaks or compiled.composition.programs):
         return remaining >= 0
     variables: Variables = names["variables"]
@@ -133,15 +132,15 @@ class _Evaluation:
     budget: int
 
     def result(self) -> Result:
-        """What the validations find, and what is published; match conditions are true."""
+        """The findings of the validations, and the audit annotations; the match conditions are true."""
         published: dict[str, tuple[str, ...]] = {}
         try:
-            found = self._validations()
+            findings = self._validations()
             if self.compiled.annotations:
-                found += self._annotations(published)
+                findings += self._annotations(published)
         except SpentError as error:
-            return sorted_out([self.error(str(error))])
-        return sorted_out(found, published)
+            return result_of([self.error(str(error))])
+        return result_of(findings, published)
 
     def _validations(self) -> list[Finding]:
         """All validations are evaluated before any is judged. Raises SpentError."""
@@ -149,7 +148,7 @@ class _Evaluation:
         names = self.inputs.names(self.params, request=compiled.reads_request, namespace=compiled.reads_namespace)
         group = Group(compiled.composition, names, self.budget, self.inputs.expired)
         outcomes = [group.evaluate(unit) for unit in compiled.validations]
-        if outcomes == compiled.all_true and (not compiled.speaks or self._spares(group)):
+        if outcomes == compiled.all_true and (not compiled.speaks or self._may_skip_messages(group)):
             return []
         return list(self._judged(outcomes, group))
 
@@ -165,10 +164,10 @@ class _Evaluation:
             elif outcome is not True:
                 yield self._violation(index, validation, message, group)
 
-    def _spares(self, group: Group) -> bool:
-        """Whether messages that nobody is going to read need no evaluation, since they cannot fail the policy.
+    def _may_skip_messages(self, group: Group) -> bool:
+        """Whether messages that are not shown need no evaluation, since they cannot fail the policy.
 
-        Those variables that the validations read cost the messages as much again.
+        Variables that the validations read cost the messages as much again.
         """
         spare = group.remaining - group.variables.cost >= _SPARE_FOR_MESSAGES
         return spare and self.compiled.has_cheap_messages(group.variables.keys())
@@ -180,10 +179,10 @@ class _Evaluation:
             return list(nothing), None
         names = self.inputs.names(self.params, namespace=compiled.reads_namespace, authorizer=False)
         group = Group(compiled.speaking, names, remaining, self.inputs.expired)
-        spares = self._spares(group)
+        skips = self._may_skip_messages(group)
         try:
             return [
-                None if unit is None or (spares and outcome is True) else group.evaluate(unit)
+                None if unit is None or (skips and outcome is True) else group.evaluate(unit)
                 for unit, outcome in zip(compiled.messages, outcomes, strict=True)
             ], None
         except SpentError as error:
@@ -198,12 +197,12 @@ class _Evaluation:
         names = self.inputs.names(self.params, namespace=compiled.reads_namespace, authorizer=False)
         group = Group(compiled.composition, names, self.budget, self.inputs.expired)
         values = [group.evaluate(unit) for unit in compiled.annotations]
-        keys = (f"{compiled.policy.name}/{each.key}" for each in compiled.policy.audit_annotations)
+        keys = (f"{compiled.policy.name}/{annotation.key}" for annotation in compiled.policy.audit_annotations)
         for key, unit, value in zip(keys, compiled.annotations, values, strict=True):
             if isinstance(value, Failure):
                 yield self._annotation_error(value.text, unit, always=False)
             elif isinstance(value, str):
-                if text := wording.trimmed(value):
+                if text := trimmed(value):
                     published[key] = (wording.annotation(text),)
             elif value is not None:
                 text = wording.not_annotation(unit.expression.text, type_of(value).name)

@@ -1,4 +1,4 @@
-"""What the API server refuses in a policy or binding, in its words, with a hint of our own for each.
+"""Validation of policies and bindings: what the API server refuses, in its words, each with a hint of our own.
 
 Source: kubernetes' pkg/apis/admissionregistration/validation/validation.go, and for metadata and selectors
 k8s.io/apimachinery's pkg/api/validation/objectmeta.go and pkg/apis/meta/v1/validation/validation.go. The order of the
@@ -9,19 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from policies.admissionpolicy.checks import Values, check_choice, check_format, check_labels, check_needed, did_you_mean
-from policies.admissionpolicy.derived import ANNOTATION as DERIVE
-from policies.admissionpolicy.expressions import Expressions
-from policies.admissionpolicy.fields import nearest
-from policies.admissionpolicy.formats import (
-    dns1035_label,
-    is_identifier,
-    path_segment,
-    qualified_name,
-    subdomain,
-    trimmed,
+from policies.admissionpolicy.checks import (
+    NAME_HINT,
+    Values,
+    check_choice,
+    check_format,
+    check_labels,
+    check_needed,
+    nearest_choice,
 )
+from policies.admissionpolicy.expressions import Expressions
 from policies.admissionpolicy.matchvalidation import match_resources, no_delete, selector, unconverted
+from policies.admissionpolicy.model import DERIVE, OWN_ANNOTATIONS, OWN_PREFIX
 from policies.admissionpolicy.problem import (
     Spot,
     Word,
@@ -33,7 +32,12 @@ from policies.admissionpolicy.problem import (
     too_many,
     unsupported,
 )
+from policies.conditions.celtext import is_identifier
+from policies.golang.quote import trimmed
 from policies.golang.strconv import quote
+from policies.kubernetes.label import label_key
+from policies.kubernetes.name import dns1035_label, dns_subdomain, path_segment
+from policies.kubernetes.spelling import closest
 
 FAILURE_POLICIES = ("Fail", "Ignore")
 REASONS = ("Forbidden", "Invalid", "RequestEntityTooLarge")
@@ -41,11 +45,6 @@ ACTIONS = ("Audit", "Deny", "Warn")
 REINVOCATION_POLICIES = ("IfNeeded", "Never")
 NOT_FOUND_ACTIONS = ("Deny", "Allow")
 PATCHES = {"ApplyConfiguration": "applyConfiguration", "JSONPatch": "jsonPatch"}
-
-_OWN_PREFIX = "cks-admission.dev/"
-LINT_IGNORE = f"{_OWN_PREFIX}lint-ignore"
-OWN_ANNOTATIONS = (DERIVE, LINT_IGNORE)
-"""The annotations of policies that this service reads."""
 
 STATIC_SUFFIX = ".static.k8s.io"
 ANNOTATIONS_SIZE = 256 * 1024
@@ -57,7 +56,7 @@ _RULE_HINT = "name at least one resource rule: operations, apiGroups, apiVersion
 
 
 def validate_policy(value: Values, top: Spot, *, mutating: bool) -> None:
-    """Note all that is wrong with a policy."""
+    """Note every problem of a policy."""
     _metadata(value.get("metadata", {}), top.child("metadata"))
     _own_annotations(value.get("metadata", {}).get("annotations", {}), top.child("metadata", "annotations"))
     spec, spot = value.get("spec", {}), top.child("spec")
@@ -79,11 +78,11 @@ def validate_policy(value: Values, top: Spot, *, mutating: bool) -> None:
 
 
 def validate_binding(value: Values, top: Spot, *, mutating: bool) -> None:
-    """Note all that is wrong with a binding."""
+    """Note every problem of a binding."""
     _metadata(value.get("metadata", {}), top.child("metadata"))
     spec, spot = value.get("spec", {}), top.child("spec")
     if check_needed(spec, "policyName", spot, "name the policy that this binding puts into force"):
-        check_format(spec["policyName"], subdomain, spot.child("policyName"), "write the policy's metadata.name")
+        check_format(spec["policyName"], dns_subdomain, spot.child("policyName"), "write the policy's metadata.name")
     if "paramRef" in spec:
         _param_ref(spec["paramRef"], spot.child("paramRef"))
     if "matchResources" in spec:
@@ -99,10 +98,10 @@ def _metadata(value: Values, spot: Spot) -> None:
     if generated := value.get("generateName"):
         # The API server judges what a name made of it could look like.
         masked = f"{generated[:-2]}a" if len(generated) > 1 and generated.endswith("-") else generated
-        for words in subdomain(masked):
-            spot.child("generateName").fault(invalid(generated, words), "use lower case letters, digits, '-' and '.'")
+        for words in dns_subdomain(masked):
+            spot.child("generateName").fault(invalid(generated, words), NAME_HINT)
     if name:
-        check_format(name, subdomain, spot.child("name"), "use lower case letters, digits, '-' and '.'")
+        check_format(name, dns_subdomain, spot.child("name"), NAME_HINT)
         if name.endswith(STATIC_SUFFIX):
             reserved = (
                 f'names ending with "{STATIC_SUFFIX}" are reserved for static manifest-based configurations '
@@ -116,26 +115,26 @@ def _metadata(value: Values, spot: Spot) -> None:
     check_labels(value.get("labels", {}), spot.child("labels"))
     _annotations(value.get("annotations", {}), spot.child("annotations"))
     for finalizer in value.get("finalizers", ()):
-        check_format(finalizer, qualified_name, spot.child("finalizers"), "leave finalizers out")
+        check_format(finalizer, label_key, spot.child("finalizers"), "leave finalizers out")
 
 
 def _own_annotations(annotations: Mapping[str, str], spot: Spot) -> None:
-    """Those that this service reads: another one under its name is a slip that would do nothing in silence."""
+    """Warn of annotations with this service's prefix that it does not read: a typo would do nothing in silence."""
     for key, value in annotations.items():
-        if not key.startswith(_OWN_PREFIX):
+        if not key.startswith(OWN_PREFIX):
             continue
         if key not in OWN_ANNOTATIONS:
-            names = [each.removeprefix(_OWN_PREFIX) for each in OWN_ANNOTATIONS]
-            meant = nearest(key.removeprefix(_OWN_PREFIX), names)
-            hint = f"did you mean {_OWN_PREFIX}{meant}?" if meant else f"there are {', '.join(OWN_ANNOTATIONS)}"
-            spot.child(key).warn("there is no such annotation", hint, key=True)
+            names = [annotation.removeprefix(OWN_PREFIX) for annotation in OWN_ANNOTATIONS]
+            meant = closest(key.removeprefix(OWN_PREFIX), names)
+            hint = f"did you mean {OWN_PREFIX}{meant}?" if meant else f"there are {', '.join(OWN_ANNOTATIONS)}"
+            spot.child(key).warn("unknown annotation", hint, key=True)
         elif key == DERIVE and value not in ("true", "false"):
             spot.child(key).warn(f"{quote(value)} is neither true nor false", 'write "false" to leave templates alone')
 
 
 def _annotations(annotations: Mapping[str, str], spot: Spot) -> None:
     for key in annotations:
-        for words in qualified_name(key.lower()):
+        for words in label_key(key.lower()):
             hint = "write an annotation key, as example.org/owner"
             spot.child(key).fault(invalid(key, words), hint, path="metadata.annotations", key=True)
     if sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items()) > ANNOTATIONS_SIZE:
@@ -158,12 +157,12 @@ def _group_version(text: str, spot: Spot) -> None:
     if "/" in group:
         spot.fault(invalid(text, f"unexpected GroupVersion string: {text}"), hint)
         return
-    if group and (found := subdomain(group)):
-        spot.fault(invalid(group, ",".join(found)), hint)
+    if group and (problems := dns_subdomain(group)):
+        spot.fault(invalid(group, ",".join(problems)), hint)
     if not version:
         spot.fault(invalid(text, "version must be specified"), hint)
-    elif found := dns1035_label(version):
-        spot.fault(invalid(version, ",".join(found)), hint)
+    elif problems := dns1035_label(version):
+        spot.fault(invalid(version, ",".join(problems)), hint)
 
 
 def _constraints(spec: Values, spot: Spot, *, mutating: bool) -> None:
@@ -183,7 +182,7 @@ def _constraints(spec: Values, spot: Spot, *, mutating: bool) -> None:
 def _match_conditions(conditions: Sequence[Values], spot: Spot, expressions: Expressions) -> None:
     if len(conditions) > MATCH_CONDITIONS:
         spot.fault(too_many(len(conditions), MATCH_CONDITIONS), "join conditions with &&")
-    seen: set[str] = set()
+    known: set[str] = set()
     for index, condition in enumerate(conditions):
         below = spot.child(index)
         text, name = condition.get("expression", ""), condition.get("name", "")
@@ -194,14 +193,14 @@ def _match_conditions(conditions: Sequence[Values], spot: Spot, expressions: Exp
         if not name:
             below.child("name").fault(required(), "name the condition: its name stands in errors")
             continue
-        check_format(name, qualified_name, below.child("name"), "write a name, as exclude-leases")
-        if name in seen:
+        check_format(name, label_key, below.child("name"), "write a name, as exclude-leases")
+        if name in known:
             below.child("name").fault(duplicate(name), "give each condition a name of its own")
-        seen.add(name)
+        known.add(name)
 
 
 def _variables(variables: Sequence[Values], spot: Spot, expressions: Expressions) -> None:
-    seen: set[str] = set()
+    known: set[str] = set()
     for index, variable in enumerate(variables):
         below = spot.child(index)
         text, name = variable.get("expression", ""), variable.get("name", "")
@@ -210,9 +209,9 @@ def _variables(variables: Sequence[Values], spot: Spot, expressions: Expressions
         elif not is_identifier(name):
             hint = "use letters, digits and _ only, no digit first, and no word of CEL"
             below.child("name").fault(invalid(name, "must be a valid CEL identifier"), hint)
-        elif name in seen:
+        elif name in known:
             below.child("name").warn(duplicate(name), "only the last variable of a name has an effect: rename one")
-        seen.add(name)
+        known.add(name)
         if trimmed(text):
             expressions.variable(name, text, below.child("expression"))
         else:
@@ -221,7 +220,7 @@ def _variables(variables: Sequence[Values], spot: Spot, expressions: Expressions
 
 
 def _checks(spec: Values, policy: str, spot: Spot, expressions: Expressions) -> None:
-    """Validations and audit annotations, of which there must be one at least."""
+    """Validations and audit annotations; at least one of them is required."""
     names = ("validations", "auditAnnotations")
     if not any(spec.get(name) for name in names):
         if not any(spot.report.hidden((*spot.path, name)) for name in names):
@@ -261,19 +260,19 @@ def _audit_annotations(items: Sequence[Values], policy: str, spot: Spot, express
         shown = [{"Key": item.get("key", ""), "ValueExpression": item.get("valueExpression", "")} for item in items]
         detail = f"must not have more than {AUDIT_ANNOTATIONS} auditAnnotations"
         spot.fault(invalid(shown, detail), "put several values into one annotation")
-    seen: set[str] = set()
+    keys: set[str] = set()
     for index, item in enumerate(items):
         below, key = spot.child(index), item.get("key", "")
         if not policy:
             below.child("key").fault(invalid(key, "requires metadata.name be non-empty"), "name the policy")
         else:
-            for words in qualified_name(f"{policy}/{key}"):
+            for words in label_key(f"{policy}/{key}"):
                 hint = "write a key without a slash: the policy's name becomes its prefix"
                 below.child("key").fault(invalid(f"{policy}/{key}", words), hint)
         _value_expression(item.get("valueExpression", ""), below.child("valueExpression"), expressions)
-        if key in seen:
+        if key in keys:
             below.child("key").fault(duplicate(key), "give each annotation a key of its own")
-        seen.add(key)
+        keys.add(key)
 
 
 def _value_expression(text: str, spot: Spot, expressions: Expressions) -> None:
@@ -301,15 +300,15 @@ def _mutation(value: Values, spot: Spot, expressions: Expressions) -> None:
         spot.child("patchType").fault(required(), "write ApplyConfiguration or JSONPatch")
         return
     if kind not in PATCHES:
-        hint = did_you_mean(kind, PATCHES)
+        hint = nearest_choice(kind, PATCHES)
         spot.child("patchType").fault(unsupported(kind, tuple(PATCHES)), hint)
         return
-    wanted = PATCHES[kind]
-    (other,) = (name for name in PATCHES.values() if name != wanted)
-    below = spot.child(wanted)
-    if wanted not in value:
-        below.fault(required(f"must be specified when patchType is {kind}"), f"add {wanted} with its expression")
-    elif not trimmed(text := value[wanted].get("expression", "")):
+    field = PATCHES[kind]
+    (other,) = (name for name in PATCHES.values() if name != field)
+    below = spot.child(field)
+    if field not in value:
+        below.fault(required(f"must be specified when patchType is {kind}"), f"add {field} with its expression")
+    elif not trimmed(text := value[field].get("expression", "")):
         below.child("expression").fault(required(), "write the expression of the patch")
     else:
         compiled = expressions.json_patch if kind == "JSONPatch" else expressions.apply_configuration
@@ -339,18 +338,18 @@ def _param_ref(value: Values, spot: Spot) -> None:
 
 
 def _actions(actions: Sequence[str], spot: Spot) -> None:
-    seen: set[str] = set()
+    known: set[str] = set()
     for index, action in enumerate(actions):
         if action not in ACTIONS:
-            spot.child(index).fault(unsupported(action, ACTIONS), did_you_mean(action, ACTIONS))
-        if action in seen:
+            spot.child(index).fault(unsupported(action, ACTIONS), nearest_choice(action, ACTIONS))
+        if action in known:
             spot.child(index).fault(duplicate(Word(action)), "name each action once")
-        seen.add(action)
-    if {"Deny", "Warn"} <= seen:
+        known.add(action)
+    if {"Deny", "Warn"} <= known:
         detail = (
             "must not contain both Deny and Warn (repeating the same validation failure information in the API "
             "response and headers serves no purpose)"
         )
         spot.fault(invalid(actions, detail), "keep Deny alone: what it refuses is told anyway")
-    if not seen:
+    if not known:
         spot.fault(required("at least one validation action is required"), "write Deny, Warn or Audit")

@@ -6,11 +6,10 @@ generic/policy_dispatcher.go; pkg/endpoints/filters/warning.go; pkg/admission/pl
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 
-from policies.admissionpolicy.model import Reason, ValidationAction
 from policies.cel.values import Value
+from policies.golang.quote import trimmed
 from policies.golang.strconv import quote
 
 OUT_OF_BUDGET = "validation failed due to running out of cost budget, no further validation rules will be run"
@@ -18,52 +17,34 @@ MESSAGE_LIMIT = 5 * 1024
 """A messageExpression whose result has more bytes is not used."""
 ANNOTATION_LIMIT = 10 * 1024
 """The value of an audit annotation is cut to so many bytes."""
-FAILURE_ANNOTATION = "validation.policy.admission.k8s.io/validation_failure"
-"""The audit annotation with the first failure of a binding with the action Audit."""
-STATUS_CODES: dict[str, int] = {
-    "Unauthorized": 401,
-    "Forbidden": 403,
-    "Invalid": 422,
-    "RequestEntityTooLarge": 413,
-    "InternalError": 500,
-}
-
-_ACTIONS: tuple[ValidationAction, ...] = ("Deny", "Warn", "Audit")
-# unicode.IsSpace of Go, which str.strip() goes beyond
-_SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
-
-
-def trimmed(text: str) -> str:
-    """A text without the white space around it, as Go sees white space."""
-    return text.strip(_SPACE)
 
 
 def not_compiled(error: str) -> str:
-    """An expression that the policy should not have been stored with."""
+    """The message of an expression that does not compile."""
     return f"compilation error: {error}"
 
 
 def not_evaluated(expression: str, error: str) -> str:
-    """An expression that failed."""
+    """The message of an expression that failed."""
     return f"expression '{expression}' resulted in error: {error}"
 
 
 def no_message(error: str) -> str:
-    """The messageExpressions of a policy together used up its budget: this is said of every validation."""
+    """The message of every validation where the messageExpressions together use up the budget."""
     return f"failed messageExpression: {error}"
 
 
 def not_annotation(expression: str, type_name: str) -> str:
-    """An audit annotation's expression that gives neither a text nor null."""
-    found = f"valueExpression '{expression}' resulted in unsupported return type: {type_name}."
-    return f"{found} Return type must be either string or null."
+    """The message of an audit annotation's expression that is neither a text nor null."""
+    problem = f"valueExpression '{expression}' resulted in unsupported return type: {type_name}."
+    return f"{problem} Return type must be either string or null."
 
 
 def denial(message: Value, static: str, expression: str) -> str:
-    """What is said of a validation that is false.
+    """The message of a validation that is false.
 
-    `message` is the result of its messageExpression, None where there is none or it failed. What is no text, blank, too
-    long or of several lines is not used; next comes the static message, at last the expression itself.
+    `message`: the result of its messageExpression; None where it has none, or where that failed. It is used if it is a
+    text of one line, not blank and not too long; else the static message is, or at last the expression itself.
     """
     words = trimmed(message) if isinstance(message, str) else ""
     if "\n" in words or len(words.encode(errors="surrogatepass")) > MESSAGE_LIMIT:
@@ -72,12 +53,12 @@ def denial(message: Value, static: str, expression: str) -> str:
 
 
 def misconfigured_policy(error: str) -> str:
-    """A policy that cannot be evaluated at all."""
+    """The message of a policy that cannot be evaluated."""
     return f"failed to configure policy: {error}"
 
 
 def misconfigured_binding(error: str) -> str:
-    """A binding whose parameters cannot be had."""
+    """The message of a binding whose parameters cannot be had."""
     return f"failed to configure binding: {error}"
 
 
@@ -95,44 +76,9 @@ def mutating_denial(policy: str, binding: str, message: str) -> str:
 
 
 def no_schema(group: str, version: str, kind: str) -> str:
-    """An object to apply to what is no object of the API, such as the options of a connection."""
+    """The message where something without a schema, such as the options of a connection, is to be changed."""
     start = "error applying patch: failed to convert patch object to typed object"
     return f"{start}: no corresponding type for {group}/{version}, Kind={kind}"
-
-
-def forbidden(group: str, resource: str, name: str, message: str) -> str:
-    """The whole message of a refusal: of which object, then why (apierrors.NewForbidden).
-
-    `name` is the request's, else the object's name or generateName, else `Unknown`.
-    """
-    what = f"{resource}.{group}" if group else resource
-    return f"{what} {quote(name)} is forbidden: {message}"
-
-
-def warning(policy: str, binding: str, message: str) -> str:
-    """The warning of a validation that failed under the action Warn."""
-    return f"Validation failed for ValidatingAdmissionPolicy '{policy}' with binding '{binding}': {message}"
-
-
-def code(reason: Reason | str) -> int:
-    """The HTTP status of a refusal with a reason."""
-    return STATUS_CODES.get(reason, STATUS_CODES["Invalid"])
-
-
-def failure_annotation(policy: str, binding: str, index: int, message: str, actions: Iterable[ValidationAction]) -> str:
-    """The value of FAILURE_ANNOTATION: JSON as Go writes it, `<`, `>` and `&` escaped."""
-    ordered = [action for action in _ACTIONS if action in actions]
-    failure = {
-        "message": message,
-        "policy": policy,
-        "binding": binding,
-        "expressionIndex": index,
-        "validationActions": ordered,
-    }
-    text = json.dumps([failure], ensure_ascii=False, separators=(",", ":"))
-    for character in "<>&\u2028\u2029":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return text
 
 
 def annotation(value: str) -> str:

@@ -4,7 +4,7 @@ CelError              an expression failed while it ran; absorbed by `&&`, `||`,
 CompileError          an expression that Kubernetes refuses: with all issues, each at its place
 BudgetError           the cost limit was passed; nothing absorbs it
 TimeLimitError        the wall-clock guard; nothing absorbs it
-Missing               (policies/engine/lookup.py) an authorization check whose answer is not known yet; nothing absorbs it
+Missing               (policies/engine/lookup.py) an authorization check without an answer yet; nothing absorbs it
 """
 
 from __future__ import annotations

@@ -12,19 +12,26 @@ from collections.abc import Iterable
 from policies.glob import expression
 from policies.objects.fieldpath import Pattern, Wildcard
 
-# What can be selected with a dot: no word that is reserved by
-# https://github.com/google/cel-spec/blob/master/doc/langdef.md#syntax
-_FIELD = re.compile(
-    r"(?!(as|break|const|continue|else|false|for|function|if|import|in|let|loop|namespace|null|package|return|true|var"
-    r"|void|while)\Z)[A-Za-z_][A-Za-z0-9_]*\Z"
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+# Reserved by https://github.com/google/cel-spec/blob/master/doc/langdef.md#syntax: no field selection by these names.
+_KEYWORDS = frozenset(
+    (
+        *("as", "break", "const", "continue", "else", "false", "for", "function", "if", "import", "in", "let"),
+        *("loop", "namespace", "null", "package", "return", "true", "var", "void", "while"),
+    )
 )
 # The backslash first, since the others bring more of them.
 _ESCAPES = {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r"}
 
 
+def is_identifier(name: str) -> bool:
+    """Whether a variable or a field may be selected by this name."""
+    return bool(_IDENTIFIER.match(name)) and name not in _KEYWORDS
+
+
 def step(base: str, key: str) -> str:
     """The optional value of a key."""
-    return f"{base}.?{key}" if _FIELD.match(key) else f"{base}[?{text(key)}]"
+    return f"{base}.?{key}" if is_identifier(key) else f"{base}[?{text(key)}]"
 
 
 def steps(base: str, pattern: Pattern) -> str:

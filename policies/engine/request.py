@@ -64,7 +64,7 @@ class Target(Protocol):
         ...
 
 
-class AdmissionRequest(Struct, frozen=True, kw_only=True, rename="camel"):
+class AdmissionRequest(Struct, frozen=True, kw_only=True, rename="camel", weakref=True):
     """One write that the API server asks about.
 
     `object` is None on DELETE, `old_object` on CREATE and CONNECT. Both hold what the rules that are asked read

@@ -45,7 +45,7 @@ class RuleSet:
         for name, times in Counter(rule.name for rule in self.rules).items():
             if times > 1:
                 raise ValueError(f"two rules are called {name!r}; names must be unique")
-        self._matches: dict[tuple[str, ...], _Match] = {}
+        self._cache: dict[tuple[str, ...], _Match] = {}
 
     def groups(self, phase: Phase) -> frozenset[str]:
         """The groups of hooks in a phase: the names that may follow `/mutate/` or `/validate/`."""
@@ -69,8 +69,8 @@ class RuleSet:
     def _match(self, phase: Phase, request: Target, group: str | None) -> _Match:
         """The rules for a request.
 
-        Matching depends on a handful of short strings only, so its answers are remembered: what a request costs grows
-        with the rules that match it, not with those that there are.
+        Matching depends on a handful of short strings only, so its answers are cached: what a request costs grows with
+        the rules that match it, not with all rules.
         """
         resource = request.resource
         key = (
@@ -82,13 +82,13 @@ class RuleSet:
             resource.resource,
             request.sub_resource,
         )
-        match = self._matches.get(key)
+        match = self._cache.get(key)
         if match is None:
             matching = [(rule, _matching(rule, phase, request, group)) for rule in self.rules]
             everywhere = tuple(rule for rule, hooks in matching if any(hook.everywhere for hook in hooks))
             match = _Match(_selection(rule for rule, hooks in matching if hooks), everywhere)
-            if len(self._matches) < MEMORY:
-                self._matches[key] = match
+            if len(self._cache) < MEMORY:
+                self._cache[key] = match
         return match
 
 

@@ -25,6 +25,11 @@ def clean(text: str) -> str:
     return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
 
 
+def trimmed(text: str) -> str:
+    """A text without the white space around it (strings.TrimSpace)."""
+    return text.strip(SPACE)
+
+
 def utf8(text: str) -> bytes:
     """The bytes of a text."""
     return clean(text).encode()

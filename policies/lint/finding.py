@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from policies.admissionpolicy.document import Document, Path
-from policies.admissionpolicy.model import Expression
+from policies.admissionpolicy.model import LINT_IGNORE, Expression
 from policies.admissionpolicy.problem import show
-from policies.admissionpolicy.validation import LINT_IGNORE
 
 IGNORE = LINT_IGNORE
 """The annotation of a policy or binding with the ids, between commas, of what should not be found in it."""

@@ -8,8 +8,8 @@ from itertools import product
 from policies.admissionpolicy.document import Path
 from policies.admissionpolicy.model import Binding, MatchResources, NamedRule, Policy
 from policies.admissionpolicy.resources import Resource, built_in
-from policies.cel.checking.hints import closest
 from policies.engine.match import LabelSelector, SelectorRequirement
+from policies.kubernetes.spelling import closest
 from policies.lint.catalog import ResourceCatalog
 from policies.lint.finding import LintFinding, LintSubject
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -11,14 +10,10 @@ from msgspec import Struct
 from policies.engine.facts import Facts
 from policies.engine.request import JsonObject
 from policies.glob import matches
+from policies.kubernetes.quantity import is_above_zero
 
 # Extended resource name under which any device class can be asked for (on by default from Kubernetes 1.36).
 DEVICE_CLASS_PREFIX = "deviceclass.resource.kubernetes.io/"
-
-# A quantity is a number with a suffix or an exponent; it is above zero when its number has another digit than 0.
-# https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/
-_ABOVE_ZERO = re.compile(r"\s*\+?[0-9.]*[1-9]")
-
 
 # What is looked at in a Pod spec.
 READS = ("containers[*].resources", "initContainers[*].resources", "resourceClaims")
@@ -44,7 +39,7 @@ class Accelerators(Struct, frozen=True):
         for quantities in _quantities(spec):
             for name, quantity in quantities.items():
                 # Names without a prefix, nearly all there are, belong to Kubernetes itself.
-                if "/" in name and self._is_accelerator(name, facts) and _above_zero(quantity):
+                if "/" in name and self._is_accelerator(name, facts) and is_above_zero(quantity):
                     return True
         return any(
             not facts.claim_classes(namespace, claim, template).isdisjoint(self.device_classes)
@@ -82,9 +77,3 @@ def _claims(spec: JsonObject) -> Iterator[tuple[str, str]]:
                 yield name, ""
             elif isinstance(template, str) and template:
                 yield "", template
-
-
-def _above_zero(quantity: object) -> bool:
-    if isinstance(quantity, int | float):
-        return quantity > 0
-    return isinstance(quantity, str) and _ABOVE_ZERO.match(quantity) is not None

@@ -7,7 +7,6 @@ clouds.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -93,19 +92,6 @@ class Catalog:
     def joined(self, more: tuple[Topology, ...]) -> Catalog:
         """These, and more that count after them."""
         return Catalog((*self.by_name.values(), *more)) if more else self
-
-
-def closest(name: str, known: Iterable[str]) -> str:
-    """The known name that one is most like, whatever their case, empty where none is near."""
-    by_letters = {other.lower(): other for other in known}
-    return next((by_letters[near] for near in difflib.get_close_matches(name.lower(), by_letters, n=1, cutoff=0.6)), "")
-
-
-def nearest_first(name: str, known: Iterable[str]) -> list[str]:
-    """The known names, first those that one is most like, the others in their order."""
-    names = list(dict.fromkeys(known))
-    near = difflib.get_close_matches(name, names, n=3, cutoff=0.6)
-    return [*near, *(each for each in names if each not in near)]
 
 
 def _merged(first: Topology, second: Topology) -> Topology | None:

@@ -6,13 +6,13 @@ Sources: the Topology types of KAI Scheduler (`kai.scheduler/v1alpha1`, `alias` 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
 from policies.engine.match import EVERYTHING, LabelSelector
 from policies.engine.request import JsonObject, mapping
 from policies.engine.violation import quote
+from policies.kubernetes.label import label_key
 from policies.objects.fieldpath import Location, render
 from policies.topology.topology import HOSTNAME, Level, Topology, level, no_level
 
@@ -23,7 +23,6 @@ GROUPS = {KAI: "KAI", KUEUE: "Kueue"}
 KIND = "Topology"
 # Both CustomResourceDefinitions say so.
 MOST_LEVELS = 16
-_KEY = re.compile(r"(?:[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?\Z")
 
 
 class TopologyError(Exception):
@@ -85,7 +84,7 @@ def _level(written: object, at: Location, problems: list[tuple[Location, str]]) 
     key, alias, place = written, "", at
     if isinstance(written, dict):
         key, alias, place = written.get("nodeLabel"), written.get("alias") or "", (*at, "nodeLabel")
-    if not isinstance(key, str) or not _KEY.match(key):
+    if not isinstance(key, str) or label_key(key):
         problems.append((place, f"a level is the key of a node label, such as example.org/rack; found {quote(key)}"))
         return None
     if why := no_level(key):

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from policies.engine.violation import quote
-from policies.topology.catalog import closest
+from policies.kubernetes.spelling import closest
 from policies.topology.topology import TOPOGRAPH, Level, Topology, label_value, no_level, value_problem
 
 FORMS = "Write LEVEL, LEVEL=DOMAIN or LEVEL in (DOMAIN, …); domains above it may follow."

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from policies.engine.violation import Violation, quote
+from policies.kubernetes.spelling import closest, closest_first
 from policies.objects.fieldpath import render
 from policies.topology.annotation import TOPOLOGY, Annotation, Annotations, Template
-from policies.topology.catalog import Catalog, closest, nearest_first
+from policies.topology.catalog import Catalog
 from policies.topology.placement import Placement, PlacementError
 from policies.topology.topology import Level, Topology
 
@@ -35,7 +36,7 @@ def without_topology(annotation: Annotation, catalog: Catalog) -> Violation:
 
 def unknown_topology(annotation: Annotation, catalog: Catalog) -> Violation:
     """A topology that nobody knows."""
-    near, known = closest(annotation.value, catalog.by_name), _known(nearest_first(annotation.value, catalog.by_name))
+    near, known = closest(annotation.value, catalog.by_name), _known(closest_first(annotation.value, catalog.by_name))
     problem = "is no topology that is known." if annotation.value.strip() else "is empty."
     remedy = f"Did you mean {near}? {known}" if near else known
     return _refusal(annotation, problem, "The topology is not known.", remedy)

@@ -15,6 +15,7 @@ from functools import cached_property
 from msgspec import Struct
 
 from policies.engine.match import EVERYTHING, LabelSelector
+from policies.kubernetes import label
 
 REGION, ZONE, HOSTNAME = "topology.kubernetes.io/region", "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 BACKEND, IB = "backend.coreweave.cloud/", "ib.coreweave.cloud/"
@@ -26,8 +27,6 @@ RENAMED = frozenset({"fabric", "superpod", "leafgroup", "leafgroup-name", "speed
 TOPOGRAPH = ("network.topology.nvidia.com/", "fabric.topograph.run/", "accelerator.topograph.run/")
 """The prefixes of the labels that Topograph writes, and shortens where they are too long."""
 
-VALUE_LENGTH = 63
-_VALUE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?\Z")
 _MEASURES = re.compile(r"(?:backend|ib)\.coreweave\.cloud/(?:speed|neighbors|ports)\..*\Z")
 _RESERVATION = "topology.k8s.aws/capacity-block-id"
 _FNV_OFFSET, _FNV_PRIME = 0xCBF29CE484222325, 0x100000001B3
@@ -64,16 +63,16 @@ def equivalent(key: str) -> tuple[str, ...]:
 
 def value_problem(value: str) -> str:
     """Why a text is no value of a label, empty where it is one."""
-    if len(value) > VALUE_LENGTH:
-        return f"has {len(value)} characters, and the value of a label has {VALUE_LENGTH} at most"
-    if not _VALUE.match(value):
+    if len(value) > label.NAME_LENGTH:
+        return f"has {len(value)} characters, and the value of a label has {label.NAME_LENGTH} at most"
+    if not value or label.label_value(value):
         return "is no value of a label: letters, digits, and within them - _ . are allowed"
     return ""
 
 
 def label_value(key: str, value: str) -> str:
     """The value as it stands on Nodes: under Topograph's keys one of over 63 characters is `x` and its hash."""
-    return f"x{fnv1a_64(value.encode()):x}" if len(value) > VALUE_LENGTH and key.startswith(TOPOGRAPH) else value
+    return f"x{fnv1a_64(value.encode()):x}" if len(value) > label.NAME_LENGTH and key.startswith(TOPOGRAPH) else value
 
 
 def fnv1a_64(data: bytes) -> int:

@@ -6,11 +6,13 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from support.policies import nativeanswers
+
 from cluster.apicalls import MERGE_PATCH, Caller
-from policies.admissionpolicy import documents, wording
-from policies.admissionpolicy.bound import inputs
+from policies.admissionpolicy import documents
 from policies.admissionpolicy.compilation import compile_policy
 from policies.admissionpolicy.document import Document
+from policies.admissionpolicy.inputs import inputs_of
 from policies.admissionpolicy.params import NO_PARAMETERS, ReviewParameters, parameter_keys
 from policies.admissionpolicy.validating import evaluate_policy
 from policies.engine.lookup import FactUnavailable, Missing
@@ -105,8 +107,8 @@ class Policy:
         loaded = self.loaded
         compiled = compile_policy(loaded.policies[0])
         parameters = ReviewParameters(facts, NO_PARAMETERS)
-        denial = evaluate_policy(compiled, loaded.bindings, parameters, inputs(request, facts)).denial
-        return "" if denial is None else wording.forbidden("", "configmaps", "asked", denial.native)
+        denial = evaluate_policy(compiled, loaded.bindings, parameters, inputs_of(request, facts)).denial
+        return "" if denial is None else nativeanswers.forbidden("", "configmaps", "asked", denial.native)
 
     def refusal(self, words: str) -> str:
         """The answer where the policy has these words."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import pytest
+from support.policies.nativeanswers import FAILURE_ANNOTATION
 
 from cluster import crds, jsonlog
 from cluster.policycases import mixed, mutating, seen, validating
@@ -32,7 +33,6 @@ from cluster.policycases.case import validating as a_validating
 from cluster.policycases.native import Client, Response, object_name, object_of
 from cluster.policycases.ours import Outcome, World, outcome, stable
 from cluster.polling import NotYet
-from policies.admissionpolicy.wording import FAILURE_ANNOTATION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
+from policies.kubernetes.spelling import closest
 from webhook.configuration.settings import TOLD, Settings, SettingsError
 from webhook.files.yamlfile import Document, FileError, load
 
@@ -63,8 +63,8 @@ def _problem(error: Any) -> str:
     """What is wrong with one value, and what was found."""
     if error["type"] == "extra_forbidden":
         known = _known_keys(error["loc"][:-1])
-        near = difflib.get_close_matches(str(error["loc"][-1]), known, 1)
-        return "unknown key" + (f"; did you mean {near[0]}?" if near else f"; known here: {', '.join(known)}")
+        near = closest(str(error["loc"][-1]), known)
+        return "unknown key" + (f"; did you mean {near}?" if near else f"; known here: {', '.join(known)}")
     message = str(error["msg"]).removeprefix("Value error, ")
     if error["type"] == "missing":
         return "this key is required"

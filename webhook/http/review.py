@@ -19,6 +19,8 @@ from msgspec import Struct
 from policies.engine.engine import Answer, Decision
 from policies.engine.request import AdmissionRequest, GroupVersionResource, JsonObject, Operation, Target, mapping
 from policies.engine.violation import Violation
+from policies.kubernetes.label import NAME_LENGTH
+from policies.kubernetes.status import CODES
 from policies.objects.fieldpath import Pattern, Step, Wildcard, parse
 
 API_VERSION = "admission.k8s.io/v1"
@@ -37,15 +39,6 @@ METADATA = (
 )
 # An audit annotation is cut by nobody, so it is kept short here: it names rules and paths, the message has the rest.
 ANNOTATION_LENGTH = 1024
-_KEY_LENGTH = 63
-CODES = {
-    "Unauthorized": 401,
-    "Forbidden": 403,
-    "RequestEntityTooLarge": 413,
-    "Invalid": 422,
-    "InternalError": 500,
-}
-"""HTTP statuses of the reasons that a refusal may have."""
 
 
 class ReviewError(Exception):
@@ -294,7 +287,7 @@ def _annotations(answer: Answer) -> dict[str, str]:
     """What the audit log says of each rule, and what policies publish there."""
     annotations: dict[str, str] = {}
     for decision in answer.decisions:
-        key = decision.rule if len(decision.rule) <= _KEY_LENGTH else _annotation_key(decision.rule)
+        key = decision.rule if len(decision.rule) <= NAME_LENGTH else _annotation_key(decision.rule)
         said: str = decision.verdict if decision.verdict == "admit" else _annotation(decision)
         annotations[key] = f"{annotations[key]}; {said}" if key in annotations else said
         if decision.notes:
@@ -308,7 +301,7 @@ def _annotation_key(name: str) -> str:
     What is behind the slash has 63 characters at most (k8s.io/apiserver's admission/attributes.go, checkKeyFormat).
     """
     key = name.replace("/", ".")
-    return key if len(key) <= _KEY_LENGTH else f"{key[: _KEY_LENGTH - 9]}.{crc32(key.encode()):08x}"
+    return key if len(key) <= NAME_LENGTH else f"{key[: NAME_LENGTH - 9]}.{crc32(key.encode()):08x}"
 
 
 def _status(answer: Answer) -> _Status:

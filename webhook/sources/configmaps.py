@@ -24,13 +24,13 @@ class ConfigMaps:
 
     def __init__(self, maps: PolicyMaps) -> None:
         self._maps = maps
-        self._known: Mapping[str, Content] = {}
+        self._cache: Mapping[str, Content] = {}
 
     async def contents(self) -> Mapping[str, Content]:
         """What the ConfigMaps hold, as far as the watch knows them."""
         data = {name: policy_map.data for name, policy_map in self._maps.known.items()}
-        self._known = await asyncio.to_thread(contents, self._maps.namespace, data, self._known)
-        return self._known
+        self._cache = await asyncio.to_thread(contents, self._maps.namespace, data, self._cache)
+        return self._cache
 
     async def changes(self) -> AsyncIterator[None]:
         """Something was added, changed or deleted; now and then also without that, for what could not be told."""

@@ -23,11 +23,11 @@ class Natives:
 
     def __init__(self, policies: NativePolicies) -> None:
         self._policies = policies
-        self._known: Parsed = {}
+        self._cache: Parsed = {}
 
     def read(self) -> Native:
         """What there is now. A policy that cannot be used here is left out: kube-apiserver has its own word on it."""
-        native, self._known = load(self._policies.known, self._known)
+        native, self._cache = load(self._policies.known, self._cache)
         return native
 
     async def changes(self) -> AsyncIterator[None]:

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 
 from policies.cel.function import Function, Overload
+from policies.kubernetes.spelling import closest
 
 _SHOWN = 6
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """`did you mean 'object'?`, or nothing where no name is near."""
-    found = closest(name, known)
-    return f"did you mean '{found}'?" if found else ""
-
-
-def closest(name: str, known: Iterable[str]) -> str:
-    """The known name that one is most like, empty where none is near; operators are no names."""
-    found = get_close_matches(name, (each for each in known if each[:1].isalpha()), n=1, cutoff=0.6)
-    return found[0] if found else ""
+    """`did you mean 'object'?`, or nothing where no name is near; operators are no names."""
+    near = closest(name, (other for other in known if other[:1].isalpha()))
+    return f"did you mean '{near}'?" if near else ""
 
 
 def signatures(function: Function) -> str:

@@ -23,6 +23,8 @@ from policies.cel.library.selector import NO_SELECTOR, Selector
 from policies.cel.types import Type
 from policies.cel.values import Incomparable, Value
 from policies.engine.lookup import Key, Missing
+from policies.golang.quote import trimmed
+from policies.kubernetes.name import is_dns_label, is_dns_subdomain
 
 AUTHORIZER = types.struct("kubernetes.authorization.Authorizer")
 PATH_CHECK = types.struct("kubernetes.authorization.PathCheck")
@@ -35,8 +37,6 @@ CHECK_COST = 350_000
 
 _REQUIREMENT_COST = LIST_CREATION + STRUCT_CREATION
 _REQUIREMENTS_PER_CHARACTER = 0.5
-# unicode.IsSpace of Go, which str.strip() goes beyond
-_WHITE_SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 
 
 # Questions and answers -----------------------------------------------------------------------------------------------
@@ -197,21 +197,21 @@ def request_resource(
 
 
 def _path(target: Authorizer, path: str) -> PathCheck:
-    if not path.strip(_WHITE_SPACE):
+    if not trimmed(path):
         raise CelError("path must not be empty")
     return PathCheck(target, path)
 
 
 def _service_account(target: Authorizer, namespace: str, name: str) -> Authorizer:
-    if not selector.is_dns_subdomain(name):
+    if not is_dns_subdomain(name):
         raise CelError("Invalid service account name")
-    if not selector.is_dns_label(namespace):
+    if not is_dns_label(namespace):
         raise CelError("Invalid service account namespace")
     return Authorizer(service_account(namespace, name), target.decisions)
 
 
 def _resource(target: GroupCheck, resource: str) -> ResourceCheck:
-    if not resource.strip(_WHITE_SPACE):
+    if not trimmed(resource):
         raise CelError("resource must not be empty")
     return ResourceCheck(target.authorizer, target.group, resource)
 

@@ -18,6 +18,15 @@ from policies.cel.function import Function, Library, Overload
 from policies.cel.library import formats
 from policies.cel.types import Type
 from policies.cel.values import NONE, Incomparable, Optional, Value
+from policies.kubernetes.label import label_key, label_value
+from policies.kubernetes.name import (
+    dns1035_label,
+    dns1035_label_prefix,
+    dns_label,
+    dns_label_prefix,
+    dns_subdomain,
+    dns_subdomain_prefix,
+)
 
 TYPE = types.struct("kubernetes.NamedFormat")
 
@@ -39,14 +48,14 @@ class Format(Incomparable):
 
 
 FORMATS = {
-    "dns1123Label": Format("DNS1123Label", formats.dns_label, 30),
-    "dns1123Subdomain": Format("DNS1123Subdomain", formats.dns_subdomain, 60),
-    "dns1035Label": Format("DNS1035Label", formats.dns1035_label, 30),
-    "qualifiedName": Format("QualifiedName", formats.qualified_name, 60),
-    "dns1123LabelPrefix": Format("DNS1123LabelPrefix", formats.dns_label_prefix, 30),
-    "dns1123SubdomainPrefix": Format("DNS1123SubdomainPrefix", formats.dns_subdomain_prefix, 60),
-    "dns1035LabelPrefix": Format("DNS1035LabelPrefix", formats.dns1035_label_prefix, 30),
-    "labelValue": Format("LabelValue", formats.label_value, 40),
+    "dns1123Label": Format("DNS1123Label", dns_label, 30),
+    "dns1123Subdomain": Format("DNS1123Subdomain", dns_subdomain, 60),
+    "dns1035Label": Format("DNS1035Label", dns1035_label, 30),
+    "qualifiedName": Format("QualifiedName", label_key, 60),
+    "dns1123LabelPrefix": Format("DNS1123LabelPrefix", dns_label_prefix, 30),
+    "dns1123SubdomainPrefix": Format("DNS1123SubdomainPrefix", dns_subdomain_prefix, 60),
+    "dns1035LabelPrefix": Format("DNS1035LabelPrefix", dns1035_label_prefix, 30),
+    "labelValue": Format("LabelValue", label_value, 40),
     "uri": Format("URI", formats.uri, 1103),
     "uuid": Format("uuid", formats.uuid, len(formats.UUID)),
     "byte": Format("byte", formats.base64, 84),

@@ -10,6 +10,9 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from policies.golang.quote import clean, quote
+from policies.kubernetes.label import label_key, label_value
+
 EQUALS, DOUBLE_EQUALS, NOT_EQUALS = "=", "==", "!="
 IN, NOT_IN, GREATER, LESS = "in", "notin", "gt", "lt"
 EXISTS, DOES_NOT_EXIST = "exists", "!"
@@ -213,7 +216,7 @@ class _Parser:
         if not token.is_value:
             raise SelectorError(f"found '{token.text}', expected: identifier")
         key = token.text
-        if problems := _key_problems(key):
+        if problems := label_key(key):
             raise SelectorError(_invalid("<nil>", key, problems))
         if negated or self._next.kind in ("end", ","):
             return Requirement(key, DOES_NOT_EXIST if negated else EXISTS)
@@ -267,66 +270,7 @@ class _Parser:
 
 # What keys and values may be -----------------------------------------------------------------------------------------
 
-_DNS_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
-_DNS_SUBDOMAIN = rf"{_DNS_LABEL}(\.{_DNS_LABEL})*"
-_NAME = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
-_IS_DNS_LABEL, _IS_DNS_SUBDOMAIN, _IS_NAME = (re.compile(p).fullmatch for p in (_DNS_LABEL, _DNS_SUBDOMAIN, _NAME))
 _INTEGER = re.compile(r"[+-]?[0-9]+").fullmatch
-_LABEL_MAX, _SUBDOMAIN_MAX = 63, 253
-
-_ENDS = "'-', '_' or '.', and must start and end with an alphanumeric character"
-_NAME_RULE = (
-    f"must consist of alphanumeric characters, {_ENDS} (e.g. 'MyName',  or 'my.name',  or '123-abc', "
-    f"regex used for validation is '{_NAME}')"
-)
-_VALUE_RULE = (
-    f"a valid label must be an empty string or consist of alphanumeric characters, {_ENDS} "
-    f"(e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '({_NAME})?')"
-)
-_SUBDOMAIN_RULE = (
-    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and "
-    f"end with an alphanumeric character (e.g. 'example.com', regex used for validation is '{_DNS_SUBDOMAIN}')"
-)
-
-
-def is_dns_label(name: str) -> bool:
-    """Whether a Namespace may have this name (IsDNS1123Label)."""
-    return len(name) <= _LABEL_MAX and _IS_DNS_LABEL(name) is not None
-
-
-def is_dns_subdomain(name: str) -> bool:
-    """Whether a service account may have this name (IsDNS1123Subdomain)."""
-    return len(name) <= _SUBDOMAIN_MAX and _IS_DNS_SUBDOMAIN(name) is not None
-
-
-def _bytes(text: str) -> int:
-    return len(text.encode(errors="surrogatepass"))
-
-
-def _too_long(limit: int) -> str:
-    return f"must be no more than {limit} bytes"
-
-
-def _key_problems(key: str) -> list[str]:
-    """What is wrong with a label's key (IsLabelKey)."""
-    prefix, slash, name = key.rpartition("/")
-    if "/" in prefix:
-        return [
-            f"a valid label key {_NAME_RULE} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
-        ]
-    found = []
-    if slash and not prefix:
-        found.append("prefix part must be non-empty")
-    elif slash:
-        found += [f"prefix part {_too_long(_SUBDOMAIN_MAX)}"] * (_bytes(prefix) > _SUBDOMAIN_MAX)
-        found += [f"prefix part {_SUBDOMAIN_RULE}"] * (_IS_DNS_SUBDOMAIN(prefix) is None)
-    if not name:
-        found.append("name part must be non-empty")
-    elif _bytes(name) > _LABEL_MAX:
-        found.append(f"name part {_too_long(_LABEL_MAX)}")
-    if _IS_NAME(name) is None:
-        found.append(f"name part {_NAME_RULE}")
-    return found
 
 
 def _checked(requirement: Requirement) -> Requirement:
@@ -337,9 +281,7 @@ def _checked(requirement: Requirement) -> Requirement:
             detail = "for 'Gt', 'Lt' operators, the value must be an integer"
             found.append(_invalid(f"values[{position}]", value, [detail]))
     for position, value in enumerate(requirement.values):
-        problems = [_too_long(_LABEL_MAX)] * (_bytes(value) > _LABEL_MAX)
-        problems += [_VALUE_RULE] * (bool(value) and _IS_NAME(value) is None)
-        if problems:
+        if problems := label_value(value):
             found.append(_invalid(f"values[{position}][{requirement.key}]", value, problems))
     if found:
         raise SelectorError(found[0] if len(found) == 1 else f"[{', '.join(found)}]")
@@ -352,26 +294,4 @@ def _is_int64(text: str) -> bool:
 
 
 def _invalid(path: str, value: str, problems: Sequence[str]) -> str:
-    return f"{path}: Invalid value: {_quoted(value)}: {'; '.join(problems)}"
-
-
-_ESCAPES = {
-    "\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v",
-    "\\": "\\\\", '"': '\\"',
-}  # fmt: skip
-
-
-def _quoted(text: str) -> str:
-    """The text as Go's %q prints it."""
-    return f'"{"".join(map(_quoted_character, text))}"'
-
-
-def _quoted_character(character: str) -> str:
-    code = ord(character)
-    if escape := _ESCAPES.get(character):
-        return escape
-    if character.isprintable():
-        return character
-    if code < 0x80:
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
+    return f"{path}: Invalid value: {quote(clean(value))}: {'; '.join(problems)}"

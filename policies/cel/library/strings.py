@@ -17,7 +17,7 @@ from policies.cel.golang.goshow import shown
 from policies.cel.library.textformat import LONGEST, format_text
 from policies.cel.types import Type
 from policies.cel.values import Value
-from policies.golang.quote import ESCAPES, SPACE
+from policies.golang.quote import ESCAPES, trimmed
 
 _TO_LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
 _TO_UPPER = str.maketrans(ascii_lowercase, ascii_uppercase)
@@ -108,7 +108,7 @@ def _substring_range(text: str, start: int, end: int) -> str:
 
 
 def _trim(text: str) -> str:
-    return text.strip(SPACE)
+    return trimmed(text)
 
 
 def _quote(text: str) -> str:

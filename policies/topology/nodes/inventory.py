@@ -6,7 +6,6 @@ requests; CoreWeave's pages about SUNK, for the second name that it gives to GPU
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -14,11 +13,10 @@ from msgspec import Struct, field
 
 from policies.engine.facts import Node, Taint
 from policies.glob import matches
+from policies.kubernetes.quantity import count
 
 # Where SUNK runs, each GPU is also there under a name of SUNK's, so that Slurm can hold it without its device.
 _SECOND_NAMES = "sunk.coreweave.com/"
-_QUANTITY = re.compile(r"\+?([0-9]+)([kMG]?)\Z")
-_FACTORS = {"": 1, "k": 1000, "M": 1000**2, "G": 1000**3}
 _FINISHED = ("Succeeded", "Failed")
 
 Quantities = Mapping[str, str | int | float]
@@ -179,7 +177,7 @@ def _devices(by_resource: Mapping[str, int]) -> int:
 
 def _number(name: str, quantity: str | float) -> int:
     """Source: extended resources are whole numbers, which the API server writes as 8 or 1k."""
-    match = _QUANTITY.match(str(quantity))
-    if match is None:
+    devices = count(quantity)
+    if devices is None:
         raise ValueError(f"{name} is {quantity!r}; a whole number of devices was expected")
-    return int(match[1]) * _FACTORS[match[2]]
+    return devices

@@ -7,9 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from support.policies import nativeanswers
+
 from cluster.policycases.case import LIMIT, NAMESPACE, Ask, Case, Json
 from cluster.policycases.native import object_name
-from policies.admissionpolicy import documents, mutating, validating, wording
+from policies.admissionpolicy import documents, mutating, validating
 from policies.admissionpolicy.compilation import CompiledPolicy, compile_policy
 from policies.admissionpolicy.document import Document
 from policies.admissionpolicy.inputs import Inputs
@@ -133,9 +135,9 @@ def _validated(
     policy: CompiledPolicy, bindings: Sequence[Binding], parameters: StaticParameters, inputs: Inputs
 ) -> Outcome:
     result = validating.evaluate_policy(policy, bindings, parameters, inputs)
-    warnings = _delivered(result.warnings)
+    warnings = _delivered(nativeanswers.warnings(result))
     status = None if result.denial is None else _status(result.denial, [result.denial], inputs)
-    return Outcome(status, None, warnings, result.annotations)
+    return Outcome(status, None, warnings, nativeanswers.audit_annotations(result))
 
 
 def _mutated(
@@ -156,8 +158,8 @@ def _status(denial: Finding, causes: Sequence[Finding], inputs: Inputs) -> Json:
     resource = inputs.request["resource"]
     message = denial.native
     if denial.policy_kind == "ValidatingAdmissionPolicy":
-        message = wording.forbidden(resource["group"], resource["resource"], name, message)
-    status = {"code": denial.code, "reason": denial.reason, "message": message}
+        message = nativeanswers.forbidden(resource["group"], resource["resource"], name, message)
+    status = {"code": nativeanswers.code(denial), "reason": denial.reason, "message": message}
     if denial.kind == "internal":
         return status
     group = {"group": resource["group"]} if resource["group"] else {}

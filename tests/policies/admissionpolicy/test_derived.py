@@ -8,9 +8,8 @@ from support.builders import CLUSTER_SCOPED, WORKLOADS, Json, at, deployment, me
 from policies.admissionpolicy.derived import (
     FILLED_BY_ADMISSION,
     FILLED_BY_CONTROLLERS,
-    FILLED_BY_LIMIT_RANGES,
     UNDERIVED,
-    Derived,
+    DerivedPod,
     derive,
     is_derived,
     template_paths,
@@ -43,7 +42,7 @@ SPEC: Json = {
 }
 
 
-def only(asked: AdmissionRequest) -> Derived:
+def only(asked: AdmissionRequest) -> DerivedPod:
     """The one Pod that is derived from a request."""
     (found,) = derive(asked, WORKLOADS)
     return found
@@ -57,7 +56,7 @@ def test_the_pod_and_its_request() -> None:
 
     found = only(asked)
 
-    assert found == Derived(
+    assert found == DerivedPod(
         AdmissionRequest(
             uid=asked.uid,
             kind=GroupVersionKind("", "v1", "Pod"),
@@ -255,9 +254,7 @@ def test_what_a_rule_cannot_know(reads: Reads, expected: set[str]) -> None:
 
 def test_filled_paths_are_paths() -> None:
     """Every path in the tables can be read."""
-    assert all(
-        parse(path) for path in FILLED_BY_ADMISSION.union(FILLED_BY_LIMIT_RANGES, *FILLED_BY_CONTROLLERS.values())
-    )
+    assert all(parse(path) for path in FILLED_BY_ADMISSION.union(*FILLED_BY_CONTROLLERS.values()))
 
 
 def test_templates_are_read_whole() -> None:

@@ -624,7 +624,7 @@ def test_mistake_in_a_list_has_its_place_in_the_file() -> None:
         (
             "- a",
             (
-                "policy.yaml:1:1: this is no object of Kubernetes\n"
+                "policy.yaml:1:1: this is not a Kubernetes object\n"
                 "hint: a document is a map with apiVersion, kind and metadata"
             ),
         ),
@@ -661,12 +661,12 @@ def test_other_objects_are_context(head: str) -> None:
     [
         pytest.param(
             'cks-admission.dev/derived: "false"',
-            "there is no such annotation\nhint: did you mean cks-admission.dev/derive?",
+            "unknown annotation\nhint: did you mean cks-admission.dev/derive?",
             id="misspelt",
         ),
         pytest.param(
             "cks-admission.dev/owner: me",
-            "there is no such annotation\nhint: there are cks-admission.dev/derive, cks-admission.dev/lint-ignore",
+            "unknown annotation\nhint: there are cks-admission.dev/derive, cks-admission.dev/lint-ignore",
             id="unknown",
         ),
         pytest.param(

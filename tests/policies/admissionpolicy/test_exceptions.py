@@ -211,7 +211,7 @@ def test_every_field_of_an_exception_is_read(text: str, exception: PolicyExcepti
             [
                 (
                     'policy.yaml:7:10: spec.until: Invalid value: "2026-02-30": '
-                    "is no day of the calendar: day is out of range for month\n"
+                    "is not a calendar date: day is out of range for month\n"
                     "hint: write the last day (UTC) on which it holds, as 2026-12-31"
                 ),
             ],
@@ -340,7 +340,7 @@ def test_two_exceptions_of_one_name() -> None:
             [
                 (
                     "policy.yaml:7:10: warning: spec.until: ends in 14 days: nothing passes by it after 2026-12-31\n"
-                    "hint: mend what it is for, or extend it"
+                    "hint: fix what it is for, or extend it"
                 )
             ],
             id="14-days-before",
@@ -350,7 +350,7 @@ def test_two_exceptions_of_one_name() -> None:
             [
                 (
                     "policy.yaml:7:10: warning: spec.until: ends tomorrow: nothing passes by it after 2026-12-31\n"
-                    "hint: mend what it is for, or extend it"
+                    "hint: fix what it is for, or extend it"
                 )
             ],
             id="day-before",
@@ -360,7 +360,7 @@ def test_two_exceptions_of_one_name() -> None:
             [
                 (
                     "policy.yaml:7:10: warning: spec.until: ends today: nothing passes by it after 2026-12-31\n"
-                    "hint: mend what it is for, or extend it"
+                    "hint: fix what it is for, or extend it"
                 )
             ],
             id="last-day",

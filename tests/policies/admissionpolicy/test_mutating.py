@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from support.policies import nativeanswers
 from support.policies.admissionpolicies import OBJECT, binding, config_map, inputs, mutating, parameters
 
 from policies.admissionpolicy import mutating as engine
 from policies.admissionpolicy.compilation import CompiledPolicy
 from policies.admissionpolicy.model import Expression, MatchCondition, ParamKind, ParamRef
-from policies.admissionpolicy.mutating import Mutated, evaluate
+from policies.admissionpolicy.mutating import Mutated, mutate
 from policies.admissionpolicy.schema import built_in
 from policies.engine.lookup import Missing
 from policies.engine.match import EVERYTHING
@@ -53,13 +54,13 @@ def test_what_fails_is_left_out_and_the_rest_is_applied() -> None:
     fails = applied(mutating(ERROR, add("c")))
     ignores = applied(mutating(ERROR, add("c"), failure_policy="Ignore"))
     assert fails.denial is not None
-    assert (fails.denial.native, fails.denial.code, fails.denial.reason, fails.denial.index) == (
+    assert (fails.denial.native, nativeanswers.code(fails.denial), fails.denial.reason, fails.denial.index) == (
         f"policy 'p' with binding 'b' denied request: {WORDS}",
         403,
         "Invalid",
         0,
     )
-    assert [line.endswith("failed: no such key: x") for line in fails.denial.lines] == [True]
+    assert [line.endswith("failed: no such key: x") for line in map(str, fails.denial.reasons)] == [True]
     assert (ignores.denial, data(ignores), [each.message for each in ignores.result.ignored]) == (
         None,
         {"a": "1", "c": "x"},
@@ -78,7 +79,7 @@ def test_a_result_that_is_no_such_object_ends_everything() -> None:
     """An internal error, whatever the failurePolicy; it hides what was found before."""
     mutated = applied(mutating(ERROR, UNKNOWN, add("c"), failure_policy="Ignore"), mutating(add("d")))
     assert mutated.denial is not None
-    assert (mutated.denial.native, mutated.denial.code, mutated.denial.reason, data(mutated)) == (
+    assert (mutated.denial.native, nativeanswers.code(mutated.denial), mutated.denial.reason, data(mutated)) == (
         'Internal error occurred: strict decoding error: unknown field "nothing"',
         500,
         "InternalError",
@@ -110,10 +111,10 @@ def test_parameters_are_collected_before_the_first_mutation() -> None:
     compiled = mutating(use, param_kind=kind)
     every = binding(param_ref=ParamRef(selector=EVERYTHING, parameter_not_found_action="Deny"))
     known = parameters(config_map("p", limit="5"), config_map("q", limit="6"))
-    assert data(evaluate(compiled, every, known, inputs(), SCHEMA)) == {"a": "1", "p": "5", "q": "6"}
-    missing = evaluate(compiled, every, parameters(), inputs(), SCHEMA)
+    assert data(mutate(lambda _: [(compiled, [every])], known, inputs(), SCHEMA)) == {"a": "1", "p": "5", "q": "6"}
+    missing = mutate(lambda _: [(compiled, [every])], parameters(), inputs(), SCHEMA)
     assert missing.denial is not None
-    assert (missing.denial.native, missing.denial.reason, missing.denial.code) == (
+    assert (missing.denial.native, missing.denial.reason, nativeanswers.code(missing.denial)) == (
         (
             "policy 'p' with binding 'b' denied request: failed to configure binding: "
             "no params found for policy binding with `Deny` parameterNotFoundAction"
@@ -135,8 +136,8 @@ def test_what_is_no_object_of_the_api_can_be_patched_but_not_merged() -> None:
     options = {"command": ["ls"]}
     patch = mutating("[JSONPatch{op: 'add', path: '/command/-', value: 'x'}]")
     merge = mutating("Object{command: ['x']}")
-    patched = evaluate(patch, BINDING, parameters(), inputs(object=options, request=request), None)
-    merged = evaluate(merge, BINDING, parameters(), inputs(object=options, request=request), None)
+    patched = mutate(lambda _: [(patch, [BINDING])], parameters(), inputs(object=options, request=request), None)
+    merged = mutate(lambda _: [(merge, [BINDING])], parameters(), inputs(object=options, request=request), None)
     assert patched.object == {"command": ["ls", "x"]}
     assert [each.message for each in merged.result.findings] == [
         (

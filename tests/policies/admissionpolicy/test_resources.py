@@ -1,5 +1,7 @@
 """The table of the resources that an API server serves by itself."""
 
+from cluster.mergeschemas import compact_resources
+
 from policies.admissionpolicy import resources
 from policies.admissionpolicy.resources import Resource
 from policies.engine.request import GroupVersionKind
@@ -25,7 +27,7 @@ def test_compact_table_is_made_from_discovery() -> None:
         ],
     }
 
-    assert resources.compact([found]) == {
+    assert compact_resources([found]) == {
         "apps/v1": {
             "Cluster": {"things": "Thing"},
             "Namespaced": {"deployments": "Deployment", "deployments/scale": "autoscaling/v1/Scale"},

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from importlib import resources
-from typing import Any
 
 import pytest
+from cluster.mergeschemas import compact_schemas
 
 from policies.admissionpolicy import schema
-from policies.admissionpolicy.matchvalidation import BUILT_IN_VERSIONS
 from policies.admissionpolicy.schema import DEDUCED, Node, Schema
 from policies.engine.request import GroupVersionKind
+from policies.kubernetes.group import SERVED_VERSIONS
 
 _POD = GroupVersionKind("", "v1", "Pod")
 _WIDGET = GroupVersionKind("example.test", "v1", "Widget")
@@ -210,25 +210,6 @@ def test_unknown_kinds_are_deduced(found: Schema) -> None:
     assert _described(found.place(["spec", "list", 0])) == "untyped, atomic map, atomic list"
 
 
-def test_schema_of_a_clusters_document() -> None:
-    """A cluster's own document gives the schema of a kind by its group, version and kind."""
-    kind = {"group": "example.test", "version": "v1", "kind": "Widget"}
-    documents: dict[str, Any] = {
-        "test.v1.Widget": {
-            "type": "object",
-            "x-kubernetes-group-version-kind": [kind],
-            "properties": {"spec": {"allOf": [{"$ref": "#/components/schemas/test.v1.Spec"}]}},
-        },
-        "test.v1.Spec": {"type": "object", "properties": {"n": {"type": "number"}}},
-    }
-
-    found = schema.of_document(_WIDGET, documents, typed=False)
-
-    assert found is not None
-    assert _described(found.place(["spec", "n"])) == "numeric number"
-    assert schema.of_document(_POD, documents, typed=True) is None
-
-
 def test_use_of_a_definition_may_say_how_it_merges() -> None:
     """A reference overrides whether a definition's map is atomic."""
     definitions = schema.Definitions({"a.Inner": {"type": "object", "properties": {"x": _TEXT}}})
@@ -262,7 +243,7 @@ def test_compact_table_keeps_what_merging_and_typing_need() -> None:
     item = {"type": "object", "properties": {"k": {"type": "string", "default": "x", "enum": ["x"]}}}
     meta = {"type": "object"}
 
-    table = schema.compact([{"a.Thing": thing, "a.Item": item, "a.Unused": item, schema.OBJECT_META: meta}])
+    table = compact_schemas([{"a.Thing": thing, "a.Item": item, "a.Unused": item, schema.OBJECT_META: meta}])
 
     assert table == {
         "kinds": {"/v1/Thing": "a.Thing"},
@@ -293,4 +274,4 @@ def test_versions_of_built_in_groups() -> None:
         group, version, _ = kind.split("/")
         found.setdefault(group, set()).add(version)
 
-    assert {group: set(versions) for group, versions in BUILT_IN_VERSIONS.items()} == found
+    assert {group: set(versions) for group, versions in SERVED_VERSIONS.items()} == found

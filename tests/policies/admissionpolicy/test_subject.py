@@ -1,20 +1,21 @@
 """What all policies make of one review is made once, and kept no longer than it is of use."""
 
 import gc
+import weakref
 
 from support.builders import FACTS, WORKLOADS, deployment, request
 from support.policies.admissionpolicies import CONFIG_MAPS, inputs, parameters, validating
 
 from policies.admissionpolicy.evaluation import Group
 from policies.admissionpolicy.params import StaticParameters
-from policies.admissionpolicy.subject import Subjects
+from policies.admissionpolicy.subject import SubjectCache
 from policies.cel.cost import POLICY_LIMIT
 from policies.engine.facts import StaticFacts
 
 
 def test_a_request_is_one_subject_for_all_policies() -> None:
     """The same request with the same facts is the same subject, whose inputs and Pods are made once."""
-    subjects, asked = Subjects(WORKLOADS), request(deployment())
+    subjects, asked = SubjectCache(WORKLOADS), request(deployment())
     first, second = subjects.of(asked, FACTS), subjects.of(asked, FACTS)
     assert first is second
     assert first.inputs is second.inputs
@@ -24,12 +25,22 @@ def test_a_request_is_one_subject_for_all_policies() -> None:
 
 def test_other_facts_make_another_subject() -> None:
     """After a look-up the same request is judged with what was found, and not with what was known before."""
-    subjects, asked = Subjects(WORKLOADS), request(deployment())
+    subjects, asked = SubjectCache(WORKLOADS), request(deployment())
     before = subjects.of(asked, FACTS)
     known = StaticFacts(FACTS.as_of, {"team": {"a": "b"}})
     after = subjects.of(asked, known)
     assert (before.facts, after.facts) == (FACTS, known)
     assert before.inputs is not after.inputs
+
+
+def test_a_request_is_kept_no_longer_than_its_review() -> None:
+    """The cache does not keep the last request alive, nor the objects in it."""
+    subjects, asked = SubjectCache(WORKLOADS), request(deployment())
+    reference = weakref.ref(asked)
+    subject = weakref.ref(subjects.of(asked, FACTS))
+    assert len(subjects.of(asked, FACTS).pods) == 1
+    del asked
+    assert (reference(), subject()) == (None, None)
 
 
 def test_an_evaluation_leaves_nothing_to_the_garbage_collector() -> None:

@@ -19,6 +19,7 @@ from support.policies.admissionpolicies import (
     policy,
     validating,
 )
+from support.policies.nativeanswers import FAILURE_ANNOTATION, audit_annotations, warnings
 
 from policies.admissionpolicy import wording
 from policies.admissionpolicy.compilation import CompiledPolicy, compile_policy
@@ -34,6 +35,7 @@ from policies.admissionpolicy.model import (
 )
 from policies.admissionpolicy.params import NO_PARAMETERS, ConfigurationError, StaticParameters
 from policies.admissionpolicy.validating import evaluate, evaluate_policy
+from policies.cel.explanation.places import shown
 from policies.cel.library.authorizer import Answer, Table
 from policies.engine.lookup import Missing
 from policies.engine.match import EVERYTHING
@@ -48,11 +50,21 @@ def said(compiled: CompiledPolicy, *actions: Any, **fields: Any) -> list[tuple[s
     return [(each.kind, each.message, each.index, sorted(each.actions)) for each in result.findings]
 
 
+def lines(finding: Finding) -> tuple[str, ...]:
+    """The reasons of a finding."""
+    return tuple(map(str, finding.reasons))
+
+
+def path(finding: Finding) -> str:
+    """Where the first reason is."""
+    return next((shown(reason.place) for reason in finding.reasons if reason.place is not None), "")
+
+
 def test_every_violation_is_found_with_its_place_and_reason() -> None:
     """Not only the first: each has the words of the API server, and apart from them what decided, and where."""
     compiled = validating("object.data.a == '2'", "true", {"expression": "size(object.data) > 3", "message": "few"})
     found = evaluate(compiled, binding(), NO_PARAMETERS, inputs()).findings
-    assert [(each.message, each.index, each.path, each.lines) for each in found] == [
+    assert [(each.message, each.index, path(each), lines(each)) for each in found] == [
         (
             "failed expression: object.data.a == '2'",
             0,
@@ -66,17 +78,20 @@ def test_every_violation_is_found_with_its_place_and_reason() -> None:
     )
     assert found[0].expression is not None
     assert found[0].expression.path == "spec.validations[0].expression"
-    assert found[0].place == ("object", "data", "a")
+    assert found[0].reasons[0].place == ("object", "data", "a")
 
 
 def test_an_error_is_explained_too_and_an_ignored_one_is_not() -> None:
     """A finding without consequences is kept for logs and counters, without the cost of an explanation."""
     fails = evaluate(validating("object.data.x == '1'"), binding(), NO_PARAMETERS, inputs())
     passes = evaluate(validating("object.data.x == '1'", failurePolicy="Ignore"), binding(), NO_PARAMETERS, inputs())
-    assert [(each.message, each.lines) for each in fails.findings] == [
+    assert [(each.message, lines(each)) for each in fails.findings] == [
         (MISSING, ("data.x: object.data.x failed: no such key: x",))
     ]
-    assert (passes.findings, [(each.message, each.lines, each.denies) for each in passes.ignored]) == (
+    assert (
+        passes.findings,
+        [(each.message, lines(each), each.denies) for each in passes.ignored],
+    ) == (
         (),
         [(MISSING, (), False)],
     )
@@ -98,8 +113,8 @@ def test_the_actions_decide_what_follows(text: str, actions: tuple[str, ...], fo
     result = evaluate(validating(text), binding(*actions), NO_PARAMETERS, inputs())
     assert (
         result.denial is not None,
-        len(result.warnings),
-        wording.FAILURE_ANNOTATION in result.annotations,
+        len(warnings(result)),
+        FAILURE_ANNOTATION in audit_annotations(result),
     ) == follows
 
 
@@ -141,7 +156,7 @@ def test_a_policy_is_evaluated_once_for_each_parameter() -> None:
     every = binding(param_ref=ParamRef(selector=EVERYTHING, parameter_not_found_action="Deny"))
     result = evaluate(compiled, every, known, inputs())
     assert [(each.params, each.message) for each in result.findings] == [("p0", "limit 0"), ("p1", "limit 0")]
-    assert result.annotations == {"p/k": "l0, l1"}
+    assert audit_annotations(result) == {"p/k": "l0, l1"}
 
 
 def test_no_parameters_and_false_conditions_skip_a_binding() -> None:
@@ -205,7 +220,7 @@ def test_the_budget_is_for_all_validations_of_one_evaluation() -> None:
     words = wording.OUT_OF_BUDGET
     over = evaluate(compiled, binding("Warn"), NO_PARAMETERS, inputs(), budget=cost)
     assert [(each.kind, each.message, each.index) for each in over.findings] == [("error", words, 0)]
-    assert over.warnings == (wording.warning("p", "b", words),)
+    assert [finding.message for finding in over.findings if "Warn" in finding.actions] == [words]
     assert [each.index for each in evaluate(compiled, binding(), NO_PARAMETERS, inputs(), budget=100).findings] == [0]
 
 
@@ -274,7 +289,7 @@ def test_nothing_at_all_is_found_where_all_is_well() -> None:
     """The usual case: no finding, no explanation, no message."""
     compiled = validating({"expression": "true", "messageExpression": "'n' + string(object.data.x)"})
     result = evaluate(compiled, binding(), NO_PARAMETERS, inputs())
-    assert (result.findings, result.ignored, result.annotations, result.warnings, result.denial) == (
+    assert (result.findings, result.ignored, audit_annotations(result), warnings(result), result.denial) == (
         (),
         (),
         {},

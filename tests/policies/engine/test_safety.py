@@ -4,7 +4,7 @@ import pytest
 from support.builders import TODAY, Json, deployment, pod, request
 from support.cel import celrun
 
-from policies.admissionpolicy.bound import inputs
+from policies.admissionpolicy.inputs import inputs_of
 from policies.admissionpolicy.matching import UNSEEN
 from policies.conditions.matchcondition import cluster_is_not_coming_up
 from policies.engine.facts import StaticFacts
@@ -66,7 +66,7 @@ _BOOTSTRAP = [
 @pytest.mark.parametrize(("asked", "spared"), _BOOTSTRAP)
 def test_what_a_cluster_needs_to_come_up(asked: AdmissionRequest, spared: bool) -> None:  # noqa: FBT001
     """Leases, signing requests and what the cluster writes of Nodes is spared, and the API server does not ask then."""
-    condition = _CONDITION.evaluate(inputs(asked, StaticFacts(TODAY)).names(None))
+    condition = _CONDITION.evaluate(inputs_of(asked, StaticFacts(TODAY)).names(None))
 
     assert (_SAFETY.spares(asked), condition.value, condition.error) == (spared, not spared, None)
 

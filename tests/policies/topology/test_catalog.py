@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from policies.engine.match import EVERYTHING, LabelSelector, SelectorRequirement
-from policies.topology.catalog import Catalog, Clash, closest, nearest_first
+from policies.topology.catalog import Catalog, Clash
 from policies.topology.topology import Topology, level
 
 _HALL, _RACK = level("example.org/hall"), level("example.org/rack")
@@ -84,15 +84,6 @@ def test_joining() -> None:
     assert list(catalog.joined((more, _OBJECT)).by_name) == ["halls", "rows"]
     assert (catalog.find("rows"), catalog.joined((more,)).find("rows")) == (None, more)
     assert Topology("halls", (_HALL,)).requirement == EVERYTHING
-
-
-def test_names_by_likeness() -> None:
-    """What is most like a misspelled name comes first, the others keep their order; a name like none has no nearest."""
-    names = ["region", "zone", "superpod", "superpods"]
-
-    assert nearest_first("superpodd", names) == ["superpod", "superpods", "region", "zone"]
-    assert nearest_first("x", names) == names
-    assert (closest("zne", names), closest("x", names)) == ("zone", "")
 
 
 def test_aliases_of_all_definitions_hold() -> None:

@@ -10,12 +10,12 @@ from typing import Any
 import yaml
 
 from policies.admissionpolicy import suiterun
-from policies.admissionpolicy.bound import inputs
 from policies.admissionpolicy.compilation import CompiledPolicy
 from policies.admissionpolicy.document import Document
 from policies.admissionpolicy.documents import Loaded, read
 from policies.admissionpolicy.finding import Finding
 from policies.admissionpolicy.inputs import Inputs
+from policies.admissionpolicy.inputs import inputs_of as inputs_of_request
 from policies.admissionpolicy.params import StaticParameters
 from policies.admissionpolicy.suiterun import SuiteRun
 from policies.suite import Case, Expectation, Suite
@@ -80,7 +80,7 @@ def result(policy: PackPolicy, case: Case) -> tuple[Finding, ...]:
 def inputs_of(case: Case) -> Inputs:
     """A case as the engine takes it."""
     request = suiterun.request_of(case)
-    return inputs(request, suiterun.facts_of(case, request))
+    return inputs_of_request(request, suiterun.facts_of(case, request))
 
 
 def _read(folder: Path) -> PackPolicy:

@@ -159,4 +159,4 @@ def test_a_definition_that_is_none(spec: str) -> None:
     found = _after(EMPTY, a=text, b=_bound("second"))
 
     assert (_in_force(found), list(found.refused)) == ({"second": "true"}, ["a"])
-    assert found.refused["a"].startswith("a.yaml:4:7: spec: this is no CustomResourceDefinition: ")
+    assert found.refused["a"].startswith("a.yaml:4:7: spec: this is not a valid CustomResourceDefinition: ")

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 import click
 
-from policies.topology.catalog import Catalog, closest, nearest_first
+from policies.kubernetes.spelling import closest, closest_first
+from policies.topology.catalog import Catalog
 from policies.topology.nodes.inventory import Machine
 from policies.topology.nodes.inventory import machines as machines_of
 from policies.topology.topology import Topology
@@ -79,7 +80,7 @@ def find(catalog: Catalog, name: str) -> Topology:
     if topology is not None:
         return topology
     near = closest(name, catalog.by_name)
-    known = f"Known topologies: {', '.join(nearest_first(name, catalog.by_name))}."
+    known = f"Known topologies: {', '.join(closest_first(name, catalog.by_name))}."
     raise InputError(f'topology "{name}" is not known. {f"Did you mean {near}? " if near else ""}{known}')
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from policies.engine.facts import NAME_LABEL, Namespace
 from policies.engine.lookup import FactUnavailable
+from policies.kubernetes.name import is_dns_label
 from webhook.cluster.api.call import Call, fetch
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.errors import ApiError, ClusterError
@@ -25,9 +25,6 @@ PATH = "/api/v1/namespaces"
 KEPT_SECONDS = 5.0
 # The longest that the API server waits for a webhook, so nobody is still interested afterwards.
 READ_SECONDS = 30.0
-# Anything else cannot be the name of a Namespace, and must not become part of a path either.
-# https://kubernetes.io/docs/concepts/overview/working-with-objects/names/#dns-label-names
-_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 class NamespaceReads:
@@ -68,7 +65,8 @@ class NamespaceReads:
         await asyncio.gather(*running, return_exceptions=True)
 
     async def _read(self, name: str) -> None:
-        namespace = await self._ask(name) if _NAME.fullmatch(name) else None
+        # Anything else cannot be the name of a Namespace, and must not become part of a path either.
+        namespace = await self._ask(name) if is_dns_label(name) else None
         now = self._clock.monotonic()
         self._answers = {known: answer for known, answer in self._answers.items() if answer[0] > now}
         self._answers[name] = (now + KEPT_SECONDS, namespace or _missing(name))

@@ -13,6 +13,7 @@ import msgspec
 import structlog
 from msgspec import Struct
 
+from policies.kubernetes.name import SUBDOMAIN_LENGTH
 from webhook.cluster.api.call import Call, fetch
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.errors import ApiError, ClusterError
@@ -30,7 +31,7 @@ REFUSED = "cks-admission.dev/policies-refused"
 
 # As much as Kubernetes lets an Event's note have; the annotation may say more, but nobody reads a page of it there.
 _LONGEST_EVENT, _LONGEST_ANNOTATION = 1024, 4096
-_LONGEST_NAME = 253 - 17  # with a dot and a digest it is a name still
+_LONGEST_NAME = SUBDOMAIN_LENGTH - 17  # with a dot and a digest it is a name still
 _SECONDS = 15.0
 
 

@@ -8,8 +8,6 @@ from policies.cel.library.selector import (
     Selector,
     SelectorError,
     field_selector,
-    is_dns_label,
-    is_dns_subdomain,
     label_selector,
     parse_fields,
     parse_labels,
@@ -152,21 +150,3 @@ def test_selector_of_a_check() -> None:
     assert field_selector("") is NO_SELECTOR
     assert label_selector("a") == Selector("a", (Requirement("a", "exists"),))
     assert field_selector("a") == Selector("a", (), "invalid selector: 'a'; can't understand 'a'")
-
-
-@pytest.mark.parametrize(
-    ("name", "label", "subdomain"),
-    [
-        pytest.param("team-a", True, True, id="label"),
-        pytest.param("a.b", False, True, id="dots"),
-        pytest.param("", False, False, id="empty"),
-        pytest.param("A", False, False, id="upper-case"),
-        pytest.param("a\n", False, False, id="line-break"),
-        pytest.param("a-", False, False, id="dash-at-the-end"),
-        pytest.param(64 * "a", False, True, id="64"),
-        pytest.param(254 * "a", False, False, id="254"),
-    ],
-)
-def test_names(name: str, label: bool, subdomain: bool) -> None:  # noqa: FBT001 (a table's columns)
-    """Names are those of DNS labels and subdomains, with their lengths."""
-    assert (is_dns_label(name), is_dns_subdomain(name)) == (label, subdomain)

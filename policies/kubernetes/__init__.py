@@ -1,0 +1,1 @@
+"""What Kubernetes itself lays down: names, labels, statuses, quantities in text."""

@@ -1,0 +1,119 @@
+"""The rules for names of objects: what is wrong with a text, in Kubernetes' words; nothing where it is a good name.
+
+Sources: k8s.io/apimachinery's pkg/api/validate/content (dns.go, path.go), pkg/api/validation/generic.go (prefixes) and
+pkg/util/validation/validation.go. Lengths are of UTF-8 bytes, whatever unit a message names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from policies.golang.quote import utf8
+
+LABEL_LENGTH, SUBDOMAIN_LENGTH = 63, 253
+ALPHANUMERIC_ENDS = "and must start and end with an alphanumeric character"
+
+_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
+_LABEL_1035 = "[a-z]([-a-z0-9]*[a-z0-9])?"
+_IS_LABEL, _IS_SUBDOMAIN, _IS_LABEL_1035 = (
+    re.compile(pattern.encode()).fullmatch for pattern in (_LABEL, _SUBDOMAIN, _LABEL_1035)
+)
+
+Format = Callable[[str], list[str]]
+"""What is wrong with a text; nothing where it has the format."""
+
+
+def must_match(message: str, pattern: str, *examples: str) -> str:
+    """The message of a text that does not match, with examples of texts that do and the pattern."""
+    shown = " or ".join(f"'{example}', " for example in examples)
+    return f"{message} (e.g. {shown}regex used for validation is '{pattern}')"
+
+
+def too_long(text: bytes, limit: int, unit: str = "bytes") -> list[str]:
+    """The message of a text with more bytes than the limit."""
+    return [f"must be no more than {limit} {unit}"] if len(text) > limit else []
+
+
+_LABEL_RULE = must_match(
+    f"a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', {ALPHANUMERIC_ENDS}",
+    _LABEL, "my-name", "123-abc",
+)  # fmt: skip
+_SUBDOMAIN_RULE = must_match(
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', "
+    f"{ALPHANUMERIC_ENDS}",
+    _SUBDOMAIN, "example.com",
+)  # fmt: skip
+_LABEL_1035_RULE = must_match(
+    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, "
+    "and end with an alphanumeric character",
+    _LABEL_1035, "my-name", "abc-123",
+)  # fmt: skip
+
+
+def dns_label(text: str) -> list[str]:
+    """The name of a Namespace and the like (NameIsDNSLabel)."""
+    return _label(utf8(text))
+
+
+def dns_label_prefix(text: str) -> list[str]:
+    """What a name that is a DNS label may start with."""
+    return _label(_prefix(utf8(text)))
+
+
+def dns_subdomain(text: str, unit: str = "characters") -> list[str]:
+    """The name of most objects (NameIsDNSSubdomain). `unit`: what the message says that lengths are counted in."""
+    return _subdomain(utf8(text), unit)
+
+
+def dns_subdomain_prefix(text: str) -> list[str]:
+    """What a name that is a DNS subdomain may start with."""
+    return _subdomain(_prefix(utf8(text)))
+
+
+def dns1035_label(text: str) -> list[str]:
+    """The name of a Service, a version of an API, or a kind in small letters (NameIsDNS1035Label)."""
+    return _label_1035(utf8(text))
+
+
+def dns1035_label_prefix(text: str) -> list[str]:
+    """What a name that is a DNS-1035 label may start with."""
+    return _label_1035(_prefix(utf8(text)))
+
+
+def is_dns_label(text: str) -> bool:
+    """Whether a Namespace may have this name."""
+    return not dns_label(text)
+
+
+def is_dns_subdomain(text: str) -> bool:
+    """Whether most objects may have this name."""
+    return not dns_subdomain(text)
+
+
+def path_segment(text: str) -> list[str]:
+    """A name that can stand in a URL (IsPathSegmentName)."""
+    if text in (".", ".."):
+        return [f"may not be '{text}'"]
+    return [f"may not contain '{character}'" for character in "/%" if character in text]
+
+
+def _label(text: bytes) -> list[str]:
+    length = too_long(text, LABEL_LENGTH, "characters")
+    if _IS_LABEL(text):
+        return length
+    return [*length, "must not contain dots" if _IS_SUBDOMAIN(text) else _LABEL_RULE]
+
+
+def _subdomain(text: bytes, unit: str = "characters") -> list[str]:
+    return too_long(text, SUBDOMAIN_LENGTH, unit) + ([] if _IS_SUBDOMAIN(text) else [_SUBDOMAIN_RULE])
+
+
+def _label_1035(text: bytes) -> list[str]:
+    return too_long(text, LABEL_LENGTH, "characters") + ([] if _IS_LABEL_1035(text) else [_LABEL_1035_RULE])
+
+
+def _prefix(name: bytes) -> bytes:
+    """A prefix as a whole name: a dash at its end and the byte before it become an `a` (maskTrailingDash)."""
+    return name[:-2] + b"a" if len(name) > 1 and name.endswith(b"-") else name

@@ -1,0 +1,66 @@
+"""What the API server answers and writes where the service has words of its own: statuses, warnings, audit annotations.
+
+Sources: of k8s.io/apiserver's pkg/admission/plugin/policy validating/dispatcher.go and generic/policy_dispatcher.go;
+pkg/endpoints/filters/warning.go.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from policies.admissionpolicy import wording
+from policies.golang.strconv import quote
+from policies.kubernetes.encoding import to_json
+from policies.kubernetes.status import CODES
+
+if TYPE_CHECKING:
+    from policies.admissionpolicy.finding import Finding, Result
+
+FAILURE_ANNOTATION = "validation.policy.admission.k8s.io/validation_failure"
+"""The audit annotation with the first failure of a binding with the action Audit."""
+
+
+def forbidden(group: str, resource: str, name: str, message: str) -> str:
+    """The whole message of a refusal: of which object, then why (apierrors.NewForbidden).
+
+    `name` is the request's, else the object's name or generateName, else `Unknown`.
+    """
+    what = f"{resource}.{group}" if group else resource
+    return f"{what} {quote(name)} is forbidden: {message}"
+
+
+def code(finding: Finding) -> int:
+    """The HTTP status: of a mutating policy always 403, whatever the reason (policy_dispatcher.go)."""
+    if finding.policy_kind == "MutatingAdmissionPolicy" and finding.kind != "internal":
+        return CODES["Forbidden"]
+    return CODES[finding.reason]
+
+
+def warning(finding: Finding) -> str:
+    """The warning of a validation that failed under the action Warn."""
+    whose = f"ValidatingAdmissionPolicy '{finding.policy}' with binding '{finding.binding}'"
+    return f"Validation failed for {whose}: {finding.message}"
+
+
+def warnings(result: Result) -> tuple[str, ...]:
+    """All warnings, of any length."""
+    return tuple(warning(finding) for finding in result.findings if "Warn" in finding.actions)
+
+
+def annotation(finding: Finding) -> str:
+    """The value of FAILURE_ANNOTATION."""
+    failure = {
+        "message": finding.message,
+        "policy": finding.policy,
+        "binding": finding.binding,
+        "expressionIndex": finding.index,
+        "validationActions": [action for action in ("Deny", "Warn", "Audit") if action in finding.actions],
+    }
+    return to_json([failure])
+
+
+def audit_annotations(result: Result) -> dict[str, str]:
+    """The audit annotations; of several failures the first stays."""
+    failures = [annotation(finding) for finding in result.findings if "Audit" in finding.actions]
+    published = {key: wording.joined(values) for key, values in result.published.items()}
+    return published | ({FAILURE_ANNOTATION: failures[0]} if failures else {})

@@ -81,6 +81,11 @@ class Metrics:
             "1 while the newest content of a source of policies is not in force, since it was refused; else 0.",
             registry=self.registry,
         )
+        self.expression_faults = Counter(
+            "cks_admission_expression_faults_total",
+            "Evaluations in which generated code failed although the expression has a value, which was found slowly.",
+            registry=self.registry,
+        )
         self.certificate_expiry = Gauge(
             "cks_admission_certificate_expiry_timestamp_seconds",
             "When the served certificate expires, in Unix time.",

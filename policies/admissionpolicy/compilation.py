@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 from policies.admissionpolicy.model import Expression, Policy
 from policies.cel import types
@@ -28,6 +28,9 @@ from policies.cel.values import Value
 
 Compile = Callable[[Policy], "CompiledPolicy"]
 """Compiles a policy: compile_policy, or a Compiler, which keeps what it compiled."""
+
+OnFault = Callable[[Policy, Program, Exception], None]
+"""Is told which policy has the expression whose generated code failed, and what it raised."""
 
 _PATCHES = {"ApplyConfiguration": OBJECT, "JSONPatch": types.list_of(JSON_PATCH)}
 _ANNOTATION_TYPES = (types.STRING, types.NULL)
@@ -150,6 +153,12 @@ class CompiledPolicy:
     def _cheap_variables(self) -> frozenset[str]:
         return frozenset(name for name, program in self.composition.programs.items() if _is_cheap(program))
 
+    def watch(self, on_fault: Callable[[Program, Exception], None]) -> None:
+        """Be told where generated code fails: see Program."""
+        for unit in self._units():
+            if isinstance(unit.program, Program):
+                unit.program.on_fault = on_fault
+
     def _validating(self) -> Iterator[Expression]:
         policy = self.policy
         yield from (condition.expression for condition in policy.match_conditions)
@@ -201,7 +210,8 @@ def compile_policy(policy: Policy) -> CompiledPolicy:
 class Compiler:
     """Compiles the new policies of a set; those that were in the set before are kept."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_fault: OnFault | None = None) -> None:
+        self._on_fault = on_fault
         self._cache: dict[int, CompiledPolicy] = {}
         self._previous: Mapping[int, CompiledPolicy] = {}
 
@@ -211,7 +221,13 @@ class Compiler:
 
     def __call__(self, policy: Policy) -> CompiledPolicy:
         """The compiled policy. It holds the policy, so that no other one can have the same identity."""
-        compiled = self._cache[id(policy)] = self._previous.get(id(policy)) or compile_policy(policy)
+        compiled = self._cache[id(policy)] = self._previous.get(id(policy)) or self._compiled(policy)
+        return compiled
+
+    def _compiled(self, policy: Policy) -> CompiledPolicy:
+        compiled = compile_policy(policy)
+        if self._on_fault is not None:
+            compiled.watch(partial(self._on_fault, policy))
         return compiled
 
 

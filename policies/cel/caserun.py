@@ -8,7 +8,7 @@ from typing import Any
 
 from policies.cel import types
 from policies.cel.activation import activation
-from policies.cel.cases import AUTHORIZER, BUDGET, COMPILE, EVAL, Case, Outcome, encode
+from policies.cel.cases import BUDGET, COMPILE, EVAL, Case, Outcome, authorizer_rules, encode
 from policies.cel.cost import POLICY_LIMIT
 from policies.cel.kubernetes import admission
 from policies.cel.patchtypes import JSON_PATCH, OBJECT
@@ -30,7 +30,7 @@ OUT_OF_BUDGET = "validation failed due to running out of cost budget, no further
 
 
 def run(case: Case) -> Outcome:
-    """The outcome of a case, with the authorizer that the recorded cases were asked with."""
+    """The outcome of a case."""
     try:
         program, composition = compiled(case)
     except CompileError as error:
@@ -55,7 +55,7 @@ def bound(inputs: Mapping[str, Any], composition: Composition) -> Mapping[str, A
     return composition.bind(
         activation(
             inputs.get("request") or {},
-            AUTHORIZER,
+            authorizer_rules(inputs),
             object=inputs.get("object"),
             old_object=inputs.get("oldObject"),
             params=inputs.get("params"),

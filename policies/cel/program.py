@@ -10,7 +10,7 @@ Evaluation(value=None, cost=4, error=CelError('no such key: replicas'))
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from msgspec import Struct
@@ -68,9 +68,13 @@ class Evaluation(Struct, frozen=True):
 
 
 class Program:
-    """A compiled expression: a generated function, and the steps that take over where it cannot tell."""
+    """A compiled expression: a generated function, and the steps that take over where it cannot tell.
 
-    __slots__ = ("_function", "_reads_variables", "_steps", "generated", "source", "type")
+    `faults` counts evaluations in which the function failed for no reason that the exact evaluator knows: a defect of
+    the generator, which costs time only. `on_fault` is told of each, with what the function raised.
+    """
+
+    __slots__ = ("_function", "_reads_variables", "_steps", "faults", "generated", "on_fault", "source", "type")
 
     def __init__(self, source: Source, type_: Type, steps: Step, generated: Generated | None) -> None:
         self.source = source
@@ -79,6 +83,8 @@ class Program:
         self._steps = steps
         self._function: Function | None = None if generated is None else _unloaded
         self._reads_variables = generated is not None and generated.reads_variables
+        self.faults = 0
+        self.on_fault: Callable[[Program, Exception], None] | None = None
 
     def evaluate(self, names: Names, *, limit: int = EXPRESSION_LIMIT, expired: Expired | None = None) -> Evaluation:
         """Evaluate with these variables. `limit` is the cost allowed; `expired` is asked now and then whether to stop.
@@ -91,20 +97,30 @@ class Program:
             return self.evaluate_exactly(names, limit=limit, expired=expired)
         variables = names["variables"] if self._reads_variables else NO_VARIABLES
         mark = variables.mark() if self._reads_variables else None
+        raised: Exception = _TOO_EXPENSIVE
         try:
             value, cost = self._function(names, limit, expired)
         except Missing:
             raise
         except TimeLimitError as error:
             return Evaluation(None, 0, error)
-        except Exception:  # noqa: BLE001, S110 - whatever went wrong, the exact evaluator says what
-            pass
+        except Exception as error:  # noqa: BLE001 - whatever went wrong, the exact evaluator says what
+            raised = error.with_traceback(None)  # which would hold this frame, and so all that the review has
         else:
             if cost <= limit:
                 return Evaluation(value, cost)
         if mark is not None:
             variables.forget(mark)
-        return self.evaluate_exactly(names, limit=limit, expired=expired)
+        run = Run(names, limit, expired)
+        evaluation = self._exactly(run)
+        if evaluation.error is None and not run.absorbed and not _handed_over(raised):
+            self._note_fault(raised)
+        return evaluation
+
+    def _note_fault(self, raised: Exception) -> None:
+        self.faults += 1
+        if self.on_fault is not None:
+            self.on_fault(self, raised)
 
     def quick(self, names: Names, *, expired: Expired | None = None) -> tuple[Value, int] | None:
         """Its value and cost, if the generated function can tell; None where only `evaluate` can.
@@ -116,19 +132,20 @@ class Program:
         if self._function is None:
             return None
         try:
-            found = self._function(names, EXPRESSION_LIMIT, expired)
+            evaluated = self._function(names, EXPRESSION_LIMIT, expired)
         except Missing:
             raise
         except Exception:  # noqa: BLE001 - whatever went wrong, the exact evaluator says what
             return None
-        return found if 0 <= found[1] <= EXPRESSION_LIMIT else None
+        return evaluated if 0 <= evaluated[1] <= EXPRESSION_LIMIT else None
 
     def evaluate_exactly(
         self, names: Names, *, limit: int = EXPRESSION_LIMIT, expired: Expired | None = None
     ) -> Evaluation:
         """The same, step by step."""
-        run = Run(names, limit, expired)
+        return self._exactly(Run(names, limit, expired))
 
+    def _exactly(self, run: Run) -> Evaluation:
         def evaluated() -> Outcome:
             run.cost, run.scopes = 0, []
             return self._steps.evaluate(run)
@@ -144,6 +161,23 @@ class Program:
     def _load(self) -> None:
         """Make the function when it is first called: not every policy that is loaded is ever asked."""
         self._function = None if self.generated is None else self.generated.load()
+
+
+def _handed_over(raised: Exception) -> bool:
+    """Whether a generated function meant to leave a value to the steps, or met one of another class than usual.
+
+    It asks values for fields without looking at their class: `value["field"]`, `value.get("field")`. IndexError is
+    PASS in support.py.
+    """
+    return (
+        isinstance(raised, HandOverError | CelError | IndexError | RecursionError)
+        or (isinstance(raised, AttributeError) and raised.name == "get")
+        or (isinstance(raised, TypeError) and str(raised).endswith("not subscriptable"))
+    )
+
+
+_TOO_EXPENSIVE = HandOverError()
+"""Stands for a cost above the limit, about which the steps have the last word."""
 
 
 def _unloaded(_names: Names, _limit: int, _expired: Expired | None) -> tuple[Value, int]:

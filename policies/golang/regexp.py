@@ -1,8 +1,8 @@
-r"""Whether a regular expression is one for Go, and Go's message if not (regexp/syntax's Parse, go1.26).
+r"""Whether a regular expression is one for Go (regexp/syntax's Parse, go1.26).
 
-RE2 in C++, which does the matching, accepts almost the same language but words its errors differently, takes `\C`
-and refuses other spellings of Unicode classes. This reads an expression from left to right as Go does and keeps of
-the tree only what its rules need: how deep, how often repeated, whether there is something to repeat.
+RE2 in C++, which does the matching, accepts almost the same language, but takes `\C` and refuses other spellings of
+Unicode classes. This reads an expression from left to right as Go does and keeps of the tree only what its rules need:
+how deep, how often repeated, whether there is something to repeat.
 """
 
 from __future__ import annotations
@@ -10,15 +10,24 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from policies.golang.regexescape import RegexError, closing, escape_end
 from policies.golang.unicodeclass import POSIX_CLASSES, unicode_class
 
 _REPEAT = re.compile(r"\{(0|[1-9][0-9]*)(,(0|[1-9][0-9]*)?)?\}")
 _NAMED = re.compile(r"\(\?P?<(?=.)", re.DOTALL)
 _NAME = re.compile(r"[A-Za-z0-9_]+")
 _HEIGHT, _REPEATS, _SIZE = 1000, 1000, 128 * 2**20 // 40
-_INVALID_GROUP = "invalid or unsupported Perl syntax"
-_INVALID_RANGE = "invalid character class range"
+_OCTAL = re.compile(r"0[0-7]{0,2}|[1-7][0-7]{1,2}")
+_HEX = re.compile(r"x(?:([0-9a-fA-F]{2})|\{([0-9a-fA-F]+)\})")
+_CONTROLS = {"a": 7, "f": 12, "n": 10, "r": 13, "t": 9, "v": 11}
+_LARGEST = 0x10FFFF
+TOO_LARGE = "the expression is too large"
+_WRONG_NAME = "the name of a group is of letters, digits and _, as in (?P<name>a)"
+_WRONG_COUNT = "something is repeated more than 1000 times, or at most less often than at least"
+_WRONG_FLAGS = "(? has to be followed by :, P<name> or flags; there is no lookahead or lookbehind"
+
+
+class RegexError(ValueError):
+    """An expression that Go refuses; the text says why."""
 
 
 @dataclass(slots=True)
@@ -71,7 +80,7 @@ class _Reader:
     text: str
     at: int = 0
     groups: list[_Group] = field(default_factory=lambda: [_Group(captures=False)])
-    repetition: int | None = None  # where the repetition just before starts
+    repetition: bool = False  # whether the piece just before is one
     named_classes: bool = True  # whether one may still come
     edits: list[tuple[int, int, str]] = field(default_factory=list)
 
@@ -79,14 +88,14 @@ class _Reader:
         """The same expression in RE2's spelling. Raises RegexError."""
         text = self.text
         while self.at < len(text):
-            before, self.repetition = self.repetition, None
-            self.step(text[self.at], before)
+            after_repetition, self.repetition = self.repetition, False
+            self.step(text[self.at], after_repetition=after_repetition)
         if len(self.groups) > 1:
-            raise RegexError("missing closing )", text)
+            raise RegexError("a ( is not closed")
         self.limit(self.groups[0].closed())
         return self.edited()
 
-    def step(self, sign: str, before: int | None) -> None:
+    def step(self, sign: str, *, after_repetition: bool) -> None:
         match sign:
             case "(":
                 self.open()
@@ -98,9 +107,9 @@ class _Reader:
             case "[":
                 self.push(self.character_class())
             case "*" | "+" | "?":
-                self.repeat(self.at + 1, 1, before)
+                self.repeat(self.at + 1, 1, after_repetition=after_repetition)
             case "{":
-                self.count(before)
+                self.count(after_repetition=after_repetition)
             case "\\":
                 self.escape()
             case _:
@@ -123,15 +132,13 @@ class _Reader:
 
     def named(self, start: int) -> None:
         end = self.text.find(">", self.at)
-        if end < 0:
-            raise RegexError("invalid named capture", self.text[self.at :])
-        if not _NAME.fullmatch(self.text, start, end):
-            raise RegexError("invalid named capture", self.text[self.at : end + 1])
+        if end < 0 or not _NAME.fullmatch(self.text, start, end):
+            raise RegexError(_WRONG_NAME)
         self.groups.append(_Group())
         self.at = end + 1
 
     def flags(self) -> None:
-        """`(?i)`, `(?i-s:`, `(?:`: the expression that a wrong one shows ends with the first wrong character."""
+        """`(?i)`, `(?i-s:`, `(?:`."""
         negative = seen = False
         for index in range(self.at + 2, len(self.text)):
             sign = self.text[index]
@@ -145,66 +152,65 @@ class _Reader:
                 self.at = index + 1
                 return
             else:
-                raise RegexError(_INVALID_GROUP, self.text[self.at : index + 1])
-        raise RegexError(_INVALID_GROUP, self.text[self.at :])
+                break
+        raise RegexError(_WRONG_FLAGS)
 
     def close(self) -> None:
         if len(self.groups) == 1:
-            raise RegexError("unexpected )", self.text)
+            raise RegexError("a ) closes nothing")
         item = self.groups.pop().closed()
         self.limit(item)
         self.groups[-1].push(item)
         self.at += 1
 
-    def count(self, before: int | None) -> None:
-        found = _REPEAT.match(self.text, self.at)
-        if not found:
+    def count(self, *, after_repetition: bool) -> None:
+        count = _REPEAT.match(self.text, self.at)
+        if not count:
             self.push(self.at + 1)
             return
-        least, most = _number(found[1]), _number(found[3] or found[1])
+        least, most = _number(count[1]), _number(count[3] or count[1])
         if least > _REPEATS or most > _REPEATS or most < least:
-            raise RegexError("invalid repeat count", found[0])
-        endless = found[2] is not None and found[3] is None
+            raise RegexError(_WRONG_COUNT)
+        endless = count[2] is not None and count[3] is None
         times = least if endless else most
-        self.repeat(found.end(), times, before, counted=endless or most > 0)
+        self.repeat(count.end(), times, after_repetition=after_repetition, counted=endless or most > 0)
         item = self.groups[-1].last
         if item and item.repeats > _REPEATS and times >= 2:
-            raise RegexError("invalid repeat count", self.text[found.start() : self.at])
+            raise RegexError(_WRONG_COUNT)
 
-    def repeat(self, end: int, times: int, before: int | None, *, counted: bool = True) -> None:
-        start = self.at
+    def repeat(self, end: int, times: int, *, after_repetition: bool, counted: bool = True) -> None:
         if self.text.startswith("?", end):
             end += 1
-        if before is not None:
-            raise RegexError("invalid nested repetition operator", self.text[before:end])
+        if after_repetition:
+            raise RegexError("a repetition is repeated")
         item = self.groups[-1].last
         if item is None:
-            raise RegexError("missing argument to repetition operator", self.text[start:end])
+            raise RegexError(f"nothing stands before {self.text[self.at]}")
         repeats = item.repeats * max(times, 1) if counted else 1
         self.groups[-1].last = _Item(item.height + 1, repeats, item.size * max(times, 1) + 1)
         self.limit(self.groups[-1].last)
-        self.repetition, self.at = start, end
+        self.repetition, self.at = True, end
 
     def limit(self, item: _Item) -> None:
         if item.size > _SIZE:
-            raise RegexError("expression too large", self.text)
+            raise RegexError(TOO_LARGE)
         if item.height > _HEIGHT:
-            raise RegexError("expression nests too deeply", self.text)
+            raise RegexError("the expression is nested too deeply")
 
     def escape(self) -> None:
         kind = self.text[self.at + 1 : self.at + 2]
         if kind == "Q":
-            stop = closing(self.text, "\\E", self.at + 2)
+            stop = _closing(self.text, "\\E", self.at + 2)
             for _ in range(self.at + 2, len(self.text) if stop is None else stop - 2):
                 self.groups[-1].push(_Item())
             self.at = stop or len(self.text)
         elif kind == "C":
-            raise RegexError("invalid escape sequence", "\\C")
+            raise RegexError(r"\C is no escape")
         elif kind and kind in "AbBz":
             self.push(self.at + 2)
         else:
             end = self.class_escape(self.at)
-            self.push(escape_end(self.text, self.at)[1] if end is None else end)
+            self.push(_escape_end(self.text, self.at)[1] if end is None else end)
 
     def class_escape(self, at: int) -> int | None:
         r"""Where `\d`, `\pL` or `\p{Greek}` ends; None if there is none."""
@@ -217,49 +223,50 @@ class _Reader:
         if self.text.startswith("{", at + 2):
             end = self.text.find("}", at) + 1
             if end == 0:
-                raise RegexError(_INVALID_RANGE, self.text[at:])
+                raise RegexError("a { is not closed")
         name = self.text[at + 2 : end].removeprefix("{").removesuffix("}")
         spelled = unicode_class(name)
         if spelled is None:
-            raise RegexError(_INVALID_RANGE, self.text[at:end])
+            raise RegexError(f"{self.text[at:end]} is no character class")
         if spelled != name:
             self.edits.append((at + 2, end, f"{{{spelled}}}"))
         return end
 
     def character_class(self) -> int:
         """Where the class ends that starts here."""
-        text, start = self.text, self.at
-        at = start + 2 if text.startswith("^", start + 1) else start + 1
+        text, at = self.text, self.at + 1
+        if text.startswith("^", at):
+            at += 1
         first = True
         while first or not text.startswith("]", at):
             first = False
-            at = self.named_class(at) or self.class_escape(at) or self.character_range(at, start)
+            at = self.named_class(at) or self.class_escape(at) or self.character_range(at)
         return at + 1
 
     def named_class(self, at: int) -> int | None:
         if not self.named_classes or not self.text.startswith("[:", at):
             return None
-        end = closing(self.text, ":]", at + 2)
+        end = _closing(self.text, ":]", at + 2)
         if end is None:
             self.named_classes = False  # there is no other one either: no need to look again
             return None
         if self.text[at:end] not in POSIX_CLASSES:
-            raise RegexError(_INVALID_RANGE, self.text[at:end])
+            raise RegexError(f"{self.text[at:end]} is no character class")
         return end
 
-    def character_range(self, at: int, start: int) -> int:
-        low, end = self.class_character(at, start)
+    def character_range(self, at: int) -> int:
+        low, end = self.class_character(at)
         if self.text.startswith("-", end) and end + 1 < len(self.text) and self.text[end + 1] != "]":
-            high, end = self.class_character(end + 1, start)
+            high, end = self.class_character(end + 1)
             if high < low:
-                raise RegexError(_INVALID_RANGE, self.text[at:end])
+                raise RegexError(f"the range {self.text[at:end]} ends before it begins")
         return end
 
-    def class_character(self, at: int, start: int) -> tuple[int, int]:
+    def class_character(self, at: int) -> tuple[int, int]:
         if at >= len(self.text):
-            raise RegexError("missing closing ]", self.text[start:])
+            raise RegexError("a [ is not closed")
         if self.text[at] == "\\":
-            return escape_end(self.text, at)
+            return _escape_end(self.text, at)
         return ord(self.text[at]), at + 1
 
     def edited(self) -> str:
@@ -274,6 +281,28 @@ def _number(digits: str) -> int:
     return int(digits) if len(digits) < 9 else 10**9
 
 
+def _closing(text: str, sign: str, at: int) -> int | None:
+    """Where a sign ends that closes what starts before `at`; None if there is none."""
+    start = text.find(sign, at)
+    return None if start < 0 else start + len(sign)
+
+
+def _escape_end(text: str, at: int) -> tuple[int, int]:
+    """The character that the escape at `at` stands for, and where the escape ends. Raises RegexError."""
+    kind = text[at + 1 : at + 2]
+    if octal := _OCTAL.match(text, at + 1):
+        return int(octal[0], 8), octal.end()
+    if hexadecimal := _HEX.match(text, at + 1):
+        value = int(hexadecimal[1] or hexadecimal[2], 16)
+        if value <= _LARGEST:
+            return value, hexadecimal.end()
+    elif kind in _CONTROLS:
+        return _CONTROLS[kind], at + 2
+    elif kind and kind.isascii() and not kind.isalnum():
+        return ord(kind), at + 2
+    raise RegexError(f"\\{kind} is no escape")
+
+
 def to_re2(pattern: str) -> str:
-    """The expression as RE2 has it. Raises RegexError with Go's message for one that Go refuses."""
+    """The expression as RE2 has it. Raises RegexError for one that Go refuses."""
     return _Reader(pattern).read()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import yaml
@@ -16,6 +17,7 @@ def files() -> list[Path]:
     return sorted(HERE.glob("*.yaml"))
 
 
+@cache
 def read(path: Path) -> tuple[Case, ...]:
-    """The cases of one file."""
+    """The cases of one file, which is parsed once for all tests."""
     return cases(yaml.load(path.read_bytes(), Loader=yaml.CSafeLoader))

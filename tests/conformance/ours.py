@@ -32,3 +32,11 @@ def generated_differs(case: Case) -> str | None:
     if exact.error is not None:
         return f"generated: {found}, exactly: {exact.error}"
     return None if repr(found) == repr(expected) else f"generated: {found}, exactly: {expected}"
+
+
+def faulty(case: Case) -> bool:
+    """Whether generated code has failed in an evaluation of this case in which nothing was wrong."""
+    try:
+        return compiled(case)[0].faults > 0
+    except CompileError:
+        return False

@@ -23,8 +23,9 @@ from typing import Any
 
 import yaml
 
+from policies.cel.cases import INPUTS
+
 HERE = Path(__file__).parent
-FIXTURES = ("object", "oldObject", "params", "namespaceObject", "request")
 MORE_RUNS = 60
 """How often a case is asked whose cost is seen to vary, so that no order of a small map is missed."""
 
@@ -89,7 +90,7 @@ def _varied(case: Document) -> bool:
 
 def question(document: Document, case: Document) -> Document:
     """A case as the oracle reads it: with its own fixtures, or else those of its file."""
-    fixtures = {name: case.get(name, document["fixtures"].get(name)) for name in FIXTURES}
+    fixtures = {name: case.get(name, document["fixtures"].get(name)) for name in INPUTS}
     mode = case.get("mode", "any")
     variables = [{"Name": one["name"], "Expression": one["expression"]} for one in case.get("variables", ())]
     asked = {"id": case["id"], "expression": case["expression"], "mode": "" if mode == "any" else mode}

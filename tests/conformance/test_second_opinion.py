@@ -17,11 +17,11 @@ WE_REFUSE = {
     r"argument (must be|is not)|variable name|(duplicate|iteration) variable|has\(\) macro|sortBy can": (
         "rules of macros, which its grammar does not know"
     ),
-    r"invalid (int|uint|double) literal|invalid unicode|unescape|token recognition|extraneous input 'b'": (
+    r"invalid (int|uint|double) literal|invalid unicode|unescape|string is not closed|no such token|unexpected `b`": (
         "it looks at ranges and escapes later"
     ),
-    r"reserved identifier|input '\.?(in|null)'": "it takes keywords for names where they cannot mean anything else",
-    r"no viable alternative at input '(-!|\.)'": "it reads `-!x`, and `1.` as a number",
+    r"reserved identifier|unexpected `(in|null)`": "it takes keywords for names where they cannot mean anything else",
+    r"may follow `!-`|a parenthesis is missing|end of the expression: a name": "it reads `-!x`, and `1.` as a number",
 }
 """What our parser says of expressions that cel-python accepts, and why that is right."""
 THEY_REFUSE = {r"\d\.[a-z]": "it reads the point of `1.size()` as that of a number"}

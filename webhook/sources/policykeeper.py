@@ -13,6 +13,7 @@ import structlog
 from policies.admissionpolicy.compilation import Compiler
 from policies.admissionpolicy.model import Policy
 from policies.admissionpolicy.params import ParametersKey, parameter_keys
+from policies.cel.program import Program
 from policies.engine.request import mapping
 from policies.engine.ruleset import RuleSet
 from policies.topology.catalog import Catalog
@@ -70,13 +71,22 @@ class PolicyKeeper:
         self._metrics = metrics
         self._cluster = cluster
         self._log = structlog.get_logger()
-        self._compiler = Compiler()
+        self._compiler = Compiler(self._note_fault)
         self._looking = asyncio.Lock()
         self._seen: Mapping[str, str] | None = None
         self._made = _Made(policyset.EMPTY, Native(), {}, ())
         self.complete = False
         self.rules = rules.NO_POLICIES
         self.ruleset = rules.build(settings, catalog=catalog)
+
+    def _note_fault(self, policy: Policy, program: Program, error: Exception) -> None:
+        """Count a defect of generated code, which costs time only, and log the first one of an expression."""
+        self._metrics.expression_faults.inc()
+        if program.faults == 1:
+            text, place = program.source.text, f"{program.source.name}:{program.source.line}"
+            self._log.warning(
+                "generated code failed", policy=policy.name, expression=text, place=place, error=repr(error)
+            )
 
     def unused(self) -> list[str]:
         """What the sources hold now that is not in force, and why: a text for each source."""

@@ -22,13 +22,15 @@ _CHECKED_EVERY = 256
 class Run:
     """The state of one evaluation of one expression.
 
-    `names` are the variables of the activation; `scopes` those of the macros, the innermost last.
+    `names` are the variables of the activation; `scopes` those of the macros, the innermost last. `absorbed`: something
+    failed that did not matter.
     """
 
     names: Mapping[str, Value]
     limit: int = EXPRESSION_LIMIT
     expired: Expired | None = None
     cost: int = 0
+    absorbed: bool = False
     scopes: list[dict[str, Any]] = field(default_factory=list)
     _turns: int = 0
 

@@ -35,6 +35,7 @@ class Logic(Step):
         for term in self._terms:
             outcome = term.evaluate(run)
             if outcome is self._decisive:
+                run.absorbed |= failure is not None
                 return outcome
             if failure is None and outcome.__class__ is not bool:
                 failure = outcome if failed(outcome) else no_such_overload()

@@ -102,7 +102,7 @@ class Generator(Emitter):
             case Select() if node.name is not None:
                 return self.name(node.name)
             case Select() if node.constant is None and node.test_only:
-                return self._presence(node)
+                return self.presence(node)[0]
             case Select() if node.constant is None and is_optional(node.operand):
                 return self.wrapped(self._behind_optional(node.operand, node.field))
             case Select() if node.constant is None:
@@ -157,9 +157,6 @@ class Generator(Emitter):
     def _remember(self, path: Path, expression: str) -> str:
         self.known[path] = name = self.atom(expression)
         return name
-
-    def _presence(self, node: Select) -> str:
-        return self.presence(node)[0]
 
     def presence(self, node: Select) -> tuple[str, Facts]:
         """`has(a.b)`, and what is known where it holds: the value of `a.b`."""
@@ -329,13 +326,10 @@ class Generator(Emitter):
         result = self.temporary()
         condition, holds, holds_not = self.condition(node.args[0])
         with self.block(f"if {condition}:", holds):
-            self.line(f"{result} = {self._branch(node.args[1])}")
+            self.line(f"{result} = {self._key(node.args[1])}")
         with self.block("else:", holds_not):
-            self.line(f"{result} = {self._branch(node.args[2])}")
+            self.line(f"{result} = {self._key(node.args[2])}")
         return result
-
-    def _branch(self, node: Node) -> str:
-        return self._key(node)
 
     # Literals
 

@@ -20,8 +20,7 @@ from policies.cel.errors import CelError, no_such_overload
 from policies.cel.function import Function, Library, Overload
 from policies.cel.values import Value, lacking
 from policies.golang.quote import clean, utf8
-from policies.golang.regexescape import RegexError
-from policies.golang.regexp import to_re2
+from policies.golang.regexp import TOO_LARGE, RegexError, to_re2
 
 _CACHED = 256
 _LARGER_PROGRAM = 128 * 2**20  # Go's own limit on a compiled expression
@@ -87,15 +86,15 @@ def _next(raw: bytes, at: int) -> int:
 
 @lru_cache(_CACHED)
 def compile_pattern(text: str) -> Pattern:
-    """The compiled expression. Raises CelError with the words of Go's regexp.Compile."""
+    """The compiled expression. Raises CelError."""
     text = clean(text)
     try:
-        search, matches = _searcher(to_re2(text), text)
+        search, matches = _searcher(to_re2(text))
         if "\\B" in text:
             search = _between_characters(search)
             matches = _matching(search)
     except RegexError as error:
-        raise CelError(str(error)) from None
+        raise CelError(f"error parsing regexp: {error}: `{text}`") from None
     literal = _LITERAL.fullmatch(text)
     if literal is None:
         return Pattern(search, matches, None)
@@ -131,9 +130,9 @@ def _matching(search: Search) -> Matcher:
     return matches
 
 
-def _searcher(pattern: str, shown: str) -> tuple[Search, Matcher]:
+def _searcher(pattern: str) -> tuple[Search, Matcher]:
     private = getattr(getattr(re2, "_re2", None), "RE2", None)
-    return _public(pattern, shown) if private is None else _private(private, pattern, shown)
+    return _public(pattern) if private is None else _private(private, pattern)
 
 
 def _between_characters(search: Search) -> Search:
@@ -147,12 +146,12 @@ def _between_characters(search: Search) -> Search:
     return checked
 
 
-def _private(private: Callable[[bytes, object], _Raw], pattern: str, shown: str) -> tuple[Search, Matcher]:
+def _private(private: Callable[[bytes, object], _Raw], pattern: str) -> tuple[Search, Matcher]:
     compiled = private(pattern.encode(), _options())
     if not compiled.ok():
         compiled = private(pattern.encode(), _options(_LARGER_PROGRAM))
     if not compiled.ok():
-        raise RegexError("expression too large", shown)
+        raise RegexError(TOO_LARGE)
     match, anywhere = compiled.Match, cast("object", re2._Anchor.UNANCHORED)  # noqa: SLF001 - as the package does
 
     def search(raw: bytes, start: int) -> tuple[int, int] | None:
@@ -169,11 +168,11 @@ def _private(private: Callable[[bytes, object], _Raw], pattern: str, shown: str)
     return search, matches
 
 
-def _public(pattern: str, shown: str) -> tuple[Search, Matcher]:
+def _public(pattern: str) -> tuple[Search, Matcher]:
     try:
         compiled = re2.compile(pattern.encode(), _options(_LARGER_PROGRAM))
     except re2.error:
-        raise RegexError("expression too large", shown) from None
+        raise RegexError(TOO_LARGE) from None
 
     def search(raw: bytes, start: int) -> tuple[int, int] | None:
         found = compiled.search(raw, start)

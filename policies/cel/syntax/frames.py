@@ -19,7 +19,15 @@ FRAME, TERNARY, OR, AND, RELATION, SUM, PRODUCT, UNARY = range(8)
 
 
 class UnexpectedTokenError(Exception):
-    """The grammar does not go on with the current token."""
+    """The grammar does not go on with the current token; the text says why not."""
+
+
+def missing(what: str) -> UnexpectedTokenError:
+    """Something has to stand before the current token."""
+    return UnexpectedTokenError(f"{what} is missing before it")
+
+
+COLON = "the `:` of `?`"
 
 
 class Pending:
@@ -27,6 +35,11 @@ class Pending:
 
     __slots__ = ()
     level = FRAME
+
+    @property
+    def follow(self) -> tuple[str, ...]:
+        """The tokens that may follow an expression in it, operators apart; none if what is around decides."""
+        return ()
 
     def reduce(self, parser: State) -> None:
         """Take the operands from the parser's nodes and put the whole there."""
@@ -103,10 +116,15 @@ class Ternary(Pending):
         self.position = position
         self.waiting = True
 
+    @property
+    def follow(self) -> tuple[str, ...]:
+        """A colon, unless it is there."""
+        return (":",) if self.waiting else ()
+
     def reduce(self, parser: State) -> None:
         """The last of three operands is there."""
         if self.waiting:
-            raise UnexpectedTokenError
+            raise missing(COLON)
         parts = parser.nodes[-3:]
         del parser.nodes[-3:]
         parser.expressions -= 1
@@ -124,12 +142,17 @@ class Frame(Pending):
     def __init__(self, position: int, start: int) -> None:
         self.position, self.start = position, start
 
+    @property
+    def follow(self) -> tuple[str, ...]:
+        """The closer, and a comma."""
+        return (",", self.closer) if self.separated else (self.closer,)
+
     def prefix(self, parser: State) -> None:
         """Read what stands before an expression: a question mark, the name of a field."""
 
     def colon(self, parser: State) -> None:  # noqa: ARG002
         """Take the expression before a colon."""
-        raise UnexpectedTokenError
+        raise UnexpectedTokenError("it belongs to no `?`")
 
     def take(self, parser: State) -> None:
         """Take the expression before a comma or the closer."""
@@ -262,6 +285,11 @@ class Entries(Items):
         self.colon_at = 0
         self.entries: list[Entry] = []
 
+    @property
+    def follow(self) -> tuple[str, ...]:
+        """After a key comes its value."""
+        return (":",) if self.key is None else super().follow
+
     def prefix(self, parser: State) -> None:
         """Whether the next entry is optional."""
         self.optional = parser.skip("?")
@@ -269,14 +297,14 @@ class Entries(Items):
     def colon(self, parser: State) -> None:
         """The key is there."""
         if self.key is not None:
-            raise UnexpectedTokenError
+            raise missing("`,` or `}`")
         self.key = parser.nodes.pop()
         self.colon_at = parser.starts[parser.at]
 
     def take(self, parser: State) -> None:
         """One more entry."""
         if self.key is None:
-            raise UnexpectedTokenError
+            raise missing("`:` and a value")
         key, value = self.key, parser.nodes.pop()
         entry = Entry(key, value, self.optional, position=self.colon_at, start=key.start, end=value.end)
         self.entries.append(entry)
@@ -309,7 +337,8 @@ class Fields(Items):
         self.optional = parser.skip("?")
         self.field = parser.texts[parser.at]
         if not parser.skip(IDENTIFIER):
-            parser.expect(QUOTED_IDENTIFIER)
+            if not parser.skip(QUOTED_IDENTIFIER):
+                raise missing("the name of a field")
             parser.refuse_quoted(self.fields_at)  # the reference does not say which field
         self.colon_at = parser.starts[parser.at]
         parser.expect(":")

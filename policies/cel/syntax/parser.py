@@ -7,12 +7,12 @@ by Python's (see parsestate.py and frames.py).
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 
 from policies.cel.syntax.ast import Call, Ident, Literal, Node, Select
-from policies.cel.syntax.diagnosis import diagnose
+from policies.cel.syntax.diagnosis import hinted, unexpected
 from policies.cel.syntax.frames import (
     AND,
+    COLON,
     OR,
     PRODUCT,
     RELATION,
@@ -23,11 +23,13 @@ from policies.cel.syntax.frames import (
     Elements,
     Entries,
     Fields,
+    Frame,
     Index,
     Parentheses,
     Ternary,
     Unary,
     UnexpectedTokenError,
+    missing,
 )
 from policies.cel.syntax.lexer import (
     BYTES,
@@ -45,7 +47,6 @@ from policies.cel.syntax.literals import LiteralValueError, double, integer, oct
 from policies.cel.syntax.macros import TooLargeError
 from policies.cel.syntax.parsestate import MAX_DEPTH, LimitError, State
 from policies.cel.syntax.source import NOWHERE, CompileError, Issue, Source
-from policies.cel.syntax.syntaxhints import hinted
 from policies.cel.values import Value
 
 MAX_LENGTH = 100_000
@@ -83,27 +84,13 @@ def parse(source: Source) -> Node:
         node = parser.run()
     except TooLargeError as error:
         raise CompileError(source, [error.issue]) from None
-    except UnexpectedTokenError:
-        raise CompileError(source, _explain(source.text, parser)) from None
+    except UnexpectedTokenError as error:
+        parser.issues.append(unexpected(parser.tokens, parser.at, str(error)))
     except LimitError:
-        message = f"expression recursion limit exceeded: {MAX_DEPTH}"
-        raise CompileError(source, [Issue(NOWHERE, message), *parser.tokens.issues]) from None
-    issues = parser.tokens.issues + parser.issues
-    if issues:
-        raise CompileError(source, [hinted(issue, source.text) for issue in issues])
+        raise CompileError(source, [Issue(NOWHERE, f"expression recursion limit exceeded: {MAX_DEPTH}")]) from None
+    if parser.issues:
+        raise CompileError(source, [hinted(issue, source.text) for issue in parser.issues])
     return node
-
-
-def _explain(text: str, parser: Parser) -> list[Issue]:
-    """What is wrong with tokens that are no expression, and with what they would be when repaired."""
-    issues, repaired = diagnose(text, parser.tokens, parser.at)
-    repaired.kinds.append(END)
-    repaired.texts.append(END)
-    repaired.starts.append(len(text))
-    second = Parser(repaired)
-    with suppress(UnexpectedTokenError, LimitError, TooLargeError):
-        second.run()
-    return [hinted(issue, text) for issue in issues + second.issues]
 
 
 class Parser(State):
@@ -122,9 +109,24 @@ class Parser(State):
         while not self.done:
             handler = (_AFTER_OPERAND if complete else _OPERAND).get(kinds[self.at])
             if handler is None:
-                raise UnexpectedTokenError
+                raise self._misplaced(complete=complete)
             complete = handler(self)
         return self.nodes[0]
+
+    def _misplaced(self, *, complete: bool) -> UnexpectedTokenError:
+        """What is wrong with a token that neither begins nor follows an operand."""
+        if not complete:
+            return missing("an expression")
+        follow = next(pending.follow for pending in reversed(self.stack) if pending.follow)
+        *others, last = ["an operator", *(f"`{kind}`" for kind in follow if kind != END)]
+        return missing(f"{', '.join(others)} or {last}" if others else last)
+
+    def _unclosed(self, frame: Frame) -> UnexpectedTokenError:
+        """What is wrong with a comma or a closer that the innermost frame does not take."""
+        closer = frame.follow[-1]
+        if closer != END:
+            return missing(f"`{closer}`")
+        return UnexpectedTokenError("it separates nothing" if self.kinds[self.at] == "," else "it closes nothing")
 
     # An operand begins
 
@@ -153,7 +155,7 @@ class Parser(State):
         """A name that begins with a point."""
         self.at += 1
         if self.kinds[self.at] != IDENTIFIER:
-            raise UnexpectedTokenError
+            raise missing("a name")
         return self._name(self.at - 1, ".")
 
     def _name(self, first: int, dot: str) -> bool:
@@ -222,8 +224,11 @@ class Parser(State):
         while self.skip(sign):
             pass
         kind = self.kinds[self.at]
-        if kind == "!" or (kind == "-" and not self._number_follows(self.at)):
-            raise UnexpectedTokenError
+        if kind == "!":
+            raise missing("a parenthesis")
+        if kind == "-" and not self._number_follows(self.at):
+            self.at += 1
+            raise UnexpectedTokenError("only a number may follow `!-`; write !(-a)")
         if (self.at - first) % 2:
             self.stack.append(Unary(function, self.starts[first]))
         return False
@@ -262,7 +267,7 @@ class Parser(State):
         self.reduce(OR)
         top = self.stack[-1]
         if isinstance(top, Ternary) and top.waiting:
-            raise UnexpectedTokenError
+            raise missing(COLON)
         self.stack.append(Ternary(self.starts[self.at]))
         self.at += 1
         return False
@@ -287,7 +292,7 @@ class Parser(State):
         """`,` between expressions, or before a closer."""
         frame = self.innermost()
         if not frame.separated:
-            raise UnexpectedTokenError
+            raise self._unclosed(frame)
         frame.take(self)
         self.leave()
         self.at += 1
@@ -301,7 +306,7 @@ class Parser(State):
         """The end of a frame."""
         frame = self.innermost()
         if frame.closer != self.kinds[self.at]:
-            raise UnexpectedTokenError
+            raise self._unclosed(frame)
         frame.take(self)
         self.leave()
         self.at += 1
@@ -322,7 +327,7 @@ class Parser(State):
         if kind == QUOTED_IDENTIFIER:
             self.refuse_quoted(start)
         elif kind != IDENTIFIER:
-            raise UnexpectedTokenError
+            raise missing("a name")
         self.at += 1
         if not optional and kind == IDENTIFIER and self.skip("("):
             operand = self.nodes.pop()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from policies.cel.syntax.ast import Literal, Node
-from policies.cel.syntax.frames import TERNARY, Frame, Pending, UnexpectedTokenError, Whole
+from policies.cel.syntax.frames import TERNARY, Frame, Pending, Whole, missing
 from policies.cel.syntax.lexer import Tokens
 from policies.cel.syntax.source import NOWHERE, Issue
 
@@ -69,7 +69,7 @@ class State:
     def expect(self, kind: str) -> None:
         """Go past a token that must be there."""
         if not self.skip(kind):
-            raise UnexpectedTokenError
+            raise missing(f"`{kind}`")
 
     def failed(self, issue: Issue) -> Node:
         """Note an issue and go on with a node that stands for what is missing."""

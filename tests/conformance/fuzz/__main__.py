@@ -18,6 +18,8 @@ from random import Random
 from threading import Timer
 from typing import IO, Any
 
+import yaml
+from conformance.casefile import HERE
 from conformance.fuzz.grammar import Tree, generate, typed
 from conformance.ours import generated_differs
 from conformance.record import built, dump, expectation, question
@@ -34,6 +36,8 @@ PATIENCE = 10.0
 """Seconds for one answer."""
 AGAIN = 12
 """How often the reference is asked again about a difference: its answer may depend on the order of a map."""
+AUTHORIZER = yaml.safe_load((HERE / "found.yaml").read_bytes())["fixtures"]["authorizer"]
+"""What authorization checks are answered with: as in the file that a difference is kept in."""
 SCALARS: Sequence[Any] = (0, 1, -7, 2.5, "a", "", "1", True, False, None, [], [1, "a"], {}, {"x": 1})
 
 
@@ -146,6 +150,7 @@ def _inputs(random: Random) -> dict[str, Any]:
             "userInfo": {"username": "alice", "groups": ["a", "system:authenticated"]},
         }
         | _some(random, {"namespace": "team-a", "dryRun": True, "kind": {"group": "", "version": "v1", "kind": "Pod"}}),
+        "authorizer": AUTHORIZER,
     }
 
 
@@ -239,7 +244,8 @@ def _raw(case: Case) -> dict[str, Any]:
 
 def _written(oracle: Oracle, case: Case) -> dict[str, Any]:
     raw = {key: value for key, value in _raw(case).items() if value}
-    return raw | dict(case.inputs) | {"expect": expectation(oracle.ask([case]))}
+    own = {name: value for name, value in case.inputs.items() if value != AUTHORIZER}
+    return raw | own | {"expect": expectation(oracle.ask([case]))}
 
 
 if __name__ == "__main__":

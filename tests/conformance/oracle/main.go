@@ -3,7 +3,8 @@
 //	oracle CASES.json    a JSON list of cases, answered by a JSON list of results
 //	oracle -serve        one JSON case on each line of stdin, answered by one line each
 //
-// A case is {id, expression, mode, object, oldObject, params, namespaceObject, request, variables: [{Name, Expression}]}.
+// A case is {id, expression, mode, object, oldObject, params, namespaceObject, request, authorizer: [{user, namespace, verb,
+// resource, path, allowed, reason, error}], variables: [{Name, Expression}]}.
 // Mode is "" (any type), "bool", "jsonpatch" or "applyconfig". A result is {id, value, type, cost} or
 // {id, error, stage, cost}; README.md beside this directory explains values and stages.
 package main
@@ -47,11 +48,15 @@ type testCase struct {
 	Expression string     `json:"expression"`
 	Mode       string     `json:"mode"`
 	Variables  []variable `json:"variables"`
+	Authorizer rules      `json:"authorizer"`
 	inputs     inputs
 }
 
 // inputs are decoded as the API server decodes objects: whole numbers are int64.
-type inputs struct{ object, oldObject, params, namespace, request map[string]any }
+type inputs struct {
+	object, oldObject, params, namespace, request map[string]any
+	authorizer                                    rules
+}
 
 type result struct {
 	ID    string `json:"id"`
@@ -139,7 +144,7 @@ func read(text []byte) (testCase, error) {
 		return c, err
 	}
 	field := func(name string) map[string]any { found, _ := fields[name].(map[string]any); return found }
-	c.inputs = inputs{field("object"), field("oldObject"), field("params"), field("namespaceObject"), field("request")}
+	c.inputs = inputs{field("object"), field("oldObject"), field("params"), field("namespaceObject"), field("request"), c.Authorizer}
 	return c, nil
 }
 
@@ -229,7 +234,7 @@ func compile(compiler *plugin.CompositedCompiler, c testCase) (evaluator, []erro
 
 // activate makes of JSON what the admission chain hands to a policy.
 func activate(in inputs) (*admission.VersionedAttributes, *admissionv1.AdmissionRequest, *corev1.Namespace, plugin.OptionalVariableBindings, error) {
-	request, bindings := &admissionv1.AdmissionRequest{}, plugin.OptionalVariableBindings{Authorizer: rules{}}
+	request, bindings := &admissionv1.AdmissionRequest{}, plugin.OptionalVariableBindings{Authorizer: in.authorizer}
 	if err := convert(in.request, request); err != nil {
 		return nil, nil, nil, bindings, err
 	}
@@ -269,22 +274,43 @@ func object(content map[string]any) runtime.Object {
 	return &unstructured.Unstructured{Object: content}
 }
 
-// rules is an authorizer with a few fixed answers.
-type rules struct{}
+// rule is an answer to the checks that have all that is not nil. Path "" stands for checks about a resource.
+type rule struct {
+	User      *string `json:"user"`
+	Namespace *string `json:"namespace"`
+	Verb      *string `json:"verb"`
+	Resource  *string `json:"resource"`
+	Path      *string `json:"path"`
+	Allowed   bool    `json:"allowed"`
+	Reason    string  `json:"reason"`
+	Error     string  `json:"error"`
+}
 
-func (rules) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
-	name, verb := a.GetUser().GetName(), a.GetVerb()
-	switch {
-	case name == "alice" && a.GetNamespace() == "team-a":
-		return authorizer.DecisionAllow, "alice owns team-a", nil
-	case a.IsResourceRequest() && verb == "get" && a.GetResource() == "configmaps":
-		return authorizer.DecisionAllow, "open", nil
-	case a.IsResourceRequest() && verb == "fail":
-		return authorizer.DecisionNoOpinion, "", errors.New("authorizer is down")
-	case !a.IsResourceRequest() && verb == "get" && a.GetPath() == "/healthz":
-		return authorizer.DecisionAllow, "health", nil
-	case name == "system:serviceaccount:team-a:builder" && verb == "create":
-		return authorizer.DecisionAllow, "sa", nil
+func (r rule) matches(a authorizer.Attributes) bool {
+	path := a.GetPath()
+	if a.IsResourceRequest() {
+		path = ""
+	}
+	return is(r.User, a.GetUser().GetName()) && is(r.Namespace, a.GetNamespace()) && is(r.Verb, a.GetVerb()) &&
+		is(r.Resource, a.GetResource()) && is(r.Path, path)
+}
+
+func is(expected *string, got string) bool { return expected == nil || *expected == got }
+
+// rules is an authorizer in which the first rule that matches answers; if none does, the check is denied.
+type rules []rule
+
+func (all rules) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+	for _, r := range all {
+		switch {
+		case !r.matches(a):
+		case r.Allowed:
+			return authorizer.DecisionAllow, r.Reason, nil
+		case r.Error != "":
+			return authorizer.DecisionNoOpinion, r.Reason, errors.New(r.Error)
+		default:
+			return authorizer.DecisionDeny, r.Reason, nil
+		}
 	}
 	return authorizer.DecisionDeny, "no rule", nil
 }

@@ -4,8 +4,8 @@ from typing import Any
 import pytest
 
 from policies.cel import types
-from policies.cel.cases import AUTHORIZER, Case, CaseError, Outcome, cases, difference, encode
-from policies.cel.library.authorizer import Check, User
+from policies.cel.cases import Case, CaseError, Outcome, authorizer_rules, cases, difference, encode
+from policies.cel.library.authorizer import Answer, Check, User
 from policies.cel.patchtypes import JSONPatch, ObjectValue
 from policies.cel.values import NONE, Duration, Optional, Timestamp, Uint
 
@@ -31,6 +31,10 @@ def test_a_case_has_the_inputs_of_its_file_and_its_own() -> None:
         ({"cases": [{"expression": "1", "mode": "x"}]}, "cases[0].mode: 'x' is none of any, bool"),
         ({"cases": [{"expression": "1", "variables": [1]}]}, "cases[0].variables"),
         ({"cases": [], "fixtures": [1]}, "fixtures"),
+        (
+            {"cases": [{"expression": "1", "authorizer": [{"users": "a"}]}]},
+            "cases[0]: authorizer: Object contains unknown field",
+        ),
     ],
 )
 def test_what_is_wrong_with_a_document_is_said(document: Any, text: str) -> None:
@@ -92,6 +96,21 @@ def test_a_value_as_json(value: Any, encoded: Any) -> None:
             "error: expected 'x', found 'y'",
         ),
         ({"stage": "eval", "error": "x", "cost": 1}, Outcome(value=1, type="int", cost=1), "stage: "),
+        (
+            {"stage": "compile", "error": "ERROR: <input>:1:3: Syntax error: extraneous input", "cost": 0},
+            Outcome(stage="compile", error="ERROR: <input>:1:3: Syntax error: unexpected `b`"),
+            None,
+        ),
+        (
+            {"stage": "compile", "error": "ERROR: <input>:1:3: Syntax error: extraneous input", "cost": 0},
+            Outcome(stage="compile", error="ERROR: <input>:1:4: Syntax error: unexpected `b`"),
+            "error: ",
+        ),
+        (
+            {"stage": "eval", "error": "Illegal regex: error parsing regexp: missing closing ): `(`", "cost": 0},
+            Outcome(stage="eval", error="Illegal regex: error parsing regexp: a ( is not closed: `(`"),
+            None,
+        ),
     ],
 )
 def test_the_difference_is_named(expect: dict[str, Any] | None, outcome: Outcome, text: str | None) -> None:
@@ -100,18 +119,28 @@ def test_the_difference_is_named(expect: dict[str, Any] | None, outcome: Outcome
     assert found == text or (text is not None and found is not None and found.startswith(text))
 
 
+RULES = [
+    {"user": "alice", "namespace": "team-a", "allowed": True, "reason": "alice owns team-a"},
+    {"verb": "get", "resource": "configmaps", "path": "", "allowed": True, "reason": "open"},
+    {"verb": "fail", "path": "", "allowed": False, "error": "authorizer is down"},
+    {"verb": "get", "path": "/healthz", "allowed": True, "reason": "health"},
+]
+
+
 @pytest.mark.parametrize(
-    ("check", "allowed", "reason", "error"),
+    ("check", "answer"),
     [
-        (Check(user=User("alice"), verb="get", resource="pods", namespace="team-a"), True, "alice owns team-a", None),
-        (Check(user=User("bob"), verb="get", resource="configmaps"), True, "open", None),
-        (Check(user=User("bob"), verb="fail", resource="pods"), False, "", "authorizer is down"),
-        (Check(user=User("bob"), verb="get", path="/healthz"), True, "health", None),
-        (Check(user=User("system:serviceaccount:team-a:builder"), verb="create", resource="x"), True, "sa", None),
-        (Check(user=User("bob"), verb="get", path="/x"), False, "no rule", None),
+        (
+            Check(user=User("alice"), verb="get", resource="x", namespace="team-a"),
+            Answer(allowed=True, reason="alice owns team-a"),
+        ),
+        (Check(user=User("bob"), verb="get", resource="configmaps"), Answer(allowed=True, reason="open")),
+        (Check(user=User("bob"), verb="fail", resource="pods"), Answer(allowed=False, error="authorizer is down")),
+        (Check(user=User("bob"), verb="get", path="/healthz"), Answer(allowed=True, reason="health")),
+        (Check(user=User("bob"), verb="fail", path="/x"), Answer(allowed=False, reason="no rule")),
     ],
 )
-def test_the_authorizer_has_fixed_answers(check: Check, reason: str, error: str | None, *, allowed: bool) -> None:
-    """Each rule, and what none matches."""
-    answer = AUTHORIZER.answer(check)
-    assert (answer.allowed, answer.reason, answer.error) == (allowed, reason, error)
+def test_the_authorizer_of_a_file_answers(check: Check, answer: Answer) -> None:
+    """The first rule that matches answers; what none matches is denied."""
+    (case,) = cases({"fixtures": {"authorizer": RULES}, "cases": [{"expression": "1"}]})
+    assert authorizer_rules(case.inputs).answer(check) == answer

@@ -10,6 +10,7 @@ from policies.cel import program as module
 from policies.cel import types
 from policies.cel.cost import EXPRESSION_LIMIT
 from policies.cel.errors import BudgetError, CelError, TimeLimitError
+from policies.cel.generation.compiled import Generated
 from policies.cel.library.authorizer import Answer, Check, Table, User, authorizer
 from policies.cel.program import (
     NO_VARIABLES,
@@ -317,3 +318,44 @@ def test_programs_without_a_function() -> None:
     given: Names = names()
 
     assert alone.evaluate(given) == program.evaluate(given) == Evaluation(value=2, cost=3)
+
+
+def _broken(text: str, source: str) -> tuple[Program, list[Exception]]:
+    """A program whose generated function is another one, and the list of faults that it tells."""
+    program, told = compiled(text), list[Exception]()
+    program.generated = Generated(f"def evaluate(names, limit, expired):\n {source}", {})
+    program.on_fault = lambda _, error: told.append(error)
+    return program, told
+
+
+def test_a_defect_of_generated_code_is_told() -> None:
+    """Where generated code fails and the exact evaluator has a value, the value is right and the failure counted."""
+    program, told = _broken("object.a + 1", "return undefined, 1")
+
+    shown = [_shown(program.evaluate(names({"a": 1}))) for _ in range(2)]
+
+    assert shown == [(2, 3, None)] * 2
+    assert (program.faults, list(map(repr, told))) == (2, ["""NameError("name 'undefined' is not defined")"""] * 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "source", "object_"),
+    [
+        pytest.param("object.a + 1", "return {}['a'], 1", {}, id="the exact evaluator fails too"),
+        pytest.param("object.a == 1 || object.b", "return {}['a'], 1", {"b": True}, id="a failure is absorbed"),
+        pytest.param("object.a", "fail()", {"a": 1}, id="handed over"),
+        pytest.param("object.?a.hasValue()", "return 'text'.get('a'), 1", {"a": 1}, id="no map"),
+        pytest.param("object.a", "return None['a'], 1", {"a": 1}, id="nothing"),
+        pytest.param("object.a", "return PASS[5000], 1", {"a": 1}, id="a long text"),
+        pytest.param("object.a", "return 1, limit + 1", {"a": 1}, id="too expensive"),
+    ],
+)
+def test_what_generated_code_leaves_to_the_exact_evaluator_is_no_defect(
+    text: str, source: str, object_: dict[str, Any]
+) -> None:
+    """Failures, values of other classes, long texts and costs above the limit are the exact evaluator's to judge."""
+    program, told = _broken(text, source)
+
+    program.evaluate(names(object_))
+
+    assert (program.faults, told) == (0, [])

@@ -9,6 +9,8 @@ from structlog.testing import capture_logs
 from support.builders import Json, pod, request
 from support.service.reviews import RESERVED, TODAY
 
+from policies.cel.generation.compiled import Generated
+from policies.cel.program import Program
 from policies.engine.engine import validate
 from policies.engine.facts import StaticFacts
 from webhook.configuration import rules
@@ -105,6 +107,33 @@ async def test_what_changed_is_told_by_name(tmp_path: Path) -> None:
         [_event(1, bindings_changed=["bound"])],
         [_event(1, exceptions_changed=["moving"], objects_changed=["ConfigMap team/limits"])],
         [_event(1, changed=["names"], exceptions_removed=["moving"])],
+    ]
+
+
+async def test_a_defect_of_generated_code_is_counted_and_told_once(tmp_path: Path) -> None:
+    """Each evaluation counts; the log names policy, expression and place once for an expression."""
+    kept = _Kept(tmp_path)
+    kept.write(policy=_POLICY.replace('"false"', "has(object.spec)"), binding=_BINDING.replace("ACTION", "Deny"))
+    await kept.look()
+    for compiled in kept.keeper._compiler._cache.values():
+        program = compiled.validations[0].program
+        assert isinstance(program, Program)
+        program.generated = Generated("def evaluate(names, limit, expired):\n return undefined, 1", {})
+
+    with capture_logs() as events:
+        verdicts = [kept.verdicts()["names"] for _ in range(3)]
+
+    assert verdicts == ["admit"] * 3
+    assert kept.keeper._metrics.registry.get_sample_value("cks_admission_expression_faults_total") == 3
+    assert events == [
+        {
+            "event": "generated code failed",
+            "log_level": "warning",
+            "policy": "names",
+            "expression": "has(object.spec)",
+            "place": f"{tmp_path}/policy.yaml:7",
+            "error": """NameError("name 'undefined' is not defined")""",
+        }
     ]
 
 

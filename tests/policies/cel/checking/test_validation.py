@@ -20,7 +20,7 @@ TIMESTAMP = "type conversion error from 'string' to 'google.protobuf.Timestamp'"
         ("duration('1x')", 9, "invalid duration argument", DURATION),
         ("[1].all(i, duration('') > duration('1s'))", 20, "invalid duration argument", DURATION),
         ("timestamp('x')", 10, "invalid timestamp argument", TIMESTAMP),
-        ("'a'.matches('(')", 12, "invalid matches argument", "error parsing regexp: missing closing ): `(`"),
+        ("'a'.matches('(')", 12, "invalid matches argument", "error parsing regexp: a ( is not closed: `(`"),
         ("[1, 'a']", 4, "expected type 'int' but found 'string'", SAME),
         ("[1, dyn('a')]", 7, "expected type 'int' but found 'dyn'", SAME),
         ("[object.a, 1]", 11, "expected type 'dyn' but found 'int'", SAME),

@@ -83,7 +83,7 @@ def test_what_is_left_to_the_evaluation(text: str, kind: type[Step]) -> None:
         ("uint(-1)", 4, "unsigned integer overflow"),
         ("object[null]", 6, "invalid qualifier type: types.Null"),
         ("object[b'a']", 6, "invalid qualifier type: types.Bytes"),
-        ("object.find('(')", 11, "error parsing regexp: missing closing ): `(`"),
+        ("object.find('(')", 11, "error parsing regexp: a ( is not closed: `(`"),
         ("kubernetes.UserInfo", 10, "reference to undefined type: kubernetes.UserInfo"),
         ("type(object) == kubernetes.UserInfo", 26, "reference to undefined type: kubernetes.UserInfo"),
     ],

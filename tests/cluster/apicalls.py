@@ -6,7 +6,9 @@ import base64
 import http.client
 import json
 import re
+import select
 import ssl
+import tempfile
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -40,13 +42,12 @@ class Caller:
         """Prepare it; the connection is opened by the first request."""
         kubeconfig = yaml.safe_load(control_plane.kubeconfig("admin").read_text(encoding="utf-8"))
         context = ssl.create_default_context(cafile=str(control_plane.ca_file))
-        pair = control_plane.directory / "caller.pem"
-        pair.touch(mode=0o600)
         credentials = kubeconfig["users"][0]["user"]
-        pair.write_bytes(
-            b"".join(base64.b64decode(credentials[f"client-{part}-data"]) for part in ("certificate", "key"))
-        )
-        context.load_cert_chain(pair)
+        with tempfile.NamedTemporaryFile(dir=control_plane.directory) as pair:
+            for part in ("certificate", "key"):
+                pair.write(base64.b64decode(credentials[f"client-{part}-data"]))
+            pair.flush()
+            context.load_cert_chain(pair.name)
         address = control_plane.server.removeprefix("https://")
         self._connection = http.client.HTTPSConnection(address, timeout=_SECONDS, context=context)
 
@@ -69,12 +70,14 @@ class Caller:
         user: str = "",
         groups: Sequence[str] = (),
         content_type: str = "application/json",
+        accept: str = "application/json",
     ) -> Answer:
         """Send one request, as `user` in `groups`, or as the administrator."""
         connection = self._connection
+        self._leave_ended()
         connection.putrequest(method, path)
         content = b"" if body is None else json.dumps(body).encode()
-        headers = [("Content-Type", content_type), ("Content-Length", str(len(content)))]
+        headers = [("Accept", accept), ("Content-Type", content_type), ("Content-Length", str(len(content)))]
         headers += [("Impersonate-User", user)] if user else []
         headers += [("Impersonate-Group", group) for group in groups]
         for name, value in headers:
@@ -89,6 +92,12 @@ class Caller:
             warnings=tuple(re.sub(r"\\(.)", r"\1", text) for text in warnings),
             audit_id=response.headers.get("Audit-Id", ""),
         )
+
+    def _leave_ended(self) -> None:
+        """Close a connection that the API server has ended since: by a restart, or as nobody used it for long."""
+        socket = self._connection.sock
+        if socket is not None and select.select([socket], [], [], 0)[0]:
+            self._connection.close()
 
     def make(self, path: str, body: Mapping[str, Any], *, user: str = "", groups: Sequence[str] = ()) -> dict[str, Any]:
         """Create an object and return it. Raises AssertionError if it is not accepted."""

@@ -48,6 +48,19 @@ spec:
 """)
 
 
+# What takes room on Nodes, which tests share; the Pods last, for their controllers would make them again.
+_RUNNING = (
+    "cronjobs",
+    "deployments",
+    "daemonsets",
+    "statefulsets",
+    "jobs",
+    "replicasets",
+    "replicationcontrollers",
+    "pods",
+)
+
+
 @pytest.fixture(scope="session")
 def control_plane(pytestconfig: pytest.Config) -> Iterator[ControlPlane]:
     """Run a control plane; if it cannot be built or started, every test that asks for it fails with the reason."""
@@ -58,7 +71,7 @@ def control_plane(pytestconfig: pytest.Config) -> Iterator[ControlPlane]:
             with capture.global_and_fixture_disabled():  # a first build takes minutes: its progress has to be seen
                 tools = toolchain.ensure(CONTROL_PLANE)
             running = stack.enter_context(ControlPlane(tools))
-            running.apply(list(_LASTING), user="admin", check=True)
+            running.objects.apply(list(_LASTING))
         except (ToolchainError, ComponentError) as error:
             failure = str(error)
         if failure:  # outside of the except clause, or the report shows the text twice
@@ -68,11 +81,14 @@ def control_plane(pytestconfig: pytest.Config) -> Iterator[ControlPlane]:
 
 @pytest.fixture
 def namespace(control_plane: ControlPlane) -> Iterator[str]:
-    """Make a Namespace of the test's own, with its service account; it is deleted afterwards."""
+    """Make a Namespace of the test's own, with its service account; whatever runs in it is deleted afterwards.
+
+    The Namespace itself stays to the end: to delete one takes the API server hundreds of requests.
+    """
     name = f"test-{secrets.token_hex(4)}"
     control_plane.namespace(name)
     yield name
-    control_plane.kubectl("delete", "namespace", name, "--wait=false", user="admin", check=True)
+    control_plane.objects.delete_all(*_RUNNING, namespace=name)
 
 
 @pytest.fixture(scope="session")

@@ -28,6 +28,10 @@ _OPTIONS = {"-n": "namespace", "--namespace": "namespace", "-l": "labelSelector"
 _MANAGED = "--show-managed-fields"
 
 
+class MissingError(KubectlError):
+    """There is no such object, or no such kind."""
+
+
 @dataclass(frozen=True)
 class Resource:
     """A resource as discovery tells of it. root: the path of its group and version."""
@@ -77,13 +81,12 @@ class Objects:
             found += [_shown(item, resource, managed=managed) for item in items]
         return found[0] if len(targets) == 1 and not listed else {"apiVersion": "v1", "kind": "List", "items": found}
 
-    def has(self, *arguments: str) -> bool:
-        """Tell whether `get` finds its objects."""
+    def find(self, *arguments: str) -> Manifest:
+        """Return what `get` returns; nothing where an object is not there."""
         try:
-            self.get(*arguments)
-        except KubectlError:
-            return False
-        return True
+            return self.get(*arguments)
+        except MissingError:
+            return {}
 
     def apply(
         self, manifests: str | Manifest | Sequence[Manifest], *, user: str = "", namespace: str = "default"
@@ -108,34 +111,34 @@ class Objects:
         path = self._of(manifest).path(manifest["metadata"].get("namespace", namespace))
         return self._require(self._caller.send("POST", path, manifest, user=user), path)
 
+    def read(self, path: str) -> Manifest:
+        """Return what there is at a path, as /openapi/v3. Raises KubectlError."""
+        return self._require(self._caller.send("GET", path), path)
+
     def post(self, path: str, body: Mapping[str, Any]) -> Manifest:
         """Create something at a path, as a token of a service account. Raises KubectlError."""
         return self._require(self._caller.send("POST", path, body), path)
 
     def delete(self, kind: str, *names: str, namespace: str = "default") -> None:
         """Delete objects, and what they own after them, without waiting; what is gone already is no error."""
-        resource = self._named(kind)
         for name in names:
-            path = resource.path(namespace, name)
-            answer = self._caller.send("DELETE", path, _BACKGROUND)
-            if answer.code != http.client.NOT_FOUND:
-                self._require(answer, path)
+            self._delete(self._named(kind).path(namespace, name))
 
     def delete_all(self, *kinds: str, namespace: str) -> None:
         """Delete all objects of these kinds in a Namespace, and what they own after them, without waiting."""
         for kind in kinds:
-            path = self._named(kind).path(namespace)
-            self._require(self._caller.send("DELETE", path, _BACKGROUND), path)
+            self._delete(self._named(kind).path(namespace))
 
     def delete_manifests(self, manifests: str | Manifest | Sequence[Manifest], *, namespace: str = "default") -> None:
         """Delete the objects that manifests name, the last ones first, without waiting."""
         for each in reversed(list(documents(manifests))):
             metadata = each["metadata"]
-            resource = self._of(each)
-            path = resource.path(metadata.get("namespace", namespace), metadata["name"])
-            answer = self._caller.send("DELETE", path, _BACKGROUND)
-            if answer.code != http.client.NOT_FOUND:
-                self._require(answer, path)
+            self._delete(self._of(each).path(metadata.get("namespace", namespace), metadata["name"]))
+
+    def _delete(self, path: str) -> None:
+        answer = self._caller.send("DELETE", path, _BACKGROUND)
+        if answer.code != http.client.NOT_FOUND:
+            self._require(answer, path)
 
     def _named(self, name: str) -> Resource:
         if name.lower() not in self._by_name:
@@ -143,7 +146,7 @@ class Objects:
         try:
             return self._by_name[name.lower()]
         except KeyError:
-            raise KubectlError(f"the server does not have a resource type {name!r}") from None
+            raise MissingError(f"the server does not have a resource type {name!r}") from None
 
     def _of(self, manifest: Manifest) -> Resource:
         key = manifest["apiVersion"], manifest["kind"]
@@ -152,7 +155,7 @@ class Objects:
         try:
             return self._by_kind[key]
         except KeyError:
-            raise KubectlError(f"the server does not have the kind {key[1]} of {key[0]}") from None
+            raise MissingError(f"the server does not have the kind {key[1]} of {key[0]}") from None
 
     def _discover(self) -> None:
         """Learn all resources: the one that comes first has the short name, as with kubectl."""
@@ -175,7 +178,8 @@ class Objects:
 
     def _require(self, answer: Answer, what: str) -> Manifest:
         if answer.code >= http.client.BAD_REQUEST:
-            raise KubectlError(f"{what}: {answer.code} {answer.body.get('message', answer.body)}")
+            kind = MissingError if answer.code == http.client.NOT_FOUND else KubectlError
+            raise kind(f"{what}: {answer.code} {answer.body.get('message', answer.body)}")
         return answer.body
 
 

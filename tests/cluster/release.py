@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import base64
-import json
 import subprocess
 from contextlib import ExitStack
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import yaml
 
 from cluster import jsonlog, toolchain
+from cluster.kubectl import BRIEF
 from cluster.kubelet import Kubelet
 from cluster.polling import NotYet, wait_for
 from cluster.process import Component
@@ -59,10 +60,9 @@ class Release:
         """Make the Namespace and Nodes, start the balancer and the kubelet. `install` comes next."""
         with ExitStack() as stack:
             cluster = self.control_plane
-            if cluster.kubectl("get", "namespace", NAMESPACE, user="admin").returncode != 0:
-                cluster.namespace(NAMESPACE)
+            cluster.namespace(NAMESPACE)
             for name in NODES:
-                if cluster.kubectl("get", "node", name, user="admin").returncode != 0:
+                if not cluster.objects.find("node", name):
                     cluster.node(name, {"topology.kubernetes.io/zone": f"zone-{name}"})
             self._balance(stack)
             self.kubelet = stack.enter_context(Kubelet(cluster, NAMESPACE, self.pods))
@@ -83,6 +83,7 @@ class Release:
             "KUBECONFIG": str(self.control_plane.kubeconfig("admin")),
             "PATH": str(self._tools),
             "NO_PROXY": "127.0.0.1",
+            **BRIEF,
         }
         command = [str(self._tools / "helm"), "--namespace", NAMESPACE, *arguments]
         done = subprocess.run(
@@ -107,13 +108,11 @@ class Release:
         """Wait until the roll-out is complete, and return the Pods, which are all ready."""
 
         def complete() -> list[Running]:
-            answer = self.control_plane.kubectl(
-                "rollout", "status", f"deployment/{NAME}", "-n", NAMESPACE, "--watch=false", user="admin"
-            )
-            if "successfully rolled out" not in answer.stdout:
-                raise NotYet(answer.stdout + answer.stderr + self._said())
+            deployment = self._read("deployment", NAME)
+            if not rolled_out(deployment):
+                raise NotYet(f"{deployment.get('status')}\n{self._said()}")
             # Controllers learn later than the kubelet of a Pod whose process has ended just now.
-            ready, wanted = self.kubelet.ready(), self._read("deployment", NAME)["spec"]["replicas"]
+            ready, wanted = self.kubelet.ready(), deployment["spec"]["replicas"]
             if len(ready) != wanted:
                 raise NotYet(f"{len(ready)} of {wanted} Pods are ready" + self._said())
             return ready
@@ -133,10 +132,11 @@ class Release:
         wait_for("the API server to ask the service", asked, _ROLL_OUT_SECONDS)
 
     def refusal(self, labels: Mapping[str, str], namespace: str = "load") -> str:
-        """Return what kubectl says on stderr of a ConfigMap with these labels; nothing where it may be made."""
+        """Return what the API server tells alice of a ConfigMap with these labels; nothing where it may be made."""
         metadata = {"name": "asked", "namespace": namespace, "labels": dict(labels)}
         manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
-        return self.control_plane.apply(manifest, "--dry-run=server").stderr
+        answer = self.control_plane.objects.applied(manifest, user="alice", dry_run=True)
+        return str(answer.body["message"]) if answer.code >= HTTPStatus.BAD_REQUEST else ""
 
     def holder(self) -> str:
         """Return the name of the Pod that holds the Lease; empty for none."""
@@ -150,11 +150,7 @@ class Release:
 
     def _read(self, kind: str, name: str) -> dict[str, Any]:
         """Return an object of the release's Namespace; nothing where there is none."""
-        arguments = ("get", kind, name, "-n", NAMESPACE, "--ignore-not-found", "-o", "json")
-        found: dict[str, Any] = json.loads(
-            self.control_plane.kubectl(*arguments, user="admin", check=True).stdout or "{}"
-        )
-        return found
+        return self.control_plane.objects.find(kind, name, "-n", NAMESPACE)
 
     def _said(self) -> str:
         """The last lines of what Pods logged, for the case that they do not become ready."""
@@ -184,6 +180,15 @@ class Release:
         balancer = Component("balancer", command, directory / "logs" / "balancer.log", {})
         stack.callback(balancer.end, 5.0)
         stack.callback(balancer.terminate)
+
+
+def rolled_out(deployment: Mapping[str, Any]) -> bool:
+    """Tell whether a roll-out is complete, as `kubectl rollout status` does."""
+    status = deployment.get("status", {})
+    if status.get("observedGeneration", -1) < deployment.get("metadata", {}).get("generation", 0):
+        return False
+    counts = {status.get(key, 0) for key in ("replicas", "updatedReplicas", "availableReplicas")}
+    return counts == {deployment["spec"]["replicas"]}
 
 
 def merged(*layers: Mapping[str, Any]) -> dict[str, Any]:

@@ -95,7 +95,7 @@ def installation() -> Iterator[Installation]:
         service = Service(control_plane)
         binding = f"{NAMESPACE}:cks-admission:cks-admission"
         control_plane.kubectl("delete", "clusterrolebinding", binding, user="admin", check=True)
-        control_plane.apply(list(_roles(needed(settings.read(service.config)))), user="admin", check=True)
+        control_plane.objects.apply(list(_roles(needed(settings.read(service.config)))))
         try:
             service.start()
             await_registration(control_plane)
@@ -201,11 +201,11 @@ def test_a_right_is_missing(installation: Installation) -> None:
     control_plane = installation.control_plane
     role = control_plane.get("clusterrole", "needed")
     kept = [rule for rule in role["rules"] if rule["resources"] != ["nodes"]]
-    control_plane.apply({**_head(role), "rules": kept}, user="admin", check=True)
+    control_plane.objects.apply({**_head(role), "rules": kept})
     try:
         found = installation.control_plane.wait_for("the right to be gone", lambda: _rights(installation))
     finally:
-        control_plane.apply({**_head(role), "rules": role["rules"]}, user="admin", check=True)
+        control_plane.objects.apply({**_head(role), "rules": role["rules"]})
 
     assert found == [
         (
@@ -241,7 +241,7 @@ def test_a_webhook_of_somebody_else(installation: Installation) -> None:
         "sideEffects": "None",
     }
     head = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": MUTATING, "metadata": {"name": "zz-sidecars"}}
-    installation.control_plane.apply({**head, "webhooks": [entry]}, user="admin", check=True)
+    installation.control_plane.objects.apply({**head, "webhooks": [entry]})
     try:
         done = installation.doctor("-o", "json")
     finally:
@@ -266,7 +266,7 @@ def test_policies_are_refused(installation: Installation) -> None:
     policy = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy", "metadata": {}}
     data = {"policy.yaml": yaml.safe_dump(policy)}
     made = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
-    control_plane.apply(made, user="admin", check=True)
+    control_plane.objects.apply(made)
 
     def told() -> str:
         found = control_plane.get("configmap", "team", "-n", NAMESPACE)["metadata"].get("annotations", {})

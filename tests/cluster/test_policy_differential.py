@@ -115,10 +115,10 @@ def test_the_proof_is_large_and_one_sided_nowhere(proof: Proof) -> None:
 def _world(control_plane: ControlPlane, client: Client) -> World:
     """A Namespace, the parameters, the rights of those who ask, and the custom resource."""
     control_plane.namespace(NAMESPACE, {"team": "red"})
-    control_plane.apply(list(_rights()), user="admin", check=True)
+    control_plane.objects.apply(list(_rights()))
     crds.install(control_plane, _crd())
     parameters = [*_parameters()]
-    control_plane.apply(parameters, user="admin", check=True)
+    control_plane.objects.apply(parameters)
     made = [_read(client, each) for each in parameters]
     namespace = client.send("GET", f"/api/v1/namespaces/{NAMESPACE}").body
 

@@ -14,7 +14,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import yaml
 
 from certs.authority import new_authority
 from cluster import load, manifests, toolchain
@@ -65,9 +64,7 @@ def give(cluster: ControlPlane, authority: Authority) -> None:
         "metadata": {"name": SECRET, "namespace": NAMESPACE},
         "data": {key: base64.b64encode(content).decode() for key, content in contents.items()},
     }
-    if cluster.kubectl("get", "namespace", NAMESPACE, user="admin").returncode != 0:
-        cluster.kubectl("create", "-f", "-", user="admin", input=yaml.safe_dump(manifests.namespace(NAMESPACE)))
-    cluster.apply(secret, "--server-side", "--force-conflicts", user="admin", check=True)
+    cluster.objects.apply([manifests.namespace(NAMESPACE), secret])
 
 
 def test_several_workers(cluster: ControlPlane) -> None:

@@ -79,9 +79,9 @@ def served(directory: Path) -> Iterator[Service]:
 
 def _await_refusal(service: Service, manifest: Manifest) -> None:
     def refused() -> bool:
-        answer = service.control_plane.apply(manifest, "--dry-run=server")
-        if DENIED not in answer.stderr:
-            raise NotYet(answer.stderr or "it passed")
+        answer = service.control_plane.objects.applied(manifest, user="alice", dry_run=True)
+        if DENIED not in answer.body.get("message", ""):
+            raise NotYet(f"{answer}")
         return True
 
     service.control_plane.wait_for("the policy to be in force", refused)

@@ -42,7 +42,7 @@ def served() -> Iterator[Service]:
         plane = service.control_plane
         plane.namespace(TEAM)
         for kind, group, version in (("PyTorchJob", "kubeflow.org", "v1"), ("JobSet", "jobset.x-k8s.io", "v1alpha2")):
-            plane.apply(manifests.custom_resource(kind, group, version), user="admin", check=True)
+            plane.objects.apply(manifests.custom_resource(kind, group, version))
         for scenario in SCENARIOS[:2]:
             plane.wait_for(scenario.name, partial(_is_served, service, scenario.made({})))
         yield service
@@ -113,7 +113,7 @@ def native(served: Service) -> Service:
     """The same service with the packs in kube-apiserver, too, for one Namespace."""
     served.control_plane.namespace(NATIVE, JUDGED)
     documents = [_narrowed(document) for policy in packs.shipped() for document in policy.documents]
-    served.control_plane.apply(documents, user="admin", check=True)
+    served.control_plane.objects.apply(documents)
     return served
 
 

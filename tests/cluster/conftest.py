@@ -22,9 +22,27 @@ if TYPE_CHECKING:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put tests of the API server alone first: once registered, the service stays, and changes the Pods of all."""
-    items.sort(key=lambda item: "service" in getattr(item, "fixturenames", ()))
+    """Put tests of the API server alone first: once registered, the service stays, and changes the Pods of all.
 
+    Those that remove the chart's release come last, and tests that share a control plane run in one process.
+    """
+    items.sort(key=_order)
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group("shared" if _names(item) & {"control_plane"} else "own"))
+
+
+def _names(item: pytest.Item) -> set[str]:
+    """The fixtures of a test."""
+    return set(getattr(item, "fixturenames", ()))
+
+
+def _order(item: pytest.Item) -> tuple[bool, int]:
+    module = item.nodeid.partition("::")[0].rpartition("/")[2].removesuffix(".py")
+    return "service" in _names(item), _LAST.index(module) if module in _LAST else -1
+
+
+# cert-manager and its Secrets stay after the last.
+_LAST = ("test_release_removal", "test_release_modes", "test_release_certmanager")
 
 # When the last bound policy with a paramKind of Kubernetes' own goes, kube-apiserver 1.36 ends the informer of that
 # kind for good, and what policies see of parameters from then on is old. With this one there is no last one.
@@ -99,21 +117,43 @@ def service(control_plane: ControlPlane) -> Iterator[Service]:
 
 
 @pytest.fixture(scope="session")
+def judged() -> Iterator[ControlPlane]:
+    """Run a control plane for services with policies that would refuse what other tests write, one after the other."""
+    with ControlPlane(toolchain.ensure(CONTROL_PLANE)) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
 def audited() -> Iterator[ControlPlane]:
-    """Run a control plane of its own for the chart, which writes down what the accounts of the chart do."""
+    """Run a control plane for the chart: it writes down what the accounts of the chart do, and shows a certificate."""
     users = [f"system:serviceaccount:{release.NAMESPACE}:{account}" for account in release.ACCOUNTS]
-    with ControlPlane(toolchain.ensure(CONTROL_PLANE), audited=users) as running:
+    with ControlPlane(toolchain.ensure(CONTROL_PLANE), audited=users, presents_certificate=True) as running:
         running.namespace(load.NAMESPACE)
         yield running
 
 
 @pytest.fixture(scope="session")
-def installed(audited: ControlPlane) -> Iterator[Release]:
-    """Install the chart there with its defaults and one policy."""
-    with Release(audited, policies={"load.yaml": load.POLICIES}) as running:
-        running.install()
-        running.wait_until_asked()
+def site(audited: ControlPlane) -> Iterator[Release]:
+    """Nodes, a balancer and a kubelet there, for one release after the other."""
+    with Release(audited) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def installed(site: Release) -> Release:
+    """Install the chart there with its defaults and one policy."""
+    site.values = {"policies": {"load.yaml": load.POLICIES}}
+    site.install()
+    site.wait_until_asked()
+    return site
+
+
+@pytest.fixture(scope="session")
+def vacant(site: Release) -> Release:
+    """The same without a release; tests that need this one come after those of the one that stays."""
+    if site.control_plane.objects.find("deployment", release.NAME, "-n", release.NAMESPACE):
+        site.uninstall()
+    return site
 
 
 @pytest.fixture(scope="session")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import base64
 import subprocess
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import yaml
 
-from cluster import jsonlog, toolchain
+from cluster import jsonlog, load, toolchain
 from cluster.kubectl import BRIEF
 from cluster.kubelet import Kubelet
 from cluster.polling import NotYet, wait_for
@@ -19,7 +19,7 @@ from cluster.process import Component
 from cluster.workspace import free_ports
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from types import TracebackType
 
     from cluster.controlplane import ControlPlane
@@ -100,9 +100,22 @@ class Release:
         self.helm("upgrade", "--install", NAME, str(chart), "--values", str(file), *arguments)
         self.wait()
 
-    def uninstall(self) -> str:
-        """Run `helm uninstall` and return what it printed."""
-        return self.helm("uninstall", NAME, "--wait", "--timeout", "240s").stdout
+    @contextmanager
+    def released(self, **values: Any) -> Iterator[None]:
+        """Install it with these values and the policy of `load`; once the API server asks it, to the end of the block.
+
+        At the end it is removed, and its Pods are gone.
+        """
+        self.values = {"policies": {"load.yaml": load.POLICIES}, **values}
+        self.install()
+        self.wait_until_asked()
+        yield
+        self.uninstall()
+
+    def uninstall(self) -> None:
+        """Run `helm uninstall`, and wait until the Pods have ended."""
+        self.helm("uninstall", NAME, "--wait", "--timeout", "240s")
+        wait_for("the Pods to end", lambda: not self.kubelet.named())
 
     def wait(self) -> list[Running]:
         """Wait until the roll-out is complete, and return the Pods, which are all ready."""

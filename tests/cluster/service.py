@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from cluster import jsonlog, toolchain
+from cluster import jsonlog
 from cluster.controlplane import ControlPlane
 from cluster.polling import PATIENCE, NotYet, answers, wait_for
-from cluster.programs import CONTROL_PLANE
 from cluster.workspace import free_ports
 from policies.objects.workload import BUILT_IN, HISTORIES
 
@@ -94,7 +93,8 @@ class Service:
         defaults: dict[str, Any] = {
             "listen": {"host": "127.0.0.1", "port": port, "drainSeconds": 0.5},
             "health": {"host": "127.0.0.1", "port": health},
-            "tls": {"directory": str(self.directory / "certs")},
+            # Often, for its registration follows once it has looked.
+            "tls": {"directory": str(self.directory / "certs"), "checkSeconds": 1},
             "cluster": {"kubeconfig": str(account), "namespace": NAMESPACE},
             # A process that a busy machine stops for a while has not failed.
             "registration": {"apply": True, "url": self.url, "timeoutSeconds": 10},
@@ -183,10 +183,9 @@ def registered(control_plane: ControlPlane, **settings: Any) -> Iterator[Service
 
 
 @contextmanager
-def serving(*policies: Path) -> Iterator[Service]:
-    """Run a service with policies, on a control plane of its own: they would judge what all other tests write."""
-    directories = {"directories": [str(path) for path in policies]}
-    with ControlPlane(toolchain.ensure(CONTROL_PLANE)) as cluster, registered(cluster, policies=directories) as service:
+def serving(control_plane: ControlPlane, *policies: Path) -> Iterator[Service]:
+    """Run a service with policies, which judge whatever is written to the control plane to the end of the block."""
+    with registered(control_plane, policies={"directories": [str(path) for path in policies]}) as service:
         yield service
 
 

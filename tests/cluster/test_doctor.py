@@ -18,10 +18,9 @@ import yaml
 
 from certs.authority import load_authority, new_authority
 from certs.serving import ServingContext
-from cluster import manifests, toolchain
+from cluster import manifests
 from cluster.controlplane import ControlPlane
 from cluster.polling import PATIENCE, NotYet
-from cluster.programs import CONTROL_PLANE
 from cluster.service import COMMAND, NAMESPACE, Service, await_registration
 from webhook.configuration import settings
 from webhook.registration.rights import Right, needed
@@ -88,20 +87,20 @@ class Installation(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def installation() -> Iterator[Installation]:
+def installation(judged: ControlPlane) -> Iterator[Installation]:
     """Run a service with the rights that `webhook.registration.rights` says it needs, and no others."""
-    with ControlPlane(toolchain.ensure(CONTROL_PLANE)) as control_plane:
-        control_plane.namespace(NAMESPACE)
-        service = Service(control_plane)
-        binding = f"{NAMESPACE}:cks-admission:cks-admission"
-        control_plane.kubectl("delete", "clusterrolebinding", binding, user="admin", check=True)
-        control_plane.objects.apply(list(_roles(needed(settings.read(service.config)))))
-        try:
-            service.start()
-            await_registration(control_plane)
-            yield Installation(control_plane, service)
-        finally:
-            service.kill()
+    judged.namespace(NAMESPACE)
+    service = Service(judged)
+    judged.objects.delete("clusterrolebinding", f"{NAMESPACE}:cks-admission:cks-admission")
+    judged.objects.apply(list(_roles(needed(settings.read(service.config)))))
+    try:
+        service.start()
+        await_registration(judged)
+        yield Installation(judged, service)
+    finally:
+        service.kill()
+        for kind in (MUTATING, VALIDATING):
+            judged.objects.delete(kind, "cks-admission")
 
 
 def _roles(rights: list[Right]) -> Iterator[Manifest]:

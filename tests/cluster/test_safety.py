@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from cluster.manifests import Manifest
     from cluster.service import Service
 
-TEAM = "team-a"
+TEAM = "team-safety"
 OLD_NODE = "old"
 NEVER = yaml.safe_dump_all(
     [
@@ -65,9 +65,9 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def served(directory: Path) -> Iterator[Service]:
+def served(judged: ControlPlane, directory: Path) -> Iterator[Service]:
     """A service with the policy, and a Namespace with a Node from before."""
-    with serving(directory) as service:
+    with serving(judged, directory) as service:
         cluster = service.control_plane
         cluster.namespace(TEAM)
         cluster.node(OLD_NODE)
@@ -75,6 +75,8 @@ def served(directory: Path) -> Iterator[Service]:
         (directory / "never.yaml").write_text(NEVER, encoding="utf-8")
         _await_refusal(service, workloads.config_map(TEAM, "canary"))
         yield service
+    judged.objects.delete("deployment", "main", namespace="kube-system")
+    judged.objects.delete("node", OLD_NODE, "joining")
 
 
 def _await_refusal(service: Service, manifest: Manifest) -> None:

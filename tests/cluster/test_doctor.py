@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import subprocess
 import threading
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -15,13 +14,15 @@ from urllib.parse import urlsplit
 
 import pytest
 import yaml
+from click.testing import CliRunner, Result
 
 from certs.authority import load_authority, new_authority
 from certs.serving import ServingContext
 from cluster import manifests
 from cluster.controlplane import ControlPlane
-from cluster.polling import PATIENCE, NotYet
-from cluster.service import COMMAND, NAMESPACE, Service, await_registration
+from cluster.polling import NotYet
+from cluster.service import NAMESPACE, Service, await_registration
+from webhook.cli.main import main
 from webhook.configuration import settings
 from webhook.registration.rights import Right, needed
 
@@ -45,13 +46,13 @@ class Installation(NamedTuple):
     control_plane: ControlPlane
     service: Service
 
-    def doctor(self, *arguments: str, user: str = "alice") -> subprocess.CompletedProcess[str]:
-        """Run the command as a user, or as the service's account where that is empty."""
+    def doctor(self, *arguments: str, user: str = "alice") -> Result:
+        """Run the command in this process as a user, or as the service's account where that is empty."""
         kubeconfig = ("--kubeconfig", str(self.control_plane.kubeconfig(user))) if user else ()
-        command = [str(COMMAND), "doctor", "--config", str(self.service.config), *kubeconfig, *arguments]
+        command = ["doctor", "--config", str(self.service.config), *kubeconfig, *arguments]
 
-        def answered() -> subprocess.CompletedProcess[str]:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+        def answered() -> Result:
+            done = CliRunner().invoke(main, command)
             # It says so of whoever a busy machine stops for some seconds, and no test here is about that.
             if any(late in done.stdout for late in ("no answer within", "deadline exceeded")):
                 raise NotYet(done.stdout)
@@ -64,7 +65,7 @@ class Installation(NamedTuple):
         done = self.doctor(*arguments, "-o", "json")
         assert done.stderr == ""
         found = [each for each in json.loads(done.stdout) if each["level"] != "ok"]
-        assert done.returncode == int(any(each["level"] == "problem" for each in found))
+        assert done.exit_code == int(any(each["level"] == "problem" for each in found))
         return {
             check: [(each["level"], each["where"], each["found"], each["remedy"]) for each in group]
             for check, group in groupby(found, lambda each: str(each["check"]))
@@ -160,7 +161,7 @@ def test_all_is_well(installation: Installation) -> None:
         "no problem, 0 warnings, 0 not known",
     ]
     assert holder.endswith(" holds it, and renews it")
-    assert (done.stderr, done.returncode) == ("", 0)
+    assert (done.stderr, done.exit_code) == ("", 0)
 
 
 def _not_served(installation: Installation) -> int:
@@ -185,7 +186,7 @@ def test_what_the_service_itself_may_see(installation: Installation) -> None:
     done = installation.doctor(user="")
 
     unknown = [line for line in done.stdout.splitlines() if line.startswith("  ?    ")]
-    assert (done.stderr, done.returncode) == ("", 0)
+    assert (done.stderr, done.exit_code) == ("", 0)
     assert "  warn " not in done.stdout
     probe, others = unknown
     assert "the account that asks may not create configmaps" in probe

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -76,7 +77,7 @@ def installed(pytestconfig: pytest.Config, vacant: Release, writing: Load) -> It
             vacant.wait_until_asked()
         yield vacant
     with pytestconfig.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
-        print("", "writes beside cert-manager:", *writing.phases, sep="\n  ")
+        print("", "writes beside cert-manager:", *writing.phases, sep="\n  ", file=sys.stderr)
 
 
 def configurations(cluster: ControlPlane) -> list[Manifest]:

@@ -2,6 +2,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+TIMED := $(BIN)/python tests/timing.py
+PYTEST := $(BIN)/pytest --durations=30 --durations-min=0.1
 
 .PHONY: help venv run test check unit cluster-test cluster conformance fuzz bench format chart lock clean
 .DEFAULT_GOAL := help
@@ -20,19 +22,17 @@ $(READY): requirements/dev.txt pyproject.toml
 run: venv ## serve on https://127.0.0.1:9443 with certificates of its own and the shipped policies, no cluster needed
 	$(BIN)/cks-admission serve --host 127.0.0.1 --health-host 127.0.0.1 --policies policies/packs
 
-test: check unit cluster-test ## everything: checks, unit tests, and the proofs on a real control plane
+test: venv ## everything: checks, unit tests, and the proofs on a real control plane
+	@$(TIMED) "make test" $(MAKE) --no-print-directory check unit cluster-test
 
 check: venv ## format, lint, types, import borders
-	$(BIN)/ruff format --check .
-	$(BIN)/ruff check .
-	$(BIN)/mypy
-	$(BIN)/lint-imports
+	@$(TIMED) "make check" sh -exc "$(BIN)/ruff format --check .; $(BIN)/ruff check .; $(BIN)/mypy; $(BIN)/lint-imports"
 
 unit: venv ## the fast tests, no cluster
-	$(BIN)/pytest tests --ignore=tests/cluster --ignore=tests/chart
+	$(TIMED) "make unit" $(PYTEST) -n 2 --dist loadfile tests --ignore=tests/cluster --ignore=tests/chart
 
 cluster-test: venv ## the chart, and the proofs through kubectl on a real kube-apiserver (programs built once into the user's cache)
-	$(BIN)/pytest tests/chart tests/cluster
+	$(TIMED) "make cluster-test" $(PYTEST) tests/chart tests/cluster
 
 cluster: venv ## a real control plane with the service registered, left running to play with; Ctrl-C ends it
 	PYTHONPATH=tests $(BIN)/python -m cluster.demo

@@ -2,6 +2,10 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+# Some shells set it. Without compiled modules each process of the service takes half as long again to start, and pytest
+# rewrites every assertion in every run.
+unexport PYTHONDONTWRITEBYTECODE
+
 TIMED := $(BIN)/python tests/timing.py
 PYTEST := $(BIN)/pytest --durations=30 --durations-min=0.1
 

@@ -25,7 +25,7 @@ def main(name: str, *command: str) -> int:
     code = _ended(child)
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     wall, used = time.monotonic() - started, usage.ru_utime + usage.ru_stime
-    print(f"{name}: {wall:.0f} s wall, {used:.0f} s CPU", flush=True)
+    print(f"{name}: {wall:.1f} s wall, {used:.1f} s CPU", flush=True)
     return code
 
 

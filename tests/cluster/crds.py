@@ -82,6 +82,7 @@ def install(control_plane: ControlPlane, *definitions: Manifest) -> None:
     control_plane.objects.apply(list(definitions))
 
     def served() -> bool:
+        control_plane.objects.forget()
         try:
             control_plane.get(",".join(each["metadata"]["name"] for each in definitions))
         except KubectlError as error:

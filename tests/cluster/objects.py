@@ -65,6 +65,10 @@ class Objects:
         """Close the connection."""
         self._caller.__exit__(None, None, None)
 
+    def forget(self) -> None:
+        """Look for all kinds anew, of which some have come, gone, or changed their versions."""
+        self._by_name, self._by_kind = {}, {}
+
     def get(self, *arguments: str) -> Manifest:
         """Return what `kubectl get ARGUMENTS -o json` prints: an object, or a list. Raises KubectlError."""
         names, options, managed = _parsed(arguments)
@@ -159,7 +163,7 @@ class Objects:
 
     def _discover(self) -> None:
         """Learn all resources: the one that comes first has the short name, as with kubectl."""
-        self._by_name, self._by_kind = {}, {}
+        self.forget()
         for root in ("/api", "/apis"):
             answer = self._require(self._caller.send("GET", root, accept=_DISCOVERY), root)
             for item in answer["items"]:

@@ -9,6 +9,7 @@ import re
 import select
 import ssl
 import tempfile
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from cluster.controlplane import ControlPlane
 
 _SECONDS = 90  # the API server itself gives up a request after 60 s at most
+_IDLE_SECONDS = 30  # the API server ends a connection after 90 s without a request
 _WARNING = re.compile(r'299 - "((?:[^"\\]|\\.)*)"')
 MERGE_PATCH = "application/merge-patch+json"
 
@@ -49,6 +51,7 @@ class Caller:
             pair.flush()
             context.load_cert_chain(pair.name)
         address = control_plane.server.removeprefix("https://")
+        self._used = 0.0
         self._connection = http.client.HTTPSConnection(address, timeout=_SECONDS, context=context)
 
     def __enter__(self) -> Self:
@@ -94,10 +97,11 @@ class Caller:
         )
 
     def _leave_ended(self) -> None:
-        """Close a connection that the API server has ended since: by a restart, or as nobody used it for long."""
-        socket = self._connection.sock
-        if socket is not None and select.select([socket], [], [], 0)[0]:
+        """Close a connection that the API server has ended by a restart, or soon ends since it was idle for long."""
+        socket, now = self._connection.sock, time.monotonic()
+        if socket is not None and (now > self._used + _IDLE_SECONDS or select.select([socket], [], [], 0)[0]):
             self._connection.close()
+        self._used = now
 
     def make(self, path: str, body: Mapping[str, Any], *, user: str = "", groups: Sequence[str] = ()) -> dict[str, Any]:
         """Create an object and return it. Raises AssertionError if it is not accepted."""

@@ -26,7 +26,7 @@ IN_NAMESPACE = (
 @pytest.fixture
 def removable(vacant: Release) -> Release:
     """A release that is installed, which the API server asks."""
-    assert left(vacant) == []
+    wait_for("nothing to be left of the release before", lambda: not left(vacant))
     vacant.values = {"policies": {"load.yaml": load.POLICIES}}
     vacant.install()
     vacant.wait_until_asked()

@@ -37,6 +37,15 @@ class Answer:
     audit_id: str
 
 
+def _decoded(content: bytes) -> dict[str, Any]:
+    """A body; where it is no JSON, as for a group that is not served, a Status with its text."""
+    try:
+        found: dict[str, Any] = json.loads(content or b"{}")
+    except ValueError:
+        return {"kind": "Status", "message": content.decode(errors="replace")}
+    return found
+
+
 class Caller:
     """A connection of the administrator, who may speak for everybody."""
 
@@ -87,7 +96,7 @@ class Caller:
             connection.putheader(name, value)
         connection.endheaders(content)
         response = connection.getresponse()
-        found = json.loads(response.read() or b"{}")
+        found = _decoded(response.read())
         warnings = [text for line in response.headers.get_all("Warning", []) for text in _WARNING.findall(line)]
         return Answer(
             code=response.status,

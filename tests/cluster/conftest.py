@@ -24,16 +24,23 @@ if TYPE_CHECKING:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put tests of the API server alone first: once registered, the service stays, and changes the Pods of all.
 
-    Those that remove the chart's release come last, and tests that share a control plane run in one process.
+    Those that remove the chart's release come last. Tests that share a control plane run in one process.
     """
     items.sort(key=_order)
     for item in items:
-        item.add_marker(pytest.mark.xdist_group("shared" if _names(item) & {"control_plane"} else "own"))
+        item.add_marker(pytest.mark.xdist_group(_group(item)))
 
 
 def _names(item: pytest.Item) -> set[str]:
     """The fixtures of a test."""
     return set(getattr(item, "fixturenames", ()))
+
+
+def _group(item: pytest.Item) -> str:
+    """The tests that a test runs in one process with: by its control plane, and the chart with its releases."""
+    if "control_plane" in _names(item):
+        return "control_plane"
+    return "audited" if "audited" in _names(item) or item.path.parent.name == "chart" else "judged"
 
 
 def _order(item: pytest.Item) -> tuple[bool, int]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import secrets
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
@@ -21,34 +22,38 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist looks for groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put tests of the API server alone first: once registered, the service stays, and changes the Pods of all.
 
-    Those that remove the chart's release come last. Tests that share a control plane run in one process.
+    Those that remove the chart's release come last.
     """
     items.sort(key=_order)
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(_group(item)))
 
 
-def _names(item: pytest.Item) -> set[str]:
-    """The fixtures of a test."""
-    return set(getattr(item, "fixturenames", ()))
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Run the modules that share a control plane in one process, where `--dist loadgroup` asks for groups."""
+    if config.getvalue("dist") != "loadgroup":
+        return None
+    scheduling = import_module("xdist.scheduler").LoadScopeScheduling(config, log)
+    scheduling._split_scope = group  # what it takes for one piece of work
+    return scheduling
 
 
-def _group(item: pytest.Item) -> str:
-    """The tests that a test runs in one process with: by its control plane, and the chart with its releases."""
-    if "control_plane" in _names(item):
-        return "control_plane"
-    return "audited" if "audited" in _names(item) or item.path.parent.name == "chart" else "judged"
+def group(nodeid: str) -> str:
+    """Return the control plane that a test's module is for; another one is started where this is wrong."""
+    folder, _, module = nodeid.partition(".py::")[0].rpartition("/")
+    if folder.endswith("chart") or module.startswith("test_release"):
+        return "audited"
+    return "judged" if module in _JUDGED else "control_plane"
 
 
 def _order(item: pytest.Item) -> tuple[bool, int]:
-    module = item.nodeid.partition("::")[0].rpartition("/")[2].removesuffix(".py")
-    return "service" in _names(item), _LAST.index(module) if module in _LAST else -1
+    module = item.path.stem
+    return "service" in getattr(item, "fixturenames", ()), _LAST.index(module) if module in _LAST else -1
 
 
+_JUDGED = ("test_doctor", "test_harness", "test_packs", "test_safety", "test_served_packs", "test_served_policies")
 # cert-manager and its Secrets stay after the last.
 _LAST = ("test_release_removal", "test_release_modes", "test_release_certmanager")
 

@@ -36,7 +36,7 @@ unit: venv ## the fast tests, no cluster
 	$(TIMED) "make unit" $(PYTEST) -n 2 --dist loadfile tests --ignore=tests/cluster --ignore=tests/chart
 
 cluster-test: venv ## the chart, and the proofs through kubectl on a real kube-apiserver (programs built once into the user's cache)
-	$(TIMED) "make cluster-test" $(PYTEST) tests/chart tests/cluster
+	$(TIMED) "make cluster-test" $(PYTEST) -n 2 --dist loadgroup tests/chart tests/cluster
 
 cluster: venv ## a real control plane with the service registered, left running to play with; Ctrl-C ends it
 	PYTHONPATH=tests $(BIN)/python -m cluster.demo

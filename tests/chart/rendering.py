@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -10,6 +11,7 @@ from typing import Any, NamedTuple
 
 import yaml
 from cluster import toolchain
+from cluster.kubectl import BRIEF
 
 Json = dict[str, Any]
 CHART = Path(__file__).parents[2] / "helm" / "cks-admission"
@@ -30,7 +32,8 @@ def run(*arguments: str, values: Mapping[str, Any] | None = None) -> str:
     """What helm prints, with values as one more file. Raises ChartError."""
     given = ["--values", "-"] if values is not None else []
     command = [str(helm()), *arguments, *given]
-    done = subprocess.run(command, input=yaml.safe_dump(values), capture_output=True, text=True, check=False)
+    text, environment = yaml.dump(values, Dumper=yaml.CSafeDumper), {**os.environ, **BRIEF}
+    done = subprocess.run(command, input=text, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         raise ChartError(done.stderr + done.stdout)
     return done.stdout

@@ -6,7 +6,10 @@ import base64
 import http.client
 import json
 import re
+import select
 import ssl
+import tempfile
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     from cluster.controlplane import ControlPlane
 
 _SECONDS = 90  # the API server itself gives up a request after 60 s at most
+_IDLE_SECONDS = 30  # the API server ends a connection after 90 s without a request
 _WARNING = re.compile(r'299 - "((?:[^"\\]|\\.)*)"')
 MERGE_PATCH = "application/merge-patch+json"
 
@@ -33,6 +37,15 @@ class Answer:
     audit_id: str
 
 
+def _decoded(content: bytes) -> dict[str, Any]:
+    """A body; where it is no JSON, as for a group that is not served, a Status with its text."""
+    try:
+        found: dict[str, Any] = json.loads(content or b"{}")
+    except ValueError:
+        return {"kind": "Status", "message": content.decode(errors="replace")}
+    return found
+
+
 class Caller:
     """A connection of the administrator, who may speak for everybody."""
 
@@ -40,14 +53,14 @@ class Caller:
         """Prepare it; the connection is opened by the first request."""
         kubeconfig = yaml.safe_load(control_plane.kubeconfig("admin").read_text(encoding="utf-8"))
         context = ssl.create_default_context(cafile=str(control_plane.ca_file))
-        pair = control_plane.directory / "caller.pem"
-        pair.touch(mode=0o600)
         credentials = kubeconfig["users"][0]["user"]
-        pair.write_bytes(
-            b"".join(base64.b64decode(credentials[f"client-{part}-data"]) for part in ("certificate", "key"))
-        )
-        context.load_cert_chain(pair)
+        with tempfile.NamedTemporaryFile(dir=control_plane.directory) as pair:
+            for part in ("certificate", "key"):
+                pair.write(base64.b64decode(credentials[f"client-{part}-data"]))
+            pair.flush()
+            context.load_cert_chain(pair.name)
         address = control_plane.server.removeprefix("https://")
+        self._used = 0.0
         self._connection = http.client.HTTPSConnection(address, timeout=_SECONDS, context=context)
 
     def __enter__(self) -> Self:
@@ -69,19 +82,21 @@ class Caller:
         user: str = "",
         groups: Sequence[str] = (),
         content_type: str = "application/json",
+        accept: str = "application/json",
     ) -> Answer:
         """Send one request, as `user` in `groups`, or as the administrator."""
         connection = self._connection
+        self._leave_ended()
         connection.putrequest(method, path)
         content = b"" if body is None else json.dumps(body).encode()
-        headers = [("Content-Type", content_type), ("Content-Length", str(len(content)))]
+        headers = [("Accept", accept), ("Content-Type", content_type), ("Content-Length", str(len(content)))]
         headers += [("Impersonate-User", user)] if user else []
         headers += [("Impersonate-Group", group) for group in groups]
         for name, value in headers:
             connection.putheader(name, value)
         connection.endheaders(content)
         response = connection.getresponse()
-        found = json.loads(response.read() or b"{}")
+        found = _decoded(response.read())
         warnings = [text for line in response.headers.get_all("Warning", []) for text in _WARNING.findall(line)]
         return Answer(
             code=response.status,
@@ -89,6 +104,13 @@ class Caller:
             warnings=tuple(re.sub(r"\\(.)", r"\1", text) for text in warnings),
             audit_id=response.headers.get("Audit-Id", ""),
         )
+
+    def _leave_ended(self) -> None:
+        """Close a connection that the API server has ended by a restart, or soon ends since it was idle for long."""
+        socket, now = self._connection.sock, time.monotonic()
+        if socket is not None and (now > self._used + _IDLE_SECONDS or select.select([socket], [], [], 0)[0]):
+            self._connection.close()
+        self._used = now
 
     def make(self, path: str, body: Mapping[str, Any], *, user: str = "", groups: Sequence[str] = ()) -> dict[str, Any]:
         """Create an object and return it. Raises AssertionError if it is not accepted."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import secrets
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
@@ -22,9 +23,39 @@ if TYPE_CHECKING:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put tests of the API server alone first: once registered, the service stays, and changes the Pods of all."""
-    items.sort(key=lambda item: "service" in getattr(item, "fixturenames", ()))
+    """Put tests of the API server alone first: once registered, the service stays, and changes the Pods of all.
 
+    Those that remove the chart's release come last.
+    """
+    items.sort(key=_order)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Run the modules that share a control plane in one process, where `--dist loadgroup` asks for groups."""
+    if config.getvalue("dist") != "loadgroup":
+        return None
+    scheduling = import_module("xdist.scheduler").LoadScopeScheduling(config, log)
+    scheduling._split_scope = group  # what it takes for one piece of work
+    return scheduling
+
+
+def group(nodeid: str) -> str:
+    """Return the control plane that a test's module is for; another one is started where this is wrong."""
+    folder, _, module = nodeid.partition(".py::")[0].rpartition("/")
+    if folder.endswith("chart") or module.startswith("test_release"):
+        return "audited"
+    return "judged" if module in _JUDGED else "control_plane"
+
+
+def _order(item: pytest.Item) -> tuple[bool, int]:
+    module = item.path.stem
+    return "service" in getattr(item, "fixturenames", ()), _LAST.index(module) if module in _LAST else -1
+
+
+_JUDGED = ("test_doctor", "test_harness", "test_packs", "test_safety", "test_served_packs", "test_served_policies")
+# cert-manager and its Secrets stay after the last.
+_LAST = ("test_release_removal", "test_release_modes", "test_release_certmanager")
 
 # When the last bound policy with a paramKind of Kubernetes' own goes, kube-apiserver 1.36 ends the informer of that
 # kind for good, and what policies see of parameters from then on is old. With this one there is no last one.
@@ -48,6 +79,19 @@ spec:
 """)
 
 
+# What takes room on Nodes, which tests share; the Pods last, for their controllers would make them again.
+_RUNNING = (
+    "cronjobs",
+    "deployments",
+    "daemonsets",
+    "statefulsets",
+    "jobs",
+    "replicasets",
+    "replicationcontrollers",
+    "pods",
+)
+
+
 @pytest.fixture(scope="session")
 def control_plane(pytestconfig: pytest.Config) -> Iterator[ControlPlane]:
     """Run a control plane; if it cannot be built or started, every test that asks for it fails with the reason."""
@@ -58,7 +102,7 @@ def control_plane(pytestconfig: pytest.Config) -> Iterator[ControlPlane]:
             with capture.global_and_fixture_disabled():  # a first build takes minutes: its progress has to be seen
                 tools = toolchain.ensure(CONTROL_PLANE)
             running = stack.enter_context(ControlPlane(tools))
-            running.apply(list(_LASTING), user="admin", check=True)
+            running.objects.apply(list(_LASTING))
         except (ToolchainError, ComponentError) as error:
             failure = str(error)
         if failure:  # outside of the except clause, or the report shows the text twice
@@ -68,11 +112,14 @@ def control_plane(pytestconfig: pytest.Config) -> Iterator[ControlPlane]:
 
 @pytest.fixture
 def namespace(control_plane: ControlPlane) -> Iterator[str]:
-    """Make a Namespace of the test's own, with its service account; it is deleted afterwards."""
+    """Make a Namespace of the test's own, with its service account; whatever runs in it is deleted afterwards.
+
+    The Namespace itself stays to the end: to delete one takes the API server hundreds of requests.
+    """
     name = f"test-{secrets.token_hex(4)}"
     control_plane.namespace(name)
     yield name
-    control_plane.kubectl("delete", "namespace", name, "--wait=false", user="admin", check=True)
+    control_plane.objects.delete_all(*_RUNNING, namespace=name)
 
 
 @pytest.fixture(scope="session")
@@ -83,21 +130,43 @@ def service(control_plane: ControlPlane) -> Iterator[Service]:
 
 
 @pytest.fixture(scope="session")
+def judged() -> Iterator[ControlPlane]:
+    """Run a control plane for services with policies that would refuse what other tests write, one after the other."""
+    with ControlPlane(toolchain.ensure(CONTROL_PLANE)) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
 def audited() -> Iterator[ControlPlane]:
-    """Run a control plane of its own for the chart, which writes down what the accounts of the chart do."""
+    """Run a control plane for the chart: it writes down what the accounts of the chart do, and shows a certificate."""
     users = [f"system:serviceaccount:{release.NAMESPACE}:{account}" for account in release.ACCOUNTS]
-    with ControlPlane(toolchain.ensure(CONTROL_PLANE), audited=users) as running:
+    with ControlPlane(toolchain.ensure(CONTROL_PLANE), audited=users, presents_certificate=True) as running:
         running.namespace(load.NAMESPACE)
         yield running
 
 
 @pytest.fixture(scope="session")
-def installed(audited: ControlPlane) -> Iterator[Release]:
-    """Install the chart there with its defaults and one policy."""
-    with Release(audited, policies={"load.yaml": load.POLICIES}) as running:
-        running.install()
-        running.wait_until_asked()
+def site(audited: ControlPlane) -> Iterator[Release]:
+    """Nodes, a balancer and a kubelet there, for one release after the other."""
+    with Release(audited) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def installed(site: Release) -> Release:
+    """Install the chart there with its defaults and one policy."""
+    site.values = {"policies": {"load.yaml": load.POLICIES}}
+    site.install()
+    site.wait_until_asked()
+    return site
+
+
+@pytest.fixture(scope="session")
+def vacant(site: Release) -> Release:
+    """The same without a release; tests that need this one come after those of the one that stays."""
+    if site.control_plane.objects.find("deployment", release.NAME, "-n", release.NAMESPACE):
+        site.uninstall()
+    return site
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from contextlib import ExitStack
@@ -12,6 +11,8 @@ import yaml
 
 from cluster import components, kubectl, manifests
 from cluster.authority import Authority
+from cluster.kubectl import KubectlError
+from cluster.objects import Objects
 from cluster.polling import PATIENCE, GaveUpError, NotYet, answers, wait_for
 from cluster.process import Component
 from cluster.workspace import free_ports, workspace
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _STOP_SECONDS = 5.0
+# A quarter of the garbage collections: there is memory enough, and CPU is what tests wait for.
+_SPENDING_MEMORY = {"GOGC": "400", "GOMEMLIMIT": "1GiB"}
 _PASSED_ON = ("PATH", "TMPDIR", "LD_LIBRARY_PATH")  # the last for the Python that launches a component
 
 
@@ -43,6 +46,8 @@ class ControlPlane:
     """The address of the API server."""
     ca_file: Path
     """The CA of everything that serves here."""
+    objects: Objects
+    """What is in it, read and written without kubectl."""
 
     def __init__(self, tools: Path, *, audited: Sequence[str] = ("admin",), presents_certificate: bool = False) -> None:
         """Prepare one that runs the programs in the folder `tools` (see toolchain.ensure); nothing is started yet.
@@ -98,10 +103,9 @@ class ControlPlane:
         """Run `kubectl apply -f -` on YAML text, one object or several; more arguments as in `--server-side`."""
         return self.kubectl("apply", "-f", "-", *arguments, user=user, input=_yaml(manifest), check=check)
 
-    def get(self, *arguments: str, user: str | Path = "admin") -> Manifest:
-        """Return what `kubectl get ARGUMENTS -o json` prints, decoded. Raises KubectlError if it fails."""
-        found: Manifest = json.loads(self.kubectl("get", *arguments, "-o", "json", user=user, check=True).stdout)
-        return found
+    def get(self, *arguments: str) -> Manifest:
+        """Return what `kubectl get ARGUMENTS -o json` prints, decoded; see Objects.get. Raises KubectlError."""
+        return self.objects.get(*arguments)
 
     def wait_for(self, description: str, probe: Callable[[], T], timeout: float = PATIENCE) -> T:
         """Wait until `probe` returns something true and return that; see polling.wait_for.
@@ -151,19 +155,23 @@ class ControlPlane:
 
     def service_account(self, namespace: str, name: str, role: str | None = None) -> Path:
         """Return a kubeconfig with a token of a service account, made if need be, bound to the ClusterRole `role`."""
-        if self.kubectl("get", "serviceaccount", name, "-n", namespace, user="admin").returncode != 0:
-            self.kubectl("create", "serviceaccount", name, "-n", namespace, user="admin", check=True)
+        self.objects.apply(manifests.service_account(namespace, name))
         if role is not None:
             subject = manifests.service_account_subject(namespace, name)
-            binding = manifests.cluster_role_binding(f"{namespace}:{name}:{role}", role, subject)
-            self.apply(binding, user="admin", check=True)
-        token = self.kubectl("create", "token", name, "-n", namespace, "--duration=24h", user="admin", check=True)
+            self.objects.apply(manifests.cluster_role_binding(f"{namespace}:{name}:{role}", role, subject))
+        token = self.objects.post(
+            f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token",
+            {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 86400}},
+        )
         path = self.directory / f"{namespace}-{name}-{os.urandom(4).hex()}.kubeconfig"
-        return self._authority.kubeconfig(path, self.server, name, {"token": token.stdout.strip()})
+        return self._authority.kubeconfig(path, self.server, name, {"token": token["status"]["token"]})
 
     def namespace(self, name: str, labels: Mapping[str, str] | None = None) -> None:
-        """Make a Namespace (by admin), and wait until Pods can be created in it: until its service account is there."""
-        self.kubectl("create", "-f", "-", user="admin", input=_yaml(manifests.namespace(name, labels)), check=True)
+        """Make a Namespace (by admin), and wait until Pods can be created in it: until its service account is there.
+
+        One that is there already stays as it is, with these labels.
+        """
+        self.objects.apply(manifests.namespace(name, labels))
         self._await_service_account(name)
 
     def node(
@@ -177,8 +185,7 @@ class ControlPlane:
 
         `capacity` is added to that of a big CPU machine: {"nvidia.com/gpu": 8} makes it a GPU Node.
         """
-        manifest = manifests.node(name, labels, taints, capacity)
-        self.kubectl("create", "-f", "-", user="admin", input=_yaml(manifest), check=True)
+        self.objects.create(manifests.node(name, labels, taints, capacity))
 
         def ready() -> bool:
             node = self.get("node", name)
@@ -207,16 +214,18 @@ class ControlPlane:
         )
         self._audit_log = layout.audit_log
         self.server = layout.server
+        self._kubeconfigs["admin"] = self.identity("admin", ["system:masters"])
+        self.objects = Objects(self)
         return layout
 
     def _start(self) -> None:
         layout = self._prepare()
-        self._kubeconfigs |= {"admin": self.identity("admin", ["system:masters"]), "alice": self.identity("alice")}
+        self._kubeconfigs |= {"alice": self.identity("alice")}
         self._kubeconfigs |= {name: self.identity(*who) for name, who in components.IDENTITIES.items()}
         self._launch("etcd", components.etcd(layout))
         api = self._launch("kube-apiserver", components.kube_apiserver(layout))
         self._await_answer(api, f"{self.server}/readyz")
-        self.apply(manifests.users(), user="admin", check=True)
+        self.objects.apply(manifests.users())
         ports = layout.ports
         manager = self._launch("kube-controller-manager", components.kube_controller_manager(layout))
         scheduler = self._launch("kube-scheduler", components.kube_scheduler(layout))
@@ -230,7 +239,7 @@ class ControlPlane:
         # A home of their own: kwok would read ~/.kwok, and whoever looks for a kubeconfig must not find the user's. No
         # proxy settings either: kube-apiserver would ask a proxy for the webhook on 127.0.0.1.
         environment = {key: value for key, value in os.environ.items() if key in _PASSED_ON}
-        environment["HOME"] = str(self.directory / "home")
+        environment |= {"HOME": str(self.directory / "home"), **_SPENDING_MEMORY}
         component = Component(name, command, self.directory / "logs" / f"{name}.log", environment)
         self._components[name] = component
         return component
@@ -247,11 +256,10 @@ class ControlPlane:
 
     def _await_service_account(self, namespace: str) -> None:
         def made() -> bool:
-            wanted = ("serviceaccount/default", "configmap/kube-root-ca.crt")
-            answer = self.kubectl("get", *wanted, "-n", namespace, user="admin")
-            if answer.returncode != 0:
-                raise NotYet(answer.stderr.strip())
-            return True
+            try:
+                return bool(self.get("serviceaccount/default", "configmap/kube-root-ca.crt", "-n", namespace))
+            except KubectlError as error:
+                raise NotYet(str(error)) from error
 
         manager = self.component("kube-controller-manager")
         self._await(manager, f"the default service account of {namespace}", made)
@@ -268,6 +276,8 @@ class ControlPlane:
                 component.terminate()
             for component in group:
                 component.end(_STOP_SECONDS)
+        if self._components:
+            self.objects.close()
         self._components.clear()
 
 

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from cluster import manifests
+from cluster.kubectl import KubectlError
 from cluster.polling import NotYet
 
 if TYPE_CHECKING:
@@ -78,12 +79,14 @@ KUEUE_TOPOLOGY = _definition("Topology", "topologies", "kueue.x-k8s.io", ["v1bet
 
 def install(control_plane: ControlPlane, *definitions: Manifest) -> None:
     """Install definitions (by admin), and wait until objects of their kinds can be written."""
-    control_plane.apply(list(definitions), user="admin", check=True)
+    control_plane.objects.apply(list(definitions))
 
     def served() -> bool:
-        answer = control_plane.kubectl("get", ",".join(each["metadata"]["name"] for each in definitions), user="admin")
-        if answer.returncode != 0:
-            raise NotYet(answer.stderr)
+        control_plane.objects.forget()
+        try:
+            control_plane.get(",".join(each["metadata"]["name"] for each in definitions))
+        except KubectlError as error:
+            raise NotYet(str(error)) from error
         return True
 
     control_plane.wait_for("the kinds to be served", served)
@@ -92,7 +95,7 @@ def install(control_plane: ControlPlane, *definitions: Manifest) -> None:
 def remove(control_plane: ControlPlane, *definitions: Manifest) -> None:
     """Remove definitions (by admin), with all objects of their kinds."""
     names = [f"crd/{each['metadata']['name']}" for each in definitions]
-    control_plane.kubectl("delete", *names, user="admin", check=True)
+    control_plane.kubectl("delete", *names, user="admin", check=True)  # which waits until they are gone
 
 
 def other_projects(group: str) -> list[Manifest]:

@@ -9,9 +9,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def entries(log: Path) -> list[dict[str, Any]]:
-    """Return the objects; lines that hold none, and a last one that is written just now, are left out."""
-    whole, _, _ = log.read_text(encoding="utf-8").rpartition("\n")
+def entries(log: Path, since: int = 0) -> list[dict[str, Any]]:
+    """Return the objects; lines that hold none, and a last one that is written just now, are left out.
+
+    since: how many bytes at the beginning are left out.
+    """
+    whole, _, _ = log.read_bytes()[since:].decode().rpartition("\n")
     return [json.loads(line) for line in whole.splitlines() if line.startswith("{")]
 
 

@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
+BRIEF = {"GOGC": "off", "GOMEMLIMIT": "512MiB", "GOMAXPROCS": "1"}
+"""The environment of a Go program that ends soon: it need not look for garbage, which takes a third of its CPU time."""
+
 _SECONDS = 180  # more than it waits for anything itself
 
 
@@ -35,6 +38,7 @@ def run(program: Path, home: Path, kubeconfig: Path, arguments: tuple[str, ...],
         "KUBECTL_KUBERC": "false",
         "NO_COLOR": "1",
         "NO_PROXY": "127.0.0.1",
+        **BRIEF,
     }
     try:
         done = subprocess.run(

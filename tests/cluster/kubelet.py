@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 COMMAND = Path(sys.executable).parent / "cks-admission"
 
-_PAUSE_SECONDS = 0.1
+_PAUSE_SECONDS = 0.2
 _EXECUTE_SECONDS = 90.0
 _REFRESH_SECONDS = 1.0
 _RESTART_SECONDS = 1.0  # after the last start: a process that cannot live is not started again and again at once

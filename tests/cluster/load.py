@@ -49,7 +49,8 @@ spec: {{policyName: {POLICY}, validationActions: [Deny]}}
 
 _USER = {"user": "alice"}
 _APPLY = "application/apply-patch+yaml"
-_PAUSE_SECONDS = 0.01
+# Some 80 writes per second of four writers: whatever lasts for a twentieth of a second meets one of each kind.
+_PAUSE_SECONDS = 0.04
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ class Phase:
 
 
 class Load:
-    """Some writers, each with objects of its own, from the beginning of the block to its end."""
+    """Some writers, each with objects of its own, who write during phases."""
 
     def __init__(self, control_plane: ControlPlane, writes: Sequence[Write] = WRITES, writers: int = 4) -> None:
         """Prepare them; the Namespace has to be there."""
@@ -111,8 +112,9 @@ class Load:
         self._writes = tuple(writes)
         self._kinds = {write.name for write in writes}
         self.phases: list[Phase] = []
-        self._phase = Phase("before")
+        self._phase = Phase("none")
         self._lock = threading.Lock()
+        self._going_on = threading.Event()
         self._stopping = threading.Event()
         self._callers = [Caller(control_plane) for _ in range(writers)]
         self._threads = [
@@ -132,6 +134,7 @@ class Load:
     ) -> None:
         """End them. Raises what made a writer fail."""
         self._stopping.set()
+        self._going_on.set()
         for thread in self._threads:
             thread.join()
         for caller in self._callers:
@@ -146,13 +149,15 @@ class Load:
         with self._lock:
             self._phase = phase
         self.phases.append(phase)
+        self._going_on.set()
         began = time.monotonic()
         try:
             yield phase
             self._await(f"writes of all kinds during {name}", lambda: {kind for kind, _ in phase.counts} == self._kinds)
         finally:
+            self._going_on.clear()
             with self._lock:
-                self._phase = Phase("between")
+                self._phase = Phase("none")  # of writes that are just being begun
             phase.seconds = time.monotonic() - began
         self._await(f"the last answers of {name}", lambda: not phase.unanswered)
 
@@ -175,6 +180,7 @@ class Load:
     def _write(self, number: int, caller: Caller) -> None:
         try:
             for count in itertools.count():
+                self._going_on.wait()
                 if self._stopping.wait(_PAUSE_SECONDS):
                     return
                 self._one(self._writes[count % len(self._writes)], caller, f"load-{number}", count)

@@ -47,6 +47,11 @@ def user_subject(name: str) -> dict[str, str]:
     return {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": name}
 
 
+def service_account(namespace: str, name: str) -> Manifest:
+    """Return a service account."""
+    return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": namespace}}
+
+
 def service_account_subject(namespace: str, name: str) -> dict[str, str]:
     """Return a service account as the subject of a binding."""
     return {"kind": "ServiceAccount", "namespace": namespace, "name": name}

@@ -90,7 +90,7 @@ def _served(control_plane: ControlPlane) -> list[tuple[str, Any]]:
 
 
 def _get(control_plane: ControlPlane, path: str) -> Any:
-    return json.loads(control_plane.kubectl("get", "--raw", path, user="admin", check=True).stdout)
+    return control_plane.objects.read(path)
 
 
 def table(control_plane: ControlPlane) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from cluster import workloads
 from cluster.polling import NotYet
+from cluster.release import rolled_out
 from cluster.topologynodes import HERE, TOLERATION
 
 if TYPE_CHECKING:
@@ -116,8 +117,14 @@ def replica_sets(control_plane: ControlPlane, namespace: str, name: str = "main"
 
     Raises AssertionError where the controller made one again since it found it changed.
     """
-    control_plane.kubectl("rollout", "status", f"deployment/{name}", "-n", namespace, "--timeout=120s", check=True)
-    status = control_plane.get("deployment", name, "-n", namespace)["status"]
+
+    def complete() -> Manifest:
+        found = control_plane.get("deployment", name, "-n", namespace)
+        if not rolled_out(found):
+            raise NotYet(str(found["status"]))
+        return found
+
+    status = control_plane.wait_for(f"the roll-out of {name}", complete)["status"]
     assert "collisionCount" not in status, status
     sets = control_plane.get("replicasets", "-n", namespace, "-l", f"app={name}")["items"]
     sets.sort(key=lambda each: int(each["metadata"]["annotations"]["deployment.kubernetes.io/revision"]))

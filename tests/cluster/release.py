@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import base64
-import json
 import subprocess
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import yaml
 
-from cluster import jsonlog, toolchain
+from cluster import jsonlog, load, toolchain
+from cluster.kubectl import BRIEF
 from cluster.kubelet import Kubelet
 from cluster.polling import NotYet, wait_for
 from cluster.process import Component
 from cluster.workspace import free_ports
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from types import TracebackType
 
     from cluster.controlplane import ControlPlane
@@ -59,10 +60,9 @@ class Release:
         """Make the Namespace and Nodes, start the balancer and the kubelet. `install` comes next."""
         with ExitStack() as stack:
             cluster = self.control_plane
-            if cluster.kubectl("get", "namespace", NAMESPACE, user="admin").returncode != 0:
-                cluster.namespace(NAMESPACE)
+            cluster.namespace(NAMESPACE)
             for name in NODES:
-                if cluster.kubectl("get", "node", name, user="admin").returncode != 0:
+                if not cluster.objects.find("node", name):
                     cluster.node(name, {"topology.kubernetes.io/zone": f"zone-{name}"})
             self._balance(stack)
             self.kubelet = stack.enter_context(Kubelet(cluster, NAMESPACE, self.pods))
@@ -83,6 +83,7 @@ class Release:
             "KUBECONFIG": str(self.control_plane.kubeconfig("admin")),
             "PATH": str(self._tools),
             "NO_PROXY": "127.0.0.1",
+            **BRIEF,
         }
         command = [str(self._tools / "helm"), "--namespace", NAMESPACE, *arguments]
         done = subprocess.run(
@@ -99,21 +100,32 @@ class Release:
         self.helm("upgrade", "--install", NAME, str(chart), "--values", str(file), *arguments)
         self.wait()
 
-    def uninstall(self) -> str:
-        """Run `helm uninstall` and return what it printed."""
-        return self.helm("uninstall", NAME, "--wait", "--timeout", "240s").stdout
+    @contextmanager
+    def released(self, **values: Any) -> Iterator[None]:
+        """Install it with these values and the policy of `load`; once the API server asks it, to the end of the block.
+
+        At the end it is removed, and its Pods are gone.
+        """
+        self.values = {"policies": {"load.yaml": load.POLICIES}, **values}
+        self.install()
+        self.wait_until_asked()
+        yield
+        self.uninstall()
+
+    def uninstall(self) -> None:
+        """Run `helm uninstall`, and wait until the Pods have ended."""
+        self.helm("uninstall", NAME, "--wait", "--timeout", "240s")
+        wait_for("the Pods to end", lambda: not self.kubelet.named())
 
     def wait(self) -> list[Running]:
         """Wait until the roll-out is complete, and return the Pods, which are all ready."""
 
         def complete() -> list[Running]:
-            answer = self.control_plane.kubectl(
-                "rollout", "status", f"deployment/{NAME}", "-n", NAMESPACE, "--watch=false", user="admin"
-            )
-            if "successfully rolled out" not in answer.stdout:
-                raise NotYet(answer.stdout + answer.stderr + self._said())
+            deployment = self._read("deployment", NAME)
+            if not rolled_out(deployment):
+                raise NotYet(f"{deployment.get('status')}\n{self._said()}")
             # Controllers learn later than the kubelet of a Pod whose process has ended just now.
-            ready, wanted = self.kubelet.ready(), self._read("deployment", NAME)["spec"]["replicas"]
+            ready, wanted = self.kubelet.ready(), deployment["spec"]["replicas"]
             if len(ready) != wanted:
                 raise NotYet(f"{len(ready)} of {wanted} Pods are ready" + self._said())
             return ready
@@ -133,10 +145,11 @@ class Release:
         wait_for("the API server to ask the service", asked, _ROLL_OUT_SECONDS)
 
     def refusal(self, labels: Mapping[str, str], namespace: str = "load") -> str:
-        """Return what kubectl says on stderr of a ConfigMap with these labels; nothing where it may be made."""
+        """Return what the API server tells alice of a ConfigMap with these labels; nothing where it may be made."""
         metadata = {"name": "asked", "namespace": namespace, "labels": dict(labels)}
         manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
-        return self.control_plane.apply(manifest, "--dry-run=server").stderr
+        answer = self.control_plane.objects.applied(manifest, user="alice", dry_run=True)
+        return str(answer.body["message"]) if answer.code >= HTTPStatus.BAD_REQUEST else ""
 
     def holder(self) -> str:
         """Return the name of the Pod that holds the Lease; empty for none."""
@@ -150,11 +163,7 @@ class Release:
 
     def _read(self, kind: str, name: str) -> dict[str, Any]:
         """Return an object of the release's Namespace; nothing where there is none."""
-        arguments = ("get", kind, name, "-n", NAMESPACE, "--ignore-not-found", "-o", "json")
-        found: dict[str, Any] = json.loads(
-            self.control_plane.kubectl(*arguments, user="admin", check=True).stdout or "{}"
-        )
-        return found
+        return self.control_plane.objects.find(kind, name, "-n", NAMESPACE)
 
     def _said(self) -> str:
         """The last lines of what Pods logged, for the case that they do not become ready."""
@@ -184,6 +193,15 @@ class Release:
         balancer = Component("balancer", command, directory / "logs" / "balancer.log", {})
         stack.callback(balancer.end, 5.0)
         stack.callback(balancer.terminate)
+
+
+def rolled_out(deployment: Mapping[str, Any]) -> bool:
+    """Tell whether a roll-out is complete, as `kubectl rollout status` does."""
+    status = deployment.get("status", {})
+    if status.get("observedGeneration", -1) < deployment.get("metadata", {}).get("generation", 0):
+        return False
+    counts = {status.get(key, 0) for key in ("replicas", "updatedReplicas", "availableReplicas")}
+    return counts == {deployment["spec"]["replicas"]}
 
 
 def merged(*layers: Mapping[str, Any]) -> dict[str, Any]:

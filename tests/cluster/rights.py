@@ -45,12 +45,12 @@ def granted(control_plane: ControlPlane, namespace: str, account: str) -> set[Ri
     return found
 
 
-def used(control_plane: ControlPlane, namespace: str, account: str) -> tuple[set[Right], list[str]]:
-    """Return what a service account did, and the requests that it was forbidden."""
+def used(control_plane: ControlPlane, namespace: str, account: str, *, since: int = 0) -> tuple[set[Right], list[str]]:
+    """Return what a service account did, and the requests that it was forbidden. since: an earlier size of the log."""
     user = f"system:serviceaccount:{namespace}:{account}"
     found: set[Right] = set()
     forbidden: list[str] = []
-    for event in jsonlog.entries(control_plane.audit_log):
+    for event in jsonlog.entries(control_plane.audit_log, since):
         target = event.get("objectRef", {})
         if event["user"]["username"] != user or not target or event.get("userAgent") == DOCTOR:
             continue

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from cluster import jsonlog, toolchain
+from cluster import jsonlog
 from cluster.controlplane import ControlPlane
 from cluster.polling import PATIENCE, NotYet, answers, wait_for
-from cluster.programs import CONTROL_PLANE
 from cluster.workspace import free_ports
 from policies.objects.workload import BUILT_IN, HISTORIES
 
@@ -89,12 +88,13 @@ class Service:
         self.directory.mkdir()
         self.config = self.directory / "config.yaml"
         self.log = self.directory / "log.jsonl"
-        control_plane.apply(ROLE, user="admin", check=True)
+        control_plane.objects.apply(ROLE)
         account = control_plane.service_account(NAMESPACE, "cks-admission", role="cks-admission")
         defaults: dict[str, Any] = {
             "listen": {"host": "127.0.0.1", "port": port, "drainSeconds": 0.5},
             "health": {"host": "127.0.0.1", "port": health},
-            "tls": {"directory": str(self.directory / "certs")},
+            # Often, for its registration follows once it has looked.
+            "tls": {"directory": str(self.directory / "certs"), "checkSeconds": 1},
             "cluster": {"kubeconfig": str(account), "namespace": NAMESPACE},
             # A process that a busy machine stops for a while has not failed.
             "registration": {"apply": True, "url": self.url, "timeoutSeconds": 10},
@@ -108,8 +108,7 @@ class Service:
         """Start it and wait until it is ready and registered. Raises GaveUpError with the end of its log."""
         before = len(self.events("registered"))
         # One that was killed holds the Lease still, and nobody wants to wait for its end here.
-        lease = ("delete", "lease", "cks-admission", "-n", NAMESPACE, "--ignore-not-found")
-        self.control_plane.kubectl(*lease, user="admin", check=True)
+        self.control_plane.objects.delete("lease", "cks-admission", namespace=NAMESPACE)
         with self.log.open("ab") as log:
             self._process = subprocess.Popen([COMMAND, "serve", "--config", self.config], stderr=log)
 
@@ -164,8 +163,7 @@ class Service:
 @contextmanager
 def registered(control_plane: ControlPlane, **settings: Any) -> Iterator[Service]:
     """Run a service that the API server asks; at the end it is stopped and its registration removed."""
-    if control_plane.kubectl("get", "namespace", NAMESPACE, user="admin").returncode != 0:
-        control_plane.namespace(NAMESPACE)
+    control_plane.namespace(NAMESPACE)
     service = Service(control_plane, **settings)
     try:
         service.start()
@@ -185,10 +183,9 @@ def registered(control_plane: ControlPlane, **settings: Any) -> Iterator[Service
 
 
 @contextmanager
-def serving(*policies: Path) -> Iterator[Service]:
-    """Run a service with policies, on a control plane of its own: they would judge what all other tests write."""
-    directories = {"directories": [str(path) for path in policies]}
-    with ControlPlane(toolchain.ensure(CONTROL_PLANE)) as cluster, registered(cluster, policies=directories) as service:
+def serving(control_plane: ControlPlane, *policies: Path) -> Iterator[Service]:
+    """Run a service with policies, which judge whatever is written to the control plane to the end of the block."""
+    with registered(control_plane, policies={"directories": [str(path) for path in policies]}) as service:
         yield service
 
 
@@ -204,10 +201,10 @@ def await_registration(control_plane: ControlPlane) -> None:
     }
 
     def known() -> bool:
-        refusal = control_plane.apply(reserved, "--dry-run=server")
-        changed = control_plane.apply(pod, "--dry-run=server", "-o", "json", check=True)
-        if "are not allowed" not in refusal.stderr or "is_cpu_compute" not in changed.stdout:
-            raise NotYet(refusal.stderr or "no refusal, or no toleration")
+        asked = control_plane.objects.applied
+        refusal, changed = (asked(each, user="alice", dry_run=True).body for each in (reserved, pod))
+        if "are not allowed" not in refusal.get("message", "") or "is_cpu_compute" not in str(changed.get("spec")):
+            raise NotYet(f"{refusal}, {changed}")
         return True
 
     wait_for("the API server to call the service", known)

@@ -33,7 +33,7 @@ def gpu_nodes(control_plane: ControlPlane) -> Iterator[Sequence[str]]:
     for name in _NODES:
         control_plane.node(name, labels=_LABEL, capacity={"nvidia.com/gpu": 8})
     yield _NODES
-    control_plane.kubectl("delete", "node", *_NODES, user="admin", check=True)
+    control_plane.objects.delete("node", *_NODES)
 
 
 def workload(kind: str, namespace: str, gpus: int = 0, **spec: object) -> Manifest:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -205,9 +206,9 @@ def test_custom_kind(control_plane: ControlPlane, namespace: str, row: Workload)
     clean, _ = filled(row, namespace, {"example.org/x": "true"})
 
     def served() -> bool:
-        answer = control_plane.apply(clean, "--dry-run=server")
-        if answer.returncode != 0:
-            raise NotYet(answer.stderr)
+        answer = control_plane.objects.applied(clean, user="alice", dry_run=True)
+        if answer.code >= HTTPStatus.BAD_REQUEST:
+            raise NotYet(f"{answer}")
         return True
 
     control_plane.wait_for("the custom kind to be served", served)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import subprocess
 import threading
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -15,14 +14,15 @@ from urllib.parse import urlsplit
 
 import pytest
 import yaml
+from click.testing import CliRunner, Result
 
 from certs.authority import load_authority, new_authority
 from certs.serving import ServingContext
-from cluster import manifests, toolchain
+from cluster import manifests
 from cluster.controlplane import ControlPlane
-from cluster.polling import PATIENCE, NotYet
-from cluster.programs import CONTROL_PLANE
-from cluster.service import COMMAND, NAMESPACE, Service, await_registration
+from cluster.polling import NotYet
+from cluster.service import NAMESPACE, Service, await_registration
+from webhook.cli.main import main
 from webhook.configuration import settingsfile
 from webhook.registration.rights import Right, needed
 
@@ -49,13 +49,13 @@ class Installation(NamedTuple):
     control_plane: ControlPlane
     service: Service
 
-    def doctor(self, *arguments: str, user: str = "alice") -> subprocess.CompletedProcess[str]:
-        """Run the command as a user, or as the service's account where that is empty."""
+    def doctor(self, *arguments: str, user: str = "alice") -> Result:
+        """Run the command in this process as a user, or as the service's account where that is empty."""
         kubeconfig = ("--kubeconfig", str(self.control_plane.kubeconfig(user))) if user else ()
-        command = [str(COMMAND), "doctor", "--config", str(self.service.config), *kubeconfig, *arguments]
+        command = ["doctor", "--config", str(self.service.config), *kubeconfig, *arguments]
 
-        def answered() -> subprocess.CompletedProcess[str]:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+        def answered() -> Result:
+            done = CliRunner().invoke(main, command)
             # It says so of whoever a busy machine stops for some seconds, and no test here is about that.
             if any(late in done.stdout for late in ("no answer within", "deadline exceeded")):
                 raise NotYet(done.stdout)
@@ -68,7 +68,7 @@ class Installation(NamedTuple):
         done = self.doctor(*arguments, "-o", "json")
         assert done.stderr == ""
         found = [each for each in json.loads(done.stdout) if each["level"] != "ok"]
-        assert done.returncode == int(any(each["level"] == "problem" for each in found))
+        assert done.exit_code == int(any(each["level"] == "problem" for each in found))
         return {
             check: [(each["level"], each["where"], each["found"], each["remedy"]) for each in group]
             for check, group in groupby(found, lambda each: str(each["check"]))
@@ -91,20 +91,20 @@ class Installation(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def installation() -> Iterator[Installation]:
+def installation(judged: ControlPlane) -> Iterator[Installation]:
     """Run a service with the rights that `webhook.registration.rights` says it needs, and no others."""
-    with ControlPlane(toolchain.ensure(CONTROL_PLANE)) as control_plane:
-        control_plane.namespace(NAMESPACE)
-        service = Service(control_plane)
-        binding = f"{NAMESPACE}:cks-admission:cks-admission"
-        control_plane.kubectl("delete", "clusterrolebinding", binding, user="admin", check=True)
-        control_plane.apply(list(_roles(needed(settingsfile.read(service.config)))), user="admin", check=True)
-        try:
-            service.start()
-            await_registration(control_plane)
-            yield Installation(control_plane, service)
-        finally:
-            service.kill()
+    judged.namespace(NAMESPACE)
+    service = Service(judged)
+    judged.objects.delete("clusterrolebinding", f"{NAMESPACE}:cks-admission:cks-admission")
+    judged.objects.apply(list(_roles(needed(settingsfile.read(service.config)))))
+    try:
+        service.start()
+        await_registration(judged)
+        yield Installation(judged, service)
+    finally:
+        service.kill()
+        for kind in (MUTATING, VALIDATING):
+            judged.objects.delete(kind, "cks-admission")
 
 
 def _roles(rights: list[Right]) -> Iterator[Manifest]:
@@ -164,7 +164,7 @@ def test_all_is_well(installation: Installation) -> None:
         "no problem, 0 warnings, 0 unknown",
     ]
     assert holder.endswith(" holds and renews it")
-    assert (done.stderr, done.returncode) == ("", 0)
+    assert (done.stderr, done.exit_code) == ("", 0)
 
 
 def _not_served(installation: Installation) -> int:
@@ -189,7 +189,7 @@ def test_what_the_service_itself_may_see(installation: Installation) -> None:
     done = installation.doctor(user="")
 
     unknown = [line for line in done.stdout.splitlines() if line.startswith("  ?    ")]
-    assert (done.stderr, done.returncode) == ("", 0)
+    assert (done.stderr, done.exit_code) == ("", 0)
     assert "  warn " not in done.stdout
     probe, others = unknown
     assert "the current account may not create configmaps" in probe
@@ -204,11 +204,11 @@ def test_a_right_is_missing(installation: Installation) -> None:
     control_plane = installation.control_plane
     role = control_plane.get("clusterrole", "needed")
     kept = [rule for rule in role["rules"] if rule["resources"] != ["nodes"]]
-    control_plane.apply({**_head(role), "rules": kept}, user="admin", check=True)
+    control_plane.objects.apply({**_head(role), "rules": kept})
     try:
         found = installation.control_plane.wait_for("the right to be gone", lambda: _rights(installation))
     finally:
-        control_plane.apply({**_head(role), "rules": role["rules"]}, user="admin", check=True)
+        control_plane.objects.apply({**_head(role), "rules": role["rules"]})
 
     assert found == [
         (
@@ -244,7 +244,7 @@ def test_a_webhook_of_somebody_else(installation: Installation) -> None:
         "sideEffects": "None",
     }
     head = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": MUTATING, "metadata": {"name": "zz-sidecars"}}
-    installation.control_plane.apply({**head, "webhooks": [entry]}, user="admin", check=True)
+    installation.control_plane.objects.apply({**head, "webhooks": [entry]})
     try:
         done = installation.doctor("-o", "json")
     finally:
@@ -269,7 +269,7 @@ def test_policies_are_refused(installation: Installation) -> None:
     policy = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy", "metadata": {}}
     data = {"policy.yaml": yaml.safe_dump(policy)}
     made = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
-    control_plane.apply(made, user="admin", check=True)
+    control_plane.objects.apply(made)
 
     def told() -> str:
         found = control_plane.get("configmap", "team", "-n", NAMESPACE)["metadata"].get("annotations", {})

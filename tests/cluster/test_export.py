@@ -80,7 +80,7 @@ def cluster(control_plane: ControlPlane) -> Iterator[Cluster]:
     control_plane.namespace(name)
     with Caller(control_plane) as caller:
         yield Cluster(control_plane, caller, name)
-    control_plane.kubectl("delete", "namespace", name, "--wait=false", user="admin", check=True)
+    control_plane.objects.delete("namespace", name)
 
 
 @pytest.fixture(scope="module")

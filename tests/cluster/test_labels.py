@@ -31,7 +31,7 @@ def node(control_plane: ControlPlane) -> Iterator[None]:
     """Give this module a Node that carries a reserved label, as all Nodes of a real cluster do."""
     control_plane.node(NODE, labels={"node.coreweave.cloud/state": "production"})
     yield
-    control_plane.kubectl("delete", "node", NODE, user="admin", check=True)
+    control_plane.objects.delete("node", NODE)
 
 
 def denied(name: str, *lines: str, remedy: str = USE_OWN) -> str:
@@ -105,7 +105,7 @@ def test_lookalikes_pass(control_plane: ControlPlane, namespace: str, key: str) 
 def test_existing_label_blocks_no_unrelated_update(control_plane: ControlPlane, namespace: str) -> None:
     """What the cloud labelled stays usable: alice annotates it and adds a label of her own, and the label stays."""
     labels = {RESERVED: "true"}
-    control_plane.apply(workloads.config_map(namespace, labels=labels), user="admin", check=True)
+    control_plane.objects.apply(workloads.config_map(namespace, labels=labels))
 
     labelled = control_plane.kubectl("label", "configmap", "main", "-n", namespace, "team=a")
     noded = control_plane.kubectl("label", "node", NODE, "example.org/team=a")
@@ -133,7 +133,7 @@ def test_removal_is_refused_on_a_node(control_plane: ControlPlane) -> None:
 
 def test_removal_is_allowed_on_a_config_map(control_plane: ControlPlane, namespace: str) -> None:
     """Elsewhere a reserved label that was there may go."""
-    control_plane.apply(workloads.config_map(namespace, labels={RESERVED: "true"}), user="admin", check=True)
+    control_plane.objects.apply(workloads.config_map(namespace, labels={RESERVED: "true"}))
 
     answer = control_plane.kubectl("label", "configmap", "main", "-n", namespace, f"{RESERVED}-")
 

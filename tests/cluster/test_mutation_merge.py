@@ -29,7 +29,7 @@ def recorded(control_plane: ControlPlane, place: str) -> Iterator[Mapping[str, R
     """What the API server makes of all cases; its policies are gone afterwards."""
     yield mutated.record(control_plane, place)
     mutated.remove(control_plane)
-    control_plane.kubectl("delete", "namespace", place, "--wait=false", user="admin", check=True)
+    control_plane.objects.delete("namespace", place)
 
 
 @pytest.fixture(scope="module")

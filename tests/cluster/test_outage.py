@@ -31,8 +31,8 @@ def outage(control_plane: ControlPlane, service: Service) -> Iterator[str]:
     service.kill()
     yield name
     service.start()
-    control_plane.kubectl("delete", "node", NODE, user="admin", check=True)
-    control_plane.kubectl("delete", "namespace", name, "--wait=false", user="admin", check=True)
+    control_plane.objects.delete("node", NODE)
+    control_plane.objects.delete("namespace", name)
 
 
 def test_kubelet_writes_node_and_pod_status(control_plane: ControlPlane, outage: str) -> None:
@@ -104,7 +104,7 @@ def test_exempt_requesters_change_labels(control_plane: ControlPlane, outage: st
 
 def test_labelled_objects_are_deleted(control_plane: ControlPlane, outage: str) -> None:
     """What carries a reserved label can be deleted."""
-    control_plane.apply(workloads.config_map(outage, "labelled", {LABEL: "1"}), user="admin", check=True)
+    control_plane.objects.apply(workloads.config_map(outage, "labelled", {LABEL: "1"}))
 
     answer = control_plane.kubectl("delete", "configmap", "labelled", "-n", outage)
 

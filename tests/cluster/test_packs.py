@@ -62,7 +62,6 @@ class AuditedServer(ControlPlane):
 
     def _start(self) -> None:
         layout = self._prepare()
-        self._kubeconfigs |= {"admin": self.identity("admin", ["system:masters"])}
         policy = self.directory / "audit.json"
         policy.write_text(_AUDIT_POLICY, encoding="utf-8")
         self._launch("etcd", components.etcd(layout))

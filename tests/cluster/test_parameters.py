@@ -201,7 +201,7 @@ async def test_a_missing_right(
     async with at(account, policy) as here:
         with pytest.raises(FactUnavailable) as caught:
             await here.says(policy, namespace)
-        control_plane.apply(_RIGHTS % {"namespace": namespace}, user="admin", check=True)
+        control_plane.objects.apply(_RIGHTS % {"namespace": namespace})
         await until(lambda: here.knows(policy, namespace))
         await here.agrees(policy, namespace, policy.refusal(seen(five)))
 

@@ -429,7 +429,7 @@ def node(control_plane: ControlPlane) -> None:
 @pytest.mark.usefixtures("node")
 def test_the_pod_that_a_controller_creates(kind: str, control_plane: ControlPlane, namespace: str) -> None:
     """Where the real Pod of a workload differs from the derived one, it is in fields that are known to be open."""
-    control_plane.apply(_workload(kind, namespace), user="admin", check=True)
+    control_plane.objects.apply(_workload(kind, namespace))
 
     def pods() -> list[Manifest]:
         found: list[Manifest] = control_plane.get("pods", "-n", namespace)["items"]

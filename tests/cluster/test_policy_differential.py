@@ -1,7 +1,7 @@
 """The same policies on a real API server and here: the same verdict, code, reason, words, causes, warnings and object.
 
-All cases are in force at once; each request meets the policy of its case only. Every request is sent three times,
-and where its answers differ among themselves, ours has to be one of them.
+All cases are in force at once; each request meets the policy of its case only. A request whose answer is not ours is
+sent again, and where its answers differ among themselves, ours has to be one of them.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from cluster.policycases.ours import Outcome, World, outcome, stable
 from cluster.polling import NotYet
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, KeysView, Sequence
     from pathlib import Path
 
     from cluster.controlplane import ControlPlane
 
 CASES = (*validating.CASES, *seen.CASES, *mutating.CASES, *mixed.CASES)
 ASKS = [(case, index) for case in CASES for index in range(len(case.asks))]
-_TIMES = 3
+_TIMES = 10
 _ANNOTATIONS = ("v-", FAILURE_ANNOTATION)
 _COLLECTIONS = [
     f"/apis/{GROUP}/v1/{prefix}admissionpolic{end}"
@@ -55,10 +55,25 @@ _COLLECTIONS = [
 class Proof:
     """What both sides know: the objects before any policy, the world around them, and the API server's answers."""
 
+    control_plane: ControlPlane
+    client: Client
     world: World
     new: dict[tuple[str, int], Json | None] = field(default_factory=dict)
     old: dict[tuple[str, int], Json | None] = field(default_factory=dict)
-    native: dict[tuple[str, int], list[Outcome]] = field(default_factory=dict)
+    native: dict[tuple[str, int], Outcome] = field(default_factory=dict)
+
+    def asked(self, asks: Sequence[tuple[Case, int]], turn: int) -> list[Outcome]:
+        """What the API server answers now. turn: which tells one time of asking from the others."""
+        answers = {
+            f"{case.name}/{index}/{turn}": self.client.ask(case.name, case.asks[index], f"{case.name}/{index}/{turn}")
+            for case, index in asks
+        }
+        log = self.control_plane.audit_log
+        audited = self.control_plane.wait_for("the audit log", lambda: _audited(log, answers.keys()))
+        return [
+            _outcome(case, case.asks[index], answers[name], audited[name])
+            for (case, index), name in zip(asks, answers, strict=True)
+        ]
 
 
 @pytest.fixture(scope="module")
@@ -67,23 +82,11 @@ def proof(control_plane: ControlPlane) -> Iterator[Proof]:
     with Client(control_plane) as client:
         try:
             world = _world(control_plane, client)
-            found = Proof(world)
+            found = Proof(control_plane, client, world)
             _before(client, found)
             _enforce(control_plane, client)
-            answers = {
-                (case.name, index, turn): client.ask(case.name, case.asks[index], f"{case.name}/{index}/{turn}")
-                for case, index in ASKS
-                for turn in range(_TIMES)
-            }
-            log = control_plane.audit_log
-            audited = control_plane.wait_for("the audit log", lambda: _audited(log, len(answers)))
-            for case, index in ASKS:
-                found.native[case.name, index] = [
-                    _outcome(
-                        case, case.asks[index], answers[case.name, index, turn], audited[f"{case.name}/{index}/{turn}"]
-                    )
-                    for turn in range(_TIMES)
-                ]
+            for (case, index), native in zip(ASKS, found.asked(ASKS, 0), strict=True):
+                found.native[case.name, index] = native
             yield found
         finally:
             for path in _COLLECTIONS:
@@ -97,13 +100,16 @@ def test_a_policy_says_here_what_it_says_on_the_api_server(proof: Proof, case: C
     key = case.name, index
     ours = outcome(case, case.asks[index], proof.new[key], proof.old[key], proof.world)
     ours = _comparable(ours, case, case.asks[index])
-    answers = proof.native[key]
-    assert ours == (ours if ours in answers and len(set(map(repr, answers))) > 1 else answers[0])
+    native = proof.native[key]
+    for turn in range(1, _TIMES):
+        if ours != native:
+            native = proof.asked([(case, index)], turn)[0]
+    assert ours == native
 
 
 def test_the_proof_is_large_and_one_sided_nowhere(proof: Proof) -> None:
     """There are more than 400 requests, and refusals, admissions and warnings in numbers."""
-    outcomes = [answers[0] for answers in proof.native.values()]
+    outcomes = list(proof.native.values())
     refused = sum(each.status is not None for each in outcomes)
     warned = sum(bool(each.warnings) for each in outcomes)
     annotated = sum(bool(each.annotations) for each in outcomes)
@@ -115,10 +121,10 @@ def test_the_proof_is_large_and_one_sided_nowhere(proof: Proof) -> None:
 def _world(control_plane: ControlPlane, client: Client) -> World:
     """A Namespace, the parameters, the rights of those who ask, and the custom resource."""
     control_plane.namespace(NAMESPACE, {"team": "red"})
-    control_plane.apply(list(_rights()), user="admin", check=True)
+    control_plane.objects.apply(list(_rights()))
     crds.install(control_plane, _crd())
     parameters = [*_parameters()]
-    control_plane.apply(parameters, user="admin", check=True)
+    control_plane.objects.apply(parameters)
     made = [_read(client, each) for each in parameters]
     namespace = client.send("GET", f"/api/v1/namespaces/{NAMESPACE}").body
 
@@ -291,12 +297,12 @@ def _parametrized(client: Client, case: str) -> None:
         raise NotYet(f"{case}: {said}")
 
 
-def _audited(log: Path, count: int) -> dict[str, Json]:
+def _audited(log: Path, names: KeysView[str]) -> dict[str, Json]:
     """The annotations of policies on each request, by the id that it was sent with."""
     events = jsonlog.entries(log)
-    asked = {event["auditID"]: event.get("annotations", {}) for event in events if "/" in event["auditID"]}
-    if len(asked) < count:
-        raise NotYet(f"{len(asked)} of {count} events")
+    asked = {event["auditID"]: event.get("annotations", {}) for event in events if event["auditID"] in names}
+    if len(asked) < len(names):
+        raise NotYet(f"{len(asked)} of {len(names)} events")
     return {
         name: {key: value for key, value in found.items() if key.startswith(_ANNOTATIONS)}
         for name, found in asked.items()

@@ -383,9 +383,9 @@ def cluster(control_plane: ControlPlane) -> Iterator[ControlPlane]:
         _object("v1", "Pod", "web", TEST, labels=TIER, spec=_POD),
         {**deployment, "metadata": {**deployment["metadata"], "name": "web"}},
     ]
-    control_plane.apply(there, user="admin", check=True)
+    control_plane.objects.apply(there)
     yield control_plane
-    control_plane.kubectl("delete", "namespace", PROD, TEST, "--wait=false", user="admin", check=True)
+    control_plane.objects.delete("namespace", PROD, TEST)
 
 
 @pytest.fixture(params=["policy", "binding"])
@@ -401,18 +401,12 @@ def met(request: pytest.FixtureRequest, cluster: ControlPlane) -> Iterator[dict[
             raise NotYet(f"only {sorted(found)} are in force")
         return True
 
-    cluster.apply(manifests, user="admin", check=True)
+    cluster.objects.apply(manifests)
     try:
         cluster.wait_for("the policies to be in force", in_force)
         yield {case: _met(_ask(cluster, asked), how) for case, asked in ASKED.items()}
     finally:
-        cluster.kubectl(
-            "delete",
-            "-f",
-            "-",
-            user="admin",
-            input=json.dumps({"kind": "List", "apiVersion": "v1", "items": manifests}),
-        )
+        cluster.objects.delete_manifests(manifests)
 
 
 def test_the_same_policies_are_met(met: dict[str, set[str]]) -> None:

@@ -122,11 +122,11 @@ def test_a_config_map_of_policies(control_plane: ControlPlane, namespace: str) -
         "failed expression: object.metadata.name.size() > 20\n"
         "metadata.name: object.metadata.name.size() > 20 is false (object.metadata.name.size() is 5)"
     )
-    control_plane.apply(config_map("team", documents(long, binding("named")), labels=LABEL), user="admin", check=True)
+    control_plane.objects.apply(config_map("team", documents(long, binding("named")), labels=LABEL))
     said(control_plane, secret(namespace), denied)
 
     longer = policy("named", "object.metadata.name.size() > 30")
-    control_plane.apply(config_map("team", documents(longer, binding("named")), labels=LABEL), user="admin", check=True)
+    control_plane.objects.apply(config_map("team", documents(longer, binding("named")), labels=LABEL))
     said(control_plane, secret(namespace), denied.replace("20", "30"))
 
     control_plane.kubectl(
@@ -145,10 +145,10 @@ def test_a_config_map_with_a_mistake(control_plane: ControlPlane, namespace: str
         "request: failed expression: object.metadata.name == 'x'\n"
         "metadata.name: object.metadata.name == 'x' is false (object.metadata.name is \"token\")"
     )
-    control_plane.apply(config_map("broken", good, labels=LABEL), user="admin", check=True)
+    control_plane.objects.apply(config_map("broken", good, labels=LABEL))
     said(control_plane, secret(namespace), denied)
 
-    control_plane.apply(config_map("broken", bad, labels=LABEL), user="admin", check=True)
+    control_plane.objects.apply(config_map("broken", bad, labels=LABEL))
 
     def told() -> str:
         if (text := annotation(control_plane, "broken")) is None:
@@ -164,7 +164,7 @@ def test_a_config_map_with_a_mistake(control_plane: ControlPlane, namespace: str
     assert events(control_plane, "broken", 1) == [("Warning", "PoliciesRefused", reason)]
     said(control_plane, secret(namespace), denied)
 
-    control_plane.apply(config_map("broken", good, labels=LABEL), user="admin", check=True)
+    control_plane.objects.apply(config_map("broken", good, labels=LABEL))
 
     def untold() -> bool:
         if annotation(control_plane, "broken") is not None:
@@ -187,7 +187,7 @@ def test_parameters_in_the_cluster(control_plane: ControlPlane, namespace: str) 
         paramKind={"apiVersion": "v1", "kind": "ConfigMap"},
     )
     bound = binding("limited", paramRef={"name": "limits", "parameterNotFoundAction": "Deny"})
-    control_plane.apply(config_map("limited", documents(reading, bound), labels=LABEL), user="admin", check=True)
+    control_plane.objects.apply(config_map("limited", documents(reading, bound), labels=LABEL))
     said(
         control_plane,
         secret(namespace),
@@ -218,11 +218,11 @@ def test_native_policies_that_ask_for_rules_for_templates(
     deployment = workloads.apps("Deployment", namespace, template=workloads.template())
     bound = binding(name, matchResources=selector)
     try:
-        control_plane.apply([native, bound], user="admin", check=True)
+        control_plane.objects.apply([native, bound])
         said(control_plane, deployment, "")  # kube-apiserver has no rule for it
 
         native["metadata"]["annotations"] = {"cks-admission.dev/derive": "true"}
-        control_plane.apply(native, user="admin", check=True)
+        control_plane.objects.apply(native)
 
         path = "spec.template.spec.containers[0].resources"
         said(

@@ -33,7 +33,7 @@ def answers(control_plane: ControlPlane) -> Iterator[Mapping[str, Answer]]:
     """What the API server says of every check, once the controller has filled the aggregated roles."""
     for name in (TEAM, OTHER):
         control_plane.namespace(name)
-    control_plane.apply(RIGHTS, user="admin", check=True)
+    control_plane.objects.apply(RIGHTS)
     with Caller(control_plane) as caller:
 
         def ask(check: Check) -> Answer:
@@ -48,8 +48,8 @@ def answers(control_plane: ControlPlane) -> Iterator[Mapping[str, Answer]]:
 
         control_plane.wait_for("the roles to be in force", settled)
         yield {name: ask(check) for name, (check, _) in CHECKS.items()}
-    control_plane.kubectl("delete", "-f", "-", "--wait=false", user="admin", input=RIGHTS, check=True)
-    control_plane.kubectl("delete", "namespace", TEAM, OTHER, "--wait=false", user="admin", check=True)
+    control_plane.objects.delete_manifests(RIGHTS)
+    control_plane.objects.delete("namespace", TEAM, OTHER)
 
 
 @pytest.mark.parametrize("name", CHECKS)

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from chart.matrix import MATRIX, NEEDS
 
-from cluster import crds, toolchain
+from cluster import crds, load, toolchain, workloads
 from cluster.polling import NotYet, wait_for
 from cluster.release import CHART, NAME, events
 from webhook.registration.state import REACHED_SECONDS
@@ -45,7 +45,8 @@ def test_installed_replicas_refuse(audited: ControlPlane, installed: Release) ->
 
     assert len(ready) == 2
     assert installed.holder() in {each.name for each in ready}
-    assert "metadata.labels: foo.coreweave.cloud/bar" in installed.refusal({"foo.coreweave.cloud/bar": "true"})
+    refused = workloads.config_map(load.NAMESPACE, labels={"foo.coreweave.cloud/bar": "true"})
+    assert "metadata.labels: foo.coreweave.cloud/bar" in audited.apply(refused).stderr
     assert installed.refusal({"size": "small"}) == ""
     for kind in ("mutatingwebhookconfiguration", "validatingwebhookconfiguration"):
         (owner,) = audited.get(kind, NAME)["metadata"]["ownerReferences"]

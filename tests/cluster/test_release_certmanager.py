@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,7 +13,6 @@ from cluster.controlplane import ControlPlane
 from cluster.load import Load
 from cluster.polling import NotYet, wait_for
 from cluster.process import Component
-from cluster.programs import CONTROL_PLANE
 from cluster.release import NAME, NAMESPACE, Release, events
 
 if TYPE_CHECKING:
@@ -45,21 +45,20 @@ spec: {policyName: team}
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[ControlPlane]:
-    """A control plane with cert-manager."""
+def cluster(audited: ControlPlane, vacant: Release) -> Iterator[ControlPlane]:
+    """The control plane without a release, and with cert-manager."""
+    del vacant
     program = toolchain.ensure(("cert-manager",)) / "cert-manager"
-    with ControlPlane(toolchain.ensure(CONTROL_PLANE)) as running:
-        running.namespace(load.NAMESPACE)
-        crds.install(running, *crds.other_projects("cert-manager.io"))
-        command = [str(program), str(running.kubeconfig("admin"))]
-        environment = {"PATH": os.environ["PATH"], "NO_PROXY": "127.0.0.1"}
-        component = Component("cert-manager", command, running.directory / "logs" / "cert-manager.log", environment)
-        try:
-            yield running
-            component.check()
-        finally:
-            component.terminate()
-            component.end(10.0)
+    crds.install(audited, *crds.other_projects("cert-manager.io"))
+    command = [str(program), str(audited.kubeconfig("admin"))]
+    environment = {"PATH": os.environ["PATH"], "NO_PROXY": "127.0.0.1"}
+    component = Component("cert-manager", command, audited.directory / "logs" / "cert-manager.log", environment)
+    try:
+        yield audited
+        component.check()
+    finally:
+        component.terminate()
+        component.end(10.0)
 
 
 @pytest.fixture(scope="module")
@@ -69,16 +68,16 @@ def writing(cluster: ControlPlane) -> Load:
 
 
 @pytest.fixture(scope="module")
-def installed(pytestconfig: pytest.Config, cluster: ControlPlane, writing: Load) -> Iterator[Release]:
+def installed(pytestconfig: pytest.Config, vacant: Release, writing: Load) -> Iterator[Release]:
     """The release, installed while others write, who go on to the end; the figures are printed."""
-    values = {"certificates": {"mode": "certManager"}, "policies": {"load.yaml": load.POLICIES}}
-    with Release(cluster, **values) as release, writing:
+    vacant.values = {"certificates": {"mode": "certManager"}, "policies": {"load.yaml": load.POLICIES}}
+    with writing:
         with writing.phase("installation"):
-            release.install()
-            release.wait_until_asked()
-        yield release
+            vacant.install()
+            vacant.wait_until_asked()
+        yield vacant
     with pytestconfig.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
-        print("", "writes beside cert-manager:", *writing.phases, sep="\n  ")
+        print("", "writes beside cert-manager:", *writing.phases, sep="\n  ", file=sys.stderr)
 
 
 def configurations(cluster: ControlPlane) -> list[Manifest]:

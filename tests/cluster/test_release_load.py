@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import ssl
+import sys
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -66,7 +67,7 @@ def writing(pytestconfig: pytest.Config, audited: ControlPlane, installed: Relea
     with Load(audited) as running:
         yield running
     with pytestconfig.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
-        print("", "writes while something happens to the service:", *running.phases, sep="\n  ")
+        print("", "writes while something happens to the service:", *running.phases, sep="\n  ", file=sys.stderr)
 
 
 def untroubled(phase: Phase) -> None:

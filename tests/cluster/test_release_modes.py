@@ -4,28 +4,23 @@ from __future__ import annotations
 
 import base64
 import http.client
-import json
 import os
 import signal
 import ssl
 import subprocess
-from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
-import yaml
 
 from certs.authority import new_authority
-from cluster import load, manifests, toolchain
+from cluster import load, manifests
 from cluster.controlplane import ControlPlane
 from cluster.kubelet import COMMAND
 from cluster.polling import PATIENCE, NotYet, wait_for
-from cluster.programs import CONTROL_PLANE
 from cluster.release import NAME, NAMESPACE, Release, events
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from certs.authority import Authority
@@ -33,25 +28,6 @@ if TYPE_CHECKING:
 
 SECRET = "given-pair"
 RENDERED = {"mode": "rendered"}
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[ControlPlane]:
-    """A control plane whose API server shows webhooks a certificate."""
-    with ControlPlane(toolchain.ensure(CONTROL_PLANE), presents_certificate=True) as running:
-        running.namespace(load.NAMESPACE)
-        yield running
-
-
-@contextmanager
-def released(cluster: ControlPlane, /, **values: Any) -> Iterator[Release]:
-    """Install a release that the API server comes to ask; it is gone with the block."""
-    with Release(cluster, policies={"load.yaml": load.POLICIES}, **values) as release:
-        release.install()
-        release.wait_until_asked()
-        yield release
-        release.uninstall()
-        wait_for("the Pods to end", lambda: not release.kubelet.named())
 
 
 def give(cluster: ControlPlane, authority: Authority) -> None:
@@ -65,14 +41,13 @@ def give(cluster: ControlPlane, authority: Authority) -> None:
         "metadata": {"name": SECRET, "namespace": NAMESPACE},
         "data": {key: base64.b64encode(content).decode() for key, content in contents.items()},
     }
-    if cluster.kubectl("get", "namespace", NAMESPACE, user="admin").returncode != 0:
-        cluster.kubectl("create", "-f", "-", user="admin", input=yaml.safe_dump(manifests.namespace(NAMESPACE)))
-    cluster.apply(secret, "--server-side", "--force-conflicts", user="admin", check=True)
+    cluster.objects.apply([manifests.namespace(NAMESPACE), secret])
 
 
-def test_several_workers(cluster: ControlPlane) -> None:
+def test_several_workers(vacant: Release) -> None:
     """Two workers in each Pod answer for one; when one of them dies the Pod stays, and its counts do too."""
-    with released(cluster, workers=2) as release:
+    release = vacant
+    with release.released(workers=2):
 
         def asked() -> Running:
             for each in release.kubelet.ready():
@@ -97,10 +72,10 @@ def test_several_workers(cluster: ControlPlane) -> None:
         assert counted(pod.ports[1]) >= before > 0
 
 
-def test_only_the_api_server_is_answered(cluster: ControlPlane) -> None:
+def test_only_the_api_server_is_answered(audited: ControlPlane, vacant: Release) -> None:
     """With the CA of its client certificate configured, the API server is answered, and nobody without one."""
-    ca = cluster.ca_file.read_text(encoding="utf-8")
-    with released(cluster, clientCa={"bundle": ca}) as release:
+    release = vacant
+    with release.released(clientCa={"bundle": audited.ca_file.read_text(encoding="utf-8")}):
         (pod, _) = release.kubelet.ready()
         context = ssl.create_default_context(cadata=release.secret()["ca-bundle.crt"].decode())
         connection = http.client.HTTPSConnection(f"127.0.0.1:{pod.ports[0]}", timeout=PATIENCE, context=context)
@@ -111,16 +86,17 @@ def test_only_the_api_server_is_answered(cluster: ControlPlane) -> None:
         assert "are not allowed" in release.refusal({"foo.coreweave.cloud/bar": "true"})
 
 
-def test_a_given_secret_is_followed(cluster: ControlPlane) -> None:
+def test_a_given_secret_is_followed(audited: ControlPlane, vacant: Release) -> None:
     """A pair in the operator's Secret is served, and another by another CA that takes its place, in the same Pods."""
-    give(cluster, new_authority(datetime.now(UTC), name="first"))
-    with released(cluster, certificates={"mode": "secret", "secretName": SECRET}) as release:
+    release = vacant
+    give(audited, new_authority(datetime.now(UTC), name="first"))
+    with release.released(certificates={"mode": "secret", "secretName": SECRET}):
         before = {each.name for each in release.kubelet.ready()}
         second = new_authority(datetime.now(UTC), name="second")
-        give(cluster, second)
+        give(audited, second)
 
         def followed() -> bool:
-            entry = cluster.get("validatingwebhookconfiguration", NAME)["webhooks"][0]
+            entry = audited.get("validatingwebhookconfiguration", NAME)["webhooks"][0]
             served = [len(events(each, "certificate served")) for each in release.kubelet.ready()]
             if base64.b64decode(entry["clientConfig"]["caBundle"]) != second.cert_pem or min(served, default=0) < 2:
                 raise NotYet(f"{served}, {entry['clientConfig']}")
@@ -132,28 +108,27 @@ def test_a_given_secret_is_followed(cluster: ControlPlane) -> None:
         assert {each.name for each in release.kubelet.ready()} == before
 
 
-def test_rendered_registration(cluster: ControlPlane) -> None:
+def test_rendered_registration(audited: ControlPlane, vacant: Release) -> None:
     """Webhook configurations that the chart rendered get the caBundle from the service, and nothing else of it."""
-    with Release(cluster) as release:
-        release.values["registration"] = RENDERED
-        release.install()
-        wait_for("a refusal", lambda: "are not allowed" in release.refusal({"foo.coreweave.cloud/bar": "1"}))
-        answer = cluster.kubectl("get", "validatingwebhookconfiguration", NAME, "--show-managed-fields", "-o", "json")
-        fields = {each["manager"]: each["fieldsV1"] for each in json.loads(answer.stdout)["metadata"]["managedFields"]}
-        release.install()
+    vacant.values = {"registration": RENDERED}
+    vacant.install()
+    wait_for("a refusal", lambda: "are not allowed" in vacant.refusal({"foo.coreweave.cloud/bar": "1"}))
+    found = audited.get("validatingwebhookconfiguration", NAME, "--show-managed-fields")
+    fields = {each["manager"]: each["fieldsV1"] for each in found["metadata"]["managedFields"]}
+    vacant.install()
 
-        assert "are not allowed" in release.refusal({"foo.coreweave.cloud/bar": "1"})
-        release.uninstall()
+    assert "are not allowed" in vacant.refusal({"foo.coreweave.cloud/bar": "1"})
+    vacant.uninstall()
 
     owned = {key for entry in fields["cks-admission"]["f:webhooks"].values() for key in entry}
     assert owned == {".", "f:clientConfig", "f:name"}
-    assert release.refusal({"foo.coreweave.cloud/bar": "1"}) == ""
+    assert vacant.refusal({"foo.coreweave.cloud/bar": "1"}) == ""
 
 
-def test_without_access_to_the_cluster(cluster: ControlPlane, tmp_path: Path) -> None:
+def test_without_access_to_the_cluster(audited: ControlPlane, vacant: Release, tmp_path: Path) -> None:
     """Without a token and without a right, policies come from mounted files, and change with them."""
     authority = new_authority(datetime.now(UTC), name="given")
-    give(cluster, authority)
+    give(audited, authority)
     file = tmp_path / "load.yaml"
     file.write_text(load.POLICIES, encoding="utf-8")
     command = [str(COMMAND), "export", "webhook-configuration", "--policies", str(file)]
@@ -163,7 +138,8 @@ def test_without_access_to_the_cluster(cluster: ControlPlane, tmp_path: Path) ->
         "certificates": {"mode": "secret", "secretName": SECRET, "caBundle": authority.cert_pem.decode()},
         "registration": {**RENDERED, "configurations": exported},
     }
-    with released(cluster, **values) as release:
+    release = vacant
+    with release.released(**values):
         (pod, _) = release.kubelet.ready()
         changed = load.POLICIES.replace("Huge ones are not wanted.", "Too huge.")
         release.install(policies={"load.yaml": changed})

@@ -7,15 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cluster import load, toolchain
-from cluster.controlplane import ControlPlane
+from cluster import load
 from cluster.polling import wait_for
-from cluster.programs import CONTROL_PLANE
 from cluster.release import CHART, NAME, NAMESPACE, Release
 from cluster.rights import Right, used
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 HOOK = f"{NAME}-unregister"
@@ -27,15 +24,13 @@ IN_NAMESPACE = (
 
 
 @pytest.fixture
-def removable() -> Iterator[Release]:
-    """A release in a control plane of its own, installed, which the API server asks."""
-    account = f"system:serviceaccount:{NAMESPACE}:{HOOK}"
-    with ControlPlane(toolchain.ensure(CONTROL_PLANE), audited=[account]) as cluster:
-        cluster.namespace(load.NAMESPACE)
-        with Release(cluster, policies={"load.yaml": load.POLICIES}) as release:
-            release.install()
-            release.wait_until_asked()
-            yield release
+def removable(vacant: Release) -> Release:
+    """A release that is installed, which the API server asks."""
+    wait_for("nothing to be left of the release before", lambda: not left(vacant))
+    vacant.values = {"policies": {"load.yaml": load.POLICIES}}
+    vacant.install()
+    vacant.wait_until_asked()
+    return vacant
 
 
 def left(release: Release) -> list[str]:
@@ -51,6 +46,7 @@ def left(release: Release) -> list[str]:
 def test_uninstall_with_replicas(removable: Release) -> None:
     """`helm uninstall` of a running release leaves nothing, and what was refused before can be written."""
     refused = removable.refusal({"size": "huge"})
+    before = removable.control_plane.audit_log.stat().st_size
 
     removable.uninstall()
     wait_for("the Pods to end", lambda: not left(removable))
@@ -58,7 +54,7 @@ def test_uninstall_with_replicas(removable: Release) -> None:
     assert "Huge ones are not wanted." in refused
     assert removable.refusal({"size": "huge"}) == ""
     assert removable.refusal({"foo.coreweave.cloud/bar": "true"}) == ""
-    uses, forbidden = used(removable.control_plane, NAMESPACE, HOOK)
+    uses, forbidden = used(removable.control_plane, NAMESPACE, HOOK, since=before)
     resources = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
     group = "admissionregistration.k8s.io"
     wanted = {Right(verb, group, each, NAME) for verb in ("patch", "delete") for each in resources}

@@ -97,7 +97,7 @@ def _name_topologies(audited: ControlPlane, installed: Release) -> None:
     wait_for("both kinds of Topology to be followed", followed)
 
     def looked_for() -> bool:
-        audited.apply({**topology, "spec": {"levels": [level]}}, user="admin", check=True)
+        audited.objects.apply({**topology, "spec": {"levels": [level]}})
         audited.kubectl("delete", "topologies.kai.scheduler", "gone", check=True)
         uses, _ = used(audited, NAMESPACE, NAME)
         lists = {right for right in granted(audited, NAMESPACE, NAME) if right.verb == "list"}

@@ -30,8 +30,7 @@ NAME = "cks-admission"
 @contextmanager
 def running(control_plane: ControlPlane, **registration: Any) -> Iterator[Service]:
     """Run a service that looks at its registration often, with more settings of that; it is unregistered in the end."""
-    if control_plane.kubectl("get", "namespace", NAMESPACE, user="admin").returncode != 0:
-        control_plane.namespace(NAMESPACE)
+    control_plane.namespace(NAMESPACE)
     service = Service(control_plane)
     settings = yaml.safe_load(service.config.read_text(encoding="utf-8"))
     settings["registration"] |= registration
@@ -80,7 +79,7 @@ def test_they_go_with_the_role_that_owns_them(control_plane: ControlPlane) -> No
         "metadata": {"name": "release"},
         "rules": [],
     }
-    control_plane.apply(role, user="admin", check=True)
+    control_plane.objects.apply(role)
     with running(control_plane, owner="release") as service:
         owners = control_plane.get(VALIDATING, NAME)["metadata"]["ownerReferences"]
         control_plane.kubectl("delete", "clusterrole", "release", user="admin", check=True)
@@ -129,9 +128,7 @@ def guarded(control_plane: ControlPlane) -> Iterator[Service]:
 
 def entries(control_plane: ControlPlane, kind: str = VALIDATING) -> dict[str, Manifest]:
     """Return the entries in the cluster by name; none where there is no configuration. Raises KubectlError."""
-    answer = control_plane.kubectl("get", kind, NAME, "-o", "json", "--ignore-not-found", user="admin", check=True)
-    found = json.loads(answer.stdout)["webhooks"] if answer.stdout else []
-    return {entry["name"]: entry for entry in found}
+    return {entry["name"]: entry for entry in control_plane.objects.find(kind, NAME).get("webhooks", ())}
 
 
 def settled(

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from cluster.manifests import Manifest
     from cluster.service import Service
 
-TEAM = "team-a"
+TEAM = "team-safety"
 OLD_NODE = "old"
 NEVER = yaml.safe_dump_all(
     [
@@ -65,9 +65,9 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def served(directory: Path) -> Iterator[Service]:
+def served(judged: ControlPlane, directory: Path) -> Iterator[Service]:
     """A service with the policy, and a Namespace with a Node from before."""
-    with serving(directory) as service:
+    with serving(judged, directory) as service:
         cluster = service.control_plane
         cluster.namespace(TEAM)
         cluster.node(OLD_NODE)
@@ -75,13 +75,15 @@ def served(directory: Path) -> Iterator[Service]:
         (directory / "never.yaml").write_text(NEVER, encoding="utf-8")
         _await_refusal(service, workloads.config_map(TEAM, "canary"))
         yield service
+    judged.objects.delete("deployment", "main", namespace="kube-system")
+    judged.objects.delete("node", OLD_NODE, "joining")
 
 
 def _await_refusal(service: Service, manifest: Manifest) -> None:
     def refused() -> bool:
-        answer = service.control_plane.apply(manifest, "--dry-run=server")
-        if DENIED not in answer.stderr:
-            raise NotYet(answer.stderr or "it passed")
+        answer = service.control_plane.objects.applied(manifest, user="alice", dry_run=True)
+        if DENIED not in answer.body.get("message", ""):
+            raise NotYet(f"{answer}")
         return True
 
     service.control_plane.wait_for("the policy to be in force", refused)

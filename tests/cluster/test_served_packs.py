@@ -17,6 +17,7 @@ from cluster.service import serving
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from cluster.controlplane import ControlPlane
     from cluster.kubectl import Completed
     from cluster.manifests import Manifest
     from cluster.packscenarios import Labels, Scenario
@@ -36,13 +37,13 @@ WARNED = {name: asked for name, asked in TOLERATING.items() if "Warning" in aske
 
 
 @pytest.fixture(scope="module")
-def served() -> Iterator[Service]:
+def served(judged: ControlPlane) -> Iterator[Service]:
     """A service with the packs, and the kinds that its users have."""
-    with serving(packs.PACKS) as service:
+    with serving(judged, packs.PACKS) as service:
         plane = service.control_plane
         plane.namespace(TEAM)
         for kind, group, version in (("PyTorchJob", "kubeflow.org", "v1"), ("JobSet", "jobset.x-k8s.io", "v1alpha2")):
-            plane.apply(manifests.custom_resource(kind, group, version), user="admin", check=True)
+            plane.objects.apply(manifests.custom_resource(kind, group, version))
         for scenario in SCENARIOS[:2]:
             plane.wait_for(scenario.name, partial(_is_served, service, scenario.made({})))
         yield service
@@ -109,12 +110,13 @@ def test_an_outage_spares_the_system(served: Service) -> None:
 
 
 @pytest.fixture(scope="module")
-def native(served: Service) -> Service:
+def native(served: Service) -> Iterator[Service]:
     """The same service with the packs in kube-apiserver, too, for one Namespace."""
     served.control_plane.namespace(NATIVE, JUDGED)
     documents = [_narrowed(document) for policy in packs.shipped() for document in policy.documents]
-    served.control_plane.apply(documents, user="admin", check=True)
-    return served
+    served.control_plane.objects.apply(documents)
+    yield served
+    served.control_plane.objects.delete_manifests(documents)
 
 
 def _narrowed(document: Manifest) -> Manifest:

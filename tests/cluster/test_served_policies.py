@@ -16,11 +16,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from cluster.controlplane import ControlPlane
     from cluster.kubectl import Completed
     from cluster.manifests import Manifest
     from cluster.service import Service
 
-TEAM = "team-a"
+TEAM = "team-served"
 STDIN = 'error when creating "STDIN"'
 
 
@@ -79,9 +80,9 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def served(directory: Path) -> Iterator[Service]:
+def served(judged: ControlPlane, directory: Path) -> Iterator[Service]:
     """A service with these policies."""
-    with serving(directory) as service:
+    with serving(judged, directory) as service:
         service.control_plane.namespace(TEAM)
         _write(directory / "policies.yaml", "---\n".join(POLICIES))
         _await(service, workloads.pod(""), _unfit("spec"))

@@ -36,14 +36,14 @@ def sunk_node(control_plane: ControlPlane) -> Iterator[None]:
     control_plane.node("sunk-1", {"pool": "sunk"}, taints, {"nvidia.com/gpu": 8})
 
     def seen() -> bool:
-        answer = control_plane.apply(workloads.apps("DaemonSet", "default"), "--dry-run=server", check=True)
-        if "a taint of SUNK Nodes" not in answer.stderr:
-            raise NotYet(answer.stderr)
+        answer = control_plane.objects.applied(workloads.apps("DaemonSet", "default"), user="alice", dry_run=True)
+        if not any("a taint of SUNK Nodes" in warning for warning in answer.warnings):
+            raise NotYet(f"{answer}")
         return True
 
     control_plane.wait_for("the service to know the SUNK Node", seen)
     yield
-    control_plane.kubectl("delete", "node", "sunk-1", user="admin", check=True)
+    control_plane.objects.delete("node", "sunk-1")
 
 
 def test_missing_tolerations_are_warned_of(control_plane: ControlPlane, namespace: str) -> None:

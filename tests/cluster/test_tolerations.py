@@ -29,7 +29,7 @@ def nodes(control_plane: ControlPlane) -> Iterator[None]:
     taint = {"key": "is_gpu", "value": "true", "effect": "PreferNoSchedule"}
     control_plane.node(GPU_NODE, HERE, [taint], {"nvidia.com/gpu": 8})
     yield
-    control_plane.kubectl("delete", "node", CPU_NODE, GPU_NODE, user="admin", check=True)
+    control_plane.objects.delete("node", CPU_NODE, GPU_NODE)
 
 
 def own(tolerations: list[dict[str, Any]] | None) -> list[dict[str, Any]]:
@@ -135,8 +135,8 @@ def test_device_claim_counts_as_a_gpu(control_plane: ControlPlane, namespace: st
     pod = workloads.pod(namespace, resourceClaims=[{"name": "gpu", "resourceClaimTemplateName": "gpu"}])
 
     def left_alone() -> bool:
-        answer = control_plane.apply(pod, "--dry-run=server", "-o", "json", check=True)
-        if found := own(json.loads(answer.stdout)["spec"]["tolerations"]):
+        answer = control_plane.objects.applied(pod, user="alice", dry_run=True)
+        if found := own(answer.body["spec"]["tolerations"]):
             raise NotYet(f"{found}")
         return True
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -56,9 +57,9 @@ def await_word(control_plane: ControlPlane, name: str, *, known: bool = True) ->
     asking = annotated(placements.pod("default"), "superpod=1", topology=name)
 
     def heard() -> bool:
-        answer = control_plane.apply(asking, "--dry-run=server")
-        if known != (answer.returncode == 0):
-            raise NotYet(answer.stderr)
+        answer = control_plane.objects.applied(asking, user="alice", dry_run=True)
+        if known != (answer.code < HTTPStatus.BAD_REQUEST):
+            raise NotYet(f"{answer}")
         return True
 
     control_plane.wait_for(f"the service to hear of {name}", heard)
@@ -66,7 +67,7 @@ def await_word(control_plane: ControlPlane, name: str, *, known: bool = True) ->
 
 def serve(control_plane: ControlPlane, name: str) -> None:
     """Make a KAI Topology that the service knows."""
-    control_plane.apply(topology(name), user="admin", check=True)
+    control_plane.objects.apply(topology(name))
     await_word(control_plane, name)
 
 
@@ -79,7 +80,7 @@ def test_object_becomes_usable(control_plane: ControlPlane, namespace: str, api_
     name = f"used-{level.partition('=')[0]}"
     manifest = annotated(placements.job(namespace, pods=2), level, topology=name)
     before = control_plane.apply(manifest)
-    control_plane.apply(topology(name, api_version), user="admin", check=True)
+    control_plane.objects.apply(topology(name, api_version))
     await_word(control_plane, name)
 
     answer = control_plane.apply(manifest)
@@ -105,7 +106,7 @@ def test_scheduler_finds_its_own_names(control_plane: ControlPlane, namespace: s
 
 def test_clash_of_names_is_warned_of(control_plane: ControlPlane) -> None:
     """An object with the name of a built-in topology and other levels does not count, and that is said."""
-    control_plane.apply(topology("gcp", KUEUE), user="admin", check=True)
+    control_plane.objects.apply(topology("gcp", KUEUE))
     manifest = annotated(placements.pod("default"), "", "hostname=f1-s1-l1", "gcp")
 
     def warned() -> bool:
@@ -190,7 +191,7 @@ def test_topology_that_goes_changes_no_workload(
 def test_kind_goes_and_comes_again(control_plane: ControlPlane, service: Service) -> None:
     """Without KAI's kind the service goes on, with Kueue's; installed again, KAI's topologies are found again."""
     for name, api_version in (("lost", KAI), ("kept", KUEUE)):
-        control_plane.apply(topology(name, api_version), user="admin", check=True)
+        control_plane.objects.apply(topology(name, api_version))
         await_word(control_plane, name)
 
     crds.remove(control_plane, crds.KAI_TOPOLOGY)

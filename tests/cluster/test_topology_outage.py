@@ -49,7 +49,7 @@ def outage(control_plane: ControlPlane, service: Service, topology_nodes: None) 
     yield
     if not service.is_running:
         service.start()
-    control_plane.kubectl("delete", "namespace", NAMESPACE, "--wait=false", user="admin", check=True)
+    control_plane.objects.delete("namespace", NAMESPACE)
 
 
 @pytest.fixture(scope="module")

@@ -64,7 +64,7 @@ def deployments(control_plane: ControlPlane, topology_nodes: None) -> Iterator[s
     control_plane.namespace(namespace)
     control_plane.apply([_deployment(namespace, name) for name in CASES], check=True)
     yield namespace
-    control_plane.kubectl("delete", "namespace", namespace, "--wait=false", user="admin", check=True)
+    control_plane.objects.delete("namespace", namespace)
 
 
 def _deployment(namespace: str, name: str) -> Manifest:

@@ -56,7 +56,7 @@ def place(control_plane: ControlPlane) -> Iterator[str]:
     namespace = "topology-updates"
     control_plane.namespace(namespace)
     yield namespace
-    control_plane.kubectl("delete", "namespace", namespace, "--wait=false", user="admin", check=True)
+    control_plane.objects.delete("namespace", namespace)
 
 
 @pytest.fixture(scope="module")

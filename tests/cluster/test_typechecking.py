@@ -107,15 +107,14 @@ def said(control_plane: ControlPlane) -> Iterator[Mapping[str, list[Json]]]:
     crds.install(control_plane, *DEFINITIONS)
 
     def published() -> bool:
-        index = control_plane.kubectl("get", "--raw", "/openapi/v3", user="admin", check=True).stdout
-        path = json.loads(index)["paths"].get(f"apis/{GROUP}/v1")
+        path = control_plane.objects.read("/openapi/v3")["paths"].get(f"apis/{GROUP}/v1")
         if path is None:
             raise NotYet("no schemas of the group")
-        raw = control_plane.kubectl("get", "--raw", path["serverRelativeURL"], user="admin", check=True).stdout
-        return all(f'"kind":"{each["spec"]["names"]["kind"]}"' in raw for each in DEFINITIONS)
+        raw = json.dumps(control_plane.objects.read(path["serverRelativeURL"]))
+        return all(f'"kind": "{each["spec"]["names"]["kind"]}"' in raw for each in DEFINITIONS)
 
     control_plane.wait_for("the schemas of the definitions", published)
-    control_plane.apply([policy(case) for case in CASES], user="admin", check=True)
+    control_plane.objects.apply([policy(case) for case in CASES])
 
     def checked() -> dict[str, list[Json]]:
         found = control_plane.get("validatingadmissionpolicies")["items"]
@@ -128,7 +127,7 @@ def said(control_plane: ControlPlane) -> Iterator[Mapping[str, list[Json]]]:
 
     yield control_plane.wait_for("kube-controller-manager to check the policies", checked)
     for each in [*map(policy, CASES), *DEFINITIONS]:
-        control_plane.kubectl("delete", each["kind"], each["metadata"]["name"], "--wait=false", user="admin")
+        control_plane.objects.delete_manifests(each)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])

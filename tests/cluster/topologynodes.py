@@ -8,8 +8,6 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
 from cluster import manifests, workloads
 from cluster.polling import NotYet
 
@@ -69,7 +67,8 @@ def standing(control_plane: ControlPlane) -> Iterator[None]:
     nodes = [
         manifests.node(name, {**labels, **HERE}, [TAINT], {"nvidia.com/gpu": GPUS}) for name, labels in NODES.items()
     ]
-    control_plane.kubectl("create", "-f", "-", user="admin", input=yaml.safe_dump_all(nodes), check=True)
+    for node in nodes:
+        control_plane.objects.create(node)
     names = set(NODES)
 
     def ready() -> bool:
@@ -83,15 +82,15 @@ def standing(control_plane: ControlPlane) -> Iterator[None]:
         everywhere = workloads.pod("default", "nowhere")
         placement = {"kai.scheduler/topology": "coreweave", "kai.scheduler/topology-preferred-placement": "rack=none"}
         everywhere["metadata"]["annotations"] = placement
-        answer = control_plane.apply(everywhere, "--dry-run=server", check=True)
-        if "Nodes are in r1, r2, r3 and 3 more" not in answer.stderr:
-            raise NotYet(answer.stderr)
+        answer = control_plane.objects.applied(everywhere, user="alice", dry_run=True)
+        if not any("Nodes are in r1, r2, r3 and 3 more" in warning for warning in answer.warnings):
+            raise NotYet(f"{answer}")
         return True
 
     control_plane.wait_for("the Nodes to be ready", ready)
     control_plane.wait_for("the service to know the Nodes", known)
     yield
-    control_plane.kubectl("delete", "node", *NODES, user="admin", check=True)
+    control_plane.objects.delete("node", *NODES)
 
 
 def _is_usable(node: Manifest) -> bool:

@@ -8,5 +8,5 @@ A leaf package: standard library and cryptography only. Time is always an argume
     serving                                   the live TLS context
     verify                                    explain to people what is there
 
-Import the module you need (`from certs.store import DirectoryStore, ensure`): importing `certs` itself loads nothing.
+Import the module you need, as in `from certs.storage.store import ensure`: importing `certs` itself loads nothing.
 """

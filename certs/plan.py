@@ -11,12 +11,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from certs.authority import AUTHORITY_LIFETIME, LEAF_LIFETIME, Authority, new_authority
-from certs.bundle import Bundle, merge
+from certs.display import moment, titled
 from certs.errors import ForeignFileError
-from certs.leaf import Leaf
 from certs.renewal import authority_renewal_reason, renewal_reason
-from certs.stored import (
+from certs.storage.content import (
     BUNDLE,
     CA_CERT,
     CA_KEY,
@@ -28,7 +26,9 @@ from certs.stored import (
     find_bundle,
     find_leaf,
 )
-from certs.wording import moment, titled
+from certs.x509.authority import AUTHORITY_LIFETIME, LEAF_LIFETIME, Authority, new_authority
+from certs.x509.bundle import Bundle, merge
+from certs.x509.leaf import Leaf
 
 __all__ = ["AuthorityPlan", "Ensured", "Plan", "plan", "plan_authority", "plan_leaf", "usable_authority"]
 

@@ -6,12 +6,12 @@ from typing import Final
 
 from cryptography import x509
 
-from certs.authority import LEAF_LIFETIME, Authority
-from certs.certificate import issued_by
-from certs.leaf import Leaf
-from certs.names import missing_names, names_of
-from certs.strength import weakness
-from certs.wording import listed, moment, titled
+from certs.display import listed, moment, titled
+from certs.x509.authority import LEAF_LIFETIME, Authority
+from certs.x509.certificate import issued_by
+from certs.x509.leaf import Leaf
+from certs.x509.names import missing_names, names_of
+from certs.x509.strength import weakness
 
 __all__ = ["authority_renewal_reason", "renewal_due", "renewal_reason"]
 

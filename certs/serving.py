@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from certs.bundle import Bundle
+from certs.display import moment
 from certs.errors import CertificateError, ServingError
-from certs.filebundle import ChangedBundle, FileBundle
-from certs.filepair import Changed, Failed, FilePair, Unchanged
-from certs.leaf import Leaf, load_pair
-from certs.memfile import secret_file
-from certs.wording import moment
+from certs.storage.filebundle import ChangedBundle, FileBundle
+from certs.storage.filepair import Changed, Failed, FilePair, Unchanged
+from certs.storage.memfile import secret_file
+from certs.x509.bundle import Bundle
+from certs.x509.leaf import Leaf, load_pair
 
 __all__ = ["Changed", "ChangedBundle", "Failed", "FileBundle", "FilePair", "ServingContext", "Unchanged"]
 

@@ -17,8 +17,8 @@ from typing import Any, Final, Literal, TypeVar
 import msgspec
 from msgspec import Struct, field
 
-from policies.admissionpolicy.document import Document, Path
-from policies.cel.library.authorizer import Answer, Check, User
+from policies.admissionpolicy.documents.document import Document, Path
+from policies.cel.library.kubernetes.authorizer import Answer, Check, User
 from policies.engine.match import LabelSelector, SelectorRequirement
 from policies.golang.strconv import quote
 

@@ -17,22 +17,22 @@ from aiohttp import web
 from policies.engine.facts import StaticFacts
 from webhook.configuration import rules
 from webhook.configuration.configuration import Configuration, Loaded
-from webhook.configuration.rulekeeper import RuleKeeper
 from webhook.configuration.settings import Settings, SettingsError
 from webhook.http import ports
 from webhook.http.app import Service
 from webhook.http.state import Served, State
 from webhook.metrics import Metrics
 from webhook.process import stop_signal
+from webhook.sources.rulekeeper import RuleKeeper
 from webhook.tls.certificates import Certificates
+from webhook.tls.renewal import Upkeep
 from webhook.tls.trust import trusted
-from webhook.tls.upkeep import Upkeep
 from webhook.version import VERSION
 
 if TYPE_CHECKING:
     from webhook.cluster.facts.facts import ClusterFacts
     from webhook.cluster.replicas.replica import Replica
-    from webhook.cluster.watches.followed import Followed
+    from webhook.cluster.watches.cluster import Followed
     from webhook.registration.registrar import Registrar
     from webhook.sources.policykeeper import PolicyKeeper
 
@@ -220,7 +220,7 @@ def _has_cluster(settings: Settings) -> bool:
 async def _cluster(settings: Settings) -> AbstractAsyncContextManager[Followed]:
     """What is known of the cluster, given a while to arrive. Raises ClusterError."""
     from webhook.cluster.api.client import connect  # noqa: PLC0415 - the client costs 16 MB, for clusters only
-    from webhook.cluster.watches.followed import follow  # noqa: PLC0415 - as above
+    from webhook.cluster.watches.cluster import follow  # noqa: PLC0415 - as above
 
     chosen = settings.cluster
     return follow(

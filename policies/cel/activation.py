@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from policies.cel.library.authorizer import Decisions, User, authorizer, request_resource
+from policies.cel.library.kubernetes.authorizer import Decisions, User, authorizer, request_resource
 
 Json = Mapping[str, Any]
 

@@ -12,30 +12,20 @@ from functools import cache
 
 from policies.cel.environment import STANDARD_TYPES, Environment, merged
 from policies.cel.function import Library
-from policies.cel.library import (
+from policies.cel.library.kubernetes import authorizer, cidr, ip, jsonpatch, lists, quantity, regex, semver, url
+from policies.cel.library.kubernetes import format as format_
+from policies.cel.library.standard import (
     arithmetic,
-    authorizer,
-    cidr,
     comprehensions,
     conversion,
-    ip,
-    jsonpatch,
-    lists,
-    listsext,
     optional,
-    quantity,
-    regex,
     relations,
-    semver,
     sets,
     strings,
     text,
     time,
-    url,
 )
-from policies.cel.library import (
-    format as format_,
-)
+from policies.cel.library.standard import lists as standard_lists
 from policies.cel.types import BOOL, DYN, INT, STRING, TIMESTAMP, Kind, Type, list_of, map_of, struct
 
 STANDARD = (relations.LIBRARY, arithmetic.LIBRARY, conversion.LIBRARY, text.LIBRARY, time.LIBRARY)
@@ -53,7 +43,7 @@ KUBERNETES = (
     format_.LIBRARY,
     comprehensions.LIBRARY,
     semver.LIBRARY,
-    listsext.LIBRARY,
+    standard_lists.LIBRARY,
 )
 
 _STRINGS = list_of(STRING)

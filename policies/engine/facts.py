@@ -20,7 +20,7 @@ from policies.engine.request import JsonObject, mapping
 if TYPE_CHECKING:
     from typing import Self
 
-    from policies.cel.library.authorizer import Answer, Check, Decisions
+    from policies.cel.library.kubernetes.authorizer import Answer, Check, Decisions
     from policies.topology.topology import Topology
 
 NAME_LABEL = "kubernetes.io/metadata.name"

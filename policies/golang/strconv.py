@@ -1,12 +1,10 @@
-"""How Go reads and writes numbers and text, where CEL shows it (Go's strconv and fmt, as cel-go uses them)."""
+"""How Go reads and writes numbers and text (strconv, and what fmt makes of numbers)."""
 
 from __future__ import annotations
 
 import math
 import re
 
-from policies.cel.errors import CelError
-from policies.cel.values import INT_MAX, INT_MIN, UINT_MAX
 from policies.golang.quote import quote
 
 _DECIMAL = re.compile(r"[+-]?(?:[0-9][0-9_]*(?:\.[0-9_]*)?|\.[0-9][0-9_]*)(?:[eE][+-]?[0-9][0-9_]*)?")
@@ -14,11 +12,12 @@ _HEXADECIMAL = re.compile(r"[+-]?0[xX](?=_*(?:\._*)?[0-9a-fA-F])[0-9a-fA-F_]*(?:
 _SPECIAL = re.compile(r"[+-]?inf(?:inity)?|nan", re.IGNORECASE | re.ASCII)
 _UNDERSCORES = re.compile(r"(?<![0-9a-fA-FxX])_|_(?![0-9a-fA-F])")
 _DECIMAL_UNDERSCORES = re.compile(r"(?<![0-9])_|_(?![0-9])")
+_INT_MIN, _INT_MAX, _UINT_MAX = -(2**63), 2**63 - 1, 2**64 - 1
 _LONGEST_INTEGER = 20  # digits of 2**64 - 1
 __all__ = ["atoi", "double", "fixed", "general", "integer", "quote", "unsigned"]
 
 
-def integer(text: str, low: int = INT_MIN, high: int = INT_MAX) -> int | None:
+def integer(text: str, low: int = _INT_MIN, high: int = _INT_MAX) -> int | None:
     """Decimal digits with an optional sign (strconv.ParseInt of base 10); None for anything else or beyond the bounds.
 
     Raises OverflowError where only the bounds are passed.
@@ -38,17 +37,17 @@ def integer(text: str, low: int = INT_MIN, high: int = INT_MAX) -> int | None:
 
 def unsigned(text: str) -> int | None:
     """Decimal digits without a sign (strconv.ParseUint); None or OverflowError as for `integer`."""
-    return None if text[:1] in {"+", "-"} else integer(text, 0, UINT_MAX)
+    return None if text[:1] in {"+", "-"} else integer(text, 0, _UINT_MAX)
 
 
 def atoi(text: str) -> int:
-    """An integer, or a CelError in the words of strconv.Atoi."""
+    """An integer. Raises ValueError in the words of strconv.Atoi."""
     try:
         value = integer(text)
     except OverflowError:
-        raise CelError(f"strconv.Atoi: parsing {quote(text)}: value out of range") from None
+        raise ValueError(f"strconv.Atoi: parsing {quote(text)}: value out of range") from None
     if value is None:
-        raise CelError(f"strconv.Atoi: parsing {quote(text)}: invalid syntax")
+        raise ValueError(f"strconv.Atoi: parsing {quote(text)}: invalid syntax")
     return value
 
 

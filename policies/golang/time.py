@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from policies.cel.errors import CelError
-from policies.cel.values import INT_MAX
 from policies.golang.strconv import fixed
 
 SECOND = 10**9
 MINUTE, HOUR = 60 * SECOND, 3600 * SECOND
+_INT_MAX = 2**63 - 1
 FIRST_SECOND, LAST_SECOND = -62_135_596_800, 253_402_300_799
 """Of the years 1 and 9999, which every timestamp must be in."""
 
@@ -41,7 +40,7 @@ def parse_duration(text: str) -> int | None:
         if total > _LONGEST:
             return None
         position = part.end()
-    if not rest or (total > INT_MAX and not negative):
+    if not rest or (total > _INT_MAX and not negative):
         return None
     return -total if negative else total
 
@@ -66,7 +65,7 @@ def _fraction(digits: str) -> tuple[int, float]:
     """As many digits as fit into an int64, and what to divide them by (leadingFraction of Go's time)."""
     number, scale = 0, 1.0
     for digit in digits:
-        if number > INT_MAX // 10:
+        if number > _INT_MAX // 10:
             break
         longer = number * 10 + int(digit)
         if longer > _LONGEST:
@@ -112,8 +111,8 @@ def seconds(nanoseconds: int, unit: int = SECOND) -> float:
 def parse_timestamp(text: str) -> tuple[int, int] | None:
     """Nanoseconds since 1970 and the offset in seconds of an RFC 3339 text; None where Go's time.Parse refuses it.
 
-    Like Go it takes an hour of one digit, a comma before the fraction, and offsets up to 24:60. Raises CelError for
-    a moment outside of the years 1 to 9999.
+    Like Go it takes an hour of one digit, a comma before the fraction, and offsets up to 24:60. Raises
+    OverflowError for a moment outside of the years 1 to 9999.
     """
     found = _MOMENT.fullmatch(text)
     if found is None:
@@ -130,9 +129,9 @@ def parse_timestamp(text: str) -> tuple[int, int] | None:
 
 
 def in_range(moment: int) -> int:
-    """Seconds since 1970, if they are within the years that a timestamp may have."""
+    """Seconds since 1970, if they are in the years 1 to 9999. Raises OverflowError if not."""
     if not FIRST_SECOND <= moment <= LAST_SECOND:
-        raise CelError("timestamp overflow")
+        raise OverflowError("timestamp overflow")
     return moment
 
 

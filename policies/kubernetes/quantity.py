@@ -1,6 +1,6 @@
 """What can be told of a quantity from its text alone.
 
-Exact amounts, and the errors of the API server, are in `policies/cel/library/quantity.py`.
+Exact amounts, and the errors of the API server, are in `policies/cel/library/kubernetes/quantity.py`.
 https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/
 """
 

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from policies.admissionpolicy import resources, schema
-from policies.admissionpolicy.resources import Resource
+from policies.admissionpolicy import resource as resources
+from policies.admissionpolicy import schema
+from policies.admissionpolicy.resource import Resource
 from policies.admissionpolicy.schema import OpenApi
 from policies.engine.request import GroupVersionKind
 

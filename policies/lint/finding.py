@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from policies.admissionpolicy.document import Document, Path
+from policies.admissionpolicy.documents.document import Document, Path
+from policies.admissionpolicy.documents.problem import show
 from policies.admissionpolicy.model import LINT_IGNORE, Expression
-from policies.admissionpolicy.problem import show
 
 IGNORE = LINT_IGNORE
 """The annotation of a policy or binding with the ids, between commas, of what should not be found in it."""

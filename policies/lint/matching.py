@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import product
 
-from policies.admissionpolicy.document import Path
+from policies.admissionpolicy.documents.document import Path
 from policies.admissionpolicy.model import Binding, MatchResources, NamedRule, Policy
-from policies.admissionpolicy.resources import Resource, built_in
+from policies.admissionpolicy.resource import Resource, built_in
 from policies.engine.match import LabelSelector, SelectorRequirement
 from policies.kubernetes.spelling import closest
 from policies.lint.catalog import ResourceCatalog

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from policies.admissionpolicy.document import Document
-from policies.admissionpolicy.documents import Loaded, objects
+from policies.admissionpolicy.documents.document import Document
+from policies.admissionpolicy.documents.problem import Problem
+from policies.admissionpolicy.documents.reader import Loaded, objects
 from policies.admissionpolicy.model import Policy
-from policies.admissionpolicy.problem import Problem
 from policies.cel.checking.hints import nearest
 from policies.cel.checking.validation import walk
 from policies.cel.evaluation.recursion import deeply
@@ -15,11 +15,11 @@ from policies.cel.syntax.ast import Call, Node, Select
 from policies.cel.syntax.parser import parse
 from policies.cel.syntax.source import Issue
 from policies.engine.request import GroupVersionKind
-from policies.lint import matching, wording
+from policies.lint import expressions, matching
 from policies.lint.catalog import ResourceCatalog, catalog
 from policies.lint.finding import IDS, IGNORE, LintFinding, LintSubject
-from policies.lint.reading import unguarded
 from policies.lint.typecheck import TypedPolicy, checked_kinds, judged_expressions
+from policies.lint.unguarded import unguarded
 
 
 def review(loaded: Loaded, documents: Iterable[Document]) -> tuple[LintFinding, ...]:
@@ -71,11 +71,11 @@ def _of_policy(policy: Policy, subject: LintSubject, known: ResourceCatalog) -> 
     untyped = TypedPolicy(policy, None, known)
     yield from _type_errors(policy, subject, typed)
     yield from unguarded(policy, subject, known, typed or [untyped])
-    yield from wording.unreachable(policy, subject)
+    yield from expressions.unreachable(policy, subject)
     yield from matching.of_policy(policy, subject, known)
-    yield from wording.without_remedy(policy, subject)
-    yield from wording.panics(policy, subject, untyped)
-    yield from wording.unused(policy, subject)
+    yield from expressions.without_remedy(policy, subject)
+    yield from expressions.panics(policy, subject, untyped)
+    yield from expressions.unused(policy, subject)
 
 
 def _kept(
@@ -100,7 +100,7 @@ def _type_errors(policy: Policy, subject: LintSubject, typed: Sequence[TypedPoli
     """
     judged = set(judged_expressions(policy))
     mutations = {mutation.expression for mutation in policy.mutations}
-    for expression in wording.expressions(policy):
+    for expression in expressions.expressions(policy):
         shared = {
             node.position for node in walk(parse(expression.source)) if expression not in judged or _is_test(node)
         }

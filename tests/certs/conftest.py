@@ -15,8 +15,8 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
-from certs.authority import Authority, new_authority
-from certs.leaf import Leaf
+from certs.x509.authority import Authority, new_authority
+from certs.x509.leaf import Leaf
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

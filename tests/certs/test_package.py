@@ -13,7 +13,9 @@ import pytest
 import certs
 from certs import errors
 
-_MODULES = sorted(module.name for module in pkgutil.iter_modules(certs.__path__))
+_MODULES = sorted(
+    module.name.removeprefix("certs.") for module in pkgutil.walk_packages(certs.__path__, "certs.") if not module.ispkg
+)
 
 
 def _load(name: str) -> ModuleType:

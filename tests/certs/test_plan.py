@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from cryptography import x509
 
-from certs.authority import Authority, new_authority
-from certs.bundle import Bundle
 from certs.errors import AuthorityError, ForeignFileError, InvalidNameError
-from certs.keys import new_key
 from certs.plan import Ensured, Plan, plan, plan_authority, plan_leaf, usable_authority
 from certs.renewal import renewal_reason
-from certs.stored import BUNDLE, CA_CERT, CA_KEY, LEAF_CERT, LEAF_KEY
+from certs.storage.content import BUNDLE, CA_CERT, CA_KEY, LEAF_CERT, LEAF_KEY
+from certs.x509.authority import Authority, new_authority
+from certs.x509.bundle import Bundle
+from certs.x509.keys import new_key
 
 Forge = Callable[..., tuple[x509.Certificate, Any]]
 Pem = Callable[..., bytes]

@@ -10,9 +10,9 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from certs.authority import LEAF_LIFETIME, Authority, new_authority
-from certs.leaf import Leaf
 from certs.renewal import authority_renewal_reason, renewal_due, renewal_reason
+from certs.x509.authority import LEAF_LIFETIME, Authority, new_authority
+from certs.x509.leaf import Leaf
 
 Forge = Callable[..., tuple[x509.Certificate, Any]]
 _NAMES = ("a.example.com", "10.0.0.1")

@@ -14,15 +14,15 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
-from certs.authority import Authority, new_authority
-from certs.bundle import Bundle, merge
-from certs.certificate import fingerprint
 from certs.errors import KeyMismatchError, ServingError
-from certs.filepair import Changed, Failed, FilePair, Unchanged
-from certs.keys import new_key
-from certs.leaf import Leaf, load_pair
-from certs.memfile import in_memory, on_disk
 from certs.serving import ServingContext
+from certs.storage.filepair import Changed, Failed, FilePair, Unchanged
+from certs.storage.memfile import in_memory, on_disk
+from certs.x509.authority import Authority, new_authority
+from certs.x509.bundle import Bundle, merge
+from certs.x509.certificate import fingerprint
+from certs.x509.keys import new_key
+from certs.x509.leaf import Leaf, load_pair
 
 from .echoing import echoing
 

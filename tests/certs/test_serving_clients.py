@@ -13,14 +13,14 @@ import pytest
 from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from certs.authority import Authority, new_authority
-from certs.bundle import Bundle
 from certs.errors import ServingError
-from certs.filebundle import ChangedBundle, FileBundle
-from certs.filepair import Failed, Unchanged
-from certs.keys import new_key
-from certs.leaf import Leaf
 from certs.serving import ServingContext
+from certs.storage.filebundle import ChangedBundle, FileBundle
+from certs.storage.filepair import Failed, Unchanged
+from certs.x509.authority import Authority, new_authority
+from certs.x509.bundle import Bundle
+from certs.x509.keys import new_key
+from certs.x509.leaf import Leaf
 
 from .echoing import echoing
 

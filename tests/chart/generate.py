@@ -16,7 +16,7 @@ from policies.objects.workload import BUILT_IN, HISTORIES
 from webhook.cli.output import to_yaml
 from webhook.configuration import rules
 from webhook.configuration.settings import Settings
-from webhook.registration.configuration import registered
+from webhook.registration.configurations import registered
 from webhook.version import VERSION
 
 GOLDEN = Path(__file__).parent / "golden" / "default.yaml"

@@ -8,7 +8,7 @@ from typing import Any, Final
 from webhook.cli.output import to_yaml
 from webhook.configuration import rules
 from webhook.configuration.settings import Settings
-from webhook.registration.configuration import registered
+from webhook.registration.configurations import registered
 
 Values = dict[str, Any]
 

@@ -13,7 +13,7 @@ from chart.rendering import Rendered, render
 from policies.engine.request import JsonObject
 from webhook.configuration import rules
 from webhook.configuration.settingsfile import read
-from webhook.registration.configuration import registered
+from webhook.registration.configurations import registered
 
 Entry = Callable[[str], Rendered]
 _KINDS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")

@@ -15,7 +15,8 @@ import yaml
 from cluster.manifests import Manifest
 from cluster.mutations import CASES, CRD, GROUP, OBJECTS, SCHEMA, Mutation
 from cluster.polling import NotYet
-from policies.admissionpolicy import apply, schema
+from policies.admissionpolicy import schema
+from policies.admissionpolicy.mutation import application
 from policies.cel import types
 from policies.cel.kubernetes import admission
 from policies.cel.patchtypes import JSON_PATCH, OBJECT
@@ -145,9 +146,9 @@ def ours(case: Mutation, given: Manifest) -> Manifest:
     for expression in case.expressions:
         value = _evaluated(expression, obj)
         if isinstance(value, list):
-            obj = apply.apply_json_patch(obj, value, found, ()) or obj
+            obj = application.apply_json_patch(obj, value, found, ()) or obj
         else:
-            obj = apply.apply_configuration(obj, value, found, ())
+            obj = application.apply_configuration(obj, value, found, ())
     return obj
 
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from support.policies import nativeanswers
 
 from cluster.apicalls import MERGE_PATCH, Caller
-from policies.admissionpolicy import documents
-from policies.admissionpolicy.compilation import compile_policy
-from policies.admissionpolicy.document import Document
-from policies.admissionpolicy.inputs import inputs_of
-from policies.admissionpolicy.params import NO_PARAMETERS, ReviewParameters, parameter_keys
-from policies.admissionpolicy.validating import evaluate_policy
+from policies.admissionpolicy.documents import reader
+from policies.admissionpolicy.documents.document import Document
+from policies.admissionpolicy.evaluation.compilation import compile_policy
+from policies.admissionpolicy.evaluation.inputs import inputs_of
+from policies.admissionpolicy.evaluation.parameters import NO_PARAMETERS, ReviewParameters, parameter_keys
+from policies.admissionpolicy.evaluation.validator import evaluate_policy
 from policies.engine.lookup import FactUnavailable, Missing
 from policies.engine.request import AdmissionRequest, GroupVersionKind, GroupVersionResource, UserInfo
 from webhook.cluster.api.client import connect
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
     from pathlib import Path
 
-    from policies.admissionpolicy.documents import Loaded
+    from policies.admissionpolicy.documents.reader import Loaded
     from policies.engine.facts import Facts
 
 Json = dict[str, Any]
@@ -78,7 +78,7 @@ class Policy:
     @property
     def loaded(self) -> Loaded:
         """As it is read from a file."""
-        return documents.read(Document(value=each, name="p.yaml", places=lambda _: (1, 1)) for each in self.documents)
+        return reader.read(Document(value=each, name="p.yaml", places=lambda _: (1, 1)) for each in self.documents)
 
     def there(self, namespace: str) -> str:
         """What the API server says of a ConfigMap in a namespace; nothing where it takes it."""

@@ -8,7 +8,7 @@ import pytest
 
 from policies.cel.activation import activation
 from policies.cel.kubernetes import admission
-from policies.cel.library.authorizer import Answer, Check, Table
+from policies.cel.library.kubernetes.authorizer import Answer, Check, Table
 from policies.cel.program import Evaluation, compile_expression
 from policies.engine.lookup import Missing
 from webhook.cluster.api.client import connect

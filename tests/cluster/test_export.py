@@ -18,7 +18,7 @@ from support.policies import packs
 
 from cluster.apicalls import Answer, Caller
 from cluster.polling import NotYet
-from policies.admissionpolicy.suiterun import SuiteRun
+from policies.admissionpolicy.rules.suiterun import SuiteRun
 from policies.suite import CaseNamespace, CaseUser, read
 from webhook.cli.main import main
 from webhook.sources import policyfiles

@@ -8,7 +8,7 @@ import pytest
 from cluster import mergeschemas, mutated
 from cluster.mutated import Answer, Client, Recorded
 from cluster.mutations import CASES, LENIENT, SAME, Mutation
-from policies.admissionpolicy import apply
+from policies.admissionpolicy.mutation import application
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -64,8 +64,8 @@ def _ours(case: Mutation, recorded: Recorded, client: Client, place: str) -> Ans
     """What our engine makes of a case, with the API server's defaults."""
     try:
         obj = mutated.ours(case, recorded.given)
-    except apply.InternalError as error:
+    except application.InternalError as error:
         return Answer(500, message=str(error))
-    except apply.MutationError as error:
+    except application.MutationError as error:
         return Answer(403, message=f"policy '{case.name}' with binding '{case.name}' denied request: {error}")
     return mutated.relabelled(mutated.create(client, place, case.object, "none", obj))

@@ -15,7 +15,7 @@ import yaml
 from support.policies import randompolicies
 from support.policies.refusedpolicies import Case, cases
 
-from policies.admissionpolicy.documents import Document, Problem, read
+from policies.admissionpolicy.documents.reader import Document, Problem, read
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cluster.polling import NotYet
-from policies.admissionpolicy.matching import Index, Matcher
+from policies.admissionpolicy.evaluation.matching import Index, Matcher
 from policies.admissionpolicy.model import MatchResources, NamedRule
 from policies.engine.match import LabelSelector, SelectorRequirement
 from policies.engine.request import AdmissionRequest, GroupVersionKind, GroupVersionResource

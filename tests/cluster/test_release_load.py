@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from certs.authority import new_authority
-from certs.bundle import Bundle, merge
-from certs.certificate import issued_by
 from certs.errors import PemError
-from certs.pem import load_certificates
+from certs.x509.authority import new_authority
+from certs.x509.bundle import Bundle, merge
+from certs.x509.certificate import issued_by
+from certs.x509.pem import load_certificates
 from cluster.load import WRITES, Load
 from cluster.polling import PATIENCE, NotYet, wait_for
 from cluster.release import NAME, NAMESPACE, events
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from cryptography.x509 import Certificate
 
-    from certs.authority import Authority
+    from certs.x509.authority import Authority
     from cluster.controlplane import ControlPlane
     from cluster.load import Phase
     from cluster.release import Release

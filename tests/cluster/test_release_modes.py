@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from certs.authority import new_authority
+from certs.x509.authority import new_authority
 from cluster import load, manifests
 from cluster.controlplane import ControlPlane
 from cluster.kubelet import COMMAND
@@ -23,7 +23,7 @@ from cluster.release import NAME, NAMESPACE, Release, events
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from certs.authority import Authority
+    from certs.x509.authority import Authority
     from cluster.kubelet import Running
 
 SECRET = "given-pair"

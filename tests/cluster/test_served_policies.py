@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
-from certs.files import replace_file
+from certs.storage.files import replace_file
 from cluster import workloads
 from cluster.polling import NotYet
 from cluster.service import serving

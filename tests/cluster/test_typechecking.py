@@ -12,7 +12,7 @@ import yaml
 
 from cluster import crds
 from cluster.polling import NotYet
-from policies.admissionpolicy.documents import Document, read
+from policies.admissionpolicy.documents.reader import Document, read
 from policies.lint.catalog import catalog
 from policies.lint.typecheck import warnings
 

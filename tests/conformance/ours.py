@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from policies.cel.caserun import bound, compiled
-from policies.cel.cases import Case, encode
+from policies.cel.cases.document import Case, encode
+from policies.cel.cases.run import bound, compiled
 from policies.cel.cost import EXPRESSION_LIMIT
 from policies.cel.syntax.source import CompileError
 from policies.cel.values import type_of

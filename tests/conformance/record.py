@@ -23,7 +23,7 @@ from typing import Any
 
 import yaml
 
-from policies.cel.cases import INPUTS
+from policies.cel.cases.document import INPUTS
 
 HERE = Path(__file__).parent
 MORE_RUNS = 60

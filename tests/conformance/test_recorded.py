@@ -9,8 +9,8 @@ import pytest
 from conformance.casefile import HERE, files, read
 from conformance.ours import faulty, generated_differs
 
-from policies.cel.caserun import run
-from policies.cel.cases import difference
+from policies.cel.cases.document import difference
+from policies.cel.cases.run import run
 
 FEWEST = {
     "attributes": 351,

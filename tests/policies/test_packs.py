@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from support.policies import packs
 
-from policies.admissionpolicy import suiterun
-from policies.admissionpolicy.evaluation import Group
+from policies.admissionpolicy.evaluation.expressiongroup import Group
+from policies.admissionpolicy.rules import suiterun
 from policies.cel.cost import EXPRESSION_LIMIT, MATCH_CONDITIONS_LIMIT, POLICY_LIMIT
 from policies.cel.kubernetes import admission
 from policies.cel.program import Composition, compile_expression
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from support.policies.packs import PackPolicy
 
-    from policies.admissionpolicy.compilation import CompiledPolicy
+    from policies.admissionpolicy.evaluation.compilation import CompiledPolicy
     from policies.objects.workload import Workload
 
 Json = dict[str, Any]

@@ -8,7 +8,7 @@ import pytest
 from support.policies.policydocuments import documents
 from support.policies.rbacrights import CHECKS, RIGHTS
 
-from policies.cel.library.authorizer import Answer, Check, User, service_account
+from policies.cel.library.kubernetes.authorizer import Answer, Check, User, service_account
 from policies.rbac import RbacError, Rights, read
 
 _BINDING = """\

@@ -6,9 +6,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.admissionpolicy import merge, operations, schema
-from policies.admissionpolicy.apply import MutationError, apply_configuration, apply_json_patch
-from policies.admissionpolicy.operations import Operation, OperationError
+from policies.admissionpolicy import schema
+from policies.admissionpolicy.mutation import jsonpatch, merge
+from policies.admissionpolicy.mutation.application import MutationError, apply_configuration, apply_json_patch
+from policies.admissionpolicy.mutation.jsonpatch import Operation, OperationError
 from policies.admissionpolicy.schema import Schema
 from policies.cel.patchtypes import JSONPatch, ObjectValue
 from policies.cel.values import ABSENT, Optional
@@ -165,7 +166,7 @@ def test_operations_change_no_document(document: Any, patch: list[Operation]) ->
     before = deepcopy((document, [operation.value for operation in patch if operation.value is not ABSENT]))
 
     try:
-        operations.apply(document, patch)
+        jsonpatch.apply(document, patch)
     except OperationError:
         pass
     finally:

@@ -18,7 +18,7 @@ from support.service.wire import connected, head
 from webhook.http.app import KEEP_ALIVE
 from webhook.http.ports import address
 from webhook.metrics import Metrics
-from webhook.tls.upkeep import Upkeep
+from webhook.tls.renewal import Upkeep
 from webhook.version import VERSION
 
 _NO_PEM = "it has no PEM block (no line like -----BEGIN CERTIFICATE-----)"

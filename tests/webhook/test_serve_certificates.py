@@ -9,8 +9,8 @@ from support.service.processes import Service, replace
 from support.service.reviews import body
 from support.service.wire import connected
 
-from certs.authority import Authority, new_authority
-from certs.leaf import Leaf
+from certs.x509.authority import Authority, new_authority
+from certs.x509.leaf import Leaf
 
 _NOW = datetime.now(UTC)
 

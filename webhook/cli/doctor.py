@@ -18,7 +18,7 @@ from webhook.cli import exits, options
 from webhook.cli.exits import InputError, ToolError
 from webhook.cli.output import write
 from webhook.configuration.settings import Settings, SettingsError
-from webhook.doctor.finding import Diagnosis, Level, count
+from webhook.doctor.diagnosis import Diagnosis, Level, count
 
 if TYPE_CHECKING:
     from webhook.cluster.inspection.examination import Inquiry
@@ -110,8 +110,8 @@ async def _examine(settings: Settings, kubeconfig: str, asked: Inquiry) -> list[
     """The diagnoses. Raises SettingsError and ClusterError."""
     from webhook.cluster.api.client import connect  # noqa: PLC0415 - as above
     from webhook.cluster.inspection import examination  # noqa: PLC0415 - loads the client
-    from webhook.doctor import wanted  # noqa: PLC0415 - loads the CEL engine
-    from webhook.doctor.examine import examine  # noqa: PLC0415 - as above
+    from webhook.doctor import desired  # noqa: PLC0415 - loads the CEL engine
+    from webhook.doctor.checks import examine  # noqa: PLC0415 - as above
     from webhook.registration.rights import needed  # noqa: PLC0415 - as above
 
     rights = needed(settings)
@@ -124,10 +124,10 @@ async def _examine(settings: Settings, kubeconfig: str, asked: Inquiry) -> list[
     finally:
         await api.close()
     now = datetime.now(UTC)
-    state = wanted.ClusterPolicyState(
+    state = desired.ClusterPolicyState(
         observation.cluster.namespaces, observation.workspace.maps, observation.cluster.natives
     )
-    return examine(settings, observation, await wanted.make(settings, state, now.date()), now)
+    return examine(settings, observation, await desired.make(settings, state, now.date()), now)
 
 
 def _text(findings: Sequence[Diagnosis]) -> Iterator[str]:

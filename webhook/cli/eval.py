@@ -11,12 +11,12 @@ from typing import Any
 import click
 
 from policies.cel.activation import activation
-from policies.cel.caserun import PATCHING, RESULTS, run
-from policies.cel.cases import Case, CaseError, Outcome, cases, difference, encode
+from policies.cel.cases.document import Case, CaseError, Outcome, cases, difference, encode
+from policies.cel.cases.run import PATCHING, RESULTS, run
 from policies.cel.cost import EXPRESSION_LIMIT
 from policies.cel.explanation.explain import explain
 from policies.cel.kubernetes import admission
-from policies.cel.library.authorizer import Answer, Check
+from policies.cel.library.kubernetes.authorizer import Answer, Check
 from policies.cel.program import Composition, Evaluation, Program, compile_expression
 from policies.cel.syntax.source import CompileError, Source
 from policies.cel.values import type_of

@@ -16,7 +16,7 @@ from webhook.cli.output import to_yaml
 from webhook.configuration.reference import configuration as reference
 from webhook.configuration.settings import SettingsError
 from webhook.files.yamlfile import FileError
-from webhook.registration.configuration import registered
+from webhook.registration.configurations import registered
 
 
 class _Export(click.Group):

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from policies.admissionpolicy.document import Document
+from policies.admissionpolicy.documents.document import Document
 from policies.lint.catalog import catalog
 from policies.lint.finding import LintFinding
 from policies.lint.review import review

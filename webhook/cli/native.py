@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple
 
 from policies import rbac
-from policies.admissionpolicy import documents
-from policies.admissionpolicy.derived import is_derived
-from policies.admissionpolicy.documents import Loaded
-from policies.admissionpolicy.fields import KINDS
+from policies.admissionpolicy.documents import reader
+from policies.admissionpolicy.documents.fields import KINDS
+from policies.admissionpolicy.documents.reader import Loaded
 from policies.admissionpolicy.model import ParamKind
-from policies.admissionpolicy.policyrule import covers_pods
+from policies.admissionpolicy.pods.derivation import is_derived
+from policies.admissionpolicy.rules.validatingrule import covers_pods
 from policies.engine.request import JsonObject
 from webhook.cli.output import to_yaml
 from webhook.files import yamlfile, yamltext
@@ -66,13 +66,13 @@ def export(files: Iterable[tuple[str, str]]) -> Export:
 def _objects(name: str, text: str) -> Iterator[_Written]:
     for before, chunk in yamltext.documents(text):
         for document in policyfiles.parse(chunk, name):
-            for item in documents.objects([document]):
+            for item in reader.objects([document]):
                 whole = item.value is document.value
                 yield _Written(item.value, f"{name}:{before + item.line}", chunk if whole else None)
 
 
 def _step(value: JsonObject, kinds: Iterable[ParamKind | None]) -> _Step:
-    if value["apiVersion"].rpartition("/")[0] == documents.GROUP and value["kind"] in KINDS:
+    if value["apiVersion"].rpartition("/")[0] == reader.GROUP and value["kind"] in KINDS:
         return "bindings" if value["kind"].endswith("Binding") else "policies"
     return "parameters" if ParamKind(api_version=value["apiVersion"], kind=value["kind"]) in kinds else "left out"
 

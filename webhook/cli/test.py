@@ -15,7 +15,7 @@ from xml.etree import ElementTree as ET
 import click
 
 from policies import suite as suites
-from policies.admissionpolicy.suiterun import SuiteRun, Target, is_config_map
+from policies.admissionpolicy.rules.suiterun import SuiteRun, Target, is_config_map
 from policies.engine.request import UserInfo
 from policies.suite import Case, Expectation, Suite, SuiteError
 from webhook.cli import exits

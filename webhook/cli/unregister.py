@@ -11,7 +11,7 @@ import click
 from webhook.cli import options
 from webhook.cli.exits import ToolError
 from webhook.configuration.settings import Settings
-from webhook.registration.configuration import KINDS
+from webhook.registration.configurations import KINDS
 
 
 @click.command("unregister")

@@ -23,14 +23,14 @@ from policies.topology.annotation import Schedulers
 from policies.topology.catalog import BUILT_IN as BUILT_IN_TOPOLOGIES
 from policies.topology.catalog import Catalog
 from policies.topology.constraint import LOWEST, Default, Options
-from webhook.configuration import essential
+from webhook.configuration import safety
 from webhook.configuration.settings import DefaultPlacement, LabelExceptionSettings, Selector, Settings, SettingsError
 from webhook.sources import topologyfiles
 
 if TYPE_CHECKING:
-    from policies.admissionpolicy.compilation import Compile
-    from policies.admissionpolicy.documents import Loaded
-    from policies.admissionpolicy.exceptions import WrittenException
+    from policies.admissionpolicy.documents.exception import WrittenException
+    from policies.admissionpolicy.documents.reader import Loaded
+    from policies.admissionpolicy.evaluation.compilation import Compile
     from webhook.sources.policyfiles import PolicyFiles
 
 BUILT_IN_RULES = (labels.RULE, topology_rule.RULE, deletion.RULE, tolerations.RULE, sunk.RULE)
@@ -74,7 +74,7 @@ def build(
         *policies.rules,
     ]
     exceptions = (*_exceptions(settings), *(written.value for written in policies.exceptions))
-    return RuleSet(essential.unasked(rules, settings), exceptions, essential.safety(settings))
+    return RuleSet(safety.unasked(rules, settings), exceptions, safety.safety(settings))
 
 
 def of_policies(
@@ -85,9 +85,9 @@ def of_policies(
     native: policies of the cluster that ask for derived rules; one that has the name of another here is left out.
     Raises SettingsError where a policy has the name of a built-in rule.
     """
-    from policies.admissionpolicy import mutatingrule, policyrule  # noqa: PLC0415 - nothing else needs the CEL engine
-    from policies.admissionpolicy.compilation import compile_policy  # noqa: PLC0415 - as above
-    from policies.admissionpolicy.params import NO_PARAMETERS  # noqa: PLC0415 - as above
+    from policies.admissionpolicy.evaluation.compilation import compile_policy  # noqa: PLC0415 - as above
+    from policies.admissionpolicy.evaluation.parameters import NO_PARAMETERS  # noqa: PLC0415 - as above
+    from policies.admissionpolicy.rules import mutatingrule, validatingrule  # noqa: PLC0415 - nothing else needs the CEL engine
 
     loaded = files.loaded
     names = tuple(dict.fromkeys(policy.name for policy in loaded.policies))
@@ -98,19 +98,19 @@ def of_policies(
     exceptions = (*_exceptions(settings), *(written.value for written in loaded.exceptions))
     made = [
         *mutatingrule.rules(loaded.policies, loaded.bindings, files.parameters, files.schema, exceptions, chosen),
-        *policyrule.rules(loaded.policies, loaded.bindings, files.parameters, workloads, chosen),
+        *validatingrule.rules(loaded.policies, loaded.bindings, files.parameters, workloads, chosen),
     ]
     if native is not None:
         taken = {*reserved(), *names}
         own = [policy for policy in native.policies if policy.name not in taken]
-        made += policyrule.rules(own, native.bindings, NO_PARAMETERS, workloads, chosen, native=True)
+        made += validatingrule.rules(own, native.bindings, NO_PARAMETERS, workloads, chosen, native=True)
     rules = dict.fromkeys(rule.name for rule in made)
     return PolicyRules(tuple(made), loaded.exceptions, tuple(dict.fromkeys((*rules, *names))))
 
 
 def reserved() -> tuple[str, ...]:
     """Names that no policy may have: those of the built-in rules."""
-    from policies.admissionpolicy import mutatingrule  # noqa: PLC0415 - as above
+    from policies.admissionpolicy.rules import mutatingrule  # noqa: PLC0415 - as above
 
     return (*BUILT_IN_RULES, mutatingrule.NAME)
 

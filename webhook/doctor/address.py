@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 
 from policies.engine.request import JsonObject, mapping
 from webhook.configuration.settings import Settings
-from webhook.doctor.finding import Diagnosis, Read, Unread, count, unseen
-from webhook.doctor.seen import Endpoint
+from webhook.doctor.diagnosis import Diagnosis, Read, Unread, count, unseen
+from webhook.doctor.observation import Endpoint
 
 CHECK: Final = "address"
 _HTTPS: Final = 443

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from webhook.configuration.settings import Settings
-from webhook.doctor.finding import Diagnosis, Level, Read, Unread, unseen
+from webhook.doctor.diagnosis import Diagnosis, Level, Read, Unread, unseen
 from webhook.registration.rights import ADMISSION
 
 CHECK: Final = "API server"

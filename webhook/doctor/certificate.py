@@ -11,18 +11,18 @@ from typing import Final
 from cryptography.x509 import AuthorityKeyIdentifier, Certificate, ExtensionNotFound
 from msgspec import Struct
 
-from certs.bundle import Bundle
-from certs.certificate import issued_by
+from certs.display import moment, span, titled
 from certs.errors import ForeignFileError, PemError
 from certs.renewal import renewal_due
-from certs.stored import find_authority
-from certs.verify import verify
-from certs.wording import moment, span, titled
+from certs.storage.content import find_authority
+from certs.x509.bundle import Bundle
+from certs.x509.certificate import issued_by
+from certs.x509.verify import verify
 from policies.engine.request import JsonObject, mapping
 from webhook.configuration.settings import Settings
 from webhook.doctor.address import dialled_by
-from webhook.doctor.finding import Diagnosis, Read, Unread, count, listed, unseen
-from webhook.doctor.seen import ShownChain
+from webhook.doctor.diagnosis import Diagnosis, Read, Unread, count, listed, unseen
+from webhook.doctor.observation import ShownChain
 
 CHECK: Final = "certificate"
 # A leaf of the service's own lives for a week and is renewed with a third of that left; a CA for a year.

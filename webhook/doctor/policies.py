@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from webhook.configuration.settings import Settings
-from webhook.doctor.finding import Diagnosis, Read, Unread, count, unseen
-from webhook.doctor.seen import PolicySource
-from webhook.doctor.wanted import Desired
+from webhook.doctor.desired import Desired
+from webhook.doctor.diagnosis import Diagnosis, Read, Unread, count, unseen
+from webhook.doctor.observation import PolicySource
 
 CHECK: Final = "policies"
 

@@ -11,10 +11,10 @@ from policies.engine.facts import NAME_LABEL, StaticFacts
 from policies.engine.request import JsonObject, UserInfo
 from policies.engine.requester import service_account
 from policies.engine.ruleset import RuleSet
-from webhook.doctor.finding import Diagnosis, Read, Unread, unseen
-from webhook.doctor.seen import Probe
+from webhook.doctor.diagnosis import Diagnosis, Read, Unread, unseen
+from webhook.doctor.observation import Probe
 from webhook.files import manifest
-from webhook.registration.configuration import DOMAIN
+from webhook.registration.configurations import DOMAIN
 
 CHECK: Final = "probe"
 LABEL: Final = "doctor.coreweave.cloud/probe"

@@ -8,7 +8,7 @@ from typing import Final
 
 from policies.engine.request import JsonObject, mapping
 from webhook.configuration.settings import Settings
-from webhook.doctor.finding import Diagnosis, Read, Unread, count, listed, unseen
+from webhook.doctor.diagnosis import Diagnosis, Read, Unread, count, listed, unseen
 
 CHECK: Final = "replicas"
 _APP: Final = "app.kubernetes.io/name=cks-admission"

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Final
 
-from webhook.doctor.finding import Diagnosis, Level, Read, Unread, count, unseen
+from webhook.doctor.diagnosis import Diagnosis, Level, Read, Unread, count, unseen
 from webhook.registration.rights import Right
 
 CHECK: Final = "rights"

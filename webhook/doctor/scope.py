@@ -8,8 +8,8 @@ from typing import Any, Final
 from policies.engine.facts import NAME_LABEL
 from policies.engine.match import LabelSelector, SelectorRequirement
 from policies.engine.request import JsonObject, mapping
-from webhook.doctor.finding import Diagnosis, Read, Unread, count
-from webhook.doctor.registered import entries
+from webhook.doctor.diagnosis import Diagnosis, Read, Unread, count
+from webhook.doctor.registration import entries
 
 CHECK: Final = "scope"
 SYSTEM: Final = "kube-system"

@@ -10,9 +10,9 @@ from policies.topology.nodes.inventory import Machine
 from policies.topology.nodes.tree import best_topology, domain, present, suits
 from policies.topology.topology import HOSTNAME, Level, Topology
 from webhook.configuration.settings import Settings
-from webhook.doctor.finding import Diagnosis, Read, Unread, count, listed, unseen
-from webhook.doctor.finding import Level as Grade
-from webhook.doctor.seen import TopologyObjects
+from webhook.doctor.diagnosis import Diagnosis, Read, Unread, count, listed, unseen
+from webhook.doctor.diagnosis import Level as Grade
+from webhook.doctor.observation import TopologyObjects
 
 CHECK: Final = "topology"
 _LABELS: Final = "check what should label them (the cloud's controller, Topograph), or label them yourself"

@@ -14,6 +14,7 @@ from aiohttp import hdrs, web
 from multidict import CIMultiDict
 
 from webhook import logs, metrics
+from webhook.http import probes
 from webhook.http.decision import decide
 from webhook.http.review import ReviewError, encode
 from webhook.http.state import State
@@ -64,11 +65,7 @@ class Service:
 
     def health_app(self) -> web.Application:
         """`/livez`, `/readyz` with its reasons, `/metrics`."""
-        app = web.Application()
-        app.router.add_get("/livez", self.livez)
-        app.router.add_get("/readyz", self.readyz)
-        app.router.add_get("/metrics", self.expose_metrics)
-        return app
+        return probes.application(self.livez, self.readyz, self.expose_metrics)
 
     async def review(self, http: web.BaseRequest) -> web.Response:
         """Answer one AdmissionReview; any other call gets an HTTP error."""

@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from webhook.cluster.api.errors import ApiError
-from webhook.registration.configuration import UNREGISTER
+from webhook.registration.configurations import UNREGISTER
 from webhook.registration.drift import BundleOnly, Target, changed_by, foreign
 from webhook.registration.state import REACHED_SECONDS, Memory, Observation, Problem
 

@@ -16,7 +16,7 @@ from policies import glob
 from policies.engine.facts import NAME_LABEL
 from policies.engine.request import JsonObject
 from webhook.configuration.settings import KeptRequirement
-from webhook.registration.configuration import API_VERSION, INJECT_CA_FROM, UNREGISTER, is_own
+from webhook.registration.configurations import API_VERSION, INJECT_CA_FROM, UNREGISTER, is_own
 
 MANAGER = "cks-admission"
 """The field manager under which the service writes."""

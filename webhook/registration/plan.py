@@ -12,9 +12,9 @@ from msgspec import Struct
 
 from policies.engine.request import JsonObject
 from webhook.configuration.settings import Registration
-from webhook.registration import conclusion as registrationconclusion
+from webhook.registration import conclusion
 from webhook.registration.conclusion import Conclusion
-from webhook.registration.configuration import KINDS, owned
+from webhook.registration.configurations import KINDS, owned
 from webhook.registration.drift import BundleOnly, Managed, Target, is_unregistered
 from webhook.registration.state import CaFile, Observation
 
@@ -85,15 +85,15 @@ def ca_bundle(registration: Registration, own: bytes | None, file: CaFile | None
 def plan(observation: Observation) -> Plan:
     """What to do next."""
     if _is_unregistered(observation):
-        return Plan((), registrationconclusion.suspended(observation))
+        return Plan((), conclusion.suspended(observation))
     if observation.configurations is None:
-        return Plan((), registrationconclusion.early(observation, done=False))
+        return Plan((), conclusion.early(observation, done=False))
     targets = _targets(observation, observation.configurations)
     if observation.leading:
         return _leading(observation, targets)
     current = observation.watch.current
     done = not any(target.correction(current.get(kind)).differences for kind, target in targets.items())
-    return Plan((), registrationconclusion.follower(observation, done=done))
+    return Plan((), conclusion.follower(observation, done=done))
 
 
 def _leading(observation: Observation, targets: Mapping[str, Target]) -> Plan:
@@ -103,7 +103,7 @@ def _leading(observation: Observation, targets: Mapping[str, Target]) -> Plan:
     if name and observation.owner is None and (pending or observation.known_owner is None):
         return _first(observation, [FindOwner(name)])
     if observation.owner_is_gone:
-        return Plan((), registrationconclusion.early(observation, done=True))
+        return Plan((), conclusion.early(observation, done=True))
     if unread := [Read(kind) for kind in pending if kind not in observation.progress]:
         return _first(observation, unread)
     return _reconciliation(observation, pending)
@@ -111,7 +111,7 @@ def _leading(observation: Observation, targets: Mapping[str, Target]) -> Plan:
 
 def _first(observation: Observation, steps: Sequence[Step]) -> Plan:
     """These steps, before anything can be decided, unless one of them failed."""
-    return Plan(() if observation.failure else steps, registrationconclusion.early(observation, done=False))
+    return Plan(() if observation.failure else steps, conclusion.early(observation, done=False))
 
 
 def _reconciliation(observation: Observation, targets: Mapping[str, Target]) -> Plan:
@@ -119,7 +119,7 @@ def _reconciliation(observation: Observation, targets: Mapping[str, Target]) -> 
     current, progress = observation.watch.current, observation.progress
     if any(progress[kind].read is None and kind in current for kind in targets):
         # Deleted just now: whether for good, the watch shows first.
-        return Plan((), registrationconclusion.early(observation, done=False))
+        return Plan((), conclusion.early(observation, done=False))
     waiting = [kind for kind, target in targets.items() if _waits(observation, kind, target)]
     writes = {
         kind: write
@@ -127,8 +127,8 @@ def _reconciliation(observation: Observation, targets: Mapping[str, Target]) -> 
         if kind not in waiting and (write := _write(observation, kind, target)) is not None
     }
     settled = [kind for kind in targets if kind not in waiting and kind not in writes]
-    conclusion = registrationconclusion.reconciled(observation, targets, settled, waiting)
-    return Plan(() if observation.failure else list(writes.values()), conclusion)
+    reconciled = conclusion.reconciled(observation, targets, settled, waiting)
+    return Plan(() if observation.failure else list(writes.values()), reconciled)
 
 
 def _write(observation: Observation, kind: str, target: Target) -> Write | None:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 import structlog
 from msgspec.structs import replace
 
-from certs.bundle import Bundle
 from certs.errors import PemError
+from certs.x509.bundle import Bundle
 from policies.engine.request import JsonObject
 from policies.engine.ruleset import RuleSet
 from policies.topology.catalog import Catalog
@@ -24,7 +24,7 @@ from webhook.configuration.rules import PolicyRules
 from webhook.configuration.settings import Settings
 from webhook.metrics import Metrics
 from webhook.registration.conclusion import WAITING, Conclusion
-from webhook.registration.configuration import registered
+from webhook.registration.configurations import registered
 from webhook.registration.plan import Apply, FindOwner, Read, Remove, Step, Write, ca_bundle, plan
 from webhook.registration.state import CaFile, Calls, Memory, Observation, OwnerLookUp, Progress
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 from policies.engine.request import JsonObject
 from webhook.cluster.api.errors import ClusterError
 from webhook.configuration.settings import Registration
-from webhook.registration.configuration import Owner
+from webhook.registration.configurations import Owner
 from webhook.registration.drift import Target
 
 # A Service knows of no process before a probe has found it ready, every 5 s by the chart; then endpoints and the

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from policies.admissionpolicy.documents import Part
+from policies.admissionpolicy.documents.reader import Part
 from webhook.files import manifest, yamlfile
 from webhook.files.watch import LOOK_SECONDS
 from webhook.sources import policyfiles

@@ -8,7 +8,7 @@ import os
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
-from policies.admissionpolicy.documents import Part
+from policies.admissionpolicy.documents.reader import Part
 from webhook.files import watch, yamlfile
 from webhook.sources import policyfiles
 from webhook.sources.policyset import Content

@@ -6,8 +6,8 @@ import hashlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from policies.admissionpolicy.document import Document
-from policies.admissionpolicy.documents import Loaded, Part, parts, together
+from policies.admissionpolicy.documents.document import Document
+from policies.admissionpolicy.documents.reader import Loaded, Part, parts, together
 from policies.engine.request import JsonObject
 
 if TYPE_CHECKING:

@@ -10,17 +10,18 @@ from typing import Any, NamedTuple
 import yaml
 
 from policies import rbac
-from policies.admissionpolicy import documents, resources, scalars, schema
-from policies.admissionpolicy.document import Document, Place
-from policies.admissionpolicy.document import Path as FieldPath
-from policies.admissionpolicy.documents import Loaded, Part
+from policies.admissionpolicy import resource, schema
+from policies.admissionpolicy.documents import reader
+from policies.admissionpolicy.documents.document import Document, Place
+from policies.admissionpolicy.documents.document import Path as FieldPath
+from policies.admissionpolicy.documents.reader import Loaded, Part
+from policies.admissionpolicy.evaluation.parameters import KindScope, StaticParameters
 from policies.admissionpolicy.model import ParamKind
-from policies.admissionpolicy.params import KindScope, StaticParameters
 from policies.admissionpolicy.schema import Schema
 from policies.engine.facts import NAME_LABEL, StaticFacts
 from policies.engine.request import GroupVersionKind, JsonObject, mapping
 from policies.rbac import RbacError, Rights
-from webhook.files import manifest, yamlfile
+from webhook.files import manifest, yamlfile, yamlscalar
 
 _CRD = "CustomResourceDefinition"
 
@@ -76,9 +77,7 @@ def texts(paths: Iterable[str]) -> Iterator[tuple[str, str]]:
 def read(files: Iterable[tuple[str, str]], today: date | None = None) -> PolicyFiles:
     """What files by their names and texts come to. Raises PolicyFilesError."""
     try:
-        loaded = documents.read(
-            (document for name, text in files for document in parse(text, name)), today, complete=True
-        )
+        loaded = reader.read((document for name, text in files for document in parse(text, name)), today, complete=True)
     except yamlfile.FileError as error:
         raise PolicyFilesError(str(error)) from None
     if loaded.errors:
@@ -106,7 +105,7 @@ def parse(content: bytes | str, name: str) -> list[Document]:
 
 def parts(content: bytes | str, name: str) -> tuple[Part, ...]:
     """The objects in a file, each read by itself. Raises FileError."""
-    return tuple(part for document in parse(content, name) for part in documents.parts(document))
+    return tuple(part for document in parse(content, name) for part in reader.parts(document))
 
 
 def is_suite(file: Path) -> bool:
@@ -128,7 +127,7 @@ def _document(document: yamlfile.Document, lines: Sequence[str]) -> Document:
     def places(path: FieldPath) -> Place:
         node = _node(root, path)[1]
         place = node.start_mark.line + 1, node.start_mark.column + 1
-        return scalars.place(lines, *place) if isinstance(node, yaml.ScalarNode) else place
+        return yamlscalar.place(lines, *place) if isinstance(node, yaml.ScalarNode) else place
 
     def keys(path: FieldPath) -> Place:
         key, node = _node(root, path)
@@ -138,7 +137,7 @@ def _document(document: yamlfile.Document, lines: Sequence[str]) -> Document:
     def inside(path: FieldPath, offset: int) -> Place:
         node = _node(root, path)[1]
         mark = node.start_mark
-        return scalars.inside(lines, mark.line + 1, mark.column + 1, node.value, offset)
+        return yamlscalar.inside(lines, mark.line + 1, mark.column + 1, node.value, offset)
 
     return Document(
         value=document.value, name=document.name, line=document.line(), places=places, keys=keys, inside=inside
@@ -171,7 +170,7 @@ def _scopes(
     """The kinds that there are: Kubernetes' own, those of the objects, and those that definitions among them define."""
     scopes: dict[ParamKind, KindScope] = {
         ParamKind(api_version=f"{each.group}/{each.version}".lstrip("/"), kind=each.kind.kind): each.scope
-        for each in resources.built_in()
+        for each in resource.built_in()
         if "/" not in each.name
     }
     for each in objects:

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple, NoReturn, Protocol, TypeVar
 
 import structlog
 
-from policies.admissionpolicy.compilation import Compiler
+from policies.admissionpolicy.evaluation.compilation import Compiler
+from policies.admissionpolicy.evaluation.parameters import ParametersKey, parameter_keys
 from policies.admissionpolicy.model import Policy
-from policies.admissionpolicy.params import ParametersKey, parameter_keys
 from policies.cel.program import Program
 from policies.engine.request import mapping
 from policies.engine.ruleset import RuleSet

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from policies.admissionpolicy.documents import Loaded, Part, together
+from policies.admissionpolicy.documents.reader import Loaded, Part, together
 from policies.admissionpolicy.model import Policy
 from webhook.sources import policyfiles
 from webhook.sources.policyfiles import PolicyFiles

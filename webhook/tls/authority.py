@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import structlog
 
-from certs.authority import Authority
-from certs.bundle import Bundle
 from certs.errors import ForeignFileError
-from certs.leaf import Leaf
 from certs.plan import AuthorityPlan, plan_authority, plan_leaf, usable_authority
+from certs.x509.authority import Authority
+from certs.x509.bundle import Bundle
+from certs.x509.leaf import Leaf
 from webhook.cluster.api.errors import ApiError, ClusterError
 
 if TYPE_CHECKING:

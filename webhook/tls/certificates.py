@@ -10,14 +10,14 @@ from typing import Protocol
 import structlog
 from cryptography import x509
 
-from certs.authority import Authority
-from certs.bundle import Bundle
-from certs.certificate import issued_by
+from certs.display import titled
 from certs.errors import CertificateError, StoreError
-from certs.leaf import Leaf
 from certs.serving import Changed, ChangedBundle, Failed, FileBundle, FilePair, ServingContext
-from certs.store import DirectoryStore, ensure
-from certs.wording import titled
+from certs.storage.store import DirectoryStore, ensure
+from certs.x509.authority import Authority
+from certs.x509.bundle import Bundle
+from certs.x509.certificate import issued_by
+from certs.x509.leaf import Leaf
 from webhook.configuration.settings import SettingsError, Tls
 from webhook.metrics import Metrics
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from cryptography import x509
 from msgspec import Struct
 
-from certs.bundle import Bundle
 from certs.errors import PemError
+from certs.x509.bundle import Bundle
 from webhook.configuration.settings import Registration
-from webhook.registration.configuration import is_own
+from webhook.registration.configurations import is_own
 from webhook.registration.state import WatchState
 from webhook.tls.certificates import Trusted, by_all
 

@@ -24,8 +24,8 @@ from webhook.cluster.api.clock import Backoff, Clock
 from webhook.configuration.settings import Settings, SettingsError
 from webhook.process import stop_signal
 from webhook.version import VERSION
-from webhook.workers.pool import Roster
-from webhook.workers.process import WorkerProcess
+from webhook.workers.health import Roster
+from webhook.workers.worker import WorkerProcess
 
 # With the pauses of Backoff between them and a second or more for each start that is a quarter of a minute: a file that
 # was being replaced is whole again by then, and what is still wrong is for people.

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from policies.cel.errors import CelError
-from policies.cel.library.textformat import letters, unsuitable
+from policies.cel.library.standard.textformat import letters, unsuitable
 from policies.cel.syntax.ast import Call, ListLiteral, Literal, MapLiteral, Node
 from policies.cel.syntax.source import Issue
 from policies.cel.types import Kind

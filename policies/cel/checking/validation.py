@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from policies.cel.checking import formatcheck
 from policies.cel.checking.unification import equivalent
 from policies.cel.errors import CelError
-from policies.cel.library.regex import compile_pattern
+from policies.cel.library.kubernetes.regex import compile_pattern
 from policies.cel.syntax.ast import (
     Call,
     Comprehension,

@@ -30,8 +30,8 @@ from policies.cel.evaluation.steps import (
     StructStep,
     grow,
 )
-from policies.cel.library import arithmetic
-from policies.cel.library.regex import compile_pattern
+from policies.cel.library.kubernetes.regex import compile_pattern
+from policies.cel.library.standard import arithmetic
 from policies.cel.syntax.ast import (
     Call,
     Comprehension,

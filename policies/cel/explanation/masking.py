@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 
-from policies.cel.cases import encode
+from policies.cel.cases.document import encode
 from policies.cel.checking.validation import walk
 from policies.cel.explanation.places import Place
 from policies.cel.syntax.ast import Call, Ident, Literal, Node, Select

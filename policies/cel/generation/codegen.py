@@ -18,10 +18,10 @@ from policies.cel.evaluation.plan import plan
 from policies.cel.evaluation.step import Constant, failed
 from policies.cel.evaluation.steps import Membership
 from policies.cel.generation import inline
-from policies.cel.generation.emitter import Emitter, Path, UnsupportedError
+from policies.cel.generation.certainty import trusted
+from policies.cel.generation.emitter import Facts, NodeEmitter, Path, UnsupportedError
 from policies.cel.generation.loops import generate_loop
 from policies.cel.generation.shape import INDEX, chooses, is_constant, is_optional, is_patch, is_variables, written_path
-from policies.cel.generation.trust import trusted
 from policies.cel.syntax.ast import (
     Call,
     Comprehension,
@@ -36,17 +36,15 @@ from policies.cel.syntax.ast import (
 from policies.cel.types import BOOL, STRING, Kind
 from policies.cel.values import Value
 
-Facts = dict[Path, str]
 _REFLECTED = {Kind.OPAQUE, Kind.STRUCT, Kind.TYPE, Kind.DYN}
 
 
-class Generator(Emitter):
+class Generator(NodeEmitter):
     """Writes the body of the function of one expression."""
 
     def __init__(self, tree: Node) -> None:
         super().__init__()
         self.roots: dict[str, str] = {}  # names of the activation and the generated names that hold them
-        self.scopes: list[dict[str, str]] = []  # variables of macros
         self._uses = Counter(path for node in walk(tree) if (path := written_path(node)))
 
     def name(self, name: str) -> str:

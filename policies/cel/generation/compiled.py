@@ -9,7 +9,7 @@ from policies.cel.evaluation.run import Expired
 from policies.cel.generation.codegen import Generator
 from policies.cel.generation.emitter import TooDeepError, UnsupportedError
 from policies.cel.generation.support import NAMESPACE
-from policies.cel.library.comprehensions import insert, insert_all
+from policies.cel.library.standard.comprehensions import insert, insert_all
 from policies.cel.syntax.ast import Node
 from policies.cel.values import Value
 

@@ -10,10 +10,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from keyword import iskeyword
 
+from policies.cel.syntax.ast import Node
 from policies.cel.values import Value
 
 Path = tuple[str, ...]
 """A chain of selections: the generated name of its root, then the fields."""
+
+Facts = dict[Path, str]
+"""What is known of paths: the generated names that hold their values."""
 
 _WRITTEN = (str, int, bool, type(None))
 _DEEPEST = 18  # CPython refuses more than 20 nested loops
@@ -81,7 +85,7 @@ class Emitter:
             self._cost = 0
 
     @contextmanager
-    def block(self, header: str, facts: dict[Path, str] | None = None) -> Iterator[None]:
+    def block(self, header: str, facts: Facts | None = None) -> Iterator[None]:
         """The statements under a header. What becomes known inside, or holds by `facts`, is known there only."""
         self.settle()
         self.line(header)
@@ -96,3 +100,23 @@ class Emitter:
             self.line("pass")
         self._depth -= 1
         self.known = known
+
+
+class NodeEmitter(Emitter):
+    """An emitter that also writes nodes: what calls and macros need of the generator."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scopes: list[dict[str, str]] = []  # variables of macros
+
+    def value(self, node: Node) -> str:
+        """An expression for a node's value, to be used once."""
+        raise NotImplementedError
+
+    def truth(self, node: Node) -> str:
+        """An expression for a node's value that is certainly true or false."""
+        raise NotImplementedError
+
+    def condition(self, node: Node) -> tuple[str, Facts, Facts]:
+        """An expression that is true or false, and what is known where it holds and where it does not."""
+        raise NotImplementedError

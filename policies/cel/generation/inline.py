@@ -8,21 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import ceil
-from typing import TYPE_CHECKING
 
 from policies.cel.cost import REGEX_LENGTH, STRING_TRAVERSAL, of_first
 from policies.cel.errors import BudgetError, CelError
 from policies.cel.evaluation.dispatch import Binding, arguments, bind, literal_pattern, text_only
 from policies.cel.evaluation.plan import CONVERSIONS as FOLDED
+from policies.cel.generation.certainty import trusted
+from policies.cel.generation.emitter import NodeEmitter
 from policies.cel.generation.support import PASS
-from policies.cel.generation.trust import trusted
-from policies.cel.library.regex import matcher
+from policies.cel.library.kubernetes.regex import matcher
 from policies.cel.syntax.ast import Call, Literal, Node
 from policies.cel.types import DOUBLE, INT, STRING, Kind, Type
 from policies.cel.values import Value
-
-if TYPE_CHECKING:
-    from policies.cel.generation.codegen import Generator
 
 _SCALAR = {Kind.BOOL, Kind.INT, Kind.UINT, Kind.DOUBLE, Kind.NULL, Kind.DURATION, Kind.TIMESTAMP, Kind.TYPE}
 _SHORT = 10  # characters that one unit of cost passes over
@@ -32,14 +29,14 @@ _COMPARISONS |= {"_>_": (">", "greater"), "_>=_": (">=", "greater_or_equal")}
 _ARITHMETIC = {"_+_": ("+", "add"), "_-_": ("-", "subtract"), "_*_": ("*", "multiply")}
 
 
-def generate(generator: Generator, node: Call) -> str:
+def generate(generator: NodeEmitter, node: Call) -> str:
     """An expression for the value of a call; its cost is charged or written down."""
     inlined = _INLINED.get(node.function)
     result = None if inlined is None else inlined(generator, node)
     return _plain(generator, node) if result is None else result
 
 
-def _plain(generator: Generator, node: Call) -> str:
+def _plain(generator: NodeEmitter, node: Call) -> str:
     """A call of the implementation. A cost that depends on sizes is computed from named arguments and result."""
     binding = bind(node)
     known = _of_literals(node, binding)
@@ -105,7 +102,7 @@ def _is_scalar(node: Node) -> bool:
 # Equality
 
 
-def _equality(generator: Generator, node: Call) -> str | None:
+def _equality(generator: NodeEmitter, node: Call) -> str | None:
     left, right = node.args
     if isinstance(left, Literal) and not isinstance(right, Literal):
         left, right = right, left
@@ -120,7 +117,7 @@ def _equality(generator: Generator, node: Call) -> str | None:
     return f"not {expression}" if negated else expression
 
 
-def _with_literal(generator: Generator, node: Node, literal: Literal) -> str | None:
+def _with_literal(generator: NodeEmitter, node: Node, literal: Literal) -> str | None:
     """`x == literal`: the class of the literal decides what can be equal."""
     value = literal.value
     if value.__class__ not in (str, int, bool, type(None)):
@@ -140,11 +137,11 @@ def _with_literal(generator: Generator, node: Node, literal: Literal) -> str | N
     return f"({name} == {value!r} if {name}.__class__ is int_ else equal({name}, {value!r}))"
 
 
-def _charge_unless_empty(generator: Generator, name: str) -> None:
+def _charge_unless_empty(generator: NodeEmitter, name: str) -> None:
     generator.line(f"if {name} or {name}.__class__ not in SIZED: cost += 1")
 
 
-def _charge_against_text(generator: Generator, node: Node, name: str, length: int) -> None:
+def _charge_against_text(generator: NodeEmitter, node: Node, name: str, length: int) -> None:
     """The cost of a comparison with a text of known length: by the shorter one."""
     if length == 0:
         return
@@ -160,7 +157,7 @@ def _charge_against_text(generator: Generator, node: Node, name: str, length: in
         generator.line(f"cost += traversal({name}) if size({name}) < {length} else {ceil(length * STRING_TRAVERSAL)}")
 
 
-def _charge_smaller(generator: Generator, node: Call, names: list[str]) -> None:
+def _charge_smaller(generator: NodeEmitter, node: Call, names: list[str]) -> None:
     """The cost of passing over the smaller of two values."""
     if all(map(_is_scalar, node.args)):
         generator.charge(1)
@@ -177,7 +174,7 @@ def _charge_smaller(generator: Generator, node: Call, names: list[str]) -> None:
 # Order and arithmetic
 
 
-def _comparison(generator: Generator, node: Call) -> str | None:
+def _comparison(generator: NodeEmitter, node: Call) -> str | None:
     operator, function = _COMPARISONS[node.function]
     names = [generator.atom(generator.value(argument)) for argument in node.args]
     _charge_smaller(generator, node, names)
@@ -201,7 +198,7 @@ def _integers(node: Call, names: list[str]) -> str | None:
     return " and ".join(unknown)
 
 
-def _arithmetic(generator: Generator, node: Call) -> str | None:
+def _arithmetic(generator: NodeEmitter, node: Call) -> str | None:
     operator, function = _ARITHMETIC[node.function]
     if all(map(_is_text, node.args)):
         return _concatenation(generator, node)
@@ -219,7 +216,7 @@ def _arithmetic(generator: Generator, node: Call) -> str | None:
     return f"({result} if {f'{guards} and ' if guards else ''}{inside} else {whole})"
 
 
-def _concatenation(generator: Generator, node: Call) -> str:
+def _concatenation(generator: NodeEmitter, node: Call) -> str:
     names = [generator.atom(generator.value(argument)) for argument in node.args]
     result = generator.temporary()
     generator.line(f"{result} = {names[0]} + {names[1]}")
@@ -230,12 +227,12 @@ def _concatenation(generator: Generator, node: Call) -> str:
 # Logic, sizes, membership, texts
 
 
-def _opposite(generator: Generator, node: Call) -> str:
+def _opposite(generator: NodeEmitter, node: Call) -> str:
     generator.charge(1)
     return f"(not {generator.truth(node.args[0])})"
 
 
-def _size(generator: Generator, node: Call) -> str:
+def _size(generator: NodeEmitter, node: Call) -> str:
     generator.charge(1)
     (argument,) = arguments(node)
     expression = generator.value(argument)
@@ -244,7 +241,7 @@ def _size(generator: Generator, node: Call) -> str:
     return f"length({expression})"
 
 
-def _membership(generator: Generator, node: Call) -> str | None:
+def _membership(generator: NodeEmitter, node: Call) -> str | None:
     item, container = node.args
     if not _is_text(item) or container.type is None:
         return None
@@ -262,8 +259,8 @@ def _membership(generator: Generator, node: Call) -> str | None:
     return f"({names[0]} in {names[1]} if {guard} else is_in({names[0]}, {names[1]}))"
 
 
-def _text_method(written: str) -> Callable[[Generator, Call], str | None]:
-    def inlined(generator: Generator, node: Call) -> str | None:
+def _text_method(written: str) -> Callable[[NodeEmitter, Call], str | None]:
+    def inlined(generator: NodeEmitter, node: Call) -> str | None:
         text, part = arguments(node)
         if not isinstance(part, Literal) or part.value.__class__ is not str:
             return None
@@ -274,7 +271,7 @@ def _text_method(written: str) -> Callable[[Generator, Call], str | None]:
     return inlined
 
 
-def _contains(generator: Generator, node: Call) -> str | None:
+def _contains(generator: NodeEmitter, node: Call) -> str | None:
     text, part = arguments(node)
     if not isinstance(part, Literal) or part.value.__class__ is not str or len(part.value) >= len(PASS):
         return None
@@ -284,7 +281,7 @@ def _contains(generator: Generator, node: Call) -> str | None:
     return f"({name}.find({part.value!r}) >= 0)"
 
 
-def _matches(generator: Generator, node: Call) -> str | None:
+def _matches(generator: NodeEmitter, node: Call) -> str | None:
     text, _ = arguments(node)
     pattern = literal_pattern(node)
     if pattern is None:
@@ -301,7 +298,7 @@ def _matches(generator: Generator, node: Call) -> str | None:
     return found
 
 
-_INLINED: dict[str, Callable[[Generator, Call], str | None]] = {
+_INLINED: dict[str, Callable[[NodeEmitter, Call], str | None]] = {
     "_==_": _equality,
     "_!=_": _equality,
     **dict.fromkeys(_COMPARISONS, _comparison),

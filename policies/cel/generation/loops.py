@@ -9,30 +9,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from policies.cel.checking.validation import children
-from policies.cel.generation.emitter import UnsupportedError
-from policies.cel.generation.trust import trusted
+from policies.cel.generation.certainty import trusted
+from policies.cel.generation.emitter import NodeEmitter, UnsupportedError
 from policies.cel.syntax.ast import Call, Comprehension, Ident, Node
 from policies.cel.syntax.macros import ACCUMULATOR
 from policies.cel.types import Kind
-
-if TYPE_CHECKING:
-    from policies.cel.generation.codegen import Generator
 
 _ALL, _EXISTS = 3, 4
 _LOOK_AGAIN = {"all": 2, "exists": 3}
 
 
-def generate_loop(generator: Generator, node: Comprehension) -> str:
+def generate_loop(generator: NodeEmitter, node: Comprehension) -> str:
     """An expression for the value of a macro."""
     binds = node.accumulator != ACCUMULATOR
     return _binding(generator, node) if binds else _LOOPS[node.macro](generator, node)
 
 
 @contextmanager
-def _loop(generator: Generator, node: Comprehension) -> Iterator[str]:
+def _loop(generator: NodeEmitter, node: Comprehension) -> Iterator[str]:
     """The `for` statement; yields the name of the iterator."""
     iterator = generator.atom(f"iter({_range(generator, node)})")
     first, second = generator.temporary(), generator.temporary()
@@ -46,7 +42,7 @@ def _loop(generator: Generator, node: Comprehension) -> Iterator[str]:
         generator.scopes.pop()
 
 
-def _range(generator: Generator, node: Comprehension) -> str:
+def _range(generator: NodeEmitter, node: Comprehension) -> str:
     expression = generator.value(node.range)
     kind = node.range.type.kind if node.range.type is not None else Kind.DYN
     if node.variable2 is None:
@@ -54,7 +50,7 @@ def _range(generator: Generator, node: Comprehension) -> str:
     return f"pairs({expression})"
 
 
-def _quantifier(generator: Generator, node: Comprehension) -> str:
+def _quantifier(generator: NodeEmitter, node: Comprehension) -> str:
     """`all` ends at the first false, `exists` at the first true."""
     universal = node.macro == "all"
     result = generator.atom(repr(universal))
@@ -69,7 +65,7 @@ def _quantifier(generator: Generator, node: Comprehension) -> str:
     return result
 
 
-def _exactly_one(generator: Generator, node: Comprehension) -> str:
+def _exactly_one(generator: NodeEmitter, node: Comprehension) -> str:
     count = generator.atom("0 + 0")
     with _loop(generator, node):
         condition, *_ = generator.condition(node.body[0])
@@ -80,7 +76,7 @@ def _exactly_one(generator: Generator, node: Comprehension) -> str:
     return f"({count} == 1)"
 
 
-def _building(generator: Generator, node: Comprehension) -> str:
+def _building(generator: NodeEmitter, node: Comprehension) -> str:
     """`map`, `filter` and their kin: what the step appends is read off the tree, its cost included."""
     result = generator.atom("[]" if _kind(node.init) is Kind.LIST else "{}")
     with _loop(generator, node):
@@ -93,7 +89,7 @@ def _kind(node: Node) -> Kind:
     return node.type.kind if node.type is not None else Kind.DYN
 
 
-def _conditionally(generator: Generator, step: Node, append: Callable[[Call], None]) -> None:
+def _conditionally(generator: NodeEmitter, step: Node, append: Callable[[Call], None]) -> None:
     assert isinstance(step, Call)  # noqa: S101 - macros are made so
     if step.function != "_?_:_":
         append(step)
@@ -105,7 +101,7 @@ def _conditionally(generator: Generator, step: Node, append: Callable[[Call], No
         append(chosen)
 
 
-def _append(generator: Generator, step: Call, result: str) -> None:
+def _append(generator: NodeEmitter, step: Call, result: str) -> None:
     """`@result + [x]` or `cel.@mapInsert(@result, ...)`: 1 to look at the result, 1 for the call."""
     generator.charge(2)
     if step.function == "_+_":
@@ -116,7 +112,7 @@ def _append(generator: Generator, step: Call, result: str) -> None:
     generator.line(f"{function}({result}, {', '.join(given)})")
 
 
-def _binding(generator: Generator, node: Comprehension) -> str:
+def _binding(generator: NodeEmitter, node: Comprehension) -> str:
     """A name for a value, in `optMap`, `optFlatMap` and `sortBy`. It costs when it is first used, so it must be."""
     if not _surely_used(node.result, node.accumulator):
         raise UnsupportedError
@@ -139,7 +135,7 @@ def _surely_used(node: Node, name: str) -> bool:
     return any(_surely_used(child, name) for child in below)
 
 
-_LOOPS: dict[str, Callable[[Generator, Comprehension], str]] = {
+_LOOPS: dict[str, Callable[[NodeEmitter, Comprehension], str]] = {
     "all": _quantifier,
     "exists": _quantifier,
     "exists_one": _exactly_one,

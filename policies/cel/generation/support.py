@@ -11,8 +11,16 @@ from policies.cel.equality import equal
 from policies.cel.errors import TimeLimitError
 from policies.cel.evaluation.qualify import check_key, present, qualify
 from policies.cel.evaluation.run import Expired
-from policies.cel.library.arithmetic import add, divide, modulo, multiply, negate, subtract
-from policies.cel.library.relations import different, greater, greater_or_equal, is_in, length, less, less_or_equal
+from policies.cel.library.standard.arithmetic import add, divide, modulo, multiply, negate, subtract
+from policies.cel.library.standard.relations import (
+    different,
+    greater,
+    greater_or_equal,
+    is_in,
+    length,
+    less,
+    less_or_equal,
+)
 from policies.cel.patchtypes import construct
 from policies.cel.values import ABSENT, INT_MAX, INT_MIN, NONE, Optional, Value
 

@@ -5,45 +5,21 @@ Within a frame each operator binds tighter than the one below it, by `level`; a 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from policies.cel.syntax.ast import Call, Entry, FieldValue, ListLiteral, MapLiteral, Node, StructLiteral
-from policies.cel.syntax.lexer import END, IDENTIFIER, QUOTED_IDENTIFIER
+from policies.cel.syntax.lexer import IDENTIFIER, QUOTED_IDENTIFIER
 from policies.cel.syntax.macros import Expansion, MacroError, expand
+from policies.cel.syntax.parsestate import (
+    RELATION,
+    TERNARY,
+    UNARY,
+    Frame,
+    Pending,
+    State,
+    missing,
+)
 from policies.cel.syntax.source import NOWHERE
 
-if TYPE_CHECKING:
-    from policies.cel.syntax.parsestate import State
-
-FRAME, TERNARY, OR, AND, RELATION, SUM, PRODUCT, UNARY = range(8)
-
-
-class UnexpectedTokenError(Exception):
-    """The grammar does not go on with the current token; the text says why not."""
-
-
-def missing(what: str) -> UnexpectedTokenError:
-    """Something has to stand before the current token."""
-    return UnexpectedTokenError(f"{what} is missing before it")
-
-
 COLON = "the `:` of `?`"
-
-
-class Pending:
-    """An operator whose right operand is being read."""
-
-    __slots__ = ()
-    level = FRAME
-
-    @property
-    def follow(self) -> tuple[str, ...]:
-        """The tokens that may follow an expression in it, operators apart; none if what is around decides."""
-        return ()
-
-    def reduce(self, parser: State) -> None:
-        """Take the operands from the parser's nodes and put the whole there."""
-        raise NotImplementedError
 
 
 class Binary(Pending):
@@ -130,36 +106,6 @@ class Ternary(Pending):
         parser.expressions -= 1
         node = Call("_?_:_", None, parts, position=self.position, start=parts[0].start, end=parts[2].end)
         parser.add(node, *parts, deeper=1)
-
-
-class Frame(Pending):
-    """Something with a closer. `separated`: it takes commas; `trailing`: also one before the closer."""
-
-    __slots__ = ("position", "start")
-    closer = END
-    may_be_empty = separated = trailing = False
-
-    def __init__(self, position: int, start: int) -> None:
-        self.position, self.start = position, start
-
-    @property
-    def follow(self) -> tuple[str, ...]:
-        """The closer, and a comma."""
-        return (",", self.closer) if self.separated else (self.closer,)
-
-    def prefix(self, parser: State) -> None:
-        """Read what stands before an expression: a question mark, the name of a field."""
-
-    def colon(self, parser: State) -> None:  # noqa: ARG002
-        """Take the expression before a colon."""
-        raise UnexpectedTokenError("it belongs to no `?`")
-
-    def take(self, parser: State) -> None:
-        """Take the expression before a comma or the closer."""
-
-    def build(self, parser: State, end: int) -> None:
-        """The closer is there: put the whole on the parser's nodes."""
-        raise NotImplementedError
 
 
 class Whole(Frame):

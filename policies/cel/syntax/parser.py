@@ -11,25 +11,18 @@ from collections.abc import Callable
 from policies.cel.syntax.ast import Call, Ident, Literal, Node, Select
 from policies.cel.syntax.diagnosis import hinted, unexpected
 from policies.cel.syntax.frames import (
-    AND,
     COLON,
-    OR,
-    PRODUCT,
-    RELATION,
-    SUM,
     Arguments,
     Binary,
     Chain,
     Elements,
     Entries,
     Fields,
-    Frame,
     Index,
     Parentheses,
     Ternary,
     Unary,
-    UnexpectedTokenError,
-    missing,
+    Whole,
 )
 from policies.cel.syntax.lexer import (
     BYTES,
@@ -45,7 +38,19 @@ from policies.cel.syntax.lexer import (
 )
 from policies.cel.syntax.literals import LiteralValueError, double, integer, octets, string, unsigned
 from policies.cel.syntax.macros import TooLargeError
-from policies.cel.syntax.parsestate import MAX_DEPTH, LimitError, State
+from policies.cel.syntax.parsestate import (
+    AND,
+    MAX_DEPTH,
+    OR,
+    PRODUCT,
+    RELATION,
+    SUM,
+    Frame,
+    LimitError,
+    State,
+    UnexpectedTokenError,
+    missing,
+)
 from policies.cel.syntax.source import NOWHERE, CompileError, Issue, Source
 from policies.cel.values import Value
 
@@ -99,7 +104,7 @@ class Parser(State):
     __slots__ = ("_messages",)
 
     def __init__(self, tokens: Tokens) -> None:
-        super().__init__(tokens)
+        super().__init__(tokens, Whole(0, 0))
         self._messages = "{" in self.kinds
 
     def run(self) -> Node:

@@ -1,17 +1,72 @@
-"""The state of a parse, and what frames.py and parser.py do to it."""
+"""The state of a parse: what is open, what is complete, and how operators and frames are taken from it."""
 
 from __future__ import annotations
 
 from policies.cel.syntax.ast import Literal, Node
-from policies.cel.syntax.frames import TERNARY, Frame, Pending, Whole, missing
-from policies.cel.syntax.lexer import Tokens
+from policies.cel.syntax.lexer import END, Tokens
 from policies.cel.syntax.source import NOWHERE, Issue
 
 MAX_DEPTH = 250
+FRAME, TERNARY, OR, AND, RELATION, SUM, PRODUCT, UNARY = range(8)
+
+
+class UnexpectedTokenError(Exception):
+    """The grammar does not go on with the current token; the text says why not."""
+
+
+def missing(what: str) -> UnexpectedTokenError:
+    """Something has to stand before the current token."""
+    return UnexpectedTokenError(f"{what} is missing before it")
 
 
 class LimitError(Exception):
     """The expression is nested deeper than the reference allows."""
+
+
+class Pending:
+    """An operator whose right operand is being read."""
+
+    __slots__ = ()
+    level = FRAME
+
+    @property
+    def follow(self) -> tuple[str, ...]:
+        """The tokens that may follow an expression in it, operators apart; none if what is around decides."""
+        return ()
+
+    def reduce(self, parser: State) -> None:
+        """Take the operands from the parser's nodes and put the whole there."""
+        raise NotImplementedError
+
+
+class Frame(Pending):
+    """Something with a closer. `separated`: it takes commas; `trailing`: also one before the closer."""
+
+    __slots__ = ("position", "start")
+    closer = END
+    may_be_empty = separated = trailing = False
+
+    def __init__(self, position: int, start: int) -> None:
+        self.position, self.start = position, start
+
+    @property
+    def follow(self) -> tuple[str, ...]:
+        """The closer, and a comma."""
+        return (",", self.closer) if self.separated else (self.closer,)
+
+    def prefix(self, parser: State) -> None:
+        """Read what stands before an expression: a question mark, the name of a field."""
+
+    def colon(self, parser: State) -> None:  # noqa: ARG002
+        """Take the expression before a colon."""
+        raise UnexpectedTokenError("it belongs to no `?`")
+
+    def take(self, parser: State) -> None:
+        """Take the expression before a comma or the closer."""
+
+    def build(self, parser: State, end: int) -> None:
+        """The closer is there: put the whole on the parser's nodes."""
+        raise NotImplementedError
 
 
 class State:
@@ -38,13 +93,13 @@ class State:
         "tokens",
     )
 
-    def __init__(self, tokens: Tokens) -> None:
+    def __init__(self, tokens: Tokens, whole: Frame) -> None:
         self.tokens = tokens
         self.kinds, self.texts, self.starts = tokens.kinds, tokens.texts, tokens.starts
         self.at = 0
         self.done = False
         self.nodes: list[Node] = []
-        self.stack: list[Pending] = [Whole(0, 0)]
+        self.stack: list[Pending] = [whole]
         self.issues: list[Issue] = []
         self.expressions = self.relations = self.sums = 1
         # With so few tokens no limit can be reached, and depths need no account.

@@ -11,21 +11,23 @@ from support.policies import nativeanswers
 
 from cluster.policycases.case import LIMIT, NAMESPACE, Ask, Case, Json
 from cluster.policycases.native import object_name
-from policies.admissionpolicy import documents, mutating, validating
-from policies.admissionpolicy.compilation import CompiledPolicy, compile_policy
-from policies.admissionpolicy.document import Document
-from policies.admissionpolicy.inputs import Inputs
+from policies.admissionpolicy.documents import reader
+from policies.admissionpolicy.documents.document import Document
+from policies.admissionpolicy.evaluation import validator
+from policies.admissionpolicy.evaluation.compilation import CompiledPolicy, compile_policy
+from policies.admissionpolicy.evaluation.inputs import Inputs
+from policies.admissionpolicy.evaluation.parameters import KindScope, StaticParameters
 from policies.admissionpolicy.model import Binding, ParamKind
-from policies.admissionpolicy.params import KindScope, StaticParameters
+from policies.admissionpolicy.mutation import dispatcher
 from policies.admissionpolicy.schema import built_in
-from policies.cel.library.authorizer import Answer, Check, Table, answer_of, subject_access_review
+from policies.cel.library.kubernetes.authorizer import Answer, Check, Table, answer_of, subject_access_review
 from policies.engine.lookup import Missing
 from policies.engine.request import GroupVersionKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from policies.admissionpolicy.finding import Finding
+    from policies.admissionpolicy.evaluation.result import Finding
 
 SCOPES: Mapping[ParamKind, KindScope] = {
     ParamKind(api_version="v1", kind="ConfigMap"): "Namespaced",
@@ -62,7 +64,7 @@ class World:
 
 def compiled(case: Case) -> tuple[CompiledPolicy, tuple[Binding, ...]]:
     """The policy of a case, read as from a file."""
-    read = documents.read(Document(value=each, name=case.name, places=lambda _: (1, 1)) for each in case.documents)
+    read = reader.read(Document(value=each, name=case.name, places=lambda _: (1, 1)) for each in case.documents)
     assert read.errors == ()
     return compile_policy(read.policies[0]), read.bindings
 
@@ -134,7 +136,7 @@ def outcome(case: Case, ask: Ask, new: Json | None, old: Json | None, world: Wor
 def _validated(
     policy: CompiledPolicy, bindings: Sequence[Binding], parameters: StaticParameters, inputs: Inputs
 ) -> Outcome:
-    result = validating.evaluate_policy(policy, bindings, parameters, inputs)
+    result = validator.evaluate_policy(policy, bindings, parameters, inputs)
     warnings = _delivered(nativeanswers.warnings(result))
     status = None if result.denial is None else _status(result.denial, [result.denial], inputs)
     return Outcome(status, None, warnings, nativeanswers.audit_annotations(result))
@@ -145,7 +147,7 @@ def _mutated(
 ) -> Outcome:
     kind = inputs.request["kind"]
     schema = built_in(GroupVersionKind(kind["group"], kind["version"], kind["kind"]))
-    mutated = mutating.mutate(lambda _: [(policy, bindings)], parameters, inputs, schema)
+    mutated = dispatcher.mutate(lambda _: [(policy, bindings)], parameters, inputs, schema)
     if mutated.denial is None:  # of what CONNECT carries, nobody ever sees what became of it
         return Outcome(None, None if inputs.request["operation"] == "CONNECT" else stable(mutated.object))
     return Outcome(_status(mutated.denial, mutated.result.findings, inputs))

@@ -24,8 +24,8 @@ from conformance.fuzz.grammar import Tree, generate, typed
 from conformance.ours import generated_differs
 from conformance.record import built, dump, expectation, question
 
-from policies.cel.caserun import run
-from policies.cel.cases import Case, difference
+from policies.cel.cases.document import Case, difference
+from policies.cel.cases.run import run
 
 BATCH = 200
 MODES = ("any",) * 12 + ("bool",) * 4 + ("jsonpatch", "applyconfig")

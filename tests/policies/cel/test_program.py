@@ -11,7 +11,7 @@ from policies.cel import types
 from policies.cel.cost import EXPRESSION_LIMIT
 from policies.cel.errors import BudgetError, CelError, TimeLimitError
 from policies.cel.generation.compiled import Generated
-from policies.cel.library.authorizer import Answer, Check, Table, User, authorizer
+from policies.cel.library.kubernetes.authorizer import Answer, Check, Table, User, authorizer
 from policies.cel.program import (
     NO_VARIABLES,
     Composition,

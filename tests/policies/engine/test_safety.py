@@ -4,8 +4,8 @@ import pytest
 from support.builders import TODAY, Json, deployment, pod, request
 from support.cel import celrun
 
-from policies.admissionpolicy.inputs import inputs_of
-from policies.admissionpolicy.matching import UNSEEN
+from policies.admissionpolicy.evaluation.inputs import inputs_of
+from policies.admissionpolicy.evaluation.matching import UNSEEN
 from policies.conditions.matchcondition import cluster_is_not_coming_up
 from policies.engine.facts import StaticFacts
 from policies.engine.match import ResourceRule

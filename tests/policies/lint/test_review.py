@@ -5,7 +5,7 @@ from support.policies import packs
 from support.policies.lintpolicies import DEPLOYMENTS, PODS, policy, reviewed, said
 from support.policies.policydocuments import documents
 
-from policies.admissionpolicy.documents import read
+from policies.admissionpolicy.documents.reader import read
 from policies.lint.finding import IDS, IGNORE
 from policies.lint.review import review
 

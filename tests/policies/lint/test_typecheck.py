@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from support.policies.lintpolicies import DEPLOYMENTS, PODS, policy
 
-from policies.admissionpolicy.document import Document
-from policies.admissionpolicy.documents import read
+from policies.admissionpolicy.documents.document import Document
+from policies.admissionpolicy.documents.reader import read
 from policies.lint.catalog import catalog
 from policies.lint.typecheck import checked_kinds, warnings
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from policies.admissionpolicy import documents
-from policies.admissionpolicy.compilation import CompiledPolicy, compile_policy
-from policies.admissionpolicy.document import Document
-from policies.admissionpolicy.inputs import Inputs
+from policies.admissionpolicy.documents import reader
+from policies.admissionpolicy.documents.document import Document
+from policies.admissionpolicy.evaluation.compilation import CompiledPolicy, compile_policy
+from policies.admissionpolicy.evaluation.inputs import Inputs
+from policies.admissionpolicy.evaluation.parameters import StaticParameters
 from policies.admissionpolicy.model import Binding, Expression, MatchResources, Mutation, Origin, ParamKind, Policy
-from policies.admissionpolicy.params import StaticParameters
 
 Json = dict[str, Any]
 
@@ -33,8 +33,8 @@ REQUEST: Json = {
 }
 
 
-def _read(document: Json) -> documents.Loaded:
-    return documents.read([Document(value=document, name="policy.yaml", places=lambda _: (1, 1))])
+def _read(document: Json) -> reader.Loaded:
+    return reader.read([Document(value=document, name="policy.yaml", places=lambda _: (1, 1))])
 
 
 def _document(kind: str, name: str, spec: Json) -> Json:

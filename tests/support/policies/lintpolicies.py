@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from policies.admissionpolicy.document import Document
-from policies.admissionpolicy.documents import read
+from policies.admissionpolicy.documents.document import Document
+from policies.admissionpolicy.documents.reader import read
 from policies.lint.finding import LintFinding
 from policies.lint.review import review
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from policies.admissionpolicy import wording
+from policies.admissionpolicy.evaluation import texts
 from policies.golang.strconv import quote
 from policies.kubernetes.encoding import to_json
 from policies.kubernetes.status import CODES
 
 if TYPE_CHECKING:
-    from policies.admissionpolicy.finding import Finding, Result
+    from policies.admissionpolicy.evaluation.result import Finding, Result
 
 FAILURE_ANNOTATION = "validation.policy.admission.k8s.io/validation_failure"
 """The audit annotation with the first failure of a binding with the action Audit."""
@@ -62,5 +62,5 @@ def annotation(finding: Finding) -> str:
 def audit_annotations(result: Result) -> dict[str, str]:
     """The audit annotations; of several failures the first stays."""
     failures = [annotation(finding) for finding in result.findings if "Audit" in finding.actions]
-    published = {key: wording.joined(values) for key, values in result.published.items()}
+    published = {key: texts.joined(values) for key, values in result.published.items()}
     return published | ({FAILURE_ANNOTATION: failures[0]} if failures else {})

@@ -9,15 +9,15 @@ from typing import Any
 
 import yaml
 
-from policies.admissionpolicy import suiterun
-from policies.admissionpolicy.compilation import CompiledPolicy
-from policies.admissionpolicy.document import Document
-from policies.admissionpolicy.documents import Loaded, read
-from policies.admissionpolicy.finding import Finding
-from policies.admissionpolicy.inputs import Inputs
-from policies.admissionpolicy.inputs import inputs_of as inputs_of_request
-from policies.admissionpolicy.params import StaticParameters
-from policies.admissionpolicy.suiterun import SuiteRun
+from policies.admissionpolicy.documents.document import Document
+from policies.admissionpolicy.documents.reader import Loaded, read
+from policies.admissionpolicy.evaluation.compilation import CompiledPolicy
+from policies.admissionpolicy.evaluation.inputs import Inputs
+from policies.admissionpolicy.evaluation.inputs import inputs_of as inputs_of_request
+from policies.admissionpolicy.evaluation.parameters import StaticParameters
+from policies.admissionpolicy.evaluation.result import Finding
+from policies.admissionpolicy.rules import suiterun
+from policies.admissionpolicy.rules.suiterun import SuiteRun
 from policies.suite import Case, Expectation, Suite
 from policies.suite import read as read_suite
 

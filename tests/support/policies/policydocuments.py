@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from policies.admissionpolicy.document import Document
+from policies.admissionpolicy.documents.document import Document
 from webhook.sources import policyfiles
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from policies.cel.library.authorizer import Answer, Check, User, service_account
+from policies.cel.library.kubernetes.authorizer import Answer, Check, User, service_account
 
 TEAM, OTHER = "rbac-team", "rbac-other"
 """The Namespaces that the roles and bindings are in."""

@@ -18,13 +18,13 @@ from support.api.fakeapi import MUTATING, NAMESPACES, NODES, VALIDATING, FakeApi
 from support.builders import Json
 from support.patience import PATIENCE
 
-from certs.authority import new_authority
-from certs.leaf import Leaf
 from certs.serving import ServingContext
+from certs.x509.authority import new_authority
+from certs.x509.leaf import Leaf
 from webhook.cluster.inspection import examination
 from webhook.configuration import rules
 from webhook.configuration.settings import Settings
-from webhook.registration.configuration import registered
+from webhook.registration.configurations import registered
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/cloud/leases"
 CONFIG_MAPS = "/api/v1/namespaces/cloud/configmaps"

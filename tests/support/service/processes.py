@@ -19,7 +19,7 @@ from support.patience import PATIENCE, until
 from support.service.commands import COMMAND
 from support.service.wire import Reply, connected, head
 
-from certs.files import replace_file
+from certs.storage.files import replace_file
 
 _HOST = "127.0.0.1"
 

@@ -11,8 +11,8 @@ from aiohttp.test_utils import TestClient
 from support.service.reviews import TODAY
 from support.service.wire import Reply
 
-from policies.admissionpolicy.params import KnownParameters, ParametersKey
-from policies.cel.library.authorizer import Answer, Check
+from policies.admissionpolicy.evaluation.parameters import KnownParameters, ParametersKey
+from policies.cel.library.kubernetes.authorizer import Answer, Check
 from policies.engine.facts import Facts, NamespaceKey, References, ReferencesKey, StaticFacts
 from policies.engine.lookup import FactUnavailable, Key, Missing
 from policies.engine.ruleset import RuleSet

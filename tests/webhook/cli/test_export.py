@@ -12,7 +12,7 @@ from webhook.configuration.reference import configuration
 from webhook.configuration.rules import build
 from webhook.configuration.settings import Settings
 from webhook.configuration.settingsfile import read
-from webhook.registration.configuration import registered
+from webhook.registration.configurations import registered
 
 _BUNDLE = b"-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
 

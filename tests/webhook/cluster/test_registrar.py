@@ -19,7 +19,7 @@ from support.api.times import Times
 from support.api.webhookapi import NAME, PATHS, ROLES, WebhookApi
 from support.patience import until
 
-from certs.authority import new_authority
+from certs.x509.authority import new_authority
 from policies.engine.match import ResourceRule
 from policies.engine.rule import Hook, Rule
 from policies.topology.catalog import BUILT_IN, Catalog

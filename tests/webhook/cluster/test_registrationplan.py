@@ -25,7 +25,7 @@ from policies.engine.ruleset import RuleSet
 from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.configuration.settings import Registration, Settings
 from webhook.registration.conclusion import ABSENT, FAILED, NO_OWNER, SUSPENDED, UNDONE, UNREADABLE, WAITING, Conclusion
-from webhook.registration.configuration import KINDS, registered
+from webhook.registration.configurations import KINDS, registered
 from webhook.registration.drift import difference, foreign
 from webhook.registration.plan import Apply, FindOwner, Read, Remove, Replace, Step, ca_bundle, plan
 from webhook.registration.state import CaFile, Memory, Observation, OwnerLookUp, Progress, WatchState

@@ -13,10 +13,10 @@ from support.builders import Json
 from support.patience import until
 
 from webhook.configuration.configuration import Configuration, Loaded
-from webhook.configuration.rulekeeper import RuleKeeper
 from webhook.configuration.settings import Settings, SettingsError
 from webhook.configuration.settingsfile import override, read
 from webhook.metrics import Metrics
+from webhook.sources.rulekeeper import RuleKeeper
 
 _HALLS = '{"name": "halls", "levels": ["example.org/hall", "kubernetes.io/hostname"]}'
 

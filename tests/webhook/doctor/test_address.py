@@ -8,8 +8,8 @@ import pytest
 from support.builders import Json
 
 from webhook.doctor.address import check, dialled_by, targets
-from webhook.doctor.finding import Unread
-from webhook.doctor.seen import Endpoint
+from webhook.doctor.diagnosis import Unread
+from webhook.doctor.observation import Endpoint
 
 from .findings import FORBIDDEN, settings, told
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from support.builders import Json
 
-from certs.authority import Authority, new_authority
+from certs.x509.authority import Authority, new_authority
 from webhook.doctor.certificate import check, check_secret, trusts
-from webhook.doctor.finding import Unread
-from webhook.doctor.seen import Endpoint, ShownChain
+from webhook.doctor.diagnosis import Unread
+from webhook.doctor.observation import Endpoint, ShownChain
 
 from .findings import FORBIDDEN, settings, told
 

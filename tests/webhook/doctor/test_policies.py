@@ -11,10 +11,10 @@ from support.builders import Json
 
 from policies.engine.ruleset import RuleSet
 from webhook.configuration.settings import Settings
-from webhook.doctor.finding import Unread
+from webhook.doctor.desired import ClusterPolicyState, Desired, make
+from webhook.doctor.diagnosis import Unread
+from webhook.doctor.observation import PolicySource
 from webhook.doctor.policies import check
-from webhook.doctor.seen import PolicySource
-from webhook.doctor.wanted import ClusterPolicyState, Desired, make
 
 from .findings import FORBIDDEN, settings, told
 

@@ -8,9 +8,9 @@ import pytest
 
 from policies.engine.request import UserInfo
 from webhook.configuration import rules
-from webhook.doctor.finding import Diagnosis, Read, Unread
+from webhook.doctor.diagnosis import Diagnosis, Read, Unread
+from webhook.doctor.observation import Probe
 from webhook.doctor.probe import check, expected, is_answered
-from webhook.doctor.seen import Probe
 
 from .findings import FORBIDDEN, settings
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from webhook.doctor.finding import Diagnosis
+from webhook.doctor.diagnosis import Diagnosis
 from webhook.doctor.rights import asked, check
 from webhook.registration.rights import Right
 

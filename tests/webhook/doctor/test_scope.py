@@ -9,7 +9,7 @@ from support.builders import Json
 
 from webhook.configuration import rules
 from webhook.doctor.scope import check
-from webhook.registration.configuration import registered
+from webhook.registration.configurations import registered
 
 from .findings import FORBIDDEN, settings, told
 

@@ -8,7 +8,7 @@ from policies.engine.facts import Node
 from policies.topology.catalog import Catalog
 from policies.topology.nodes.inventory import Machine
 from webhook.configuration import rules
-from webhook.doctor.seen import TopologyObjects
+from webhook.doctor.observation import TopologyObjects
 from webhook.doctor.topology import check
 
 from .findings import FORBIDDEN, settings, told

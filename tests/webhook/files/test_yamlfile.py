@@ -161,7 +161,7 @@ _BOMBS = {
 }
 _PROGRAM = """
 import sys
-from webhook import yamlfile
+from webhook.files import yamlfile
 from webhook.files.yamlfile import FileError, load
 try:
     list(load("a.yaml", sys.stdin.read()))

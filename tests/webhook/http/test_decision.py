@@ -9,9 +9,9 @@ from support.builders import pod
 from support.service.reviews import REFUSAL, NeedsNamespaces, answer_of, body, refused_body, rule, served
 from support.service.servers import Directory, Serve, Unreachable, default_rules, time_at_rest
 
+from policies.admissionpolicy.evaluation.parameters import ParametersKey
 from policies.admissionpolicy.model import ParamKind
-from policies.admissionpolicy.params import ParametersKey
-from policies.cel.library.authorizer import Check, User
+from policies.cel.library.kubernetes.authorizer import Check, User
 from policies.engine.facts import Facts, NamespaceKey, References
 from policies.engine.lookup import Key, Missing
 from policies.engine.match import LabelSelector, SelectorRequirement

@@ -10,9 +10,9 @@ from support.policies.policydocuments import documents
 from support.service.reviews import answer_of, body
 from support.service.servers import Directory, Serve, Unreachable
 
-from policies.admissionpolicy.documents import read
-from policies.admissionpolicy.params import NO_PARAMETERS
-from policies.admissionpolicy.policyrule import rules
+from policies.admissionpolicy.documents.reader import read
+from policies.admissionpolicy.evaluation.parameters import NO_PARAMETERS
+from policies.admissionpolicy.rules.validatingrule import rules
 from policies.engine.ruleset import RuleSet
 from webhook.http.state import Served
 

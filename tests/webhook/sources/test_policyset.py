@@ -6,7 +6,7 @@ from datetime import date
 import pytest
 from support.policies.policydocuments import documents
 
-from policies.admissionpolicy.documents import parts
+from policies.admissionpolicy.documents.reader import parts
 from webhook.sources.policyset import EMPTY, Content, PolicySet, updated
 
 _TODAY = date(2026, 11, 21)

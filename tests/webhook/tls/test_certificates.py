@@ -8,10 +8,10 @@ import pytest
 from cryptography import x509
 from structlog.testing import capture_logs
 
-from certs.authority import Authority, new_authority
+from certs.display import moment
 from certs.errors import StoreError
-from certs.leaf import Leaf
-from certs.wording import moment
+from certs.x509.authority import Authority, new_authority
+from certs.x509.leaf import Leaf
 from webhook.configuration.settings import SettingsError, Tls
 from webhook.metrics import Metrics
 from webhook.tls.certificates import Certificates

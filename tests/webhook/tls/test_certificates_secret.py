@@ -19,16 +19,16 @@ from support.api.guardedapi import GuardedApi
 from support.patience import until
 from support.service.replicas import SECRETS, World, logging
 
-from certs.authority import new_authority
-from certs.bundle import Bundle
-from certs.stored import BUNDLE, CA_CERT, CA_KEY
-from certs.wording import moment
+from certs.display import moment
+from certs.storage.content import BUNDLE, CA_CERT, CA_KEY
+from certs.x509.authority import new_authority
+from certs.x509.bundle import Bundle
 from webhook.cluster.api.client import connect
 from webhook.cluster.replicas.replica import Replica as Sharing
 from webhook.configuration.settings import SettingsError, Tls
 from webhook.metrics import Metrics
 from webhook.tls.certificates import Certificates
-from webhook.tls.upkeep import Upkeep
+from webhook.tls.renewal import Upkeep
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 DAY = timedelta(days=1)

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from cryptography.x509 import Certificate
 
-from certs.authority import new_authority
-from certs.bundle import Bundle
+from certs.x509.authority import new_authority
+from certs.x509.bundle import Bundle
 from webhook.configuration.settings import Registration
 from webhook.registration.state import WatchState
 from webhook.tls.certificates import by_all

@@ -19,9 +19,9 @@ from support.builders import Json
 from support.patience import PATIENCE, until
 
 from webhook.cluster.api.clock import Clock
-from webhook.workers.pool import Roster
-from webhook.workers.process import WorkerProcess
+from webhook.workers.health import Roster
 from webhook.workers.supervisor import Pace, StartError, Supervisor, SupervisorError
+from webhook.workers.worker import WorkerProcess
 
 _FAKE = Path(__file__).parents[2] / "support" / "service" / "fakeworker.py"
 _QUICK = Pace(start=0.01, look=0.05)  # and as patient as ever with one that is silent

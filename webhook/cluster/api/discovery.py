@@ -12,8 +12,8 @@ from urllib.parse import quote
 import msgspec
 import structlog
 
+from policies.admissionpolicy.evaluation.parameters import KindScope
 from policies.admissionpolicy.model import ParamKind
-from policies.admissionpolicy.params import KindScope
 from webhook.cluster.api.call import Call, fetch
 from webhook.cluster.api.clock import Backoff, Clock
 from webhook.cluster.api.errors import ApiError, ClusterError

@@ -12,12 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from policies.cel.library.authorizer import (
-    Answer,
-    Check,
-    answer_of,
-    subject_access_review,
-)
+from policies.cel.library.kubernetes.authorizer import Answer, Check, answer_of, subject_access_review
 from webhook.cluster.api.call import Call, fetch
 from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.api.wire import UNREADABLE

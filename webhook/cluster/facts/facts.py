@@ -8,8 +8,8 @@ from datetime import UTC, date
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from policies.admissionpolicy.params import ParametersKey
-from policies.cel.library.authorizer import Check
+from policies.admissionpolicy.evaluation.parameters import ParametersKey
+from policies.cel.library.kubernetes.authorizer import Check
 from policies.engine.facts import Facts, Namespace, NamespaceKey, Node, References, ReferencesKey
 from policies.engine.lookup import Key, Missing
 from policies.engine.requester import CONTROL_PLANE, CONTROL_PLANE_LABEL
@@ -20,9 +20,10 @@ from webhook.cluster.facts import access, references
 from webhook.cluster.facts.namespaces import PATH, NamespaceReads
 from webhook.cluster.facts.references import WORKLOADS, GroupKind
 from webhook.cluster.watches.cache import Cache
-from webhook.cluster.watches.devices import Devices, cancelled
+from webhook.cluster.watches.devices import Devices
 from webhook.cluster.watches.parameters import ClusterParameters
 from webhook.cluster.watches.reflector import Reflector
+from webhook.cluster.watches.tasks import cancelled
 from webhook.cluster.watches.topologies import VERSIONS, Topologies
 
 if TYPE_CHECKING:

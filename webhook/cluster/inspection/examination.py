@@ -21,8 +21,8 @@ from webhook.cluster.watches.nativepolicies import DERIVE
 from webhook.cluster.watches.policymaps import REFUSED, SELECTOR
 from webhook.configuration.settings import Settings
 from webhook.doctor import address, probe, replicas, rights
-from webhook.doctor.finding import Read, Unread
-from webhook.doctor.seen import (
+from webhook.doctor.diagnosis import Read, Unread
+from webhook.doctor.observation import (
     ClusterState,
     Endpoint,
     NamespaceState,

@@ -20,7 +20,7 @@ import structlog
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.replicas.leaselock import LeaseLock
-from webhook.cluster.watches.devices import cancelled
+from webhook.cluster.watches.tasks import cancelled
 
 if TYPE_CHECKING:
     from kubernetes.aio.client import ApiClient

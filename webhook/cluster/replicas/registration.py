@@ -10,7 +10,7 @@ import msgspec
 
 from webhook.cluster.api.call import Call, fetch
 from webhook.cluster.api.errors import ApiError, ClusterError
-from webhook.registration.configuration import UNREGISTER
+from webhook.registration.configurations import UNREGISTER
 from webhook.registration.drift import MANAGER
 
 if TYPE_CHECKING:

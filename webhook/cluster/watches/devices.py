@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import structlog
@@ -22,6 +21,7 @@ from webhook.cluster.api.objects import (
 )
 from webhook.cluster.watches.cache import Cache
 from webhook.cluster.watches.reflector import Reflector
+from webhook.cluster.watches.tasks import cancelled, started
 
 if TYPE_CHECKING:
     from kubernetes.aio.client import ApiClient
@@ -93,7 +93,7 @@ class Devices:
         self._log.info("device claims are followed", api_version=f"{GROUP}/{version}")
         for reflector in self._reflectors:
             reflector.path = f"/apis/{GROUP}/{version}/{reflector.resource.name}"
-        return [asyncio.create_task(reflector.run(), name=reflector.resource.name) for reflector in self._reflectors]
+        return started(self._reflectors)
 
     async def _choose(self) -> str | None:
         """The version to use: the one that the API server prefers if possible, None if none will do."""
@@ -101,11 +101,3 @@ class Devices:
         return next(
             (version for version in (*served[:1], *VERSIONS) if version in VERSIONS and version in served), None
         )
-
-
-async def cancelled(tasks: Iterable[asyncio.Task[Any]]) -> None:
-    """Cancel tasks and wait until they have ended."""
-    running = list(tasks)
-    for task in running:
-        task.cancel()
-    await asyncio.gather(*running, return_exceptions=True)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.objects import Resource, WholeObject, name_of, whole
 from webhook.cluster.watches.cache import Cache
-from webhook.cluster.watches.devices import cancelled
 from webhook.cluster.watches.reflector import Reflector
+from webhook.cluster.watches.tasks import cancelled, started
 
 if TYPE_CHECKING:
     from kubernetes.aio.client import ApiClient
@@ -49,9 +49,7 @@ class NativePolicies:
 
     async def start(self) -> None:
         """Begin to follow; `unsynced` says whether the first lists have arrived."""
-        self._tasks = [
-            asyncio.create_task(reflector.run(), name=reflector.resource.name) for reflector in self._reflectors
-        ]
+        self._tasks = started(self._reflectors)
 
     async def stop(self) -> None:
         """End what is under way."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from policies.admissionpolicy.evaluation.parameters import KnownParameters, ParametersKey
 from policies.admissionpolicy.model import ParamKind
-from policies.admissionpolicy.params import KnownParameters, ParametersKey
 from policies.engine.lookup import Missing
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.watches.paramkind import FollowedKind, not_followed

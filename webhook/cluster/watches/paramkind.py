@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, NoReturn
 
 import structlog
 
+from policies.admissionpolicy.evaluation.parameters import NOT_SERVED, KindScope, KnownParameters, ParametersKey
 from policies.admissionpolicy.model import ParamKind
-from policies.admissionpolicy.params import NOT_SERVED, KindScope, KnownParameters, ParametersKey
 from policies.engine.lookup import FactUnavailable, Missing
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.discovery import Discovery, ServedKind, find
-from webhook.cluster.watches.devices import cancelled
 from webhook.cluster.watches.paramwatch import ParamWatch
+from webhook.cluster.watches.tasks import cancelled
 
 if TYPE_CHECKING:
     from kubernetes.aio.client import ApiClient

@@ -7,8 +7,8 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from policies.admissionpolicy.inputs import Json
-from policies.admissionpolicy.params import ParametersKey, as_kept, label_selector
+from policies.admissionpolicy.evaluation.inputs import Json
+from policies.admissionpolicy.evaluation.parameters import ParametersKey, as_kept, label_selector
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.discovery import ServedKind
 from webhook.cluster.api.objects import Resource, WholeObject, key_of, whole

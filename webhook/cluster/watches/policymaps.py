@@ -19,8 +19,8 @@ from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.cluster.api.objects import ConfigMapObject, Resource, name_of
 from webhook.cluster.watches.cache import Cache
-from webhook.cluster.watches.devices import cancelled
 from webhook.cluster.watches.reflector import Reflector
+from webhook.cluster.watches.tasks import cancelled
 
 if TYPE_CHECKING:
     from kubernetes.aio.client import ApiClient

@@ -17,8 +17,8 @@ from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.errors import ApiError
 from webhook.cluster.api.objects import Resource, WholeObject, name_of, whole
 from webhook.cluster.watches.cache import Cache
-from webhook.cluster.watches.devices import cancelled
 from webhook.cluster.watches.reflector import Reflector
+from webhook.cluster.watches.tasks import cancelled
 
 if TYPE_CHECKING:
     from kubernetes.aio.client import ApiClient

@@ -11,9 +11,9 @@ from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.objects import Resource, WholeObject, whole
 from webhook.cluster.replicas.registration import GROUP, PLURALS, path
 from webhook.cluster.watches.cache import Change
-from webhook.cluster.watches.devices import cancelled
 from webhook.cluster.watches.reflector import Reflector
-from webhook.registration.configuration import API_VERSION
+from webhook.cluster.watches.tasks import cancelled, started
+from webhook.registration.configurations import API_VERSION
 from webhook.registration.drift import is_unregistered
 from webhook.registration.state import WatchState
 
@@ -55,9 +55,7 @@ class Webhooks:
 
     async def start(self) -> None:
         """Begin to follow; `state` says whether the first lists have arrived."""
-        self._tasks = [
-            asyncio.create_task(reflector.run(), name=reflector.resource.name) for reflector in self._reflectors
-        ]
+        self._tasks = started(self._reflectors)
 
     async def stop(self) -> None:
         """End what is under way."""

@@ -9,7 +9,7 @@ import pytest
 from support.api.fakeapi import FakeApi, status
 from support.patience import PATIENCE
 
-from policies.cel.library.authorizer import Answer, Check, User
+from policies.cel.library.kubernetes.authorizer import Answer, Check, User
 from webhook.cluster.api.client import Connection
 from webhook.cluster.facts.access import PATH, review
 

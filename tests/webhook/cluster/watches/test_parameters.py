@@ -8,8 +8,8 @@ from support.api.fakeapi import FakeApi, Json, named, status
 from support.api.times import Times
 from support.patience import PATIENCE, until
 
+from policies.admissionpolicy.evaluation.parameters import KindScope, ParametersKey
 from policies.admissionpolicy.model import ParamKind
-from policies.admissionpolicy.params import KindScope, ParametersKey
 from policies.engine.lookup import FactUnavailable, Missing
 from policies.engine.match import EVERYTHING, LabelSelector, SelectorRequirement
 from webhook.cluster.api.client import Connection

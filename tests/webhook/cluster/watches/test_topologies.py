@@ -16,7 +16,7 @@ from support.patience import until
 from policies.topology.document import KAI, KUEUE
 from policies.topology.topology import Topology, level
 from webhook.cluster.api.client import Connection
-from webhook.cluster.watches.devices import cancelled
+from webhook.cluster.watches.tasks import cancelled
 from webhook.cluster.watches.topologies import LOOK_AGAIN_SECONDS, VERSIONS, Topologies
 
 KAI_PATH = "/apis/kai.scheduler/v1alpha1/topologies"

@@ -12,8 +12,8 @@ from support.api.times import Times
 from support.api.webhookapi import NAME, PATHS, WebhookApi
 from support.patience import until
 
-from certs.authority import new_authority
-from certs.bundle import Bundle
+from certs.x509.authority import new_authority
+from certs.x509.bundle import Bundle
 from webhook.cluster.api.client import Connection
 from webhook.cluster.watches.webhooks import Webhooks
 from webhook.tls.trust import TrustWatch

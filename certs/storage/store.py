@@ -1,0 +1,125 @@
+"""A directory with a CA, a leaf and the bundle: read, decided about and written by one process at a time."""
+
+import fcntl
+import os
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+from certs.errors import ForeignFileError
+from certs.plan import Ensured, plan
+from certs.storage.content import BUNDLE, CA_CERT, CA_KEY, LEAF_CERT, LEAF_KEY
+from certs.storage.files import access_error, read_file, replace_file
+from certs.x509.authority import AUTHORITY_LIFETIME, LEAF_LIFETIME
+
+__all__ = ["DirectoryStore", "Ensured", "ensure"]
+
+_PUBLIC: Final = 0o644
+_SECRET: Final = 0o600
+_MODES: Final[Mapping[str, int]] = MappingProxyType(
+    {CA_CERT: _PUBLIC, CA_KEY: _SECRET, LEAF_CERT: _PUBLIC, LEAF_KEY: _SECRET, BUNDLE: _PUBLIC}
+)
+_LOCK: Final = ".lock"
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryStore:
+    """A directory with `ca.crt`, `ca.key`, `tls.crt`, `tls.key` and `ca-bundle.crt`.
+
+    It is created with mode 0700. One that exists keeps its mode: it may be a volume that somebody else set up, and the
+    keys are 0600 in any case. Files are replaced whole: a reader without the lock sees an old or a new file, never a
+    part of one, but of two files it may see one old and one new.
+    """
+
+    path: Path
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the directory, made if need be, alone among all processes and threads; wait for as long as it takes.
+
+        The kernel drops the lock of a process that dies, so none is ever left over.
+
+        Raises StoreError where the directory cannot be made or written to.
+        """
+        try:
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            lock = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise access_error(error, self.path, "use the directory") from error
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(lock)
+
+    def read(self) -> dict[str, bytes]:
+        """Read the files that are there, by name. The lock makes the answer consistent, not safer.
+
+        Raises StoreError where one is there and cannot be read.
+        """
+        contents: dict[str, bytes] = {}
+        for name in _MODES:
+            with suppress(FileNotFoundError):
+                contents[name] = read_file(self.path / name)
+        return contents
+
+    def write(self, contents: Mapping[str, bytes]) -> None:
+        """Replace files by name, one after the other in the order given. To be called under the lock.
+
+        Raises StoreError where one cannot be written; those before it have been.
+        """
+        for name, content in contents.items():
+            replace_file(self.path / name, content, _MODES[name])
+
+    def tighten(self) -> tuple[str, ...]:
+        """Take everybody else's rights to the keys away, and say where there were any. Links are left alone.
+
+        Volumes with an `fsGroup` give the group rights to every file when they are mounted.
+
+        Raises StoreError where the rights cannot be changed.
+        """
+        reasons = []
+        for name, wanted in _MODES.items():
+            path = self.path / name
+            try:
+                mode = path.lstat().st_mode
+                if wanted == _SECRET and stat.S_ISREG(mode) and mode & (stat.S_IRWXG | stat.S_IRWXO):
+                    path.chmod(wanted)
+                    reasons.append(
+                        f"{name} was closed to others: its mode was {stat.S_IMODE(mode):04o}, now {wanted:04o}"
+                    )
+            except OSError as error:
+                raise access_error(error, path, "take others' rights from") from error
+        return tuple(reasons)
+
+
+def ensure(
+    store: DirectoryStore,
+    names: Iterable[str],
+    now: datetime,
+    *,
+    leaf_lifetime: timedelta = LEAF_LIFETIME,
+    authority_lifetime: timedelta = AUTHORITY_LIFETIME,
+) -> Ensured:
+    """Make the directory hold a CA, a bundle and a leaf for `names` that are good at `now`; keep those that are.
+
+    Any number of processes may call it on one directory: the first makes the pair, the others find it.
+
+    Raises StoreError where a file or the directory cannot be read or written; ForeignFileError where a file was not
+    made here, and nothing has been changed then; InvalidNameError and AuthorityError as `Authority.issue` does.
+    """
+    with store.locked():
+        stored = store.read()
+        try:
+            decided = plan(stored, names, now, leaf_lifetime=leaf_lifetime, authority_lifetime=authority_lifetime)
+        except ForeignFileError as error:
+            message = f"{store.path}: {error}, so it is not overwritten; use an empty directory, or move the file away"
+            raise ForeignFileError(message) from error
+        store.write(decided.writes)
+        tightened = store.tighten()
+    return replace(decided.ensured, reasons=(*decided.ensured.reasons, *tightened))

@@ -1,0 +1,1 @@
+"""Keys, certificates, authorities and bundles: made, read and verified."""

@@ -1,0 +1,197 @@
+"""A certificate authority: made from nothing, read from PEM, and able to issue leaves."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from certs.display import moment, titled
+from certs.errors import AuthorityError
+from certs.x509.certificate import Certified, may_sign
+from certs.x509.keys import PrivateKey, key_pem, new_key
+from certs.x509.leaf import Leaf, load_pair
+from certs.x509.names import subject_names
+
+__all__ = [
+    "AUTHORITY_LIFETIME",
+    "AUTHORITY_NAME",
+    "CLOCK_SKEW",
+    "LEAF_LIFETIME",
+    "Authority",
+    "authority_subject",
+    "load_authority",
+    "new_authority",
+]
+
+AUTHORITY_NAME: Final = "cks-admission CA"
+# Renewed at two thirds, on day 243: old and new then overlap for 121 days, seventeen times the life of a leaf.
+AUTHORITY_LIFETIME: Final = timedelta(days=365)
+# cert-manager's choice for its own webhook. Renewed on day 4.7: a renewal that fails on a Friday evening still
+# leaves the weekend to notice, and a stolen key is worth a week.
+LEAF_LIFETIME: Final = timedelta(days=7)
+# How far a client's clock may be behind ours. Hosts synchronised by NTP differ by milliseconds; an hour covers one
+# that takes local time for UTC on the day when the clocks change.
+CLOCK_SKEW: Final = timedelta(hours=1)
+# X.520's upper bound ub-common-name, which OpenSSL enforces. Service names inside a cluster can be longer.
+_LONGEST_COMMON_NAME: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Authority(Certified):
+    """A CA certificate and its key. Two are equal when their certificates are."""
+
+    certificate: x509.Certificate
+    key: PrivateKey = field(repr=False, compare=False)
+
+    @property
+    def cert_pem(self) -> bytes:
+        """The certificate as PEM: what `ca.crt` holds."""
+        return self.certificate.public_bytes(Encoding.PEM)
+
+    @property
+    def key_pem(self) -> bytes:
+        """The key as PEM, not encrypted: what `ca.key` holds."""
+        return key_pem(self.key)
+
+    def signs_at(self, now: datetime) -> bool:
+        """Whether clients accept it at that moment, and what it signs then for a while."""
+        return self.certificate.not_valid_before_utc <= now < self.not_after
+
+    def issue(self, names: Iterable[str], now: datetime, *, lifetime: timedelta = LEAF_LIFETIME) -> Leaf:
+        """Make a key and a certificate for a server of these names (DNS or IP), valid for `lifetime` from now.
+
+        Raises InvalidNameError where a name is none that a certificate can carry, or none is given; AuthorityError
+        where the CA is not valid now, or would end before the leaf does.
+        """
+        subjects = subject_names(names)
+        self._check_span(now, lifetime)
+        key = new_key()
+        builder = (
+            _builder(_common_name(str(subjects[0].value)), self.certificate.subject, key)
+            .not_valid_before(max(now - _backdated(lifetime), self.certificate.not_valid_before_utc))
+            .not_valid_after(now + lifetime)
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            # An EC key only ever signs in TLS; key encipherment is for RSA key exchange, which TLS 1.3 dropped.
+            .add_extension(_key_usage(digital_signature=True), critical=True)
+            .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+            .add_extension(x509.SubjectAlternativeName(subjects), critical=False)
+            # The same identifier as the CA's own, from whomever that CA came: clients tell two CAs of one name by it.
+            .add_extension(_authority_key_identifier(self), critical=False)
+        )
+        return Leaf((_signed(builder, self.key),), key)
+
+    def _check_span(self, now: datetime, lifetime: timedelta) -> None:
+        if lifetime <= timedelta():
+            message = f"a lifetime of {lifetime} is over before it began; give a positive one"
+            raise AuthorityError(message)
+        start, end = self.certificate.not_valid_before_utc, self.certificate.not_valid_after_utc
+        if not start <= now <= end:
+            message = (
+                f"the CA {titled(self.certificate.subject)} is valid from {moment(start)} to {moment(end)}"
+                f" and cannot sign at {moment(now)}; make a new CA"
+            )
+            raise AuthorityError(message)
+        if now + lifetime > end:
+            message = (
+                f"a leaf until {moment(now + lifetime)} would outlive the CA {titled(self.certificate.subject)},"
+                f" which ends on {moment(end)}; ask for a shorter lifetime or make a new CA"
+            )
+            raise AuthorityError(message)
+
+
+def new_authority(now: datetime, *, name: str = AUTHORITY_NAME, lifetime: timedelta = AUTHORITY_LIFETIME) -> Authority:
+    """Make a self-signed CA that may sign leaves but no further CAs, valid for `lifetime` from now.
+
+    Raises AuthorityError where the name is empty or longer than 64 characters, or the lifetime is not positive.
+    """
+    if not 0 < len(name) <= _LONGEST_COMMON_NAME:
+        message = f"the CA's name {name!r} has {len(name)} characters; give it 1 to {_LONGEST_COMMON_NAME}"
+        raise AuthorityError(message)
+    if lifetime <= timedelta():
+        message = f"a lifetime of {lifetime} is over before it began; give a positive one"
+        raise AuthorityError(message)
+    key = new_key()
+    subject = authority_subject(name)
+    builder = (
+        _builder(subject, subject, key)
+        .not_valid_before(now - _backdated(lifetime))
+        .not_valid_after(now + lifetime)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_key_usage(sign_certificates=True), critical=True)
+    )
+    return Authority(_signed(builder, key), key)
+
+
+def load_authority(cert_pem: bytes, key_pem: bytes) -> Authority:
+    """Read a CA. Dates play no part: an expired CA loads, and renewal decides about it.
+
+    Raises PemError, PairError and KeyMismatchError as `load_pair` does; AuthorityError where there is more than one
+    certificate, or the one may not sign others.
+    """
+    pair = load_pair(cert_pem, key_pem)
+    if len(pair.chain) > 1:
+        message = f"it holds {len(pair.chain)} certificates; a CA and its key are exactly one"
+        raise AuthorityError(message)
+    if not may_sign(pair.certificate):
+        message = f"{titled(pair.certificate.subject)} may not sign: its basic constraints or key usage forbid it"
+        raise AuthorityError(message)
+    return Authority(pair.certificate, pair.key)
+
+
+def authority_subject(name: str = AUTHORITY_NAME) -> x509.Name:
+    """The subject of a CA of that name: by it a store knows its own certificates."""
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+
+
+def _backdated(lifetime: timedelta) -> timedelta:
+    # Never by more than the lifetime: two thirds of a life that began an hour ago and lasts minutes are over at once.
+    return min(CLOCK_SKEW, lifetime)
+
+
+def _common_name(text: str) -> x509.Name:
+    # Cut without regret: it is for people who read lists of certificates, clients look at the alternative names.
+    return authority_subject(text[:_LONGEST_COMMON_NAME])
+
+
+def _builder(subject: x509.Name, issuer: x509.Name, key: PrivateKey) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        # 159 random bits: clients that know one certificate of this issuer and serial refuse another with the same.
+        .serial_number(x509.random_serial_number())
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+    )
+
+
+def _signed(builder: x509.CertificateBuilder, key: PrivateKey) -> x509.Certificate:
+    return builder.sign(key, None if isinstance(key, Ed25519PrivateKey) else SHA256())
+
+
+def _key_usage(*, digital_signature: bool = False, sign_certificates: bool = False) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=digital_signature,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=sign_certificates,
+        crl_sign=sign_certificates,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _authority_key_identifier(authority: Authority) -> x509.AuthorityKeyIdentifier:
+    try:
+        own = authority.certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
+    except x509.ExtensionNotFound:
+        return x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.key.public_key())
+    return x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(own)

@@ -1,0 +1,102 @@
+"""A leaf: the certificate that a server shows, the intermediates behind it, and the private key."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TypeVar
+
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from certs.display import titled
+from certs.errors import KeyMismatchError, PairError, PemError
+from certs.x509.certificate import Certified, may_sign
+from certs.x509.keys import PrivateKey, key_pem, load_key, public_fingerprint
+from certs.x509.names import names_of
+from certs.x509.pem import load_certificates
+
+__all__ = ["Leaf", "join_pair", "load_pair"]
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf(Certified):
+    """A pair that can be served. `chain` is the leaf first, then its intermediates; never the key of another leaf.
+
+    Make one with `load_pair` or `Authority.issue`, which check that the two belong together. Two are equal when
+    their chains are: a certificate has one key only.
+    """
+
+    chain: tuple[x509.Certificate, ...]
+    key: PrivateKey = field(repr=False, compare=False)
+
+    @property
+    def certificate(self) -> x509.Certificate:
+        """The leaf itself."""
+        return self.chain[0]
+
+    @property
+    def cert_pem(self) -> bytes:
+        """The chain as PEM, leaf first: what `tls.crt` holds."""
+        return b"".join(certificate.public_bytes(Encoding.PEM) for certificate in self.chain)
+
+    @property
+    def key_pem(self) -> bytes:
+        """The key as PEM, not encrypted: what `tls.key` holds."""
+        return key_pem(self.key)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The DNS names and IP addresses that the leaf is for."""
+        return names_of(self.certificate)
+
+    @property
+    def not_before(self) -> datetime:
+        """The first moment at which clients accept it, aware, UTC."""
+        return self.certificate.not_valid_before_utc
+
+
+def load_pair(cert_pem: bytes, key_pem: bytes) -> Leaf:
+    """Read a chain and its key. Dates play no part: an expired pair loads, and renewal decides about it.
+
+    Raises PemError where one of the two is not PEM or not of its kind, and says which; PairError where there are
+    several leaves, or the key is encrypted or of an unusable kind; KeyMismatchError, with both fingerprints, where the
+    key is another certificate's.
+    """
+    chain = _named("certificate", load_certificates, cert_pem)
+    return join_pair(chain, _named("key", load_key, key_pem))
+
+
+def join_pair(chain: Sequence[x509.Certificate], key: PrivateKey) -> Leaf:
+    """Join a chain of at least one certificate and a key.
+
+    Raises PairError where there are several leaves; KeyMismatchError, with both fingerprints, where the key is another
+    certificate's.
+    """
+    of_key = public_fingerprint(key.public_key())
+    of_chain = [public_fingerprint(certificate.public_key()) for certificate in chain]
+    if of_key in of_chain[1:] and of_chain[0] != of_key:
+        place = of_chain.index(of_key) + 1
+        message = f"the key belongs to certificate {place} of {len(chain)}; the leaf has to be the first of its chain"
+        raise PairError(message)
+    # The first is the leaf whatever it says of itself: `openssl req -x509` makes self-signed CAs by default.
+    others = [titled(certificate.subject) for certificate in chain[1:] if not may_sign(certificate)]
+    if others:
+        message = f"several leaves: after {titled(chain[0].subject)} only CAs may follow, not {'; '.join(others)}"
+        raise PairError(message)
+    if of_chain[0] != of_key:
+        message = (
+            f"the key does not match the certificate {titled(chain[0].subject)}:"
+            f" SHA-256 of the certificate's public key is {of_chain[0]}, of the key's {of_key}"
+        )
+        raise KeyMismatchError(message)
+    return Leaf(tuple(chain), key)
+
+
+def _named(what: str, load: Callable[[bytes], _T], text: bytes) -> _T:
+    try:
+        return load(text)
+    except PemError as error:
+        message = f"{what}: {error}"
+        raise PemError(message, damaged=error.damaged) from error

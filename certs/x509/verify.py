@@ -1,0 +1,140 @@
+"""Certificates explained to people: does this chain hold for these names at this time, and what is in it."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TypedDict
+
+from cryptography import x509
+from cryptography.x509.oid import ExtendedKeyUsageOID
+
+from certs.display import listed, moment, span, titled
+from certs.x509.bundle import Bundle
+from certs.x509.certificate import fingerprint, issued_by, may_sign, path_length
+from certs.x509.names import covers, names_of
+from certs.x509.strength import key_title, signature_title, weakness
+
+__all__ = ["Description", "Finding", "describe", "verify"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at: whether it is as it should be, and a sentence about it."""
+
+    ok: bool
+    text: str
+
+
+class Description(TypedDict):
+    """A certificate in words, in this order. Moments are `2026-03-01 12:00:00 UTC`, the fingerprint hexadecimal."""
+
+    subject: str
+    issuer: str
+    serial: str
+    names: list[str]
+    not_before: str
+    not_after: str
+    days_left: int
+    key: str
+    signature: str
+    fingerprint_sha256: str
+
+
+def describe(certificate: x509.Certificate, now: datetime) -> Description:
+    """Put a certificate into words. `days_left` counts whole days and is negative once it has expired."""
+    return Description(
+        subject=titled(certificate.subject),
+        issuer=titled(certificate.issuer),
+        serial=f"{certificate.serial_number:x}",
+        names=list(names_of(certificate)),
+        not_before=moment(certificate.not_valid_before_utc),
+        not_after=moment(certificate.not_valid_after_utc),
+        days_left=(certificate.not_valid_after_utc - now) // timedelta(days=1),
+        key=key_title(certificate),
+        signature=signature_title(certificate),
+        fingerprint_sha256=fingerprint(certificate),
+    )
+
+
+def verify(
+    chain: Sequence[x509.Certificate], bundle: Bundle, names: Iterable[str], now: datetime
+) -> tuple[Finding, ...]:
+    """Look at a chain (leaf first, at least one) as the API server would that trusts `bundle` and dials `names`.
+
+    All findings, good and bad. The rules are those of Go's crypto/x509, which is what every API server uses; name
+    constraints are not looked at. Whether a key belongs to the leaf is for `load_pair` to say.
+    """
+    path, trust = _path(chain, bundle, now)
+    findings = [*_name_findings(chain[0], names), _purpose_finding(chain[0]), trust]
+    for certificate in path:
+        findings.append(_date_finding(certificate, now))
+        # What the bundle has is trusted as it stands: nobody looks at how a CA signed itself.
+        if certificate not in bundle and (weak := weakness(certificate)) is not None:
+            findings.append(Finding(ok=False, text=f"{titled(certificate.subject)}: {weak}"))
+    return tuple(findings)
+
+
+def _name_findings(leaf: x509.Certificate, names: Iterable[str]) -> Iterator[Finding]:
+    present = names_of(leaf)
+    for name in names:
+        if covers(present, name):
+            yield Finding(ok=True, text=f"it is for {name}")
+        elif present:
+            yield Finding(ok=False, text=f"it is not for {name}, only for {listed(present)}")
+        else:
+            text = f"it is not for {name}: it has no subject alternative names, and Go ignores the common name"
+            yield Finding(ok=False, text=text)
+
+
+def _purpose_finding(leaf: x509.Certificate) -> Finding:
+    try:
+        purposes = leaf.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    except x509.ExtensionNotFound:
+        return Finding(ok=True, text="it may be used for anything: it states no extended key usage")
+    if ExtendedKeyUsageOID.SERVER_AUTH in purposes or ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE in purposes:
+        return Finding(ok=True, text="it may be used by a server")
+    return Finding(ok=False, text="it may not be used by a server: its extended key usage has no serverAuth")
+
+
+def _date_finding(certificate: x509.Certificate, now: datetime) -> Finding:
+    title = titled(certificate.subject)
+    start, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    if now < start:
+        return Finding(ok=False, text=f"{title} is not valid before {moment(start)}, in {span(start - now)}")
+    if now > end:
+        return Finding(ok=False, text=f"{title} expired on {moment(end)}, {span(now - end)} ago")
+    return Finding(ok=True, text=f"{title} is valid until {moment(end)}, for {span(end - now)}")
+
+
+def _path(chain: Sequence[x509.Certificate], bundle: Bundle, now: datetime) -> tuple[list[x509.Certificate], Finding]:
+    """Climb from the leaf to a certificate of the bundle; the certificates passed, and how it ended."""
+    path = [chain[0]]
+    while path[-1] not in bundle:
+        issuers = [c for c in (*bundle, *chain[1:]) if c not in path and issued_by(path[-1], c) and may_sign(c)]
+        if not issuers:
+            return path, Finding(ok=False, text=_dead_end(path[-1], bundle))
+        # A CA that was renewed with its old key has two certificates: the one that is valid now is as good.
+        issuers.sort(key=lambda c: not c.not_valid_before_utc <= now <= c.not_valid_after_utc)
+        path.append(issuers[0])
+    for below, authority in enumerate(path[1:]):
+        allowed = path_length(authority)
+        if allowed is not None and below > allowed:
+            text = f"{titled(authority.subject)} allows {allowed} CAs below it, and there are {below}"
+            return path, Finding(ok=False, text=text)
+    return path, Finding(ok=True, text=f"its chain ends in the bundle: {' <- '.join(titled(c.subject) for c in path)}")
+
+
+def _dead_end(certificate: x509.Certificate, bundle: Bundle) -> str:
+    title, issuer = titled(certificate.subject), titled(certificate.issuer)
+    if certificate.issuer == certificate.subject:
+        return f"{title} is self-signed, and the bundle does not have it"
+    if any(issued_by(certificate, c) for c in bundle):
+        return f"{title} is signed by {issuer}, which may not sign: its basic constraints or key usage forbid it"
+    namesakes = tuple(fingerprint(c) for c in bundle if c.subject == certificate.issuer)
+    if namesakes:
+        return (
+            f"{title} is signed by a CA called {issuer}, but not by the one in the bundle"
+            f" (SHA-256 {listed(namesakes)}): that name has another key there"
+        )
+    held = listed(tuple(titled(c.subject) for c in bundle))
+    return f"{title} is signed by {issuer}, which neither the chain nor the bundle has; the bundle has {held}"

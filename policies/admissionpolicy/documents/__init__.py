@@ -1,0 +1,1 @@
+"""Documents in; policies, bindings and exceptions out, with all problems and their places."""

@@ -1,0 +1,49 @@
+"""Checks that many fields share: required texts, values of enumerations, formats."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from policies.admissionpolicy.documents.problem import Spot, invalid, required, show, unsupported
+from policies.kubernetes.label import label_key, label_value
+from policies.kubernetes.name import Format
+from policies.kubernetes.spelling import did_you_mean
+
+Values = Mapping[str, Any]
+NAME_HINT = "use lower case letters, digits, '-' and '.'"
+
+
+def check_needed(value: Values, name: str, spot: Spot, hint: str) -> bool:
+    """Whether a required text is there; if not, that is noted."""
+    if value.get(name):
+        return True
+    spot.child(name).fault(required(), hint)
+    return False
+
+
+def check_choice(value: Values, name: str, allowed: Sequence[str], spot: Spot) -> None:
+    """Note a value that is not in an enumeration. An absent one has a default."""
+    if name in value and value[name] not in allowed:
+        spot.child(name).fault(unsupported(value[name], allowed), nearest_choice(value[name], allowed))
+
+
+def check_format(text: str, check: Format, spot: Spot, hint: str) -> None:
+    """Note where a text does not have a format."""
+    for words in check(text):
+        spot.fault(invalid(text, words), hint)
+
+
+def nearest_choice(word: str, allowed: Sequence[str] | Mapping[str, str]) -> str:
+    """A hint for a value that is not in an enumeration."""
+    return did_you_mean(word, allowed, f"write {' or '.join(allowed)}")
+
+
+def check_labels(labels: Mapping[str, str], spot: Spot) -> None:
+    """Note bad labels, or matchLabels of a selector. The API server's messages name no key."""
+    path = show(spot.path)
+    for key, value in labels.items():
+        for words in label_key(key):
+            spot.child(key).fault(invalid(key, words), "write a label key, as example.org/team", path=path, key=True)
+        for words in label_value(value):
+            spot.child(key).fault(invalid(value, words), "write a label value of at most 63 characters", path=path)

@@ -1,0 +1,129 @@
+"""Exceptions as documents: `kind: PolicyException`, read as strictly as policies are.
+
+The kind is ours, so Kubernetes has no messages for it beyond those for any field.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import date
+
+from policies.admissionpolicy.documents.builder import selector as build_selector
+from policies.admissionpolicy.documents.check import Values, check_format, check_needed
+from policies.admissionpolicy.documents.document import Document
+from policies.admissionpolicy.documents.fields import EXCEPTION_GLOBS
+from policies.admissionpolicy.documents.matchvalidation import selector
+from policies.admissionpolicy.documents.problem import Problem, Report, Spot, duplicate, invalid, not_found, required
+from policies.engine.exception import PolicyException
+from policies.golang.quote import trimmed
+from policies.kubernetes.name import dns_subdomain
+from policies.kubernetes.spelling import closest, did_you_mean
+from policies.objects.workload import BUILT_IN
+
+GROUP, VERSION, KIND = "cks-admission.dev", "v1", "PolicyException"
+SOON = 14
+"""Days before its end from which an exception is warned about: time to fix what it is for."""
+
+_DATE = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}")
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenException:
+    """An exception and the document that it stands in."""
+
+    value: PolicyException
+    document: Document
+
+    def unknown(self, known: Collection[str]) -> Sequence[Problem]:
+        """A problem for each unknown rule that it names; `known`: the names of all rules and policies."""
+        report = Report(self.document)
+        for index, name in enumerate(self.value.rules):
+            if name not in known:
+                hint = did_you_mean(name, known, f"there are {', '.join(known)}")
+                Spot(report).child("spec", "policies", index).fault(not_found(name), hint)
+        return report.problems
+
+
+def is_meant(group: str, kind: str) -> bool:
+    """Whether a document is an exception, or is probably meant to be one and would be overlooked."""
+    return group == GROUP or (kind == KIND and (not group or bool(closest(group, [GROUP]))))
+
+
+def validate(value: Values, top: Spot) -> None:
+    """Note all that is wrong with a decoded document."""
+    metadata, below = value.get("metadata", {}), top.child("metadata")
+    if check_needed(metadata, "name", below, "name the exception: answers and metrics show it"):
+        check_format(
+            metadata["name"], dns_subdomain, below.child("name"), "use lower case letters, digits, '-' and '.'"
+        )
+    if metadata.get("namespace"):
+        below.child("namespace").warn("an exception is in no namespace", "write it to spec.match.namespaces")
+    spec, spot = value.get("spec", {}), top.child("spec")
+    _policies(spec.get("policies", ()), spot.child("policies"))
+    if not trimmed(spec.get("reason", "")):
+        spot.child("reason").fault(required(), "say why, best with a ticket: whoever audits it reads this")
+    if check_needed(spec, "until", spot, "write the last day (UTC) on which it holds, as 2026-12-31"):
+        _until(spec["until"], spot.child("until"))
+    match, below = spec.get("match", {}), spot.child("match")
+    for name in EXCEPTION_GLOBS:
+        for index, glob in enumerate(match.get(name, ())):
+            if not glob:
+                below.child(name, index).fault(required("an empty glob matches nothing"), "write a name, or * for all")
+    _kinds(match.get("kinds", ()), below.child("kinds"))
+    selector(match.get("objectSelector", {}), below.child("objectSelector"))
+
+
+def build(value: Values) -> PolicyException:
+    """The exception that a valid document describes."""
+    spec = value["spec"]
+    match = spec.get("match", {})
+    return PolicyException(
+        name=value["metadata"]["name"],
+        rules=tuple(spec["policies"]),
+        reason=trimmed(spec["reason"]),
+        until=date.fromisoformat(spec["until"]),
+        **{name: tuple(match.get(name, ())) for name in EXCEPTION_GLOBS},
+        object_selector=build_selector(match.get("objectSelector", {})),
+    )
+
+
+def warn(exception: PolicyException, top: Spot, today: date) -> None:
+    """Warn that an exception has ended, or is about to. It is no error: a date must not make documents unusable."""
+    spot, days = top.child("spec", "until"), (exception.until - today).days
+    if days < 0:
+        spot.warn(f"ended on {exception.until}: it lets nothing pass", "delete it, or write a later day")
+    elif days <= SOON:
+        when = {0: "today", 1: "tomorrow"}.get(days, f"in {days} days")
+        spot.warn(f"ends {when}: nothing passes by it after {exception.until}", "fix what it is for, or extend it")
+
+
+def _policies(names: Sequence[str], spot: Spot) -> None:
+    if not names:
+        spot.fault(required(), "name the policies or built-in rules that it is an exception from")
+    for index, name in enumerate(names):
+        if not name:
+            spot.child(index).fault(required(), "write the name of a policy or built-in rule")
+        elif name in names[:index]:
+            spot.child(index).fault(duplicate(name), "name each once")
+
+
+def _until(text: str, spot: Spot) -> None:
+    hint = "write the last day (UTC) on which it holds, as 2026-12-31"
+    if not _DATE.fullmatch(text):  # fromisoformat takes weeks and dates without dashes too
+        spot.fault(invalid(text, "must be a date: YYYY-MM-DD"), hint)
+        return
+    try:
+        date.fromisoformat(text)
+    except ValueError as error:
+        spot.fault(invalid(text, f"is not a calendar date: {error}"), hint)
+
+
+def _kinds(kinds: Sequence[str], spot: Spot) -> None:
+    """Warn of a built-in workload without its group: the core group, which has no suffix, has only Pods."""
+    for index, kind in enumerate(kinds):
+        group = next((row.group for row in BUILT_IN if row.kind == kind and row.group in ("apps", "batch")), "")
+        if group:
+            hint = f"did you mean {kind}.{group}?"
+            spot.child(index).warn(f"there is no {kind} in the core group: it matches nothing", hint)

@@ -1,0 +1,153 @@
+"""The expressions of a policy, compiled as the API server compiles them when a policy is written.
+
+Sources: kubernetes' pkg/apis/admissionregistration/validation/validation.go (which names are there where, and what is
+trimmed), k8s.io/apiserver's pkg/admission/plugin/cel/compile.go (result types and words).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from policies.admissionpolicy.documents.document import Place
+from policies.admissionpolicy.documents.problem import Problem, Spot, invalid, show
+from policies.cel.environment import Environment
+from policies.cel.kubernetes import VARIABLES, admission
+from policies.cel.patchtypes import JSON_PATCH, OBJECT
+from policies.cel.program import Composition, InstantiationError, ResultError, compile_expression
+from policies.cel.syntax.source import CompileError, Issue, Source
+from policies.cel.types import BOOL, NULL, STRING, Type, list_of
+from policies.golang.quote import trimmed
+
+
+class Expressions:
+    """The compiler of one policy's expressions; an expression that does not compile is noted as a problem.
+
+    params: the policy has a paramKind. composed: `variables` is a name, as it is for mutating policies, and for
+    validating ones that declare some.
+    """
+
+    def __init__(self, *, params: bool, composed: bool) -> None:
+        self._params = params
+        self._composed = composed
+        self._composition = Composition(admission(params=params))
+
+    def match_condition(self, text: str, spot: Spot) -> None:
+        """Check a match condition: bool, without variables."""
+        _check(text, _without_variables(admission(params=self._params)), (BOOL,), spot, trim=True)
+
+    def variable(self, name: str, text: str, spot: Spot) -> None:
+        """Check a variable, of any type, and declare it for all later expressions."""
+        declared = self._composition.declare(name, text)
+        program = declared.programs[name]
+        if name:  # nothing can refer to one without
+            self._composition = declared
+        if isinstance(program, CompileError):
+            _note(program, _words(text, program), spot)
+
+    def validation(self, text: str, spot: Spot) -> None:
+        """Check a validation: bool."""
+        _check(text, self._environment(), (BOOL,), spot)
+
+    def message(self, text: str, spot: Spot) -> None:
+        """Check a messageExpression: a string, without the authorizer."""
+        environment = admission(params=self._params, authorizer_=False)
+        if self._composed:
+            environment = environment.with_fields(VARIABLES.name, self._composition.environment.structs[VARIABLES.name])
+        else:
+            environment = _without_variables(environment)
+        _check(text, environment, (STRING,), spot)
+
+    def audit_annotation(self, text: str, spot: Spot) -> None:
+        """Check the value of an audit annotation: a string, or null for none."""
+        _check(text, self._environment(), (STRING, NULL), spot, trim=True, shown=text)
+
+    def apply_configuration(self, text: str, spot: Spot) -> None:
+        """Check an apply configuration: `Object{...}`."""
+        _check(text, self._composition.for_mutations().environment, (OBJECT,), spot, trim=True)
+
+    def json_patch(self, text: str, spot: Spot) -> None:
+        """Check a JSON Patch: a list of `JSONPatch{...}`."""
+        _check(text, self._composition.for_mutations().environment, (list_of(JSON_PATCH),), spot, trim=True)
+
+    def _environment(self) -> Environment:
+        known = self._composition.environment
+        return known if self._composed else _without_variables(known)
+
+
+def _without_variables(environment: Environment) -> Environment:
+    return replace(environment, variables={k: v for k, v in environment.variables.items() if k != "variables"})
+
+
+def _check(
+    text: str,
+    environment: Environment,
+    results: Sequence[Type],
+    spot: Spot,
+    *,
+    trim: bool = False,
+    shown: str = "",
+) -> None:
+    """Compile an expression whose result is of one of some types, and note what is wrong with it.
+
+    trim: the API server compiles it without the blanks around it, and counts its columns there. shown: what it then
+    quotes, if not that.
+    """
+    error = _failure(text, environment, results)
+    if error is None:
+        return
+    stripped = trimmed(text) if trim else text
+    reference = error if stripped == text else _failure(stripped, environment, results) or error
+    _note(error, _words(shown or stripped, reference), spot)
+
+
+def _failure(text: str, environment: Environment, results: Sequence[Type]) -> CompileError | None:
+    source = Source(text)
+    try:
+        program = compile_expression(text, environment, results[0] if len(results) == 1 else None, source=source)
+    except CompileError as error:
+        return error
+    if program.type in results:
+        return None
+    expected = " ".join(result.declared for result in results)
+    return ResultError(source, (Issue(0, f"must evaluate to one of [{expected}] but got {program.type.declared}"),))
+
+
+def _words(text: str, error: CompileError) -> str:
+    if isinstance(error, InstantiationError):
+        return f"Internal error: {error.full_reference()}"
+    return invalid(text, error.full_reference())
+
+
+def _note(error: CompileError, message: str, spot: Spot) -> None:
+    if spot.report.hidden(spot.path):
+        return
+    document = spot.report.document
+    start = document.place(spot.path)
+    places = [_place(issue, error.source.text, start, spot) for issue in error.issues]
+    blocks = [_block(issue, error.source) for issue in error.issues]
+    further = [
+        f"{document.name}:{line}:{column}: {block}" for (line, column), block in zip(places, blocks, strict=True)
+    ]
+    spot.report.add(
+        Problem(
+            file=document.name,
+            line=places[0][0],
+            column=places[0][1],
+            path=show(spot.path),
+            message=message,
+            hint=next((issue.hint for issue in error.issues if issue.hint), ""),
+            excerpt="\n".join([blocks[0], *further[1:]]),
+        )
+    )
+
+
+def _place(issue: Issue, text: str, start: Place, spot: Spot) -> Place:
+    """Where an issue is in the file; one without a place is at the beginning."""
+    offset = max(issue.position, 0)
+    return spot.report.document.place_inside(spot.path, offset) or Source(text, "", *start).location(offset)
+
+
+def _block(issue: Issue, source: Source) -> str:
+    """An issue with its line of the expression, and a caret below the place."""
+    return "\n".join((issue.message, *source.excerpt(max(issue.position, 0))))

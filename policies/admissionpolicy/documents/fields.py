@@ -1,0 +1,328 @@
+"""The fields that each kind may have and their types, and strict decoding by them.
+
+As the API server decodes with `fieldValidation=Strict`: names are case-sensitive, null is as good as absent, a field
+that is not known or a value of another type is an error. Unlike it, all errors are found at once.
+Sources: k8s.io/api/admissionregistration/{v1,v1beta1,v1alpha1}/types.go; sigs.k8s.io/json for the words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from policies.admissionpolicy.documents.document import Path
+from policies.admissionpolicy.documents.problem import Spot, show
+from policies.golang.strconv import quote
+from policies.kubernetes.encoding import json_name
+from policies.kubernetes.spelling import closest, did_you_mean
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A text; `go` is the name of its type."""
+
+    go: str = "string"
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A whole number."""
+
+    go: str = "int64"
+
+
+@dataclass(frozen=True, slots=True)
+class Anything:
+    """A field of any type, which is not used here."""
+
+    go: str = "interface {}"
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """A map of texts."""
+
+    go: str = "map[string]string"
+
+
+@dataclass(frozen=True, slots=True)
+class Many:
+    """A list."""
+
+    item: Shape
+
+    @property
+    def go(self) -> str:
+        """The name of the type."""
+        return f"[]{self.item.go}"
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """A map with known keys; `name` is that of the Go type."""
+
+    name: str
+    fields: Mapping[str, Shape]
+
+    @property
+    def go(self) -> str:
+        """The name of the type with its package."""
+        return f"v1.{self.name}" if self.name in _SHARED else f"VERSION.{self.name}"
+
+
+Shape = Text | Number | Anything | Texts | Many | Fields
+
+# The decoder names the structs in which these fields are embedded.
+_EMBEDDED = {
+    "operations": "RuleWithOperations.operations",
+    **{name: f"RuleWithOperations.Rule.{name}" for name in ("apiGroups", "apiVersions", "resources", "scope")},
+}
+_SHARED = frozenset({"ObjectMeta", "LabelSelector", "LabelSelectorRequirement"})
+_STRINGS = Many(Text())
+_SELECTOR = Fields(
+    "LabelSelector",
+    {
+        "matchLabels": Texts(),
+        "matchExpressions": Many(
+            Fields(
+                "LabelSelectorRequirement",
+                {"key": Text(), "operator": Text("v1.LabelSelectorOperator"), "values": _STRINGS},
+            )
+        ),
+    },
+)
+_METADATA = Fields(
+    "ObjectMeta",
+    {
+        "name": Text(),
+        "generateName": Text(),
+        "namespace": Text(),
+        "labels": Texts(),
+        "annotations": Texts(),
+        "finalizers": _STRINGS,
+        "generation": Number(),
+        "selfLink": Text(),
+        "uid": Text("types.UID"),
+        "resourceVersion": Text(),
+        "creationTimestamp": Anything(),
+        "deletionTimestamp": Anything(),
+        "deletionGracePeriodSeconds": Number(),
+        "ownerReferences": Anything(),
+        "managedFields": Anything(),
+    },
+)
+_RULES = Many(
+    Fields(
+        "NamedRuleWithOperations",
+        {
+            "resourceNames": _STRINGS,
+            "operations": Many(Text("v1.OperationType")),
+            "apiGroups": _STRINGS,
+            "apiVersions": _STRINGS,
+            "resources": _STRINGS,
+            "scope": Text("v1.ScopeType"),
+        },
+    )
+)
+_MATCH = Fields(
+    "MatchResources",
+    {
+        "namespaceSelector": _SELECTOR,
+        "objectSelector": _SELECTOR,
+        "resourceRules": _RULES,
+        "excludeResourceRules": _RULES,
+        "matchPolicy": Text("VERSION.MatchPolicyType"),
+    },
+)
+_COMMON: Mapping[str, Shape] = {
+    "paramKind": Fields("ParamKind", {"apiVersion": Text(), "kind": Text()}),
+    "matchConstraints": _MATCH,
+    "matchConditions": Many(Fields("MatchCondition", {"name": Text(), "expression": Text()})),
+    "variables": Many(Fields("Variable", {"name": Text(), "expression": Text()})),
+    "failurePolicy": Text("VERSION.FailurePolicyType"),
+}
+_VALIDATING: Mapping[str, Shape] = {
+    **_COMMON,
+    "validations": Many(
+        Fields(
+            "Validation",
+            {
+                "expression": Text(),
+                "message": Text(),
+                "reason": Text("v1.StatusReason"),
+                "messageExpression": Text(),
+            },
+        )
+    ),
+    "auditAnnotations": Many(Fields("AuditAnnotation", {"key": Text(), "valueExpression": Text()})),
+}
+_MUTATING: Mapping[str, Shape] = {
+    **_COMMON,
+    "mutations": Many(
+        Fields(
+            "Mutation",
+            {
+                "patchType": Text("VERSION.PatchType"),
+                "applyConfiguration": Fields("ApplyConfiguration", {"expression": Text()}),
+                "jsonPatch": Fields("JSONPatch", {"expression": Text()}),
+            },
+        )
+    ),
+    "reinvocationPolicy": Text("v1.ReinvocationPolicyType"),
+}
+_BINDING: Mapping[str, Shape] = {
+    "policyName": Text(),
+    "paramRef": Fields(
+        "ParamRef",
+        {
+            "name": Text(),
+            "namespace": Text(),
+            "selector": _SELECTOR,
+            "parameterNotFoundAction": Text("VERSION.ParameterNotFoundActionType"),
+        },
+    ),
+    "matchResources": _MATCH,
+}
+_ACTIONS: Mapping[str, Shape] = {"validationActions": Many(Text("VERSION.ValidationAction"))}
+EXCEPTION_GLOBS = ("namespaces", "kinds", "names", "users", "groups")
+_EXCEPTION: Mapping[str, Shape] = {
+    "policies": _STRINGS,
+    "reason": Text(),
+    "until": Text(),
+    "match": Fields("ExceptionMatch", {**dict.fromkeys(EXCEPTION_GLOBS, _STRINGS), "objectSelector": _SELECTOR}),
+}
+
+
+def _kind(name: str, spec: Mapping[str, Shape], **more: Shape) -> Fields:
+    head: dict[str, Shape] = {"apiVersion": Text(), "kind": Text(), "metadata": _METADATA}
+    return Fields(name, {**head, "spec": Fields(f"{name}Spec", spec), **more})
+
+
+KINDS: Mapping[str, Fields] = {
+    kind.name: kind
+    for kind in (
+        _kind("ValidatingAdmissionPolicy", _VALIDATING, status=Anything()),
+        _kind("ValidatingAdmissionPolicyBinding", {**_BINDING, **_ACTIONS}),
+        _kind("MutatingAdmissionPolicy", _MUTATING),
+        _kind("MutatingAdmissionPolicyBinding", _BINDING),
+    )
+}
+
+EXCEPTION = _kind("PolicyException", _EXCEPTION)
+"""Exceptions are a kind of ours; they are decoded as strictly, and refused in the same words."""
+
+
+def decode(value: Any, kind: Fields, spot: Spot, version: str) -> dict[str, Any]:
+    """The object without unknown fields, values of other types, and nulls. All but nulls are noted as problems."""
+    decoded = _decoded(value, kind, spot, _Reader(version, kind.name))
+    return decoded if isinstance(decoded, dict) else {}
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """The version of the API and the name of the struct, which all its fields share."""
+
+    version: str
+    struct: str
+
+    def refuse(self, value: Any, shape: Shape, spot: Spot, path: Path = ()) -> None:
+        """Note that a value is of another type; `path`: of the field, where the value is in a map."""
+        names = [_EMBEDDED.get(step, step) for step in (path or spot.path) if isinstance(step, str)]
+        field = ".".join(names)
+        into = f"Go struct field {self.struct}.{field}" if field else "Go value"
+        go = shape.go.replace("VERSION", self.version)
+        hint = f"write {_expected(shape, value)} here"
+        spot.fault(f"json: cannot unmarshal {json_name(value)} into {into} of type {go}", hint)
+        spot.report.hide(spot.path)
+
+
+_NOTHING = object()
+
+
+def _decoded(value: Any, shape: Shape, spot: Spot, reader: _Reader) -> Any:
+    """A value as its type. One that cannot be read is hidden from all later checks."""
+    match shape:
+        case Text() | Number() | Anything() if _is_plain(value, shape):
+            return value
+        case Texts() if isinstance(value, dict):
+            return _decoded_map(value, spot, reader)
+        case Many() if isinstance(value, list):
+            return [_decoded_item(item, shape.item, spot.child(index), reader) for index, item in enumerate(value)]
+        case Fields() if isinstance(value, dict):
+            return _decoded_fields(value, shape, spot, reader)
+        case _:
+            reader.refuse(value, shape, spot)
+            return _NOTHING
+
+
+def _is_plain(value: Any, shape: Text | Number | Anything) -> bool:
+    if isinstance(shape, Text):
+        return isinstance(value, str)
+    return isinstance(shape, Anything) or (isinstance(value, int) and not isinstance(value, bool))
+
+
+def _decoded_item(value: Any, shape: Shape, spot: Spot, reader: _Reader) -> Any:
+    """An item of a list. One that is null or cannot be read becomes empty, as in Go."""
+    decoded = _NOTHING if value is None else _decoded(value, shape, spot, reader)
+    return _empty(shape) if decoded is _NOTHING else decoded
+
+
+def _decoded_map(value: Mapping[str, Any], spot: Spot, reader: _Reader) -> dict[str, str]:
+    texts = {}
+    for key, item in value.items():
+        if item is None or isinstance(item, str):
+            texts[key] = item or ""
+        else:
+            reader.refuse(item, Text(), spot.child(key), spot.path)
+    return texts
+
+
+def _decoded_fields(value: Mapping[str, Any], shape: Fields, spot: Spot, reader: _Reader) -> dict[str, Any]:
+    inner = _Reader(reader.version, shape.name)
+    fields = {}
+    for name, item in value.items():
+        known = shape.fields.get(name)
+        below = spot.child(name)
+        if known is None:
+            _refuse_unknown(below, name, shape, value)
+        elif item is not None:
+            decoded = _decoded(item, known, below, inner)
+            if decoded is not _NOTHING:
+                fields[name] = decoded
+    return fields
+
+
+def _refuse_unknown(spot: Spot, name: str, shape: Fields, value: Mapping[str, Any]) -> None:
+    meant = closest(name, shape.fields)
+    hint = did_you_mean(name, shape.fields, f"the fields here are {', '.join(shape.fields)}")
+    spot.fault(f"unknown field {quote(show(spot.path))}", hint, key=True)
+    if meant and meant not in value:
+        spot.report.hide((*spot.path[:-1], meant))
+
+
+def _empty(shape: Shape) -> Any:
+    """The value of null in a list of Go."""
+    match shape:
+        case Text():
+            return ""
+        case Fields() | Texts():
+            return {}
+        case Many():
+            return []
+        case _:
+            return None
+
+
+def _expected(shape: Shape, value: Any) -> str:
+    match shape:
+        case Many():
+            return "a list"
+        case Number():
+            return "a whole number"
+        case Texts():
+            return "a map of texts"
+        case Text():
+            return "a text" if isinstance(value, (list, dict)) else "a text, in quotes"
+        case _:
+            return "a map of fields"

@@ -1,0 +1,355 @@
+"""Validation of policies and bindings: what the API server refuses, in its words, each with a hint of our own.
+
+Source: kubernetes' pkg/apis/admissionregistration/validation/validation.go, and for metadata and selectors
+k8s.io/apimachinery's pkg/api/validation/objectmeta.go and pkg/apis/meta/v1/validation/validation.go. The order of the
+checks is theirs. The input is what strict decoding leaves: values of the right types, nothing unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from policies.admissionpolicy.documents.check import (
+    NAME_HINT,
+    Values,
+    check_choice,
+    check_format,
+    check_labels,
+    check_needed,
+    nearest_choice,
+)
+from policies.admissionpolicy.documents.expression import Expressions
+from policies.admissionpolicy.documents.matchvalidation import match_resources, no_delete, selector, unconverted
+from policies.admissionpolicy.documents.problem import (
+    Spot,
+    Word,
+    duplicate,
+    forbidden,
+    invalid,
+    required,
+    too_long,
+    too_many,
+    unsupported,
+)
+from policies.admissionpolicy.model import DERIVE, OWN_ANNOTATIONS, OWN_PREFIX
+from policies.conditions.celtext import is_identifier
+from policies.golang.quote import trimmed
+from policies.golang.strconv import quote
+from policies.kubernetes.label import label_key
+from policies.kubernetes.name import dns1035_label, dns_subdomain, path_segment
+from policies.kubernetes.spelling import closest
+
+FAILURE_POLICIES = ("Fail", "Ignore")
+REASONS = ("Forbidden", "Invalid", "RequestEntityTooLarge")
+ACTIONS = ("Audit", "Deny", "Warn")
+REINVOCATION_POLICIES = ("IfNeeded", "Never")
+NOT_FOUND_ACTIONS = ("Deny", "Allow")
+PATCHES = {"ApplyConfiguration": "applyConfiguration", "JSONPatch": "jsonPatch"}
+
+STATIC_SUFFIX = ".static.k8s.io"
+ANNOTATIONS_SIZE = 256 * 1024
+MATCH_CONDITIONS = 64
+AUDIT_ANNOTATIONS = 20
+VALUE_EXPRESSION_SIZE = 5 * 1024
+
+_RULE_HINT = "name at least one resource rule: operations, apiGroups, apiVersions and resources"
+
+
+def validate_policy(value: Values, top: Spot, *, mutating: bool) -> None:
+    """Note every problem of a policy."""
+    _metadata(value.get("metadata", {}), top.child("metadata"))
+    _own_annotations(value.get("metadata", {}).get("annotations", {}), top.child("metadata", "annotations"))
+    spec, spot = value.get("spec", {}), top.child("spec")
+    check_choice(spec, "failurePolicy", FAILURE_POLICIES, spot)
+    if "paramKind" in spec:
+        _param_kind(spec["paramKind"], spot.child("paramKind"))
+    _constraints(spec, spot, mutating=mutating)
+    expressions = Expressions(params="paramKind" in spec, composed=mutating or bool(spec.get("variables")))
+    _match_conditions(spec.get("matchConditions", ()), spot.child("matchConditions"), expressions)
+    _variables(spec.get("variables", ()), spot.child("variables"), expressions)
+    if mutating:
+        _mutations(spec.get("mutations", ()), spot.child("mutations"), expressions)
+        if check_needed(
+            spec, "reinvocationPolicy", spot, "write Never, or IfNeeded to run again after other mutations"
+        ):
+            check_choice(spec, "reinvocationPolicy", REINVOCATION_POLICIES, spot)
+    else:
+        _checks(spec, value.get("metadata", {}).get("name", ""), spot, expressions)
+
+
+def validate_binding(value: Values, top: Spot, *, mutating: bool) -> None:
+    """Note every problem of a binding."""
+    _metadata(value.get("metadata", {}), top.child("metadata"))
+    spec, spot = value.get("spec", {}), top.child("spec")
+    if check_needed(spec, "policyName", spot, "name the policy that this binding puts into force"):
+        check_format(spec["policyName"], dns_subdomain, spot.child("policyName"), "write the policy's metadata.name")
+    if "paramRef" in spec:
+        _param_ref(spec["paramRef"], spot.child("paramRef"))
+    if "matchResources" in spec:
+        match_resources(spec["matchResources"], spot.child("matchResources"))
+        if mutating:
+            no_delete(spec["matchResources"], spot.child("matchResources"))
+    if not mutating:
+        _actions(spec.get("validationActions", ()), spot.child("validationActions"))
+
+
+def _metadata(value: Values, spot: Spot) -> None:
+    name = value.get("name", "")
+    if generated := value.get("generateName"):
+        # The API server judges what a name made of it could look like.
+        masked = f"{generated[:-2]}a" if len(generated) > 1 and generated.endswith("-") else generated
+        for words in dns_subdomain(masked):
+            spot.child("generateName").fault(invalid(generated, words), NAME_HINT)
+    if name:
+        check_format(name, dns_subdomain, spot.child("name"), NAME_HINT)
+        if name.endswith(STATIC_SUFFIX):
+            reserved = (
+                f'names ending with "{STATIC_SUFFIX}" are reserved for static manifest-based configurations '
+                "and cannot be managed via the API"
+            )
+            spot.child("name").warn(reserved, "choose another name")
+    else:
+        spot.child("name").fault(required("name or generateName is required"), "a file needs a name of its own")
+    if value.get("namespace"):
+        spot.child("namespace").warn(forbidden("not allowed on this type"), "a policy is in no namespace: leave it out")
+    check_labels(value.get("labels", {}), spot.child("labels"))
+    _annotations(value.get("annotations", {}), spot.child("annotations"))
+    for finalizer in value.get("finalizers", ()):
+        check_format(finalizer, label_key, spot.child("finalizers"), "leave finalizers out")
+
+
+def _own_annotations(annotations: Mapping[str, str], spot: Spot) -> None:
+    """Warn of annotations with this service's prefix that it does not read: a typo would do nothing in silence."""
+    for key, value in annotations.items():
+        if not key.startswith(OWN_PREFIX):
+            continue
+        if key not in OWN_ANNOTATIONS:
+            names = [annotation.removeprefix(OWN_PREFIX) for annotation in OWN_ANNOTATIONS]
+            meant = closest(key.removeprefix(OWN_PREFIX), names)
+            hint = f"did you mean {OWN_PREFIX}{meant}?" if meant else f"there are {', '.join(OWN_ANNOTATIONS)}"
+            spot.child(key).warn("unknown annotation", hint, key=True)
+        elif key == DERIVE and value not in ("true", "false"):
+            spot.child(key).warn(f"{quote(value)} is neither true nor false", 'write "false" to leave templates alone')
+
+
+def _annotations(annotations: Mapping[str, str], spot: Spot) -> None:
+    for key in annotations:
+        for words in label_key(key.lower()):
+            hint = "write an annotation key, as example.org/owner"
+            spot.child(key).fault(invalid(key, words), hint, path="metadata.annotations", key=True)
+    if sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items()) > ANNOTATIONS_SIZE:
+        spot.fault(too_long(ANNOTATIONS_SIZE), "keep notes of that length elsewhere")
+
+
+def _param_kind(value: Values, spot: Spot) -> None:
+    if check_needed(value, "apiVersion", spot, "write it as in the parameters themselves: v1 for ConfigMaps"):
+        _group_version(value["apiVersion"], spot.child("apiVersion"))
+    if check_needed(value, "kind", spot, "write the kind of the parameters, as ConfigMap"):
+        kind = value["kind"]
+        for words in dns1035_label(kind.lower()):
+            detail = f"may have mixed case, but should otherwise match: {words}"
+            spot.child("kind").fault(invalid(kind, detail), "write the kind of the parameters, as ConfigMap")
+
+
+def _group_version(text: str, spot: Spot) -> None:
+    hint = "write v1 or group/version, as in the parameters themselves"
+    group, _, version = text.rpartition("/") if text != "/" else ("", "", "")
+    if "/" in group:
+        spot.fault(invalid(text, f"unexpected GroupVersion string: {text}"), hint)
+        return
+    if group and (problems := dns_subdomain(group)):
+        spot.fault(invalid(group, ",".join(problems)), hint)
+    if not version:
+        spot.fault(invalid(text, "version must be specified"), hint)
+    elif problems := dns1035_label(version):
+        spot.fault(invalid(version, ",".join(problems)), hint)
+
+
+def _constraints(spec: Values, spot: Spot, *, mutating: bool) -> None:
+    below = spot.child("matchConstraints")
+    if "matchConstraints" not in spec:
+        below.fault(required(), _RULE_HINT)
+        return
+    constraints = spec["matchConstraints"]
+    match_resources(constraints, below)
+    unconverted(constraints, below)
+    if not constraints.get("resourceRules"):
+        below.child("resourceRules").fault(required(), _RULE_HINT)
+    if mutating:
+        no_delete(constraints, below)
+
+
+def _match_conditions(conditions: Sequence[Values], spot: Spot, expressions: Expressions) -> None:
+    if len(conditions) > MATCH_CONDITIONS:
+        spot.fault(too_many(len(conditions), MATCH_CONDITIONS), "join conditions with &&")
+    known: set[str] = set()
+    for index, condition in enumerate(conditions):
+        below = spot.child(index)
+        text, name = condition.get("expression", ""), condition.get("name", "")
+        if trimmed(text):
+            expressions.match_condition(text, below.child("expression"))
+        else:
+            below.child("expression").fault(required(), "write an expression that is true for requests to judge")
+        if not name:
+            below.child("name").fault(required(), "name the condition: its name stands in errors")
+            continue
+        check_format(name, label_key, below.child("name"), "write a name, as exclude-leases")
+        if name in known:
+            below.child("name").fault(duplicate(name), "give each condition a name of its own")
+        known.add(name)
+
+
+def _variables(variables: Sequence[Values], spot: Spot, expressions: Expressions) -> None:
+    known: set[str] = set()
+    for index, variable in enumerate(variables):
+        below = spot.child(index)
+        text, name = variable.get("expression", ""), variable.get("name", "")
+        if not trimmed(name):
+            below.child("name").fault(required("name is not specified"), "expressions say variables.name")
+        elif not is_identifier(name):
+            hint = "use letters, digits and _ only, no digit first, and no word of CEL"
+            below.child("name").fault(invalid(name, "must be a valid CEL identifier"), hint)
+        elif name in known:
+            below.child("name").warn(duplicate(name), "only the last variable of a name has an effect: rename one")
+        known.add(name)
+        if trimmed(text):
+            expressions.variable(name, text, below.child("expression"))
+        else:
+            hint = "write the expression that the name stands for"
+            below.child("expression").fault(required("expression is not specified"), hint)
+
+
+def _checks(spec: Values, policy: str, spot: Spot, expressions: Expressions) -> None:
+    """Validations and audit annotations; at least one of them is required."""
+    names = ("validations", "auditAnnotations")
+    if not any(spec.get(name) for name in names):
+        if not any(spot.report.hidden((*spot.path, name)) for name in names):
+            for name in names:
+                detail = "validations or auditAnnotations must contain at least one item"
+                spot.child(name).fault(required(detail), "add a validation: an expression that has to be true")
+        return
+    for index, validation in enumerate(spec.get("validations", ())):
+        _validation(validation, spot.child("validations", index), expressions)
+    _audit_annotations(spec.get("auditAnnotations", ()), policy, spot.child("auditAnnotations"), expressions)
+
+
+def _validation(value: Values, spot: Spot, expressions: Expressions) -> None:
+    if trimmed(text := value.get("expression", "")):
+        expressions.validation(text, spot.child("expression"))
+    else:
+        hint = "write an expression that is true for what is allowed"
+        spot.child("expression").fault(required("expression is not specified"), hint)
+    message_expression = value.get("messageExpression", "")
+    if trimmed(message_expression):
+        expressions.message(message_expression, spot.child("messageExpression"))
+    elif message_expression:
+        hint = "write an expression for the message, or leave it out"
+        spot.child("messageExpression").fault(invalid(message_expression, "must be non-empty if specified"), hint)
+    message = value.get("message", "")
+    if message and not trimmed(message):
+        hint = "write what is wrong and what to do, or leave it out"
+        spot.child("message").fault(invalid(message, "must be non-empty if specified"), hint)
+    elif any(character in trimmed(message) for character in "\n\r"):
+        hint = "put it on one line: >- folds a YAML text"
+        spot.child("message").fault(invalid(message, "must not contain line breaks"), hint)
+    check_choice(value, "reason", REASONS, spot)
+
+
+def _audit_annotations(items: Sequence[Values], policy: str, spot: Spot, expressions: Expressions) -> None:
+    if len(items) > AUDIT_ANNOTATIONS:
+        shown = [{"Key": item.get("key", ""), "ValueExpression": item.get("valueExpression", "")} for item in items]
+        detail = f"must not have more than {AUDIT_ANNOTATIONS} auditAnnotations"
+        spot.fault(invalid(shown, detail), "put several values into one annotation")
+    keys: set[str] = set()
+    for index, item in enumerate(items):
+        below, key = spot.child(index), item.get("key", "")
+        if not policy:
+            below.child("key").fault(invalid(key, "requires metadata.name be non-empty"), "name the policy")
+        else:
+            for words in label_key(f"{policy}/{key}"):
+                hint = "write a key without a slash: the policy's name becomes its prefix"
+                below.child("key").fault(invalid(f"{policy}/{key}", words), hint)
+        _value_expression(item.get("valueExpression", ""), below.child("valueExpression"), expressions)
+        if key in keys:
+            below.child("key").fault(duplicate(key), "give each annotation a key of its own")
+        keys.add(key)
+
+
+def _value_expression(text: str, spot: Spot, expressions: Expressions) -> None:
+    inner = trimmed(text)
+    if not inner:
+        hint = "write an expression for the value; null for no annotation"
+        spot.fault(required("valueExpression is not specified"), hint)
+    elif len(inner.encode()) > VALUE_EXPRESSION_SIZE:
+        detail = f"must not exceed {VALUE_EXPRESSION_SIZE} bytes in length"
+        spot.fault(required(detail), "move parts of it to variables")
+    else:
+        expressions.audit_annotation(text, spot)
+
+
+def _mutations(mutations: Sequence[Values], spot: Spot, expressions: Expressions) -> None:
+    if not mutations:
+        spot.fault(required("mutations must contain at least one item"), "add a mutation: patchType and its expression")
+    for index, mutation in enumerate(mutations):
+        _mutation(mutation, spot.child(index), expressions)
+
+
+def _mutation(value: Values, spot: Spot, expressions: Expressions) -> None:
+    kind = value.get("patchType", "")
+    if not kind:
+        spot.child("patchType").fault(required(), "write ApplyConfiguration or JSONPatch")
+        return
+    if kind not in PATCHES:
+        hint = nearest_choice(kind, PATCHES)
+        spot.child("patchType").fault(unsupported(kind, tuple(PATCHES)), hint)
+        return
+    field = PATCHES[kind]
+    (other,) = (name for name in PATCHES.values() if name != field)
+    below = spot.child(field)
+    if field not in value:
+        below.fault(required(f"must be specified when patchType is {kind}"), f"add {field} with its expression")
+    elif not trimmed(text := value[field].get("expression", "")):
+        below.child("expression").fault(required(), "write the expression of the patch")
+    else:
+        compiled = expressions.json_patch if kind == "JSONPatch" else expressions.apply_configuration
+        compiled(text, below.child("expression"))
+    if other in value:
+        detail = f"must not be specified when patchType is {kind}"
+        spot.child(other).fault(invalid(f"{{{other}}}", detail), "make a mutation of its own of it", key=True)
+
+
+def _param_ref(value: Values, spot: Spot) -> None:
+    name, selected = value.get("name", ""), "selector" in value
+    hint = "a binding takes one object by name, or all that selector selects"
+    if name:
+        check_format(name, path_segment, spot.child("name"), "write the metadata.name of the parameters")
+    if name and selected:
+        spot.child("name").fault(forbidden("name and selector are mutually exclusive"), hint)
+    if selected:
+        selector(value["selector"], spot.child("selector"))
+    if name and selected:
+        spot.child("selector").fault(forbidden("name and selector are mutually exclusive"), hint, key=True)
+    if not name and not selected and not spot.report.hidden((*spot.path, "selector")):
+        spot.fault(required("one of name or selector must be specified"), hint)
+    if check_needed(
+        value, "parameterNotFoundAction", spot, "write Deny, or Allow to skip the policy without parameters"
+    ):
+        check_choice(value, "parameterNotFoundAction", NOT_FOUND_ACTIONS, spot)
+
+
+def _actions(actions: Sequence[str], spot: Spot) -> None:
+    known: set[str] = set()
+    for index, action in enumerate(actions):
+        if action not in ACTIONS:
+            spot.child(index).fault(unsupported(action, ACTIONS), nearest_choice(action, ACTIONS))
+        if action in known:
+            spot.child(index).fault(duplicate(Word(action)), "name each action once")
+        known.add(action)
+    if {"Deny", "Warn"} <= known:
+        detail = (
+            "must not contain both Deny and Warn (repeating the same validation failure information in the API "
+            "response and headers serves no purpose)"
+        )
+        spot.fault(invalid(actions, detail), "keep Deny alone: what it refuses is told anyway")
+    if not known:
+        spot.fault(required("at least one validation action is required"), "write Deny, Warn or Audit")

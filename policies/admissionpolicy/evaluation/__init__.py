@@ -1,0 +1,1 @@
+"""A policy judges a request: expressions, parameters, matching, results."""

@@ -1,0 +1,127 @@
+"""Expressions that are evaluated together: they share their variables' values and a budget.
+
+Match conditions, validations, messageExpressions and audit annotations of a policy are such groups; each mutation is
+one by itself. Source: k8s.io/apiserver's pkg/admission/plugin/cel/activation.go (Evaluate), and for match conditions
+pkg/admission/plugin/webhook/matchconditions/matcher.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from policies.admissionpolicy.evaluation import texts
+from policies.admissionpolicy.evaluation.compilation import CompiledPolicy, Unit
+from policies.admissionpolicy.evaluation.inputs import Inputs, Json
+from policies.cel.cost import EXPRESSION_LIMIT, MATCH_CONDITIONS_LIMIT
+from policies.cel.evaluation.run import Expired
+from policies.cel.explanation import explain
+from policies.cel.program import NO_VARIABLES, Composition, Names, Program, Variables
+from policies.cel.syntax.source import CompileError
+from policies.cel.values import Value
+
+
+class SpentError(Exception):
+    """The expressions of a group together cost more than its budget; the rest of them is not evaluated."""
+
+    def __init__(self) -> None:
+        super().__init__(texts.OUT_OF_BUDGET)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An expression that could not be evaluated; `text` is the API server's."""
+
+    text: str
+
+
+class Group:
+    """The expressions of one group in one evaluation. `names` are those with `variables`, `remaining` the budget."""
+
+    __slots__ = ("_composition", "_expired", "names", "remaining", "variables")
+
+    def __init__(self, composition: Composition, names: Names, budget: int, expired: Expired | None) -> None:
+        self.names = composition.bind(names, expired=expired)
+        self.remaining = budget
+        variables = self.names["variables"]
+        self.variables: Variables = variables if isinstance(variables, Variables) else NO_VARIABLES
+        self._composition, self._expired = composition, expired
+
+    def evaluate(self, unit: Unit) -> Value | Failure:
+        """The value of an expression. Raises SpentError and Missing."""
+        program = unit.program
+        if isinstance(program, CompileError):
+            return Failure(texts.not_compiled(program.full_reference()))
+        before = self.variables.cost
+        evaluation = program.evaluate(self.names, expired=self._expired)
+        spent = evaluation.cost + self.variables.cost - before
+        if not 0 <= spent <= self.remaining:  # below zero, the API server's unsigned cost is huge
+            raise SpentError
+        self.remaining -= spent
+        if evaluation.error is not None:
+            return Failure(texts.not_evaluated(unit.expression.text, str(evaluation.error)))
+        return evaluation.value
+
+    def reasons(self, unit: Unit) -> tuple[explain.Reason, ...]:
+        """Which parts of an expression decided. A failure here takes nothing away from the finding."""
+        if not isinstance(unit.program, Program):
+            return ()
+        try:
+            return explain.explain(
+                unit.program.source, self._composition, self.names, limit=EXPRESSION_LIMIT, expired=self._expired
+            )
+        except Exception:  # noqa: BLE001 - an explanation is an extra; a check without an answer ends here, too
+            return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Unmatched:
+    """The policy is not for this request: the condition of this name is false, or some failed (none is named)."""
+
+    condition: str
+
+
+def unmatched(compiled: CompiledPolicy, params: Json | None, inputs: Inputs) -> Unmatched | Failure | None:
+    """Why the match conditions keep a policy from a request; None where they do not.
+
+    Match conditions do not know the request's Namespace. A false one decides, whatever the others are; failures only
+    count where none is false.
+    """
+    if not compiled.conditions:
+        return None
+    names = inputs.names(params, request=compiled.reads_request)
+    values = _quickly(compiled, names, inputs.expired)
+    if values is not None:
+        return Unmatched(compiled.policy.match_conditions[values.index(False)].name) if False in values else None
+    group = Group(compiled.composition, names, MATCH_CONDITIONS_LIMIT, inputs.expired)
+    try:
+        outcomes = [group.evaluate(unit) for unit in compiled.conditions]
+    except SpentError as error:
+        return Failure(str(error))
+    if False in outcomes:
+        return Unmatched(compiled.policy.match_conditions[outcomes.index(False)].name)
+    return _combined([outcome for outcome in outcomes if isinstance(outcome, Failure)])
+
+
+def _quickly(compiled: CompiledPolicy, names: Names, expired: Expired | None) -> list[Value] | None:
+    """The values of the match conditions by the fast evaluator; None where it cannot tell, or they cost too much."""
+    names = compiled.composition.bind(names, expired=expired)
+    values: list[Value] = []
+    remaining = MATCH_CONDITIONS_LIMIT
+    for unit in compiled.conditions:
+        result = unit.program.quick(names, expired=expired) if isinstance(unit.program, Program) else None
+        if result is None:
+            return None
+        value, cost = result
+        values.append(value)
+        remaining -= cost
+    spent = names["variables"].cost
+    return values if 0 <= spent <= remaining else None
+
+
+def _combined(failures: Sequence[Failure]) -> Failure | None:
+    """All failures as one, each text once (errors.Aggregate of k8s.io/apimachinery)."""
+    texts = list(dict.fromkeys(failure.text for failure in failures))
+    if len(texts) <= 1:
+        return failures[0] if failures else None
+    return Failure(f"[{', '.join(texts)}]")

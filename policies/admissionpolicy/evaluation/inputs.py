@@ -1,0 +1,146 @@
+"""The inputs of an evaluation: one request, with everything that expressions may ask about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from policies.cel.activation import activation
+from policies.cel.evaluation.run import Expired
+from policies.cel.library.kubernetes.authorizer import Decisions, Table
+from policies.cel.program import NO_VARIABLES
+from policies.cel.values import Value
+from policies.engine.facts import Facts
+from policies.engine.request import AdmissionRequest, GroupVersionKind, GroupVersionResource, JsonObject
+
+Json = Mapping[str, Any]
+"""A decoded object."""
+
+_AUTHORIZERS = ("authorizer", "authorizer.requestResource")
+
+
+def _nobody_asked() -> Decisions:
+    return Table({})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inputs:
+    """One request.
+
+    request: an AdmissionRequest as decoded JSON, of admission.k8s.io/v1. object: null on DELETE; on CONNECT the options
+    of the connection. namespace: the Namespace that the request is in, or a function that finds it, which is called
+    only where an expression may read it and may raise Missing. decisions: the answers to what expressions ask of
+    `authorizer`; one that is missing raises Missing out of the evaluation. expired: whether
+    the time for the evaluation is over.
+    """
+
+    request: Json
+    object: JsonObject | None = None
+    old_object: JsonObject | None = None
+    namespace: Json | Callable[[], Json | None] | None = None
+    decisions: Decisions = field(default_factory=_nobody_asked)
+    expired: Expired | None = None
+
+    @property
+    def kind(self) -> GroupVersionKind:
+        """The kind of the object."""
+        kind = self.request.get("kind") or {}
+        return GroupVersionKind(kind.get("group", ""), kind.get("version", ""), kind.get("kind", ""))
+
+    @property
+    def request_namespace(self) -> str:
+        """The namespace that the request names; that of a Namespace is its own name."""
+        return str(self.request.get("namespace") or "")
+
+    def names(
+        self, params: Json | None, *, request: bool = True, namespace: bool = False, authorizer: bool = True
+    ) -> Mapping[str, Value]:
+        """The variables for expressions with these parameters; `namespaceObject` and `authorizer` on demand.
+
+        request: whether an expression may read `request` or `authorizer`; they take longer to make than to read.
+        """
+        if not (request or namespace):
+            return self._objects if params is None else {**self._objects, "params": params}
+        if params is None and authorizer and not namespace:
+            return self._shared
+        names = {**self._shared, "params": params}
+        if namespace:
+            names["namespaceObject"] = self._namespace_object
+        if not authorizer:
+            for name in _AUTHORIZERS:
+                del names[name]
+        return names
+
+    @cached_property
+    def _objects(self) -> Mapping[str, Value]:
+        """What most policies read."""
+        return {
+            "object": self.object,
+            "oldObject": self.old_object,
+            "params": None,
+            "namespaceObject": None,
+            "variables": NO_VARIABLES,
+        }
+
+    @cached_property
+    def _shared(self) -> dict[str, Value]:
+        """What is the same for all policies. The API server's own engine knows no uid of a request."""
+        request = {**self.request, "uid": ""}
+        shared = activation(request, self.decisions, object=self.object, old_object=self.old_object)
+        return {**shared, "variables": NO_VARIABLES}
+
+    @cached_property
+    def _namespace_object(self) -> Value:
+        """Null for what is in no namespace and, though its request names one, for a Namespace (dispatcher.go)."""
+        kind = self.request.get("requestKind") or self.request.get("kind") or {}
+        is_namespace = (kind.get("group", ""), kind.get("version"), kind.get("kind")) == ("", "v1", "Namespace")
+        if is_namespace or not self.request_namespace:
+            return None
+        namespace = self.namespace() if callable(self.namespace) else self.namespace
+        return activation(self.request, self.decisions, object=None, namespace=namespace)["namespaceObject"]
+
+
+def inputs_of(request: AdmissionRequest, facts: Facts) -> Inputs:
+    """What expressions see of a request."""
+    name = request.namespace  # not the request itself, which nothing here keeps alive
+    return Inputs(
+        request=as_json(request),
+        object=request.object,
+        old_object=request.old_object,
+        namespace=lambda: facts.namespace(name) if name else None,
+        decisions=facts,
+    )
+
+
+def as_json(request: AdmissionRequest) -> dict[str, Any]:
+    """A request as the AdmissionRequest that came, without its objects."""
+    return {
+        "uid": request.uid,
+        "kind": _kind(request.kind),
+        "resource": _resource(request.resource),
+        "subResource": request.sub_resource,
+        "requestKind": _kind(request.request_kind or request.kind),
+        "requestResource": _resource(request.request_resource or request.resource),
+        "requestSubResource": request.request_sub_resource or request.sub_resource,
+        "name": request.name,
+        "namespace": request.namespace,
+        "operation": request.operation,
+        "userInfo": {
+            "username": request.user_info.username,
+            "uid": request.user_info.uid,
+            "groups": list(request.user_info.groups),
+            "extra": {key: list(values) for key, values in request.user_info.extra.items()},
+        },
+        "dryRun": request.dry_run,
+        "options": request.options,
+    }
+
+
+def _kind(value: GroupVersionKind) -> dict[str, str]:
+    return {"group": value.group, "version": value.version, "kind": value.kind}
+
+
+def _resource(value: GroupVersionResource) -> dict[str, str]:
+    return {"group": value.group, "version": value.version, "resource": value.resource}

@@ -1,0 +1,260 @@
+"""Which objects are a binding's parameters for a request.
+
+Source: CollectParams in k8s.io/apiserver's pkg/admission/plugin/policy/generic/policy_dispatcher.go, and
+policy_source.go for a paramKind that the cluster does not have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal, Protocol
+
+from msgspec import Struct
+
+from policies.admissionpolicy.evaluation.inputs import Json
+from policies.admissionpolicy.model import Binding, ParamKind, ParamRef, Policy
+from policies.engine.facts import Facts
+from policies.engine.lookup import Key
+from policies.engine.match import LabelSelector
+from policies.kubernetes.group import CLIENT_GROUPS
+
+KindScope = Literal["Cluster", "Namespaced"]
+_NOTATION = {"In": "{} in ({})", "NotIn": "{} notin ({})", "Exists": "{}", "DoesNotExist": "!{}"}
+
+
+class ConfigurationError(Exception):
+    """A policy or binding is misconfigured and cannot be evaluated; the text is the API server's."""
+
+
+class KnownParameters(Struct, frozen=True):
+    """What is known of parameters: the scope of their kind, None where it is not served, and those asked for."""
+
+    scope: KindScope | None
+    objects: Sequence[Json] = ()
+
+
+NOT_SERVED = KnownParameters(None)
+
+
+class ParametersKey(Key[KnownParameters], Struct, frozen=True, kw_only=True):
+    """The parameter called `name`, or all that `selector` selects; without both only the scope of their kind.
+
+    namespace: empty for a cluster-scoped kind, and for the namespaces of all requests.
+    """
+
+    kind: ParamKind
+    namespace: str = ""
+    name: str = ""
+    selector: LabelSelector | None = None
+
+    def __str__(self) -> str:
+        place = f" in namespace {self.namespace}" if self.namespace else ""
+        if self.name:
+            return f"{self.kind.kind} {self.name}{place}"
+        if self.selector is None:
+            return f"{self.kind.kind} of {self.kind.api_version}"
+        labels = label_selector(self.selector)
+        return f"every {self.kind.kind}{f' with labels {labels!r}' if labels else ''}{place}"
+
+    @property
+    def has_objects(self) -> bool:
+        """Whether objects are asked for, and not the scope alone."""
+        return bool(self.name) or self.selector is not None
+
+    @property
+    def missing(self) -> str:
+        """Says that the parameters are not known."""
+        return f"{self} is not known yet"
+
+    def without_cluster(self) -> KnownParameters:
+        """No kind is served where there is no cluster."""
+        return NOT_SERVED
+
+
+def label_selector(selector: LabelSelector) -> str:
+    """A selector as kubectl's --selector and the API's labelSelector have it; empty for one that selects everything.
+
+    https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#api
+    """
+    return ",".join(_NOTATION[each.operator].format(each.key, ",".join(each.values)) for each in selector.requirements)
+
+
+def parameter_keys(policies: Iterable[Policy], bindings: Iterable[Binding]) -> frozenset[ParametersKey]:
+    """What the policies that have bindings need to know of parameters, so that this is followed and nothing else."""
+    kinds: dict[tuple[str, str], ParamKind | None] = {(each.kind, each.name): each.param_kind for each in policies}
+    return frozenset(
+        _key(kind, binding)
+        for binding in bindings
+        if (kind := kinds.get((binding.kind.removesuffix("Binding"), binding.policy_name))) is not None
+    )
+
+
+def _key(kind: ParamKind, binding: Binding) -> ParametersKey:
+    reference = binding.param_ref
+    if reference is None:
+        return ParametersKey(kind=kind)
+    return ParametersKey(kind=kind, namespace=reference.namespace, name=reference.name, selector=reference.selector)
+
+
+class Parameters(Protocol):
+    """Where parameter objects come from: the API server's, decoded, with apiVersion and kind.
+
+    All methods may raise Missing and FactUnavailable.
+    """
+
+    def scope(self, kind: ParamKind) -> KindScope | None:
+        """Whether objects of a kind are in namespaces; None for a kind that does not exist."""
+        ...
+
+    def named(self, kind: ParamKind, namespace: str, name: str) -> Json | None:
+        """The object of a name, or None. `namespace` is empty for a cluster-scoped kind."""
+        ...
+
+    def selected(self, kind: ParamKind, namespace: str, selector: LabelSelector) -> Sequence[Json]:
+        """The objects with labels that a selector selects, in the order of their names."""
+        ...
+
+
+@dataclass(frozen=True)
+class StaticParameters:
+    """Parameters that are all at hand: those of a directory, or of a test. `scopes` are the kinds that there are."""
+
+    objects: Sequence[Json] = ()
+    scopes: Mapping[ParamKind, KindScope] = field(default_factory=dict)
+
+    def scope(self, kind: ParamKind) -> KindScope | None:
+        """The scope given for a kind."""
+        return self.scopes.get(kind)
+
+    def named(self, kind: ParamKind, namespace: str, name: str) -> Json | None:
+        """The object given of this name."""
+        return self._by_name.get((kind.api_version, kind.kind, namespace, name))
+
+    def selected(self, kind: ParamKind, namespace: str, selector: LabelSelector) -> Sequence[Json]:
+        """The objects given that a selector selects."""
+        objects = self._of(kind, namespace)
+        return sorted((obj for obj in objects if selector.matches(obj["metadata"].get("labels") or {})), key=_name)
+
+    def _of(self, kind: ParamKind, namespace: str) -> list[Json]:
+        place = (kind.api_version, kind.kind, namespace)
+        return [obj for obj in self.objects if _place(obj) == place]
+
+    @cached_property
+    def _by_name(self) -> Mapping[tuple[Any, ...], Json]:
+        """The objects by kind, namespace and name; of two alike the first. What has no proper name is left out."""
+        named = [((*_place(obj), obj["metadata"].get("name")), obj) for obj in reversed(self.objects)]
+        return {key: obj for key, obj in named if all(isinstance(part, str) for part in key)}
+
+
+def _place(obj: Json) -> tuple[Any, ...]:
+    return obj.get("apiVersion"), obj.get("kind"), obj["metadata"].get("namespace", "")
+
+
+NO_PARAMETERS = StaticParameters()
+
+
+class ReviewParameters(Struct, frozen=True):
+    """The parameters of one review: those of the cluster, and those that were given with the policies.
+
+    An object of the cluster hides the given one of the same kind, namespace and name.
+    """
+
+    facts: Facts
+    given: Parameters
+
+    def scope(self, kind: ParamKind) -> KindScope | None:
+        """The scope of a kind where the first of both knows it."""
+        return self.facts.look_up(ParametersKey(kind=kind)).scope or self.given.scope(kind)
+
+    def named(self, kind: ParamKind, namespace: str, name: str) -> Json | None:
+        """The object of a name from the first that has it."""
+        objects = self.facts.look_up(ParametersKey(kind=kind, namespace=namespace, name=name)).objects
+        return objects[0] if objects else self.given.named(kind, namespace, name)
+
+    def selected(self, kind: ParamKind, namespace: str, selector: LabelSelector) -> Sequence[Json]:
+        """The objects of both that a selector selects."""
+        objects = self.facts.look_up(ParametersKey(kind=kind, namespace=namespace, selector=selector)).objects
+        by_name = {_name(obj): obj for obj in (*self.given.selected(kind, namespace, selector), *objects)}
+        return [obj for _, obj in sorted(by_name.items())]
+
+
+def _name(obj: Json) -> str:
+    return str(obj["metadata"].get("name", ""))
+
+
+def scope_of(kind: ParamKind, parameters: Parameters) -> KindScope:
+    """The scope of a policy's paramKind. Raises ConfigurationError for a kind that does not exist."""
+    scope = parameters.scope(kind)
+    if scope is None:
+        group, _, version = kind.api_version.rpartition("/")
+        message = f"failed to find resource referenced by paramKind: '{group}/{version}, Kind={kind.kind}'"
+        raise ConfigurationError(message)
+    return scope
+
+
+def collect(
+    kind: ParamKind | None, binding: Binding, parameters: Parameters, request_namespace: str
+) -> tuple[Json | None, ...]:
+    """The parameters of a binding. The policy is evaluated once for each; without parameters, once with None.
+
+    An empty tuple means that the policy is not evaluated. Raises ConfigurationError, and Missing.
+    """
+    reference = binding.param_ref
+    if kind is None or reference is None:
+        return (None,)
+    scope = scope_of(kind, parameters)
+    namespace = _namespace(scope, reference, request_namespace)
+    if reference.namespace and scope == "Cluster":
+        raise ConfigurationError("paramRef.namespace must not be provided for a cluster-scoped `paramKind`")
+    objects = _referenced(kind, namespace, reference, parameters)
+    if not objects and reference.parameter_not_found_action == "Deny":
+        raise ConfigurationError("no params found for policy binding with `Deny` parameterNotFoundAction")
+    return objects
+
+
+def _namespace(scope: KindScope, reference: ParamRef, request_namespace: str) -> str:
+    if scope == "Cluster":
+        return ""
+    if not (reference.namespace or request_namespace):
+        message = "cannot use namespaced paramRef in policy binding that matches cluster-scoped resources"
+        raise ConfigurationError(message)
+    return reference.namespace or request_namespace
+
+
+def _referenced(kind: ParamKind, namespace: str, reference: ParamRef, parameters: Parameters) -> tuple[Json, ...]:
+    if reference.name:
+        named = parameters.named(kind, namespace, reference.name)
+        return () if named is None else (named,)
+    if reference.selector is None:
+        raise ConfigurationError("one of name or selector must be provided")
+    return tuple(parameters.selected(kind, namespace, reference.selector))
+
+
+def as_kept(params: Json, kind: ParamKind) -> Json:
+    """A parameter from the API server as policies see it: named, and without managedFields if its kind is built in."""
+    named = {"apiVersion": kind.api_version, "kind": kind.kind, **params}
+    if not _is_typed(kind):
+        return named
+    return {**named, "metadata": {key: value for key, value in params["metadata"].items() if key != "managedFields"}}
+
+
+def as_mutating_policies_see(params: Json | None, kind: ParamKind | None) -> Json | None:
+    """The parameters of a MutatingAdmissionPolicy: those of a built-in kind have no apiVersion and kind there.
+
+    The validating plugin puts them back (wrappedParam in validating/dispatcher.go), the mutating one does not.
+    """
+    if params is None or kind is None or not _is_typed(kind):
+        return params
+    named: dict[str, Any] = {key: value for key, value in params.items() if key not in ("apiVersion", "kind")}
+    return named
+
+
+def _is_typed(kind: ParamKind) -> bool:
+    """Whether kube-apiserver reads a kind as a Go type, through client-go's informers.
+
+    Such an object does not know its own kind, and is kept without managedFields (BuildGenericConfig in
+    pkg/controlplane/apiserver/config.go).
+    """
+    return kind.api_version.rpartition("/")[0] in CLIENT_GROUPS

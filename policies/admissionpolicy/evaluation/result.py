@@ -1,0 +1,106 @@
+"""The result of evaluating a policy with its bindings: a finding for each violation and each failure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from msgspec import Struct
+
+from policies.admissionpolicy.evaluation import texts
+from policies.admissionpolicy.model import Expression, PolicyKind, Reason, ValidationAction
+from policies.cel.explanation import explain
+
+FindingKind = Literal["violation", "error", "misconfigured", "internal"]
+"""A validation is false; an expression failed; policy or binding is misconfigured; a mutation's result is invalid."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that speaks against a request, or that kept a policy from judging it.
+
+    message: the API server's words after `denied request: `, nothing of ours in them. binding: empty for a policy that
+    is misconfigured itself. index: of the decision among those of one evaluation, as the API server counts them: that
+    of the validation, else 0. expression: None where none is to blame. params: the name of the parameter object.
+    actions: what follows; none at all where the failurePolicy lets an error pass. reasons: which parts of the
+    expression decided, with places and values.
+    """
+
+    policy_kind: PolicyKind = "ValidatingAdmissionPolicy"
+    policy: str
+    binding: str = ""
+    kind: FindingKind
+    message: str
+    reason: Reason | Literal["InternalError"] = "Invalid"
+    actions: frozenset[ValidationAction] = frozenset()
+    index: int = 0
+    expression: Expression | None = None
+    params: str = ""
+    reasons: tuple[explain.Reason, ...] = ()
+
+    @property
+    def denies(self) -> bool:
+        """Whether the request is refused because of it."""
+        return "Deny" in self.actions
+
+    @property
+    def native(self) -> str:
+        """The refusal as the API server words it, without the object's name before it."""
+        if self.kind == "internal":
+            return self.message
+        if self.policy_kind == "MutatingAdmissionPolicy":
+            return texts.mutating_denial(self.policy, self.binding, self.message)
+        return texts.validating_denial(self.policy, self.binding, self.message)
+
+
+class Result(Struct, frozen=True, kw_only=True):
+    """The result of one policy for one request.
+
+    findings: in the order in which the API server comes to them; it shows the first that denies. ignored: errors that
+    the failurePolicy lets pass, to be counted and logged. published: the values of audit annotations by their full
+    keys. skipped: why a binding did not judge the request, by its name.
+    """
+
+    findings: tuple[Finding, ...] = ()
+    ignored: tuple[Finding, ...] = ()
+    published: Mapping[str, tuple[str, ...]] = {}
+    skipped: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def denial(self) -> Finding | None:
+        """The finding that the API server would show."""
+        return next((finding for finding in self.findings if finding.denies), None)
+
+
+NOTHING_FOUND = Result()
+"""The result for most requests."""
+
+
+def combined(results: Iterable[Result]) -> Result:
+    """The results of several bindings, parameters or policies as one, in their order."""
+    parts = tuple(results)
+    if len(parts) == 1:
+        return parts[0]
+    values: dict[str, tuple[str, ...]] = {}
+    for part in parts:
+        for key, published in part.published.items():
+            values[key] = values.get(key, ()) + published
+    return Result(
+        findings=tuple(finding for part in parts for finding in part.findings),
+        ignored=tuple(finding for part in parts for finding in part.ignored),
+        published=values,
+        skipped=tuple(skipped for part in parts for skipped in part.skipped),
+    )
+
+
+def result_of(findings: Iterable[Finding], published: Mapping[str, tuple[str, ...]] | None = None) -> Result:
+    """The result with these findings; those without consequences are among the ignored ones."""
+    every = tuple(findings)
+    if not (every or published):
+        return NOTHING_FOUND
+    return Result(
+        findings=tuple(finding for finding in every if finding.actions),
+        ignored=tuple(finding for finding in every if not finding.actions),
+        published=published or {},
+    )

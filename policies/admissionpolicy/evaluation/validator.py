@@ -1,0 +1,240 @@
+"""One ValidatingAdmissionPolicy with its bindings and parameters, evaluated for one request as kube-apiserver does.
+
+Sources: k8s.io/apiserver's pkg/admission/plugin/policy/validating/dispatcher.go (bindings, parameters, actions) and
+validator.go (match conditions, validations, messages, audit annotations, failurePolicy).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from policies.admissionpolicy.evaluation import texts
+from policies.admissionpolicy.evaluation.compilation import CompiledPolicy, Unit
+from policies.admissionpolicy.evaluation.expressiongroup import Failure, Group, SpentError, Unmatched, unmatched
+from policies.admissionpolicy.evaluation.inputs import Inputs, Json
+from policies.admissionpolicy.evaluation.parameters import ConfigurationError, Parameters, collect, scope_of
+from policies.admissionpolicy.evaluation.result import NOTHING_FOUND, Finding, Result, combined, result_of
+from policies.admissionpolicy.model import Binding, Validation, ValidationAction
+from policies.cel.cost import EXPRESSION_LIMIT, POLICY_LIMIT
+from policies.cel.program import Variables
+from policies.cel.values import Value, type_of
+from policies.golang.quote import trimmed
+
+_DENY: frozenset[ValidationAction] = frozenset({"Deny"})
+# What a person reads at once. An explanation takes up to a hundred times as long as the judgement, and what is only
+# noted for an audit is noted again and again.
+_SHOWN: frozenset[ValidationAction] = frozenset({"Deny", "Warn"})
+_NOTHING: frozenset[ValidationAction] = frozenset()
+_SPARE_FOR_MESSAGES = 8 * EXPRESSION_LIMIT
+
+
+def evaluate_policy(
+    compiled: CompiledPolicy,
+    bindings: Iterable[Binding],
+    parameters: Parameters,
+    inputs: Inputs,
+    *,
+    budget: int = POLICY_LIMIT,
+) -> Result:
+    """Evaluate a policy with those of its bindings that match the request, in the order given.
+
+    A policy whose paramKind does not exist is refused or ignored as such, whatever its bindings match.
+    Raises Missing: find the answer, and evaluate again.
+    """
+    if compiled.policy.param_kind is not None:
+        try:
+            scope_of(compiled.policy.param_kind, parameters)
+        except ConfigurationError as error:
+            message = texts.misconfigured_policy(str(error))
+            return result_of([_misconfigured(compiled, "", message)])
+    results = [evaluate(compiled, binding, parameters, inputs, budget=budget) for binding in bindings]
+    return combined(results)
+
+
+def evaluate(
+    compiled: CompiledPolicy,
+    binding: Binding,
+    parameters: Parameters,
+    inputs: Inputs,
+    *,
+    budget: int = POLICY_LIMIT,
+) -> Result:
+    """Evaluate a policy with one binding that matches the request: once for each of its parameters.
+
+    `budget` is the cost that each of these evaluations may have. Raises as evaluate_policy does.
+    """
+    if compiled.policy.param_kind is None:
+        return _result(compiled, binding, None, inputs, budget)
+    try:
+        objects = collect(compiled.policy.param_kind, binding, parameters, inputs.request_namespace)
+    except ConfigurationError as error:
+        message = texts.misconfigured_binding(str(error))
+        return result_of([_misconfigured(compiled, binding.name, message)])
+    if not objects:
+        return Result(skipped=((binding.name, "it has no parameters"),))
+    return combined(_result(compiled, binding, params, inputs, budget) for params in objects)
+
+
+def _misconfigured(compiled: CompiledPolicy, binding: str, message: str) -> Finding:
+    """Refused whatever the binding's actions are: only the failurePolicy counts."""
+    actions = _DENY if compiled.policy.failure_policy == "Fail" else _NOTHING
+    return Finding(policy=compiled.policy.name, binding=binding, kind="misconfigured", message=message, actions=actions)
+
+
+def _result(compiled: CompiledPolicy, binding: Binding, params: Json | None, inputs: Inputs, budget: int) -> Result:
+    """The result of one evaluation."""
+    if compiled.conditions:
+        why = unmatched(compiled, params, inputs)
+        if isinstance(why, Unmatched):
+            return Result(skipped=((binding.name, f"match condition {why.condition!r} is false"),))
+        if isinstance(why, Failure):
+            return result_of([_Evaluation(compiled, binding, params, inputs, budget).error(why.text)])
+    if _hold(compiled, params, inputs, budget):
+        return NOTHING_FOUND
+    return _Evaluation(compiled, binding, params, inputs, budget).result()
+
+
+def _hold(compiled: CompiledPolicy, params: Json | None, inputs: Inputs, budget: int) -> bool:
+    """Whether the fast evaluator finds nothing wrong, as nearly always. If not, or not for certain, all is judged anew.
+
+    Raises Missing.
+    """
+    if compiled.quick is None:
+        return False
+    names = inputs.names(params, request=compiled.reads_request, namespace=compiled.reads_namespace)
+    names = compiled.composition.bind(names, expired=inputs.expired)
+    remaining = budget
+    for program in compiled.quick:
+        result = program.quick(names, expired=inputs.expired)
+        if result is None or result[0] is not True:
+            return False
+        remaining -= result[1]
+    if not (compiled.speaks or compiled.composition.programs):
+        return remaining >= 0
+    variables: Variables = names["variables"]
+    remaining -= variables.cost
+    if not compiled.speaks:
+        return remaining >= 0 and variables.cost >= 0
+    spare = remaining - variables.cost >= _SPARE_FOR_MESSAGES and variables.cost >= 0
+    return spare and compiled.has_cheap_messages(variables.keys())
+
+
+@dataclass(slots=True)
+class _Evaluation:
+    """One evaluation: of one policy, with one binding and one parameter object, for one request."""
+
+    compiled: CompiledPolicy
+    binding: Binding
+    params: Json | None
+    inputs: Inputs
+    budget: int
+
+    def result(self) -> Result:
+        """The findings of the validations, and the audit annotations; the match conditions are true."""
+        published: dict[str, tuple[str, ...]] = {}
+        try:
+            findings = self._validations()
+            if self.compiled.annotations:
+                findings += self._annotations(published)
+        except SpentError as error:
+            return result_of([self.error(str(error))])
+        return result_of(findings, published)
+
+    def _validations(self) -> list[Finding]:
+        """All validations are evaluated before any is judged. Raises SpentError."""
+        compiled = self.compiled
+        names = self.inputs.names(self.params, request=compiled.reads_request, namespace=compiled.reads_namespace)
+        group = Group(compiled.composition, names, self.budget, self.inputs.expired)
+        outcomes = [group.evaluate(unit) for unit in compiled.validations]
+        if outcomes == compiled.all_true and (not compiled.speaks or self._may_skip_messages(group)):
+            return []
+        return list(self._judged(outcomes, group))
+
+    def _judged(self, outcomes: list[Value], group: Group) -> Iterator[Finding]:
+        compiled = self.compiled
+        messages, spent = self._messages(outcomes, group.remaining)
+        validations = zip(compiled.policy.validations, compiled.validations, outcomes, messages, strict=True)
+        for index, (validation, unit, outcome, message) in enumerate(validations):
+            if isinstance(outcome, Failure):
+                yield self.error(outcome.text, index, unit, group)
+            elif spent is not None:
+                yield self.error(texts.no_message(str(spent)), index, unit)
+            elif outcome is not True:
+                yield self._violation(index, validation, message, group)
+
+    def _may_skip_messages(self, group: Group) -> bool:
+        """Whether messages that are not shown need no evaluation, since they cannot fail the policy.
+
+        Variables that the validations read cost the messages as much again.
+        """
+        spare = group.remaining - group.variables.cost >= _SPARE_FOR_MESSAGES
+        return spare and self.compiled.has_cheap_messages(group.variables.keys())
+
+    def _messages(self, outcomes: list[Value], remaining: int) -> tuple[list[Value], SpentError | None]:
+        """The results of the messageExpressions, None for none, and the error where all together cost too much."""
+        compiled, nothing = self.compiled, [None] * len(outcomes)
+        if not compiled.speaks:
+            return list(nothing), None
+        names = self.inputs.names(self.params, namespace=compiled.reads_namespace, authorizer=False)
+        group = Group(compiled.speaking, names, remaining, self.inputs.expired)
+        skips = self._may_skip_messages(group)
+        try:
+            return [
+                None if unit is None or (skips and outcome is True) else group.evaluate(unit)
+                for unit, outcome in zip(compiled.messages, outcomes, strict=True)
+            ], None
+        except SpentError as error:
+            return list(nothing), error
+
+    def _annotations(self, published: dict[str, tuple[str, ...]]) -> Iterator[Finding]:
+        """The audit annotations go into `published`; those that fail, under failurePolicy Fail, refuse the request.
+
+        Their expressions may ask the authorizer as far as types go, but there is none. Raises SpentError.
+        """
+        compiled = self.compiled
+        names = self.inputs.names(self.params, namespace=compiled.reads_namespace, authorizer=False)
+        group = Group(compiled.composition, names, self.budget, self.inputs.expired)
+        values = [group.evaluate(unit) for unit in compiled.annotations]
+        keys = (f"{compiled.policy.name}/{annotation.key}" for annotation in compiled.policy.audit_annotations)
+        for key, unit, value in zip(keys, compiled.annotations, values, strict=True):
+            if isinstance(value, Failure):
+                yield self._annotation_error(value.text, unit, always=False)
+            elif isinstance(value, str):
+                if text := trimmed(value):
+                    published[key] = (texts.annotation(text),)
+            elif value is not None:
+                text = texts.not_annotation(unit.expression.text, type_of(value).name)
+                yield self._annotation_error(text, unit, always=True)
+
+    def _annotation_error(self, text: str, unit: Unit, *, always: bool) -> Finding:
+        actions = _DENY if always or self.compiled.policy.failure_policy == "Fail" else _NOTHING
+        return self._finding(kind="error", message=text, actions=actions, expression=unit.expression)
+
+    def error(self, text: str, index: int = 0, unit: Unit | None = None, group: Group | None = None) -> Finding:
+        """An expression failed: as if a validation were false, or nothing at all, as the failurePolicy says."""
+        actions = self.binding.validation_actions if self.compiled.policy.failure_policy == "Fail" else _NOTHING
+        reasons = group.reasons(unit) if actions & _SHOWN and unit is not None and group is not None else ()
+        expression = None if unit is None else unit.expression
+        return self._finding(
+            kind="error", message=text, index=index, actions=actions, expression=expression, reasons=reasons
+        )
+
+    def _violation(self, index: int, validation: Validation, message: Value, group: Group) -> Finding:
+        words = texts.denial(message, validation.message, validation.expression.text)
+        unit, actions = self.compiled.validations[index], self.binding.validation_actions
+        return self._finding(
+            kind="violation",
+            message=words,
+            reason=validation.reason,
+            index=index,
+            actions=actions,
+            expression=unit.expression,
+            reasons=group.reasons(unit) if actions & _SHOWN else (),
+        )
+
+    def _finding(self, **fields: Any) -> Finding:
+        metadata = (self.params or {}).get("metadata") or {}
+        name = str(metadata.get("name", ""))
+        return Finding(policy=self.compiled.policy.name, binding=self.binding.name, params=name, **fields)

@@ -1,0 +1,1 @@
+"""A policy changes an object: the merge of server-side apply, and JSON Patch."""

@@ -1,0 +1,157 @@
+"""Applying the result of a mutation to an object, as kube-apiserver's MutatingAdmissionPolicy does.
+
+Source: k8s.io/apiserver's pkg/admission/plugin/policy/mutating/patch (smd.go, json_patch.go) and dispatcher.go. The
+object that is passed in stays as it is; the result shares with it whatever a mutation leaves alone. What the API server
+does afterwards, its defaults, is not done here.
+
+MutationError        fails the mutation; the policy's failurePolicy decides
+└─ InternalError     a bare error 500 there, whatever the failurePolicy says
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from policies.admissionpolicy.mutation import conversion, jsonpatch, merge
+from policies.admissionpolicy.mutation.decoder import DecodingError, Reader
+from policies.admissionpolicy.schema import Schema
+from policies.cel.patchtypes import JSONPatch, ObjectValue
+from policies.cel.values import ABSENT, Value
+from policies.engine.request import GroupVersionKind, JsonObject
+from policies.golang.strconv import quote
+
+_TOO_DEEP = "the object is nested too deeply to be changed"  # Go's stack grows where Python's does not
+_NO_JSON = "JSONPath valueExpression evaluated to a type that could not marshal to JSON"
+
+
+class MutationError(Exception):
+    """A mutation that cannot be applied; the text is the API server's."""
+
+
+class InternalError(MutationError):
+    """A patched object that cannot be decoded: the API server answers with error 500 and asks no failurePolicy."""
+
+
+def apply_configuration(
+    obj: JsonObject, value: ObjectValue, schema: Schema, inputs: Iterable[Any] | None = None
+) -> JsonObject:
+    """The object with an `Object{...}` merged into it.
+
+    inputs: the other variables of the evaluation that hold JSON, with which a map that CEL made is told from one of the
+    request: the API server takes the latter only where it stands in a list or in another map. Raises MutationError.
+    """
+    try:
+        return _configured(obj, value, schema, conversion.Converter(None if inputs is None else [obj, *inputs]))
+    except RecursionError as error:
+        raise MutationError(_TOO_DEEP) from error
+
+
+def _configured(obj: JsonObject, value: ObjectValue, schema: Schema, converter: conversion.Converter) -> JsonObject:
+    if mismatches := list(_misnamed(value, value.name)):
+        raise MutationError("type mismatch: " + "\n".join(mismatches))
+    try:
+        configuration = converter.fields(value)
+    except conversion.ConversionError as error:
+        raise MutationError("invalid return type: *dynamic.ObjectVal") from error
+    configuration |= {key: obj[key] for key in ("apiVersion", "kind") if key in obj}
+    return _merged(obj, configuration, schema)
+
+
+def apply_json_patch(
+    obj: JsonObject, patch: Sequence[JSONPatch], schema: Schema, inputs: Iterable[Any] | None = None
+) -> JsonObject | None:
+    """The object after a list of JSONPatch values, or None where a `test` says that they are not to be applied.
+
+    inputs: as in apply_configuration, for values that are an `Object{...}`. Raises MutationError, and InternalError
+    where the result is not of its kind any more.
+    """
+    converter = conversion.Converter(None if inputs is None else [obj, *inputs])
+    try:
+        patched = jsonpatch.apply(obj, [_operation(step, converter) for step in patch])
+        return decoded(obj, patched, schema)
+    except jsonpatch.DisagreementError:
+        return None
+    except jsonpatch.OperationError as error:
+        raise MutationError(f"JSON Patch: {error}") from error
+    except RecursionError as error:
+        raise MutationError(_TOO_DEEP) from error
+
+
+def decoded(obj: JsonObject, patched: Any, schema: Schema) -> JsonObject:
+    """A patched object as the strict decoder reads it; only what is not of `obj` is looked at. Raises InternalError."""
+    whole = _whole(patched)
+    if not schema.typed:
+        return whole
+    reader = Reader(as_json=True)
+    try:
+        result = reader.read(obj, whole, schema.root)
+    except DecodingError as error:
+        raise InternalError(f"Internal error occurred: {error}") from error
+    if reader.unknown:
+        words = ", ".join(f"unknown field {quote(path)}" for path in reader.unknown)
+        raise InternalError(f"Internal error occurred: strict decoding error: {words}")
+    return _whole(result)
+
+
+def _merged(obj: JsonObject, configuration: JsonObject, schema: Schema) -> JsonObject:
+    try:
+        merge.check(configuration, schema.root)
+    except merge.MergeError as error:
+        words = f"error applying patch: failed to convert patch object to typed object: {error}"
+        raise MutationError(words) from error
+    if refused := list(merge.atomics(configuration, schema.root)):
+        start = "error applying patch: invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs"
+        raise MutationError(f"{start}: {', '.join(refused)}")
+    try:
+        merged = merge.merge(obj, configuration, schema.root)
+    except merge.MergeError as error:
+        raise MutationError(f"error applying patch: failed to merge patch: {error}") from error
+    if not schema.typed:
+        return _whole(merged)
+    try:
+        return _whole(Reader(as_json=False).read(obj, merged, schema.root))
+    except DecodingError as error:
+        raise MutationError(f"unable to convert unstructured object to {_shown(schema.kind)}: {error}") from error
+
+
+def _whole(value: Any) -> JsonObject:
+    """The value, which must be an object to have a kind. Raises InternalError."""
+    if not isinstance(value, dict):
+        raise InternalError("Internal error occurred: couldn't get version/kind")
+    return value
+
+
+def _shown(kind: GroupVersionKind) -> str:
+    """A kind as Go shows it."""
+    return f"{kind.group}/{kind.version}, Kind={kind.kind}"
+
+
+def _operation(patch: JSONPatch, converter: conversion.Converter) -> jsonpatch.Operation:
+    if patch.value is ABSENT:
+        return jsonpatch.Operation(patch.op, patch.path, patch.from_)
+    if isinstance(patch.value, ObjectValue) and (mismatches := list(_misnamed(patch.value, patch.value.name))):
+        raise MutationError("type mismatch: " + "\n".join(mismatches))
+    try:
+        value = converter.json(patch.value)
+    except conversion.ConversionError as error:
+        raise MutationError(f"{_NO_JSON}: {error}") from error
+    return jsonpatch.Operation(patch.op, patch.path, patch.from_, value)
+
+
+def _misnamed(value: Value, path: str) -> Iterator[str]:
+    """Objects whose type's name is not the path where they stand: `Object{spec: Object.status{}}`."""
+    if isinstance(value, ObjectValue):
+        if value.name != path:
+            yield (
+                f"unexpected type name {quote(value.name)}, expected {quote(path)}, "
+                "which matches field name path from root Object type"
+            )
+        for name, item in value.fields.items():
+            yield from _misnamed(item, f"{path}.{name}")
+    elif isinstance(value, list):
+        for item in value:
+            yield from _misnamed(item, path)
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _misnamed(item, path)

@@ -1,0 +1,231 @@
+"""A patched object as the API server reads it back into the Go type of its kind.
+
+null is no value there, numbers have a size, a quantity has one way to be written, and after a JSON Patch what the type
+does not know is refused. Only what the patch changed is looked at: what the API server itself has sent is taken as it
+is, also where it is of a later version than the table of fields.
+
+Source of the messages: sigs.k8s.io/json, and FromUnstructured in k8s.io/apimachinery's pkg/runtime/converter.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from policies.admissionpolicy.schema import QUANTITY, Atom, ListType, MapType, Node, Scalar
+from policies.cel.errors import CelError
+from policies.cel.library.kubernetes import quantity
+from policies.cel.values import ABSENT
+from policies.golang.strconv import general
+from policies.kubernetes.encoding import json_name
+
+_BITS = {"int32": 32, "int64": 64, "integer": 64}
+_NUMBERS = {"int32": "int32", "int64": "int64", "integer": "int64"}
+_INT32 = Atom(Scalar("numeric", "int32"))
+_BASE64 = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/")
+_BAD_QUANTITY = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+
+
+class DecodingError(Exception):
+    """A value does not fit the type of its place."""
+
+
+class Reader:
+    """Reads one object.
+
+    as_json: from the text of a JSON Patch's result, where numbers have to fit; else from a merged object, where Go
+    converts them. `unknown` are the paths of the fields that the types do not know.
+    """
+
+    def __init__(self, *, as_json: bool) -> None:
+        self._as_json = as_json
+        self.unknown: list[str] = []
+
+    def read(self, before: Any, after: Any, node: Node) -> Any:
+        """The value after it was read. Raises DecodingError."""
+        return self._read(before, after, node, _Context())
+
+    def _read(self, before: Any, after: Any, node: Node, context: _Context) -> Any:
+        if after is before:
+            return after
+        atom = node.atom
+        if atom.scalar is not None and atom.scalar.form == "int-or-string":
+            return self._int_or_string(after, context)
+        if (atom.map, atom.list, atom.scalar).count(None) < 2:  # any JSON
+            return after
+        if atom.map is not None:
+            if not isinstance(after, dict):
+                raise context.mismatch(after, atom)
+            return self._map(before if isinstance(before, dict) else {}, after, atom, atom.map, context)
+        if atom.list is not None:
+            if not isinstance(after, list):
+                raise context.mismatch(after, atom)
+            return self._list(before if isinstance(before, list) else [], after, atom.list, context)
+        return after if atom.scalar is None else self._scalar(after, atom, atom.scalar, context)
+
+    def _map(
+        self, before: Mapping[str, Any], after: dict[str, Any], atom: Atom, kind: MapType, context: _Context
+    ) -> dict[str, Any]:
+        read: dict[str, Any] = {}
+        for key in sorted(after):  # the order of the JSON that the API server decodes
+            if after[key] is before.get(key, ABSENT) and after[key] is not None:
+                read[key] = after[key]
+                continue
+            child = kind.fields.get(key, kind.element)
+            if child is None:
+                if key not in before:
+                    self.unknown.append(context.path_of(key))
+                read[key] = after[key]
+            elif after[key] is None:
+                if key not in kind.fields:
+                    read[key] = _zero(child.atom)
+            else:
+                inner = context.field(key, atom) if key in kind.fields else context.key(key)
+                read[key] = self._read(before.get(key, ABSENT), after[key], child, inner)
+        result = {key: read[key] for key in after if key in read}
+        return after if len(result) == len(after) and all(result[key] is after[key] for key in after) else result
+
+    def _list(self, before: list[Any], after: list[Any], kind: ListType, context: _Context) -> list[Any]:
+        kept = set(map(id, before))
+        known = None
+        read = []
+        for index, item in enumerate(after):
+            if id(item) in kept:
+                read.append(item)
+                continue
+            if known is None:
+                known = _counterparts(before, kind)
+            twin = known.get(_name(item, kind), before[index] if len(before) == len(after) else ABSENT)
+            read.append(self._read(twin, item, kind.element, context.item(index)))
+        return after if all(new is old for new, old in zip(read, after, strict=True)) else read
+
+    def _scalar(self, value: Any, atom: Atom, kind: Scalar, context: _Context) -> Any:
+        if kind.form == "quantity" or atom.name == QUANTITY:
+            return _quantity(value)
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if kind.type == "numeric" and number:
+            return self._number(value, atom, kind, context)
+        if kind.form == "byte" and isinstance(value, str) and (place := _no_base64(value)) is not None:
+            start = "" if self._as_json else "error decoding from json: "
+            raise DecodingError(f"{start}illegal base64 data at input byte {place}")
+        expected = {"string": str, "boolean": bool}.get(kind.type)
+        if kind.type == "numeric" or (expected is not None and not isinstance(value, expected)):
+            raise context.mismatch(value, atom)
+        return value
+
+    def _int_or_string(self, value: Any, context: _Context) -> Any:
+        if isinstance(value, str):
+            return value
+        if isinstance(value, int) and not isinstance(value, bool) and -(2**31) <= value < 2**31:
+            return value
+        raise (context if self._as_json else _Context()).mismatch(value, _INT32)
+
+    def _number(self, value: float, atom: Atom, kind: Scalar, context: _Context) -> float:
+        bits = _BITS.get(kind.form)
+        if bits is None:
+            return value
+        half: int = 2 ** (bits - 1)
+        if isinstance(value, float):
+            if self._as_json or not value.is_integer():
+                raise context.mismatch(value, atom) if self._as_json else _no_conversion(kind)
+            value = int(value)
+        if -half <= value < half:
+            return value
+        if self._as_json:
+            raise context.mismatch(value, atom)
+        return (value + half) % (2 * half) - half  # as Go converts a number to a smaller type
+
+
+class _Context:
+    """Where in the types the reader is, as messages say it: the type that has the field, and the fields down to it."""
+
+    def __init__(self, type_name: str = "", fields: tuple[str, ...] = (), path: str = "") -> None:
+        self._type_name = type_name
+        self._fields = fields
+        self._path = path
+
+    def field(self, name: str, owner: Atom) -> _Context:
+        """One field further down."""
+        return _Context(owner.name.rpartition(".")[2], (*self._fields, name), self.path_of(name))
+
+    def key(self, name: str) -> _Context:
+        """One key of a map further down."""
+        return _Context(self._type_name, self._fields, self.path_of(name))
+
+    def item(self, index: int) -> _Context:
+        """One item of a list further down."""
+        return _Context(self._type_name, self._fields, f"{self._path}[{index}]")
+
+    def path_of(self, name: str) -> str:
+        """The path of a field here."""
+        return f"{self._path}.{name}" if self._path else name
+
+    def mismatch(self, value: Any, atom: Atom) -> DecodingError:
+        """The error of a value that is not of the type here."""
+        place = f"struct field {self._type_name}.{'.'.join(self._fields)}" if self._fields else "value"
+        return DecodingError(f"json: cannot unmarshal {_described(value, atom)} into Go {place} of type {_type(atom)}")
+
+
+def _described(value: Any, atom: Atom) -> str:
+    name = json_name(value)
+    if name != "number" or atom.scalar is None or atom.scalar.type != "numeric":
+        return name
+    return f"number {general(value) if isinstance(value, float) else value}"
+
+
+def _type(atom: Atom) -> str:
+    """The Go type of a place, as far as an OpenAPI schema says it."""
+    if atom.map is not None:
+        if atom.name:
+            return ".".join(atom.name.split(".")[-2:])
+        return "map[string]interface {}" if atom.map.element is None else f"map[string]{_type(atom.map.element.atom)}"
+    if atom.list is not None:
+        return f"[]{_type(atom.list.element.atom)}"
+    if atom.scalar is None or atom.scalar.type == "untyped":
+        return "interface {}"
+    if atom.scalar.form == "byte":
+        return "[]uint8"
+    return {"string": "string", "boolean": "bool"}.get(atom.scalar.type) or _NUMBERS.get(atom.scalar.form, "float64")
+
+
+def _counterparts(before: list[Any], kind: ListType) -> Mapping[Any, Any]:
+    return {name: item for item in before if (name := _name(item, kind)) is not None}
+
+
+def _name(item: Any, kind: ListType) -> Any:
+    if kind.relation != "map" or not isinstance(item, dict):
+        return None
+    return tuple(str(item.get(key)) for key in kind.keys)
+
+
+def _no_conversion(kind: Scalar) -> DecodingError:
+    return DecodingError(f"cannot convert float64 to {_NUMBERS[kind.form]}")
+
+
+def _zero(atom: Atom) -> Any:
+    if atom.scalar is None:
+        return None
+    if atom.scalar.form == "quantity":
+        return "0"
+    return {"string": "", "boolean": False, "numeric": 0}.get(atom.scalar.type)
+
+
+def _quantity(value: Any) -> str:
+    """A quantity in the one way to write it."""
+    if isinstance(value, list | dict | bool):
+        raise DecodingError(_BAD_QUANTITY)
+    text = general(value) if isinstance(value, float) else str(value)
+    try:
+        return str(quantity.parse(text))
+    except CelError as error:
+        raise DecodingError(str(error)) from error
+
+
+def _no_base64(text: str) -> int | None:
+    """Where Go's decoder stops in a text that is not base64: at the first wrong character, or an incomplete group."""
+    bare = text.rstrip("=") if len(text) - len(text.rstrip("=")) <= 2 else text
+    for index, character in enumerate(bare):
+        if character not in _BASE64 and character not in "\r\n":
+            return index
+    size = len(text.replace("\r", "").replace("\n", ""))
+    return None if size % 4 == 0 else len(bare) - len(bare) % 4

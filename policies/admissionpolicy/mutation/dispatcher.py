@@ -1,0 +1,253 @@
+"""MutatingAdmissionPolicies with their bindings and parameters, applied to one request as kube-apiserver does.
+
+Sources: k8s.io/apiserver's pkg/admission/plugin/policy/mutating/dispatcher.go and generic/policy_dispatcher.go. What
+the API server does between two mutations, filling in defaults, is not done here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from msgspec import structs
+
+from policies.admissionpolicy.evaluation import texts
+from policies.admissionpolicy.evaluation.compilation import CompiledPolicy, Unit
+from policies.admissionpolicy.evaluation.expressiongroup import Failure, Group, SpentError, Unmatched, unmatched
+from policies.admissionpolicy.evaluation.inputs import Inputs, Json
+from policies.admissionpolicy.evaluation.parameters import (
+    ConfigurationError,
+    Parameters,
+    as_mutating_policies_see,
+    collect,
+    scope_of,
+)
+from policies.admissionpolicy.evaluation.result import Finding, Result, combined, result_of
+from policies.admissionpolicy.model import Binding, ValidationAction
+from policies.admissionpolicy.mutation.application import (
+    InternalError,
+    MutationError,
+    apply_configuration,
+    apply_json_patch,
+)
+from policies.admissionpolicy.schema import Schema, unknown
+from policies.cel.cost import POLICY_LIMIT
+from policies.cel.patchtypes import ObjectValue
+from policies.cel.syntax.source import CompileError
+from policies.cel.values import Value
+from policies.engine.request import JsonObject
+
+Selected = Sequence[tuple[CompiledPolicy, Sequence[Binding]]]
+"""Policies, each with those of its bindings that match a request."""
+
+_DENY: frozenset[ValidationAction] = frozenset({"Deny"})
+_NOTHING: frozenset[ValidationAction] = frozenset()
+_JSON_VARIABLES = ("oldObject", "params", "request", "namespaceObject")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mutated:
+    """The object after the policies, and their result.
+
+    findings: errors that refuse the request, in the order in which the API server lists them as causes; the first gives
+    message and reason, except that an internal error (always the last) is all that the API server shows.
+    """
+
+    object: JsonObject | None
+    result: Result
+
+    @property
+    def denial(self) -> Finding | None:
+        """The finding whose words and code the API server answers with."""
+        internal = next((finding for finding in self.result.findings if finding.kind == "internal"), None)
+        return internal or self.result.denial
+
+
+def mutate(
+    select: Callable[[JsonObject | None], Selected],
+    parameters: Parameters,
+    inputs: Inputs,
+    schema: Schema | None,
+    *,
+    budget: int = POLICY_LIMIT,
+) -> Mutated:
+    """Apply all policies that match, and those with reinvocationPolicy IfNeeded once more where any was applied.
+
+    select: the policies with the bindings that match the request with an object, in the order in which to apply them;
+    it is asked before each round. schema: that of the object's kind, None where it has none, as what CONNECT carries.
+    Raises Missing: find the answer, and evaluate again.
+    """
+    if inputs.request.get("operation") == "DELETE":  # the plugin does not handle it
+        return Mutated(object=inputs.object, result=Result())
+    first = _Round(parameters, inputs, schema, budget)
+    first.run(select(inputs.object))
+    if first.refuses or not first.applied:
+        return first.outcome()
+    second = _Round(parameters, first.inputs, schema, budget, only=frozenset(first.reinvocable))
+    second.run(select(first.inputs.object))
+    outcome = second.outcome()
+    return Mutated(object=outcome.object, result=combined([first.outcome().result, outcome.result]))
+
+
+@dataclass(frozen=True, slots=True)
+class _Invocation:
+    """One policy with one binding and one parameter object."""
+
+    compiled: CompiledPolicy
+    binding: Binding
+    params: Json | None
+
+    @property
+    def key(self) -> tuple[str, str, str, str]:
+        """What it is known by in the next round."""
+        metadata = (self.params or {}).get("metadata") or {}
+        params = (str(metadata.get("namespace", "")), str(metadata.get("name", "")))
+        return self.compiled.policy.name, self.binding.name, *params
+
+
+class _HaltedError(Exception):
+    """Nothing more is evaluated: the API server answers with this error, whatever the failurePolicy says."""
+
+    def __init__(self, finding: Finding) -> None:
+        super().__init__(finding.message)
+        self.finding = finding
+
+
+@dataclass(slots=True)
+class _Round:
+    """One pass over the policies. `inputs` hold the object as the last mutation left it."""
+
+    parameters: Parameters
+    inputs: Inputs
+    schema: Schema | None
+    budget: int
+    only: frozenset[tuple[str, ...]] | None = None
+    findings: list[Finding] = field(default_factory=list)
+    skipped: list[tuple[str, str]] = field(default_factory=list)
+    reinvocable: list[tuple[str, ...]] = field(default_factory=list)
+    applied: bool = False
+
+    @property
+    def refuses(self) -> bool:
+        return any(finding.denies for finding in self.findings)
+
+    def outcome(self) -> Mutated:
+        result = structs.replace(result_of(self.findings), skipped=tuple(self.skipped))
+        return Mutated(object=self.inputs.object, result=result)
+
+    def run(self, selected: Selected) -> None:
+        """All parameters are collected before the first mutation is made."""
+        invocations = [one for compiled, bindings in selected for one in self._invocations(compiled, bindings)]
+        try:
+            for invocation in invocations:
+                self._invoke(invocation)
+        except _HaltedError as error:
+            self.findings.append(error.finding)
+
+    def _invocations(self, compiled: CompiledPolicy, bindings: Iterable[Binding]) -> Iterator[_Invocation]:
+        kind = compiled.policy.param_kind
+        try:
+            if kind is not None:
+                scope_of(kind, self.parameters)
+        except ConfigurationError as error:
+            self.findings.append(_misconfigured(compiled, "", texts.misconfigured_policy(str(error))))
+            return
+        for binding in bindings:
+            try:
+                objects = collect(kind, binding, self.parameters, self.inputs.request_namespace)
+            except ConfigurationError as error:
+                self.findings.append(_misconfigured(compiled, binding.name, texts.misconfigured_binding(str(error))))
+                continue
+            if not objects:
+                self.skipped.append((binding.name, "it has no parameters"))
+            for params in objects:
+                yield _Invocation(compiled, binding, as_mutating_policies_see(params, kind))
+
+    def _invoke(self, invocation: _Invocation) -> None:
+        compiled, binding = invocation.compiled, invocation.binding
+        why = unmatched(compiled, invocation.params, self.inputs)
+        if isinstance(why, Unmatched):
+            self.skipped.append((binding.name, f"match condition {why.condition!r} is false"))
+            return
+        if isinstance(why, Failure):
+            self.findings.append(_error(invocation, why.text))
+            return
+        if self.only is not None and invocation.key not in self.only:
+            return
+        for index in range(len(compiled.mutations)):
+            if self.inputs.object is not None:
+                self._mutate(invocation, index)
+        if compiled.policy.reinvocation_policy == "IfNeeded":
+            self.reinvocable.append(invocation.key)
+
+    def _mutate(self, invocation: _Invocation, index: int) -> None:
+        """One mutation; one that fails leaves the object alone, and the next has its turn."""
+        compiled, unit = invocation.compiled, invocation.compiled.mutations[index]
+        if isinstance(unit.program, CompileError):
+            self.findings.append(_error(invocation, unit.program.full_reference(), index, unit))
+            return
+        names = self.inputs.names(invocation.params, namespace=compiled.reads_namespace)
+        group = Group(compiled.patching, names, self.budget, self.inputs.expired)
+        try:
+            value = group.evaluate(unit)
+            if isinstance(value, Failure):
+                self.findings.append(_error(invocation, value.text, index, unit, group))
+                return
+            mutated = self._applied(value, group)
+        except InternalError as error:
+            raise _HaltedError(_internal(_error(invocation, str(error), index, unit))) from error
+        except (SpentError, MutationError) as error:
+            self.findings.append(_error(invocation, str(error), index, unit))
+            return
+        self.applied = True
+        self.inputs = replace(self.inputs, object=mutated)
+
+    def _applied(self, value: Value, group: Group) -> JsonObject:
+        """The object with what a mutation's expression gave; a failed `test` leaves it alone. Raises MutationError."""
+        current, kind = self.inputs.object or {}, self.inputs.kind
+        if isinstance(value, ObjectValue):
+            if self.schema is None:
+                raise MutationError(texts.no_schema(kind.group, kind.version, kind.kind))
+            others = [group.names[name] for name in _JSON_VARIABLES]
+            return apply_configuration(current, value, self.schema, others)
+        patched = apply_json_patch(current, value, self.schema or unknown(kind))
+        return current if patched is None else patched
+
+
+def _misconfigured(compiled: CompiledPolicy, binding: str, message: str) -> Finding:
+    return Finding(
+        policy_kind="MutatingAdmissionPolicy",
+        policy=compiled.policy.name,
+        binding=binding,
+        kind="misconfigured",
+        message=message,
+        reason="Forbidden",
+        actions=_actions(compiled),
+    )
+
+
+def _error(
+    invocation: _Invocation, text: str, index: int = 0, unit: Unit | None = None, group: Group | None = None
+) -> Finding:
+    actions = _actions(invocation.compiled)
+    return Finding(
+        policy_kind="MutatingAdmissionPolicy",
+        policy=invocation.compiled.policy.name,
+        binding=invocation.binding.name,
+        kind="error",
+        message=text,
+        actions=actions,
+        index=index,
+        expression=None if unit is None else unit.expression,
+        params=invocation.key[-1],
+        reasons=group.reasons(unit) if actions and unit is not None and group is not None else (),
+    )
+
+
+def _internal(finding: Finding) -> Finding:
+    """Refused whatever the failurePolicy says."""
+    return replace(finding, kind="internal", reason="InternalError", actions=_DENY)
+
+
+def _actions(compiled: CompiledPolicy) -> frozenset[ValidationAction]:
+    return _DENY if compiled.policy.failure_policy == "Fail" else _NOTHING

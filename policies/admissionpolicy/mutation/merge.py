@@ -1,0 +1,342 @@
+"""The structured merge of server-side apply: the fields of an apply configuration are set, the rest stays.
+
+Source of the meaning and of the messages: sigs.k8s.io/structured-merge-diff v6 (typed/validate.go and merge.go), and
+validatePatch in k8s.io/apiserver's pkg/admission/plugin/policy/mutating/patch/smd.go. Nothing that is passed in is
+changed; what a configuration does not reach is shared with the result.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from policies.admissionpolicy.mutation.conversion import Foreign, go_type, shown, syntax
+from policies.admissionpolicy.schema import Atom, ListType, MapType, Node, Scalar
+from policies.cel.values import ABSENT
+from policies.golang.strconv import general, quote
+
+Key = tuple[tuple[str, Hashable], ...]
+"""What tells an item from others: the names and values of its key fields; in a set the value, under no name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """Something that the schema does not allow, and where."""
+
+    path: str
+    text: str
+
+    def below(self, step: str) -> Mismatch:
+        """The same, seen from one level further up."""
+        return Mismatch(step + self.path, self.text)
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.text}" if self.path else self.text
+
+
+class MergeError(Exception):
+    """A configuration that the schema does not allow."""
+
+    def __init__(self, problems: Sequence[Mismatch]) -> None:
+        super().__init__(str(problems[0]) if len(problems) == 1 else "\n  ".join(["errors:", *map(str, problems)]))
+        self.mismatches = tuple(problems)
+
+
+def check(value: Any, node: Node) -> None:
+    """Raise MergeError with everything in a configuration that the schema does not allow."""
+    problems = list(_problems(value, node))
+    if problems:
+        raise MergeError(problems)
+
+
+def atomics(value: Any, node: Node, path: str = "") -> Iterator[str]:
+    """The places in a configuration that would be replaced as a whole, together with what they do not mention.
+
+    As the API server looks for them: not in maps whose keys are free, such as labels.
+    """
+    atom = node.atom
+    if isinstance(value, dict) and atom.map is not None:
+        if atom.map.atomic:
+            yield path
+        for key, item in value.items():
+            if key in atom.map.fields:
+                yield from atomics(item, atom.map.fields[key], f"{path}.{key}")
+    if isinstance(value, list) and atom.list is not None:
+        if atom.list.relation == "atomic":
+            yield path
+        for index, item in enumerate(value):
+            yield from atomics(item, atom.list.element, f"{path}[{index}]")
+
+
+def merge(live: Any, applied: Any, node: Node) -> Any:
+    """The live value with the applied one merged into it; ABSENT stands for either that is not there.
+
+    The configuration has passed `check`. Raises MergeError where an item of a live list has no key.
+    """
+    if applied is ABSENT or applied is live:
+        return live
+    if live is ABSENT:
+        return applied
+    atom = node.atom
+    before, after = _deduced(atom, live), _deduced(atom, applied)
+    if not before.same(after):
+        _merged(live, applied, before)  # for its errors only: the form of the applied value counts
+    return _merged(live, applied, after)
+
+
+def _merged(live: Any, applied: Any, atom: Atom) -> Any:
+    if atom.map is not None:
+        return _merged_maps(_of(dict, live), _of(dict, applied), applied, atom.map)
+    if atom.scalar is not None:
+        return applied
+    return applied if atom.list is None else _merged_lists(_of(list, live), _of(list, applied), applied, atom.list)
+
+
+def _of(kind: type, value: Any) -> Any:
+    """The value if it is of a kind and not empty, else None: null and empty merge alike."""
+    return value if isinstance(value, kind) and value else None
+
+
+def _merged_maps(live: Any, applied: Any, whole: Any, kind: MapType) -> Any:
+    if kind.atomic or (live is None and applied is None):
+        return whole
+    if applied is None:
+        return live
+    if live is None:
+        return applied
+    result = dict(live)
+    for key, item in applied.items():
+        child = kind.fields.get(key, kind.element)
+        if child is None:
+            raise MergeError([Mismatch(f".{key}", "field not declared in schema")])
+        try:
+            result[key] = merge(live.get(key, ABSENT), item, child)
+        except MergeError as error:
+            raise MergeError([mismatch.below(f".{key}") for mismatch in error.mismatches]) from error
+    return live if all(result[key] is live.get(key, ABSENT) for key in applied) else result
+
+
+def _merged_lists(live: Any, applied: Any, whole: Any, kind: ListType) -> Any:
+    if kind.relation == "atomic" or (live is None and applied is None):
+        return whole
+    if applied is None:
+        return live
+    if live is None:
+        return applied
+    problems: list[Mismatch] = []
+    live_keys = list(_keys(live, kind, problems))
+    applied_keys = list(_keys(applied, kind, problems))
+    if problems:
+        raise MergeError(problems)
+    known: dict[Key, Any] = {}
+    for key, item in zip(live_keys, live, strict=True):
+        known[key] = None if key in known else item  # items that share a key are not merged with
+    given = dict(zip(applied_keys, applied, strict=True))
+
+    def item_of(key: Key) -> Any:
+        try:
+            return merge(known.get(key, ABSENT), given[key], kind.element)
+        except MergeError as error:
+            raise MergeError([mismatch.below(step(key)) for mismatch in error.mismatches]) from error
+
+    result = [live[at] if key is None else item_of(key) for at, key in _order(live_keys, applied_keys)]
+    return live if len(result) == len(live) and all(map(_is, result, live)) else result
+
+
+def _is(left: Any, right: Any) -> bool:
+    return left is right
+
+
+def _order(live: Sequence[Key], applied: Sequence[Key]) -> Iterator[tuple[int, Key | None]]:
+    """Where each item of the merged list comes from: an index in the live list, or the key of an applied item.
+
+    Live items that are not applied keep their place before the next shared item; shared items have the order in which
+    they are applied; new ones follow the one that they are applied after.
+    """
+    given, known = set(applied), set(live)
+    shared = [key for key in applied if key in known]
+    done: set[Key] = set()
+    left = right = 0
+    while left < len(live) or right < len(applied):
+        if left < len(live) and right < len(applied):
+            key = live[left]
+            if key == applied[right]:
+                yield -1, key
+                done.add(key)
+                left, right, shared = left + 1, right + 1, shared[1:]
+                continue
+            if key in given and shared and shared[0] != key:
+                left += 1  # its turn comes where it is applied
+                continue
+        if left < len(live):
+            key = live[left]
+            if key not in given:
+                yield left, None
+                left += 1
+                continue
+            if key in done:
+                left += 1
+        if right < len(applied):
+            key = applied[right]
+            yield -1, key
+            done.add(key)
+            right += 1
+            if shared and shared[0] == key:
+                shared = shared[1:]
+
+
+def step(key: Key) -> str:
+    """How a message names an item of a list: `[name="main"]`, or `[="a"]` in a set."""
+    return f"[{','.join(f'{name}={_text(value)}' for name, value in key)}]"
+
+
+def _text(value: Any) -> str:
+    kind, plain = value
+    if kind == "null":
+        return "null"
+    if isinstance(plain, str):
+        return quote(plain) if kind == "string" else plain
+    return general(plain) if isinstance(plain, float) else str(plain).lower()
+
+
+def _hashable(value: Any) -> Hashable:
+    """A value as part of a key: 1 and 1.0 are the same, 1 and true are not."""
+    match value:
+        case None:
+            return ("null", "")
+        case bool():
+            return ("bool", value)
+        case int() | float():
+            return ("number", value)
+        case str():
+            return ("string", value)
+        case _:
+            return ("other", json.dumps(value, sort_keys=True, default=str))
+
+
+def _keys(items: Sequence[Any], kind: ListType, problems: list[Mismatch]) -> Iterator[Key]:
+    """The keys of a list's items; an item without one is a problem."""
+    for index, item in enumerate(items):
+        try:
+            yield _key(item, kind)
+        except ValueError as error:
+            problems.append(Mismatch("", f"element {index}: {error}"))
+
+
+def _key(item: Any, kind: ListType) -> Key:
+    """The key of an item. Raises ValueError, with the reference's words, where it has none."""
+    if kind.relation == "set":
+        return _key_in_set(item)
+    if item is None:
+        raise ValueError("associative list with keys may not have a null element")
+    if not isinstance(item, dict):
+        raise ValueError("associative list with keys may not have non-map elements")  # noqa: TRY004 - no bug of ours
+    key: Key = ()
+    for name in sorted(kind.keys):
+        value = item[name] if name in item else _default(name, kind)
+        if value is not ABSENT:
+            key += ((name, _hashable(value)),)
+    if not key:
+        names = " ".join(map(quote, kind.keys))
+        raise ValueError(
+            f"associative list with keys has an element that omits all key fields [{names}] "
+            "(and doesn't have default values for any key fields)"
+        )
+    return key
+
+
+def _key_in_set(item: Any) -> Key:
+    match item:
+        case dict():
+            raise ValueError("associative list without keys has an element that's a map type")
+        case list():
+            raise ValueError("not supported: associative list with lists as elements")
+        case None:
+            raise ValueError("associative list without keys has an element that's an explicit null")
+        case _:
+            return (("", _hashable(item)),)
+
+
+def _default(name: str, kind: ListType) -> Any:
+    described = kind.element.atom.map
+    return ABSENT if described is None else described.defaults.get(name, ABSENT)
+
+
+def _deduced(atom: Atom, value: Any) -> Atom:
+    """The part of a schema that a value is of; the whole schema where it is of no part."""
+    match value:
+        case bool() | int() | float() | str() if atom.scalar is not None:
+            return Atom(scalar=atom.scalar)
+        case list() if atom.list is not None:
+            return Atom(list=atom.list)
+        case dict() if atom.map is not None:
+            return Atom(map=atom.map)
+        case _:
+            return atom
+
+
+def _problems(value: Any, node: Node) -> Iterator[Mismatch]:
+    atom = _deduced(node.atom, value)
+    if atom.map is not None:
+        yield from _problems_in_map(value, atom.map)
+    elif atom.scalar is not None:
+        yield from _problems_of_scalar(value, atom.scalar)
+    elif atom.list is not None:
+        yield from _problems_in_list(value, atom.list)
+
+
+def _problems_in_map(value: Any, kind: MapType) -> Iterator[Mismatch]:
+    if value is None:
+        return
+    if not isinstance(value, dict):
+        yield Mismatch("", f"expected map, got &{{{shown(value)}}}")
+        return
+    for key, item in value.items():
+        child = kind.fields.get(key, kind.element)
+        if child is None:
+            yield Mismatch(f".{key}", "field not declared in schema")
+            return
+        for problem in _problems(item, child):
+            yield problem.below(f".{key}")
+
+
+def _problems_in_list(value: Any, kind: ListType) -> Iterator[Mismatch]:
+    if value is None:
+        return
+    if not isinstance(value, list):
+        yield Mismatch("", f"expected list, got &{{{shown(value)}}}")
+        return
+    keys: set[Key] = set()
+    for index, item in enumerate(value):
+        place = f"[{index}]"
+        if kind.relation != "atomic":
+            try:
+                key = _key(item, kind)
+            except ValueError as error:
+                yield Mismatch("", f"element {index}: {error}")
+                return
+            place = step(key)
+            if key in keys:
+                yield Mismatch("", f"duplicate entries for key {place}")
+            keys.add(key)
+        for problem in _problems(item, kind.element):
+            yield problem.below(place)
+
+
+def _problems_of_scalar(value: Any, kind: Scalar) -> Iterator[Mismatch]:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    match kind.type:
+        case _ if value is None:
+            return
+        case "numeric" if not number:
+            yield Mismatch("", f"expected numeric (int or float), got {go_type(value)}")
+        case "string" if not isinstance(value, str):
+            yield Mismatch("", f"expected string, got &value.valueUnstructured{{Value:{syntax(value)}}}")
+        case "boolean" if not isinstance(value, bool):
+            yield Mismatch("", f"expected boolean, got &{{{shown(value)}}}")
+        case "untyped" if isinstance(value, Foreign | list | dict):
+            yield Mismatch("", f"expected any scalar, got &{{{shown(value)}}}")
+        case _:
+            return

@@ -1,0 +1,276 @@
+"""The Pod that the API server makes of a Pod: every field filled in that needs no look at the rest of the cluster.
+
+Sources, all of k8s.io/kubernetes v1.36.3: pkg/apis/core/v1 defaults.go and zz_generated.defaults.go, conversion.go
+(fields that are written twice), pkg/registry/core/pod/strategy.go (label keys of affinity and of topology spread,
+AppArmor).
+tests/cluster/test_pod_defaults.py compares the result with a real API server's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from copy import deepcopy
+from typing import Any
+
+from policies.admissionpolicy.pods.fields import quantity_of, written
+from policies.admissionpolicy.pods.imagename import tag_of
+from policies.cel.library.kubernetes.amount import EXACT, Large, compare
+from policies.cel.library.kubernetes.quantity import Quantity
+from policies.engine.request import JsonObject, mapping
+from policies.objects.fieldpath import Pattern, locate, parse
+
+_GROUPS = ("containers", "initContainers", "ephemeralContainers")
+_PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
+_HOOKS = ("postStart", "preStop")
+_MODE = 0o644
+_VERSION = {"apiVersion": "v1"}
+_HTTP = {"path": "/", "scheme": "HTTP"}
+
+_SPEC: Mapping[str, Any] = {
+    "restartPolicy": "Always",
+    "terminationGracePeriodSeconds": 30,
+    "dnsPolicy": "ClusterFirst",
+    "securityContext": {},
+    "schedulerName": "default-scheduler",
+    "enableServiceLinks": True,
+}
+_CONTAINER: Mapping[str, Mapping[str, Any]] = {
+    "": {"terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File"},
+    ".ports[*]": {"protocol": "TCP"},
+    ".env[*].valueFrom.fieldRef": _VERSION,
+    ".env[*].valueFrom.fileKeyRef": {"optional": False},
+    **{
+        f".{probe}": {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3}
+        for probe in _PROBES
+    },
+    **{f".{probe}.httpGet": _HTTP for probe in _PROBES},
+    **{f".{probe}.grpc": {"service": ""} for probe in _PROBES},
+    **{f".lifecycle.{hook}.httpGet": _HTTP for hook in _HOOKS},
+}
+_VOLUME: Mapping[str, Mapping[str, Any]] = {
+    **{source: {"defaultMode": _MODE} for source in ("secret", "configMap", "downwardAPI", "projected")},
+    "hostPath": {"type": ""},
+    "iscsi": {"iscsiInterface": "default"},
+    "rbd": {"pool": "rbd", "user": "admin", "keyring": "/etc/ceph/keyring"},
+    "azureDisk": {"cachingMode": "ReadWrite", "fsType": "ext4", "readOnly": False, "kind": "Shared"},
+    "scaleIO": {"storageMode": "ThinProvisioned", "fsType": "xfs"},
+    "downwardAPI.items[*].fieldRef": _VERSION,
+    "projected.sources[*].downwardAPI.items[*].fieldRef": _VERSION,
+    "projected.sources[*].serviceAccountToken": {"expirationSeconds": 3600},
+    "ephemeral.volumeClaimTemplate.spec": {"volumeMode": "Filesystem"},
+}
+DEFAULTS: tuple[tuple[Pattern, Mapping[str, Any]], ...] = (
+    ((), _SPEC),
+    *((parse(f"{group}[*]{path}"), fields) for group in _GROUPS for path, fields in _CONTAINER.items()),
+    *((parse(f"volumes[*].{path}"), fields) for path, fields in _VOLUME.items()),
+)
+"""Fields below a Pod's `spec` that have a fixed value where they are absent."""
+
+_OLD_ANNOTATIONS = tuple(
+    f"pod.{stage}.kubernetes.io/init-container{what}" for stage in ("beta", "alpha") for what in ("s", "-statuses")
+)
+_APP_ARMOR = "container.apparmor.security.beta.kubernetes.io/"
+_HUGE_PAGES = "hugepages-"
+
+
+def defaulted(pod: JsonObject) -> JsonObject:
+    """The Pod as the API server would have it before admission; the one given is not changed.
+
+    A value of the wrong type is left alone: it is refused elsewhere.
+    """
+    result: JsonObject = written(pod, "Pod")
+    spec = result["spec"]
+    if not isinstance(spec, dict):
+        return result
+    _request_what_is_limited(spec)
+    _set_pod_resources(spec)
+    if spec.get("hostNetwork") is True:
+        _use_host_ports(spec)
+    for pattern, fields in DEFAULTS:
+        for _, place in locate(spec, pattern):
+            if isinstance(place, dict):
+                for name, value in fields.items():
+                    place.setdefault(name, deepcopy(value))
+    _set_pull_policies(spec)
+    _set_volume_sources(spec)
+    _convert(result["metadata"], spec)
+    _select_label_keys(mapping(result["metadata"], "labels"), spec)
+    _set_app_armor(mapping(result["metadata"], "annotations"), spec)
+    return result
+
+
+def _maps(value: object, key: str) -> list[JsonObject]:
+    """The maps in a list that may be missing or odd."""
+    items = value.get(key) if isinstance(value, dict) else None
+    return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
+
+
+def _containers(spec: JsonObject, *groups: str) -> Iterator[JsonObject]:
+    for group in groups or _GROUPS:
+        yield from _maps(spec, group)
+
+
+def _request_what_is_limited(spec: JsonObject) -> None:
+    """A limit without a request is one (SetDefaults_Pod). An empty list of limits changes nothing: it was left out."""
+    for container in _containers(spec, "containers", "initContainers"):
+        resources = container.get("resources")
+        limits = mapping(resources, "limits")
+        if isinstance(resources, dict) and limits:
+            requests = resources.setdefault("requests", {})
+            if isinstance(requests, dict):
+                resources["requests"] = {**limits, **requests}
+
+
+def _use_host_ports(spec: JsonObject) -> None:
+    for container in _containers(spec, "containers", "initContainers"):
+        for port in _maps(container, "ports"):
+            if port.get("containerPort"):
+                port.setdefault("hostPort", port["containerPort"])
+
+
+def _set_pull_policies(spec: JsonObject) -> None:
+    """Always for the tag `latest`, which is also that of an image without tag and digest."""
+    images = [(container, "imagePullPolicy", container.get("image")) for container in _containers(spec)]
+    for volume in _maps(spec, "volumes"):
+        source = volume.get("image")
+        if isinstance(source, dict):
+            images.append((source, "pullPolicy", source.get("reference")))
+    for holder, field, image in images:
+        tag = tag_of(image if isinstance(image, str) else "")
+        holder.setdefault(field, "Always" if tag == "latest" else "IfNotPresent")
+
+
+def _set_volume_sources(spec: JsonObject) -> None:
+    """A volume without a source is an empty directory."""
+    for volume in _maps(spec, "volumes"):
+        if volume.keys() <= {"name"}:
+            volume["emptyDir"] = {}
+
+
+def _convert(metadata: JsonObject, spec: JsonObject) -> None:
+    """What the API server changes on the way to its own form of a Pod and back (conversion.go)."""
+    account = spec.get("serviceAccountName") or spec.get("serviceAccount")
+    if account:
+        spec["serviceAccountName"] = spec["serviceAccount"] = account
+    period = spec.get("terminationGracePeriodSeconds")
+    if isinstance(period, int) and period < 0:
+        spec["terminationGracePeriodSeconds"] = 1
+    annotations = mapping(metadata, "annotations")
+    if any(name in annotations for name in _OLD_ANNOTATIONS):
+        metadata["annotations"] = {name: text for name, text in annotations.items() if name not in _OLD_ANNOTATIONS}
+        if not metadata["annotations"]:
+            del metadata["annotations"]
+
+
+def _select_label_keys(labels: JsonObject, spec: JsonObject) -> None:
+    """`matchLabelKeys` and `mismatchLabelKeys` become requirements with the Pod's own labels."""
+    terms = _maps(spec, "topologySpreadConstraints")
+    affinity = mapping(spec, "affinity")
+    for kind in (mapping(affinity, "podAffinity"), mapping(affinity, "podAntiAffinity")):
+        terms += _maps(kind, "requiredDuringSchedulingIgnoredDuringExecution")
+        weighted = _maps(kind, "preferredDuringSchedulingIgnoredDuringExecution")
+        terms += [mapping(term, "podAffinityTerm") for term in weighted]
+    for term in terms:
+        selector = term.get("labelSelector")
+        for field, operator in (("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn")):
+            keys = term.get(field)
+            if isinstance(selector, dict) and isinstance(keys, list):
+                _require(selector, [key for key in keys if isinstance(key, str) and key in labels], operator, labels)
+
+
+def _require(selector: JsonObject, keys: list[str], operator: str, labels: JsonObject) -> None:
+    known = selector.get("matchExpressions", [])
+    if not isinstance(known, list):
+        return
+    requirements = [{"key": key, "operator": operator, "values": [labels[key]]} for key in keys]
+    if missing := [requirement for requirement in requirements if requirement not in known]:
+        selector["matchExpressions"] = [*known, *missing]
+
+
+def _set_app_armor(annotations: JsonObject, spec: JsonObject) -> None:
+    """A profile in a container's old annotation becomes the field, unless the Pod has the same (but not on Windows)."""
+    if mapping(spec, "os").get("name") == "windows":
+        return
+    of_pod = mapping(spec, "securityContext").get("appArmorProfile")
+    for container in _containers(spec):
+        profile = _app_armor_profile(annotations.get(f"{_APP_ARMOR}{container.get('name')}"))
+        context = container.get("securityContext", {})
+        if profile is None or profile == of_pod or not isinstance(context, dict) or "appArmorProfile" in context:
+            continue
+        container["securityContext"] = {**context, "appArmorProfile": profile}
+
+
+def _app_armor_profile(annotation: object) -> JsonObject | None:
+    match annotation:
+        case "runtime/default":
+            return {"type": "RuntimeDefault"}
+        case "unconfined":
+            return {"type": "Unconfined"}
+        case str() if annotation.startswith("localhost/") and (name := annotation.removeprefix("localhost/")):
+            return {"type": "Localhost", "localhostProfile": name} if name == name.strip() else None
+        case _:
+            return None
+
+
+def _set_pod_resources(spec: JsonObject) -> None:
+    """Limits and requests of the Pod as a whole, where it has some, from those of its containers (KEP-2837)."""
+    resources = spec.get("resources")
+    limits, requests = (dict(mapping(resources, kind)) for kind in ("limits", "requests"))
+    if not isinstance(resources, dict) or not (limits or requests):
+        return
+    for name, amount in _aggregate(spec, "limits").items():
+        if name.startswith(_HUGE_PAGES) and name not in requests:
+            limits.setdefault(name, str(amount))
+    if limits:
+        resources["limits"] = limits
+        for name, amount in _aggregate(spec, "requests").items():
+            if name in {"cpu", "memory"}:
+                requests.setdefault(name, str(amount))
+        for name, text in limits.items():
+            if name in {"cpu", "memory"} or name.startswith(_HUGE_PAGES):
+                requests.setdefault(name, text)
+    if requests:
+        resources["requests"] = requests
+
+
+_Amounts = dict[str, Quantity]
+
+
+def _aggregate(spec: JsonObject, kind: str) -> _Amounts:
+    """What the containers need together. An init container runs before them, beside the sidecars that precede it."""
+    together: _Amounts = {}
+    for container in _containers(spec, "containers"):
+        _combine(together, _amounts(container, kind), _sum)
+    sidecars: _Amounts = {}
+    most: _Amounts = {}
+    for container in _containers(spec, "initContainers"):
+        own = _amounts(container, kind)
+        if container.get("restartPolicy") == "Always":
+            _combine(together, own, _sum)
+            _combine(sidecars, own, _sum)
+            own = sidecars
+        else:
+            _combine(own, sidecars, _sum)
+        _combine(most, own, _larger)
+    _combine(together, most, _larger)
+    return together
+
+
+def _amounts(container: JsonObject, kind: str) -> _Amounts:
+    listed = mapping(container.get("resources"), kind).items()
+    return {name: amount for name, value in listed if (amount := quantity_of(value)) is not None}
+
+
+def _combine(amounts: _Amounts, others: _Amounts, combined: Callable[[Quantity, Quantity], Quantity]) -> None:
+    for name, other in others.items():
+        amounts[name] = combined(amounts[name], other) if name in amounts else other
+
+
+def _sum(left: Quantity, right: Quantity) -> Quantity:
+    """The sum, written as the first amount that is not zero."""
+    number = EXACT.add(left.amount.decimal, right.amount.decimal)
+    return Quantity(Large(number, 0), left.form if left.amount.decimal else right.form)
+
+
+def _larger(left: Quantity, right: Quantity) -> Quantity:
+    return right if compare(right.amount, left.amount) > 0 else left

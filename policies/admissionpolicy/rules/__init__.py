@@ -1,0 +1,1 @@
+"""Policies as rules of the engine, and as what suites run."""

@@ -1,0 +1,103 @@
+"""A policy with its bindings, and the requests that they are for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from policies.admissionpolicy.evaluation.compilation import Compile, CompiledPolicy, compile_policy
+from policies.admissionpolicy.evaluation.matching import Matcher, NamespaceLabels, is_seen
+from policies.admissionpolicy.model import Binding, NamedRule, Policy
+from policies.engine.match import EVERYTHING, LabelSelector, ResourceRule, common
+from policies.engine.request import AdmissionRequest
+
+Key = tuple[str, str, str, str, str, bool]
+"""Operation, group, version, resource and subresource of a request, and whether it is in a namespace."""
+
+# A policy is asked about few resources; custom ones by `*` may be some hundred.
+_CACHED = 1000
+
+
+def key_of(request: AdmissionRequest) -> Key:
+    """The key of a request."""
+    target = request.resource
+    in_namespace = bool(request.namespace)
+    return request.operation, target.group, target.version, target.resource, request.sub_resource, in_namespace
+
+
+class BoundPolicy:
+    """A compiled policy with its bindings, and the requests that they are for."""
+
+    def __init__(self, compiled: CompiledPolicy, bindings: Iterable[Binding]) -> None:
+        self.compiled = compiled
+        self._matcher = Matcher(self.policy.match_constraints)
+        self._bindings = tuple(
+            (binding, None if binding.match_resources is None else Matcher(binding.match_resources))
+            for binding in bindings
+        )
+        matchers = (self._matcher, *(matcher for _, matcher in self._bindings if matcher is not None))
+        self._cache: dict[Key, tuple[Binding, ...]] | None = (
+            {} if all(matcher.is_plain for matcher in matchers) else None
+        )
+
+    @property
+    def policy(self) -> Policy:
+        """The policy as it was read."""
+        return self.compiled.policy
+
+    def matching(
+        self, request: AdmissionRequest, namespace_labels: NamespaceLabels, key: Key | None = None
+    ) -> tuple[Binding, ...]:
+        """The bindings by which the policy is for a request. Raises MatchError, Missing and FactUnavailable.
+
+        key: of the request, if it is at hand. Most policies match by it alone; their answers are cached.
+        """
+        if self._cache is None or key is None:
+            return self._matching(request, namespace_labels)
+        matching = self._cache.get(key)
+        if matching is None:
+            matching = self._matching(request, namespace_labels)
+            if len(self._cache) < _CACHED:
+                self._cache[key] = matching
+        return matching
+
+    def _matching(self, request: AdmissionRequest, namespace_labels: NamespaceLabels) -> tuple[Binding, ...]:
+        if not (is_seen(request) and self._matcher.matches(request, namespace_labels)):
+            return ()
+        return tuple(
+            binding
+            for binding, matcher in self._bindings
+            if matcher is None or matcher.matches(request, namespace_labels)
+        )
+
+    @property
+    def namespaces(self) -> LabelSelector:
+        """What the policy and all of its bindings require of the Namespace of an object."""
+        resources = (binding.match_resources for binding, _ in self._bindings)
+        of_bindings = common(EVERYTHING if matched is None else matched.namespace_selector for matched in resources)
+        own = self.policy.match_constraints.namespace_selector.requirements
+        return LabelSelector(tuple(dict.fromkeys((*own, *of_bindings.requirements))))
+
+    def resource_rules(self) -> list[ResourceRule]:
+        """The requests that it may be for, as rules of a webhook configuration."""
+        equivalent = self.policy.match_constraints.match_policy == "Equivalent"
+        return [_resource_rule(rule, equivalent=equivalent) for rule in self.policy.match_constraints.resource_rules]
+
+
+def in_force(
+    kind: str, policies: Iterable[Policy], bindings: Iterable[Binding], compile_: Compile = compile_policy
+) -> list[BoundPolicy]:
+    """The policies of a kind that are in force: those with a binding."""
+    by_policy: dict[str, list[Binding]] = {}
+    for binding in bindings:
+        if binding.kind == f"{kind}Binding":
+            by_policy.setdefault(binding.policy_name, []).append(binding)
+    return [
+        BoundPolicy(compile_(policy), by_policy[policy.name])
+        for policy in policies
+        if policy.kind == kind and policy.name in by_policy
+    ]
+
+
+def _resource_rule(rule: NamedRule, *, equivalent: bool) -> ResourceRule:
+    operations = ("CREATE", "UPDATE", "DELETE", "CONNECT") if "*" in rule.operations else rule.operations
+    return ResourceRule(operations, rule.api_groups, rule.resources, ("*",) if equivalent else rule.api_versions)

@@ -1,0 +1,143 @@
+"""All MutatingAdmissionPolicies with their bindings as one rule of the service.
+
+They are one, since which of them are asked a second time depends on whether any of them changed the object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+import jsonpatch
+from msgspec.structs import replace
+
+from policies.admissionpolicy.evaluation.compilation import Compile, compile_policy
+from policies.admissionpolicy.evaluation.inputs import inputs_of
+from policies.admissionpolicy.evaluation.matching import Index
+from policies.admissionpolicy.evaluation.parameters import Parameters, ReviewParameters
+from policies.admissionpolicy.evaluation.result import Finding
+from policies.admissionpolicy.model import Binding, Policy
+from policies.admissionpolicy.mutation import dispatcher
+from policies.admissionpolicy.rules.boundpolicy import BoundPolicy, in_force
+from policies.admissionpolicy.schema import Schema
+from policies.engine.exception import PolicyException, longest
+from policies.engine.facts import Facts
+from policies.engine.match import common
+from policies.engine.request import AdmissionRequest, GroupVersionKind, JsonObject
+from policies.engine.rule import POLICY_GROUPS, Hook, Mutation, MutationRefusedError, Rule
+from policies.engine.violation import Violation
+
+NAME = "mutating-policies"
+
+Schemas = Callable[[GroupVersionKind], Schema | None]
+"""The schema of a kind, None for what has none, as the options of a connection."""
+
+
+class MutatingPolicies:
+    """The policies in the order in which they are applied.
+
+    exceptions: those from single policies. They are heeded here, since the engine knows all policies as one rule.
+    """
+
+    def __init__(
+        self,
+        policies: Iterable[BoundPolicy],
+        parameters: Parameters,
+        schemas: Schemas,
+        exceptions: Iterable[PolicyException] = (),
+    ) -> None:
+        self._policies = tuple(policies)
+        self._index = Index((policy.policy.match_constraints, policy) for policy in self._policies)
+        self._parameters = parameters
+        self._schemas = schemas
+        names = {policy.policy.name for policy in self._policies}
+        self._exceptions = tuple(one for one in exceptions if names.intersection(one.rules))
+
+    @property
+    def rule(self) -> Rule:
+        """The rule of the service. It reads whole objects, since it could not merge into what it does not read."""
+        resources = dict.fromkeys(rule for policy in self._policies for rule in policy.resource_rules())
+        failing = any(policy.policy.failure_policy == "Fail" for policy in self._policies)
+        reinvoked = any(policy.policy.reinvocation_policy == "IfNeeded" for policy in self._policies)
+        hook = Hook(
+            "mutate",
+            POLICY_GROUPS["Fail"],
+            tuple(resources),
+            "Fail" if failing else "Ignore",
+            scope="*",
+            exact=True,
+            reinvoked=reinvoked,
+            namespaces=common(policy.namespaces for policy in self._policies),
+        )
+        return Rule(NAME, (hook,), "deny", frozenset({""}), mutate=self.mutate)
+
+    def mutate(self, request: AdmissionRequest, facts: Facts) -> Mutation:
+        """The patch from the object to the mutated one. A policy that an exception covers is not evaluated.
+
+        Raises MutationRefusedError, Missing and FactUnavailable.
+        """
+        exceptions = self._covering(request)
+        mutated, excepted = self.mutated(request, facts)
+        if mutated.denial is not None:
+            raise _refused(mutated.denial, exceptions.get(mutated.denial.policy))
+        operations = jsonpatch.make_patch(request.object, mutated.object).patch
+        return Mutation(tuple(operations), excepted=tuple(excepted.items()))
+
+    def mutated(
+        self, request: AdmissionRequest, facts: Facts
+    ) -> tuple[dispatcher.Mutated, Mapping[str, PolicyException]]:
+        """The object after the policies, what they found, and the exceptions from those that were left out.
+
+        Raises Missing and FactUnavailable.
+        """
+        exceptions = self._covering(request)
+        holding = {name: one for name, one in exceptions.items() if one.holds(facts.today())}
+        excepted: dict[str, PolicyException] = {}
+
+        def select(obj: JsonObject | None) -> dispatcher.Selected:
+            current = replace(request, object=obj)
+            matching = (
+                (policy.compiled, policy.matching(current, facts.namespace_labels))
+                for policy in self._index.candidates(current)
+            )
+            matched = {compiled.policy.name: (compiled, bindings) for compiled, bindings in matching if bindings}
+            excepted.update((name, holding[name]) for name in matched if name in holding)
+            return [selected for name, selected in matched.items() if name not in holding]
+
+        parameters = ReviewParameters(facts, self._parameters)
+        return dispatcher.mutate(select, parameters, inputs_of(request, facts), self._schemas(request.kind)), excepted
+
+    def _covering(self, request: AdmissionRequest) -> Mapping[str, PolicyException]:
+        """The exception that covers the request, by policy; it may have ended."""
+        if not self._exceptions:
+            return {}
+        names = [policy.policy.name for policy in self._policies]
+        return {name: one for name in names if (one := longest(self._exceptions, name, request)) is not None}
+
+
+def _refused(denial: Finding, exception: PolicyException | None) -> MutationRefusedError:
+    """A mutation that failed refuses the request as kube-apiserver words it."""
+    status = denial.reason if denial.kind == "internal" else "Forbidden"  # policy_dispatcher.go has no other reason
+    violation = Violation(
+        rule=denial.policy,
+        path="",
+        found="",
+        problem="",
+        summary=denial.native,
+        remedy="",
+        verdict="deny",
+        status=status,
+    )
+    return MutationRefusedError(violation, exception)
+
+
+def rules(
+    policies: Iterable[Policy],
+    bindings: Iterable[Binding],
+    parameters: Parameters,
+    schemas: Schemas,
+    exceptions: Iterable[PolicyException] = (),
+    compile_: Compile = compile_policy,
+) -> list[Rule]:
+    """The one rule of all mutating policies that are in force, if there are any."""
+    mutating_policies = in_force("MutatingAdmissionPolicy", policies, bindings, compile_)
+    return [MutatingPolicies(mutating_policies, parameters, schemas, exceptions).rule] if mutating_policies else []

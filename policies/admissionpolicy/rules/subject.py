@@ -1,0 +1,73 @@
+"""A request as all policies judge it: what they share is made once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from weakref import ReferenceType
+
+from policies.admissionpolicy.evaluation.inputs import Inputs, inputs_of
+from policies.admissionpolicy.pods.derivation import DerivedPod, derive
+from policies.admissionpolicy.rules.boundpolicy import key_of
+from policies.engine.facts import Facts
+from policies.engine.request import AdmissionRequest
+from policies.objects.workload import Workload
+
+Workloads = Mapping[tuple[str, str], Workload]
+
+
+class Subject:
+    """A request with the facts of its review. It does not keep the request alive.
+
+    ended: called when the request is gone.
+    """
+
+    def __init__(
+        self,
+        request: AdmissionRequest,
+        facts: Facts,
+        workloads: Workloads,
+        ended: Callable[[ReferenceType[AdmissionRequest]], None] | None = None,
+    ) -> None:
+        self.reference = ReferenceType(request, ended)
+        self.key = key_of(request)
+        self.facts = facts
+        self._workloads = workloads
+
+    @property
+    def request(self) -> AdmissionRequest:
+        """The request. Raises ReferenceError after its review."""
+        request = self.reference()
+        if request is None:
+            raise ReferenceError("the review of this request is over")
+        return request
+
+    @cached_property
+    def inputs(self) -> Inputs:
+        """What expressions see of it."""
+        return inputs_of(self.request, self.facts)
+
+    @cached_property
+    def pods(self) -> tuple[tuple[DerivedPod, Subject], ...]:
+        """The Pods that would come of it, each a subject of its own."""
+        pods = derive(self.request, self._workloads)
+        return tuple((pod, Subject(pod.request, self.facts, {})) for pod in pods)
+
+
+class SubjectCache:
+    """The subject of the review that goes on: rules are asked one by one about the same request. It ends with that."""
+
+    def __init__(self, workloads: Workloads) -> None:
+        self.workloads = workloads
+        self._cached: Subject | None = None
+
+    def of(self, request: AdmissionRequest, facts: Facts) -> Subject:
+        """The subject of this very request with these very facts."""
+        subject = self._cached
+        if subject is None or subject.reference() is not request or subject.facts is not facts:
+            subject = self._cached = Subject(request, facts, self.workloads, self._forget)
+        return subject
+
+    def _forget(self, reference: ReferenceType[AdmissionRequest]) -> None:
+        if self._cached is not None and self._cached.reference is reference:
+            self._cached = None

@@ -1,0 +1,233 @@
+"""Running policies on the cases of a suite, each as the request that kube-apiserver would make of it.
+
+The objects of a case are taken as they are written, without the defaults that the API server fills in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import date
+from typing import Any, NamedTuple, get_args
+
+from msgspec.structs import replace
+
+from policies.admissionpolicy.documents.reader import Loaded
+from policies.admissionpolicy.evaluation.compilation import CompiledPolicy, compile_policy
+from policies.admissionpolicy.evaluation.inputs import inputs_of
+from policies.admissionpolicy.evaluation.matching import is_seen
+from policies.admissionpolicy.evaluation.parameters import KindScope, StaticParameters
+from policies.admissionpolicy.evaluation.result import Finding, combined
+from policies.admissionpolicy.evaluation.validator import evaluate_policy
+from policies.admissionpolicy.model import Binding, ParamKind, Policy, PolicyKind, ValidationAction
+from policies.admissionpolicy.mutation.dispatcher import Mutated
+from policies.admissionpolicy.rules.boundpolicy import BoundPolicy
+from policies.admissionpolicy.rules.mutatingrule import MutatingPolicies, Schemas
+from policies.admissionpolicy.rules.subject import SubjectCache
+from policies.admissionpolicy.rules.validatingrule import PolicyRule
+from policies.admissionpolicy.schema import unknown
+from policies.cel.library.kubernetes.authorizer import Decisions
+from policies.engine.facts import NAME_LABEL, StaticFacts
+from policies.engine.request import AdmissionRequest, GroupVersionKind, GroupVersionResource, JsonObject, UserInfo
+from policies.engine.violation import Violation, describe, one_line
+from policies.objects.workload import BUILT_IN, table
+from policies.suite import Case, Expectation
+
+CONFIG_MAP = ParamKind(api_version="v1", kind="ConfigMap")
+
+
+class Target(NamedTuple):
+    """What the API server calls the objects of a kind, and where they are."""
+
+    resource: str
+    scope: KindScope
+
+
+Targets = Callable[[str, str], Target]
+"""The target of a group and kind."""
+
+
+class _CaseReview(NamedTuple):
+    """A case as a request with its facts, and the result of the mutating policies."""
+
+    request: AdmissionRequest
+    facts: StaticFacts
+    parameters: StaticParameters
+    mutated: Mutated
+
+    @property
+    def changed(self) -> AdmissionRequest:
+        """The request as the validating policies see it."""
+        return replace(self.request, object=self.mutated.object)
+
+
+Texts = Mapping[ValidationAction, tuple[str, ...]]
+"""The texts of each action."""
+_WORKLOADS = table(BUILT_IN)
+
+
+def plain(group: str, kind: str) -> Target:  # noqa: ARG001
+    """The target of a kind that is in namespaces and has a regular plural."""
+    return Target(f"{kind.lower()}s", "Namespaced")
+
+
+class SuiteRun:
+    """Policies with their bindings and parameters, compiled once for all cases.
+
+    targets: what kinds are called. schemas: how objects of a kind merge. decisions: who answers authorization checks;
+    with None they come back with an error.
+    """
+
+    def __init__(
+        self,
+        loaded: Loaded,
+        parameters: StaticParameters,
+        targets: Targets = plain,
+        *,
+        schemas: Schemas = unknown,
+        decisions: Decisions | None = None,
+    ) -> None:
+        self._policies = [
+            BoundPolicy(compile_policy(policy), [binding for binding in loaded.bindings if _binds(binding, policy)])
+            for policy in loaded.policies
+        ]
+        self._objects = parameters.objects
+        self._scopes = {CONFIG_MAP: "Namespaced", **parameters.scopes}
+        self._targets = targets
+        self._schemas = schemas
+        self._decisions = decisions
+
+    @property
+    def compiled(self) -> tuple[CompiledPolicy, ...]:
+        """The policies, in the order of their documents."""
+        return tuple(policy.compiled for policy in self._policies)
+
+    def outcome(self, case: Case) -> Expectation:
+        """The outcome of a case: mutating policies change its object, validating ones judge the result."""
+        review = self._reviewed(case)
+        mutated = review.mutated
+        if mutated.denial is not None:
+            refusals = tuple(finding.message for finding in mutated.result.findings if finding.denies)
+            return Expectation(verdict="denied", messages=refusals)
+        texts = self._derived(review) if case.derived else self._native(review)
+        unchanged = texts["Deny"] or mutated.object == review.request.object
+        return Expectation(
+            verdict="denied" if texts["Deny"] else "allowed",
+            messages=texts["Deny"],
+            warnings=texts["Warn"],
+            audit=texts["Audit"],
+            patched=None if unchanged else _as_written(mutated.object, case),
+        )
+
+    def findings(self, case: Case) -> tuple[Finding, ...]:
+        """All findings of the validating policies, those without consequences included."""
+        return self._findings(self._reviewed(case))
+
+    def _reviewed(self, case: Case) -> _CaseReview:
+        """A case after the mutating policies."""
+        request = request_of(case, self._targets)
+        facts = facts_of(case, request, self._decisions)
+        given = StaticParameters(with_data(self._objects, case.params), self._scopes)
+        policies = self._of("MutatingAdmissionPolicy") if is_seen(request) else ()
+        mutated, _ = MutatingPolicies(policies, given, self._schemas).mutated(request, facts)
+        return _CaseReview(request, facts, given, mutated)
+
+    def _native(self, review: _CaseReview) -> Texts:
+        findings = self._findings(review)
+        actions: tuple[ValidationAction, ...] = get_args(ValidationAction)
+        return {action: tuple(one.message for one in findings if action in one.actions) for action in actions}
+
+    def _findings(self, review: _CaseReview) -> tuple[Finding, ...]:
+        """The findings of kube-apiserver."""
+        if not is_seen(review.request):
+            return ()
+        inputs = inputs_of(review.changed, review.facts)
+        result = combined(
+            evaluate_policy(policy.compiled, bindings, review.parameters, inputs)
+            for policy in self._of("ValidatingAdmissionPolicy")
+            if (bindings := policy.matching(review.changed, review.facts.namespace_labels))
+        )
+        return (*result.findings, *result.ignored)
+
+    def _derived(self, review: _CaseReview) -> Texts:
+        """The findings of the service, in its words: a refusal with its places below it."""
+        subjects = SubjectCache(_WORKLOADS)
+        rules = (PolicyRule(policy, review.parameters, subjects) for policy in self._of("ValidatingAdmissionPolicy"))
+        outcome = (one for rule in rules for one in rule.validate(review.changed, review.facts))
+        violations = [violation for violation in outcome if isinstance(violation, Violation)]
+        refusals: dict[str, list[Violation]] = {}
+        for violation in violations:
+            if violation.verdict == "deny":
+                refusals.setdefault(violation.summary, []).append(violation)
+        return {
+            "Deny": tuple(map(describe, refusals.values())),
+            "Warn": tuple(one_line(violation.warning) for violation in violations if violation.verdict == "warn"),
+            "Audit": tuple(violation.warning for violation in violations if violation.verdict == "audit"),
+        }
+
+    def _of(self, kind: PolicyKind) -> list[BoundPolicy]:
+        return [policy for policy in self._policies if policy.policy.kind == kind]
+
+
+def _binds(binding: Binding, policy: Policy) -> bool:
+    return (binding.kind, binding.policy_name) == (f"{policy.kind}Binding", policy.name)
+
+
+def _as_written(mutated: JsonObject | None, case: Case) -> JsonObject:
+    """An object without the namespace that only the case gave it."""
+    written = (case.object or {}).get("metadata") or {}
+    obj: JsonObject = mutated or {}
+    rest = {key: value for key, value in obj["metadata"].items() if key != "namespace"}
+    place = {"namespace": written["namespace"]} if "namespace" in written else {}
+    return {**obj, "metadata": {**rest, **place}}
+
+
+def request_of(case: Case, targets: Targets = plain) -> AdmissionRequest:
+    """A case as a request. A kind that is in no namespace is so whatever namespace the case is in."""
+    shown = case.object or case.old_object or {}
+    group, _, version = shown["apiVersion"].rpartition("/")
+    kind, name = shown["kind"], str(shown["metadata"].get("name") or "")
+    resource, scope = targets(group, kind)
+    inside = case.namespace.name if scope == "Namespaced" else ""
+    return AdmissionRequest(
+        uid="",
+        kind=GroupVersionKind(group, version, kind),
+        resource=GroupVersionResource(group, version, resource),
+        name=name,
+        namespace=name if (group, kind) == ("", "Namespace") else inside,
+        operation=case.operation,
+        user_info=UserInfo(username=case.user.name, groups=(*case.user.groups, "system:authenticated")),
+        object=located(case.object, inside),
+        old_object=located(case.old_object, inside),
+    )
+
+
+def facts_of(case: Case, request: AdmissionRequest, decisions: Decisions | None = None) -> StaticFacts:
+    """What is known of the cluster: the labels of the request's Namespace. One that is deleted is in itself."""
+    labels: Mapping[str, str] = case.namespace.labels
+    if request.kind.group_kind == ("", "Namespace"):
+        labels = (request.old_object or request.object or {})["metadata"].get("labels") or {}
+    name = request.namespace
+    return StaticFacts(date.min, {name: {NAME_LABEL: name, **labels}} if name else {}, decisions=decisions)
+
+
+def located(obj: Mapping[str, Any] | None, namespace: str) -> JsonObject | None:
+    """An object in a namespace; as it is, if that has no name."""
+    if obj is None:
+        return None
+    place = {"namespace": namespace} if namespace else {}
+    return {**obj, "metadata": {**obj["metadata"], **place}}
+
+
+def with_data(objects: Iterable[Mapping[str, Any]], params: Mapping[str, Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Objects, the ConfigMaps among them with further data by their names."""
+    return [
+        {**obj, "data": {**(obj.get("data") or {}), **params[obj["metadata"]["name"]]}}
+        if is_config_map(obj) and obj["metadata"].get("name") in params
+        else obj
+        for obj in objects
+    ]
+
+
+def is_config_map(obj: Mapping[str, Any]) -> bool:
+    """Whether the params of a case may be about an object."""
+    return ParamKind(api_version=obj["apiVersion"], kind=obj["kind"]) == CONFIG_MAP

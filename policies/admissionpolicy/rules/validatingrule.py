@@ -1,0 +1,178 @@
+"""A ValidatingAdmissionPolicy with its bindings as a rule of the service, for requests and for pod templates.
+
+What the service adds to the API server's own evaluation: all violations at once, each with its path and the parts of
+the expression that decided; and a policy on Pods judges the templates of workloads, so that the refusal is on the
+Deployment and not in a ReplicaSet's events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from policies.admissionpolicy.evaluation import texts
+from policies.admissionpolicy.evaluation.compilation import Compile, compile_policy
+from policies.admissionpolicy.evaluation.parameters import Parameters, ReviewParameters
+from policies.admissionpolicy.evaluation.result import NOTHING_FOUND, Finding, Result
+from policies.admissionpolicy.evaluation.validator import evaluate_policy
+from policies.admissionpolicy.model import Binding, MatchResources, Policy
+from policies.admissionpolicy.pods.derivation import DerivedPod, is_derived, template_paths, templated
+from policies.admissionpolicy.rules.boundpolicy import BoundPolicy, in_force
+from policies.admissionpolicy.rules.subject import Subject, SubjectCache, Workloads
+from policies.cel.explanation.explain import Reason
+from policies.cel.explanation.places import shown
+from policies.engine.facts import Facts
+from policies.engine.match import ResourceRule
+from policies.engine.request import AdmissionRequest
+from policies.engine.rule import POLICY_GROUPS, Hook, Note, Rule
+from policies.engine.violation import Verdict, Violation
+from policies.objects import fieldpath
+from policies.objects.fieldpath import Location, Wildcard
+
+_WRITES = ("CREATE", "UPDATE")
+
+
+class PolicyRule:
+    """One policy with its bindings. `parameters` are objects that its bindings may name, beside those of the cluster.
+
+    native: whether kube-apiserver enforces it already, so that only pod templates are left to be judged here.
+    """
+
+    def __init__(
+        self, bound: BoundPolicy, parameters: Parameters, subjects: SubjectCache, *, native: bool = False
+    ) -> None:
+        self._native = native
+        self._bound = bound
+        self._parameters = parameters
+        self._subjects = subjects
+        self._is_derived = is_derived(bound.policy) and covers_pods(bound.policy.match_constraints)
+        self._reads = bound.compiled.reads
+
+    @property
+    def rule(self) -> Rule:
+        """The rule of the service. Its hooks cover all that may match; `validate` decides."""
+        policy = self._bound.policy
+        resources = [] if self._native else self._bound.resource_rules()
+        workloads = self._subjects.workloads if self._is_derived else {}
+        resources += [ResourceRule(_WRITES, (row.group,), (row.resource,)) for row in templated(workloads).values()]
+        failing = policy.failure_policy
+        hook = Hook(
+            "validate",
+            POLICY_GROUPS[failing],
+            tuple(dict.fromkeys(resources)),
+            failing,
+            scope="*",
+            exact=True,
+            namespaces=self._bound.namespaces,
+        )
+        read = frozenset().union(*(read.paths for read in self._reads.values()))
+        paths = read.union(_names(read), template_paths(workloads))
+        return Rule(policy.name, (hook,), "deny", paths, validate=self.validate)
+
+    def validate(self, request: AdmissionRequest, facts: Facts) -> Sequence[Violation | Note]:
+        """What the policy finds in a request, and in the Pods that would come of it; its audit annotations as notes.
+
+        Raises Missing and FactUnavailable.
+        """
+        subject = self._subjects.of(request, facts)
+        outcome: list[Violation | Note] = []
+        if not self._native:
+            result = self._result(subject)
+            for finding in result.findings:
+                outcome += self._violations(finding, _itself)
+            outcome += [Note(key, texts.joined(values)) for key, values in result.published.items()]
+        if self._is_derived:
+            for pod, derived in subject.pods:
+                outcome += self._derived(pod, derived)
+        return outcome
+
+    def _derived(self, pod: DerivedPod, subject: Subject) -> Iterator[Violation]:
+        """The violations in a template; only warnings where the Pod's own admission fills in a field that counts."""
+        unless = ", ".join(sorted(pod.unknown_to(self._reads["object"])))
+        for finding in self._result(subject).findings:
+            yield from self._violations(finding, pod.place, unless)
+
+    def _violations(
+        self, finding: Finding, place: Callable[[Location], Location], unless: str = ""
+    ) -> Iterator[Violation]:
+        """A finding as violations, one for each part of the expression that decided.
+
+        unless: fields that may yet be filled in so that nothing is wrong; then nothing is refused.
+        """
+        verdict: Verdict = "deny" if finding.denies else "warn" if "Warn" in finding.actions else "audit"
+        if unless and verdict == "deny":
+            verdict = "warn"
+        # A warning has 120 characters: too few for the API server's way of naming policy and binding.
+        summary = finding.native if verdict == "deny" else f"{finding.policy}: {finding.message}"
+        for path, detail in self._places(finding, place):
+            yield Violation(
+                rule=finding.policy,
+                path=path,
+                found=detail,
+                problem=f"(unless {unless} will be set otherwise)" if unless else "",
+                summary=summary,
+                remedy="",
+                verdict=verdict,
+                status=finding.reason,
+            )
+
+    def _places(self, finding: Finding, place: Callable[[Location], Location]) -> list[tuple[str, str]]:
+        """Paths with what is wrong at each; a messageExpression, the author's own words, replaces the latter."""
+        places = [(_path(reason, place), reason.detail) for reason in finding.reasons]
+        if finding.kind == "violation" and self._bound.policy.validations[finding.index].message_expression is not None:
+            places = [(path, "") for path, _ in places[:1] if path]
+        return places or [("", "")]
+
+    def _result(self, subject: Subject) -> Result:
+        bindings = self._bound.matching(subject.request, subject.facts.namespace_labels, subject.key)
+        if not bindings:
+            return NOTHING_FOUND
+        parameters = ReviewParameters(subject.facts, self._parameters)
+        return evaluate_policy(self._bound.compiled, bindings, parameters, subject.inputs)
+
+
+def rules(
+    policies: Iterable[Policy],
+    bindings: Iterable[Binding],
+    parameters: Parameters,
+    workloads: Workloads,
+    compile_: Compile = compile_policy,
+    *,
+    native: bool = False,
+) -> list[Rule]:
+    """The rules of all validating policies that are in force; for native ones see PolicyRule."""
+    subjects = SubjectCache(workloads)
+    return [
+        PolicyRule(bound, parameters, subjects, native=native).rule
+        for bound in in_force("ValidatingAdmissionPolicy", policies, bindings, compile_)
+        if not native or covers_pods(bound.policy.match_constraints)
+    ]
+
+
+def covers_pods(constraints: MatchResources) -> bool:
+    """Whether a policy may be for the creation of Pods."""
+    return any(
+        {"", "*"} & set(rule.api_groups)
+        and {"pods", "*", "*/*", "pods/*"} & set(rule.resources)
+        and {"CREATE", "*"} & set(rule.operations)
+        for rule in constraints.resource_rules
+    )
+
+
+def _names(paths: Iterable[str]) -> Iterator[str]:
+    """The names of the items of lists, by which explanations call them: `container "sidecar"`."""
+    for pattern in map(fieldpath.parse, paths):
+        for index, step in enumerate(pattern):
+            if step is Wildcard.ITEMS:
+                yield fieldpath.render((*pattern[: index + 1], "name"))
+
+
+def _itself(location: Location) -> Location:
+    return location
+
+
+def _path(reason: Reason, place: Callable[[Location], Location]) -> str:
+    if reason.place is None:
+        return ""
+    if reason.place[0] != "object":
+        return shown(reason.place)
+    return fieldpath.render(place(reason.place[1:]))

@@ -1,0 +1,1 @@
+"""Files of expressions with the values that they should have, and how this engine does on them."""

@@ -1,0 +1,301 @@
+"""Cases: expressions with inputs and what Kubernetes makes of them, to be run against an evaluator.
+
+A document (already parsed) has `fixtures`, the inputs that its cases share, and `cases`, each with `id`, `expression`,
+and optionally `category`, `mode` (any, bool, jsonpatch or applyconfig), `variables`, inputs of its own, and `expect`:
+`value`, `type` and `cost`, or `stage`, `error` and `cost`, where `{oneOf: [...]}` stands for any of several.
+
+The input `authorizer` is a list of answers to authorization checks: `allowed`, `reason` and `error`, and the `user`,
+`namespace`, `verb`, `resource` and `path` of the checks that it answers. The first that matches answers; if none does,
+the check is denied with the reason `no rule`.
+
+What JSON lacks is written as a map with one key: `$double`, `$uint`, `$bytes` (base64), `$duration` (as Go writes it),
+`$timestamp` (RFC 3339, UTC), `$optional` (null for none), `$object` (an `Object{}`), `$type`, and `$` with the name of
+any other type, with its text.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from base64 import b64encode
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+from msgspec import Struct, ValidationError, convert
+
+from policies.cel.errors import CelError
+from policies.cel.library.kubernetes.authorizer import Answer, Check
+from policies.cel.library.kubernetes.format import Format
+from policies.cel.patchtypes import JSONPatch, ObjectValue
+from policies.cel.types import Type
+from policies.cel.values import ABSENT, Duration, Optional, Timestamp, Uint, Value, type_of
+from policies.golang.time import format_timestamp, go_duration
+
+INPUTS = ("object", "oldObject", "params", "namespaceObject", "request", "authorizer")
+COMPILE, EVAL, BUDGET = "compile", "eval", "budget"
+"""Stages: Kubernetes refuses the expression; it fails when it runs; the policy as a whole has used up its budget."""
+
+
+class CaseError(Exception):
+    """A document that is not one of cases; the text says what is wrong and where."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One expression. `variables` are names with their expressions, `inputs` the values of `INPUTS` or None."""
+
+    id: str
+    expression: str
+    category: str = ""
+    mode: str = "any"
+    variables: tuple[tuple[str, str], ...] = ()
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+    expect: Mapping[str, Any] | None = None
+
+
+class AuthorizerRule(Struct, frozen=True, forbid_unknown_fields=True):
+    """An answer to the checks that have all that is not None. `path` "" stands for checks about no path."""
+
+    allowed: bool
+    reason: str = ""
+    error: str | None = None
+    user: str | None = None
+    namespace: str | None = None
+    verb: str | None = None
+    resource: str | None = None
+    path: str | None = None
+
+    def matches(self, check: Check) -> bool:
+        """Whether this rule answers a check."""
+        asked = (check.user.name, check.namespace, check.verb, check.resource, check.path or "")
+        own = (self.user, self.namespace, self.verb, self.resource, self.path)
+        return all(mine is None or mine == other for mine, other in zip(own, asked, strict=True))
+
+
+_DENIAL = AuthorizerRule(allowed=False, reason="no rule")
+
+
+@dataclass(frozen=True, slots=True)
+class AuthorizerRules:
+    """An authorizer with fixed answers."""
+
+    rules: tuple[AuthorizerRule, ...]
+
+    def answer(self, check: Check) -> Answer:
+        """The answer of the first rule that matches, or else a denial."""
+        rule = next((rule for rule in self.rules if rule.matches(check)), _DENIAL)
+        return Answer(rule.allowed, rule.reason, rule.error)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What an expression came to: `value`, as `encode` writes it, and `type`; or `error` at a `stage`."""
+
+    cost: int = 0
+    value: Any = None
+    type: str | None = None
+    error: str | None = None
+    stage: str | None = None
+
+
+# Reading -------------------------------------------------------------------------------------------------------------
+
+
+def cases(document: Any) -> tuple[Case, ...]:
+    """The cases of a document. Raises CaseError."""
+    if not isinstance(document, dict) or not isinstance(document.get("cases"), list):
+        raise CaseError("cases: a list of cases is needed")
+    fixtures = document.get("fixtures") or {}
+    if not isinstance(fixtures, dict):
+        raise CaseError("fixtures: must be a map")
+    return tuple(_case(raw, fixtures, f"cases[{number}]") for number, raw in enumerate(document["cases"]))
+
+
+def _case(raw: Any, fixtures: Mapping[str, Any], path: str) -> Case:
+    if not isinstance(raw, dict) or not isinstance(raw.get("expression"), str):
+        raise CaseError(f"{path}.expression: a text is needed")
+    mode = raw.get("mode", "any")
+    if mode not in _MODES:
+        raise CaseError(f"{path}.mode: {mode!r} is none of {', '.join(_MODES)}")
+    inputs = {name: raw.get(name, fixtures.get(name)) for name in INPUTS}
+    try:
+        authorizer_rules(inputs)
+    except ValidationError as error:
+        raise CaseError(f"{path}: authorizer: {error}") from None
+    return Case(
+        id=str(raw.get("id", path)),
+        expression=raw["expression"],
+        category=str(raw.get("category", "")),
+        mode=mode,
+        variables=_variables(raw.get("variables") or [], path),
+        inputs=inputs,
+        expect=raw.get("expect"),
+    )
+
+
+def authorizer_rules(inputs: Mapping[str, Any]) -> AuthorizerRules:
+    """The authorizer among the inputs of a case."""
+    return AuthorizerRules(convert(inputs.get("authorizer") or (), tuple[AuthorizerRule, ...]))
+
+
+def _variables(raw: Any, path: str) -> tuple[tuple[str, str], ...]:
+    try:
+        return tuple((str(one["name"]), str(one["expression"])) for one in raw)
+    except (KeyError, TypeError):
+        raise CaseError(f"{path}.variables: each needs a name and an expression") from None
+
+
+_MODES = ("any", "bool", "jsonpatch", "applyconfig")
+
+
+# Values --------------------------------------------------------------------------------------------------------------
+
+
+def encode(value: Value) -> Any:
+    """A value as JSON.
+
+    >>> encode([Uint(1), 0.5, {True: b"a"}])
+    [{'$uint': 1}, {'$double': 0.5}, {'true': {'$bytes': 'YQ=='}}]
+    """
+    encoder = _ENCODERS.get(value.__class__)
+    if encoder is not None:
+        return encoder(value)
+    name = type_of(value).name
+    if name == "kubernetes.variables":
+        return {}
+    # an authorizer and its kin have no text
+    return {f"${name}": "" if name.startswith("kubernetes.authorization.") else str(value)}
+
+
+def _same(value: Value) -> Any:
+    return value
+
+
+def _double(value: float) -> Any:
+    if math.isfinite(value):
+        return {"$double": value}
+    return {"$double": "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"}
+
+
+def _map(value: Mapping[Any, Value]) -> Any:
+    return {_key(key): encode(item) for key, item in value.items()}
+
+
+def _key(key: Any) -> str:
+    if key is None:
+        return "null"
+    if key.__class__ is Optional:
+        return "<nil>" if key.value is ABSENT else _key(key.value)
+    return str(key).lower() if isinstance(key, bool) else str(key)
+
+
+def _optional(value: Optional) -> Any:
+    return {"$optional": None if value.value is ABSENT else encode(value.value)}
+
+
+def _patch(value: JSONPatch) -> Any:
+    operation = {"op": value.op, "path": value.path}
+    if value.from_:
+        operation["from"] = value.from_
+    return operation if value.value is ABSENT else operation | {"value": encode(value.value)}
+
+
+def _object(value: ObjectValue) -> Any:
+    return {"$object": _native(value)}
+
+
+def _native(value: Value) -> Any:
+    """What an `Object{}` holds, as plain as it becomes when it is applied."""
+    encoder = _NATIVE.get(value.__class__)
+    return str(value) if encoder is None else encoder(value)
+
+
+def _whole(value: float) -> int:
+    """A whole number as Go's JSON has it: the fewest digits that tell it from its neighbours, then zeros."""
+    return int(Decimal(repr(value)))
+
+
+_NATIVE: Mapping[type, Callable[[Any], Any]] = {
+    **dict.fromkeys((type(None), bool, int, str), _same),
+    float: lambda value: _whole(value) if value.is_integer() and abs(value) < 1e21 else value,
+    ObjectValue: lambda value: {name: _native(item) for name, item in value.fields.items()},
+    dict: lambda value: {_key(key): _native(item) for key, item in value.items()},
+    list: lambda value: list(map(_native, value)),
+    bytes: list,
+    Uint: int,
+    Duration: lambda value: value.nanoseconds,
+    Timestamp: lambda value: format_timestamp(value.nanoseconds),
+    Optional: lambda value: None if value.value is ABSENT else _native(value.value),
+    Type: lambda value: value.name,
+}
+
+_ENCODERS: Mapping[type, Callable[[Any], Any]] = {
+    type(None): _same,
+    bool: _same,
+    int: _same,
+    str: _same,
+    Uint: lambda value: {"$uint": int(value)},
+    float: _double,
+    bytes: lambda value: {"$bytes": b64encode(value).decode()},
+    list: lambda value: [encode(item) for item in value],
+    dict: _map,
+    Duration: lambda value: {"$duration": go_duration(value.nanoseconds)},
+    Timestamp: lambda value: {"$timestamp": format_timestamp(value.nanoseconds)},
+    Optional: _optional,
+    Type: lambda value: {"$type": value.name},
+    Format: lambda value: {"$kubernetes.NamedFormat": value.name},
+    JSONPatch: _patch,
+    ObjectValue: _object,
+    CelError: lambda value: {"$error": str(value)},  # an optional may hold one
+}
+
+
+# Comparison ----------------------------------------------------------------------------------------------------------
+
+
+_OWN_WORDS = re.compile(r"(Syntax error: |error parsing regexp: ).*", re.DOTALL)
+"""The words of these errors are our own. What stands before them, the place included, has to be the reference's."""
+
+
+def difference(case: Case, outcome: Outcome) -> str | None:
+    """In which way an outcome is not what the case expects; None where it is, or where nothing is expected."""
+    if case.expect is None:
+        return None
+    for name in ("stage", "error", "type", "value", "cost"):
+        if name not in case.expect and (name != "stage" or "error" in case.expect):
+            continue  # not asked for; but an error has to be
+        expected, found = case.expect.get(name), getattr(outcome, name)
+        if not (_same_error if name == "error" else _fits)(expected, found):
+            return f"{name}: expected {expected!r}, found {found!r}"
+    return None
+
+
+def _fits(expected: Any, found: Any) -> bool:
+    if isinstance(expected, dict) and "oneOf" in expected:
+        return any(_equal(one, found) for one in expected["oneOf"])
+    return _equal(expected, found)
+
+
+def _equal(expected: Any, found: Any) -> bool:
+    """Equal with the types of JSON: true is not 1. A number after `$double` may be written without a point."""
+    if isinstance(expected, dict) and isinstance(found, dict):
+        if expected.keys() == found.keys() == {"$double"}:
+            return _equal_doubles(expected["$double"], found["$double"])
+        return expected.keys() == found.keys() and all(_equal(expected[key], found[key]) for key in expected)
+    if isinstance(expected, list) and isinstance(found, list):
+        return len(expected) == len(found) and all(map(_equal, expected, found))
+    return expected.__class__ is found.__class__ and bool(expected == found)
+
+
+def _same_error(expected: Any, found: Any) -> bool:
+    texts = isinstance(expected, str) and isinstance(found, str)
+    return _OWN_WORDS.sub(r"\1", expected) == _OWN_WORDS.sub(r"\1", found) if texts else expected is found
+
+
+def _equal_doubles(expected: Any, found: Any) -> bool:
+    if isinstance(expected, str) or isinstance(found, str):
+        return bool(expected == found)
+    left, right = float(expected), float(found)
+    return left == right and math.copysign(1.0, left) == math.copysign(1.0, right)

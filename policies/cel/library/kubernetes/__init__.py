@@ -1,0 +1,1 @@
+"""The functions that Kubernetes adds to CEL: a module for each library."""

@@ -1,0 +1,389 @@
+"""The `authorizer` library: what a user may do, asked step by step, and answered by whoever evaluates.
+
+`authorizer.group('apps').resource('deployments').namespace('team-a').check('create').allowed()`
+
+An evaluation asks nobody by itself: a check whose answer is not known raises Missing; the caller finds the
+answer and evaluates again. Sources: k8s.io/apiserver's pkg/cel/library/authz.go and cost.go,
+pkg/authentication/serviceaccount and, for the SubjectAccessReview, plugin/pkg/authorizer/webhook.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import ceil
+from typing import Any, ClassVar, NoReturn, Protocol
+
+from policies.cel import types
+from policies.cel.cost import LIST_CREATION, STRING_TRAVERSAL, STRUCT_CREATION, size
+from policies.cel.errors import CelError, no_such_overload
+from policies.cel.function import Function, Implementation, Library, Overload
+from policies.cel.library.kubernetes import selector
+from policies.cel.library.kubernetes.selector import NO_SELECTOR, Selector
+from policies.cel.types import Type
+from policies.cel.values import Incomparable, Value
+from policies.engine.lookup import Key, Missing
+from policies.golang.quote import trimmed
+from policies.kubernetes.name import is_dns_label, is_dns_subdomain
+
+AUTHORIZER = types.struct("kubernetes.authorization.Authorizer")
+PATH_CHECK = types.struct("kubernetes.authorization.PathCheck")
+GROUP_CHECK = types.struct("kubernetes.authorization.GroupCheck")
+RESOURCE_CHECK = types.struct("kubernetes.authorization.ResourceCheck")
+DECISION = types.struct("kubernetes.authorization.Decision")
+
+CHECK_COST = 350_000
+"""Two checks fit into the limit of an expression, a third does not."""
+
+_REQUIREMENT_COST = LIST_CREATION + STRUCT_CREATION
+_REQUIREMENTS_PER_CHARACTER = 0.5
+
+
+# Questions and answers -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """Who is asked about. `extra`: keys with their values, in the order of the request."""
+
+    name: str
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+    extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+
+def service_account(namespace: str, name: str) -> User:
+    """The user that a service account is (pkg/authentication/serviceaccount); its names are not looked at."""
+    groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")
+    return User(f"system:serviceaccount:{namespace}:{name}", groups=groups)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What an authorizer says. `allowed` is False for a denial and for no opinion; `error` goes with either."""
+
+    allowed: bool
+    reason: str = ""
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check(Key[Answer]):
+    """A question: may this user do this? About a path where there is one, else about a resource in any version.
+
+    A selector that could not be parsed comes with its error and without requirements.
+    """
+
+    user: User
+    verb: str
+    path: str | None = None
+    api_group: str = ""
+    resource: str = ""
+    subresource: str = ""
+    namespace: str = ""
+    name: str = ""
+    field_selector: Selector = NO_SELECTOR
+    label_selector: Selector = NO_SELECTOR
+
+    @property
+    def missing(self) -> str:
+        """Says that there is no answer."""
+        return "an authorization check has no answer yet"
+
+    def failure(self, reason: str) -> Answer:
+        """An errored answer, which `errored()` tells an expression, as it does where an authorizer fails."""
+        return Answer(allowed=False, error=reason)
+
+
+class Decisions(Protocol):
+    """Who answers while an expression runs."""
+
+    def answer(self, check: Check) -> Answer:
+        """The answer, at once. Raises Missing."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The answers that are known; any other check is unanswered."""
+
+    answers: Mapping[Check, Answer]
+
+    def answer(self, check: Check) -> Answer:
+        """The answer of the table. Raises Missing."""
+        found = self.answers.get(check)
+        if found is None:
+            raise Missing(check)
+        return found
+
+
+# Values --------------------------------------------------------------------------------------------------------------
+
+
+class _Unequal(Incomparable):
+    """These values have no equality: the reference knows none that would be theirs."""
+
+    __slots__ = ()
+
+    def cel_equal(self, other: object) -> NoReturn:
+        """Raises CelError."""
+        del other
+        raise no_such_overload()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Authorizer(_Unequal):
+    """The value of `authorizer`: checks for one user."""
+
+    cel_type: ClassVar[Type] = AUTHORIZER
+    user: User
+    decisions: Decisions
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PathCheck(_Unequal):
+    """`authorizer.path('/healthz')`."""
+
+    cel_type: ClassVar[Type] = PATH_CHECK
+    authorizer: Authorizer
+    path: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GroupCheck(_Unequal):
+    """`authorizer.group('apps')`."""
+
+    cel_type: ClassVar[Type] = GROUP_CHECK
+    authorizer: Authorizer
+    group: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ResourceCheck(_Unequal):
+    """`authorizer.group('apps').resource('deployments')` and `authorizer.requestResource`; selectors as text."""
+
+    cel_type: ClassVar[Type] = RESOURCE_CHECK
+    authorizer: Authorizer
+    group: str
+    resource: str
+    subresource: str = ""
+    namespace: str = ""
+    name: str = ""
+    field_selector: str = ""
+    label_selector: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Decision(_Unequal):
+    """The result of `check`."""
+
+    cel_type: ClassVar[Type] = DECISION
+    answer: Answer
+
+
+def authorizer(user: User, decisions: Decisions) -> Authorizer:
+    """The variable `authorizer`: checks for the user who made the request."""
+    return Authorizer(user, decisions)
+
+
+def request_resource(
+    user: User, decisions: Decisions, *, group: str, resource: str, subresource: str, namespace: str, name: str
+) -> ResourceCheck:
+    """The variable `authorizer.requestResource`: the resource of the request, as it was asked for."""
+    return ResourceCheck(Authorizer(user, decisions), group, resource, subresource, namespace, name)
+
+
+# Functions -----------------------------------------------------------------------------------------------------------
+
+
+def _path(target: Authorizer, path: str) -> PathCheck:
+    if not trimmed(path):
+        raise CelError("path must not be empty")
+    return PathCheck(target, path)
+
+
+def _service_account(target: Authorizer, namespace: str, name: str) -> Authorizer:
+    if not is_dns_subdomain(name):
+        raise CelError("Invalid service account name")
+    if not is_dns_label(namespace):
+        raise CelError("Invalid service account namespace")
+    return Authorizer(service_account(namespace, name), target.decisions)
+
+
+def _resource(target: GroupCheck, resource: str) -> ResourceCheck:
+    if not trimmed(resource):
+        raise CelError("resource must not be empty")
+    return ResourceCheck(target.authorizer, target.group, resource)
+
+
+def _with(field: str) -> Implementation:
+    """What puts a value into one field of a ResourceCheck."""
+
+    def changed(target: ResourceCheck, value: str) -> ResourceCheck:
+        changes: dict[str, Any] = {field: value}
+        return replace(target, **changes)
+
+    return changed
+
+
+def _check_path(target: PathCheck, verb: str) -> Decision:
+    check = Check(user=target.authorizer.user, verb=verb, path=target.path)
+    return Decision(target.authorizer.decisions.answer(check))
+
+
+def _check_resource(target: ResourceCheck, verb: str) -> Decision:
+    check = Check(
+        user=target.authorizer.user,
+        verb=verb,
+        api_group=target.group,
+        resource=target.resource,
+        subresource=target.subresource,
+        namespace=target.namespace,
+        name=target.name,
+        field_selector=selector.field_selector(target.field_selector),
+        label_selector=selector.label_selector(target.label_selector),
+    )
+    return Decision(target.authorizer.decisions.answer(check))
+
+
+def _errored(target: Decision) -> bool:
+    return target.answer.error is not None
+
+
+def _error(target: Decision) -> str:
+    return target.answer.error or ""
+
+
+def _allowed(target: Decision) -> bool:
+    return target.answer.allowed
+
+
+def _reason(target: Decision) -> str:
+    return target.answer.reason
+
+
+def _selector_cost(arguments: Sequence[Value], _: Value) -> int:
+    """A list of as many requirements as the text could hold at most."""
+    length = size(arguments[1])
+    requirements = ceil(length * _REQUIREMENTS_PER_CHARACTER)
+    return LIST_CREATION + ceil(length * STRING_TRAVERSAL) + requirements * _REQUIREMENT_COST
+
+
+def _member(overload: str, target: Type, texts: int, result: Type, call: Implementation) -> Overload:
+    """A function of a target that takes so many strings."""
+    parameters = (target, *(types.STRING,) * texts)
+    # Three arguments take cel-go's FunctionBinding, fewer its UnaryBinding and BinaryBinding.
+    return Overload(id=overload, parameters=parameters, result=result, call=call, member=True, stepwise=texts > 1)
+
+
+def _function(name: str, *overloads: Overload) -> Function:
+    return Function(name=name, overloads=overloads, cost=1)
+
+
+def _setter(name: str) -> Function:
+    return _function(name, _member(f"resourcecheck_{name}", RESOURCE_CHECK, 1, RESOURCE_CHECK, _with(name)))
+
+
+def _selector(name: str, field: str) -> Function:
+    overload = _member(f"authorizer_{name.lower()}", RESOURCE_CHECK, 1, RESOURCE_CHECK, _with(field))
+    return Function(name=name, overloads=(overload,), cost=_selector_cost)
+
+
+# The names of the types are not among what an expression may refer to: the reference does not register them.
+LIBRARY = Library(
+    name="kubernetes.authz",
+    functions=(
+        _function("path", _member("authorizer_path", AUTHORIZER, 1, PATH_CHECK, _path)),
+        _function("group", _member("authorizer_group", AUTHORIZER, 1, GROUP_CHECK, GroupCheck)),
+        _function("serviceAccount", _member("authorizer_serviceaccount", AUTHORIZER, 2, AUTHORIZER, _service_account)),
+        _function("resource", _member("groupcheck_resource", GROUP_CHECK, 1, RESOURCE_CHECK, _resource)),
+        _setter("subresource"),
+        _setter("namespace"),
+        _setter("name"),
+        Function(
+            name="check",
+            overloads=(
+                _member("pathcheck_check", PATH_CHECK, 1, DECISION, _check_path),
+                _member("resourcecheck_check", RESOURCE_CHECK, 1, DECISION, _check_resource),
+            ),
+            cost=CHECK_COST,
+        ),
+        _function("errored", _member("decision_errored", DECISION, 0, types.BOOL, _errored)),
+        _function("error", _member("decision_error", DECISION, 0, types.STRING, _error)),
+        _function("allowed", _member("decision_allowed", DECISION, 0, types.BOOL, _allowed)),
+        _function("reason", _member("decision_reason", DECISION, 0, types.STRING, _reason)),
+        _selector("fieldSelector", "field_selector"),
+        _selector("labelSelector", "label_selector"),
+    ),
+)
+
+
+# SubjectAccessReview -------------------------------------------------------------------------------------------------
+
+_REVIEW_OPERATORS = {
+    selector.EQUALS: "In",
+    selector.DOUBLE_EQUALS: "In",
+    selector.IN: "In",
+    selector.NOT_EQUALS: "NotIn",
+    selector.NOT_IN: "NotIn",
+    selector.EXISTS: "Exists",
+    selector.DOES_NOT_EXIST: "DoesNotExist",
+}
+
+
+def subject_access_review(check: Check) -> dict[str, Any]:
+    """The `spec` of an authorization.k8s.io/v1 SubjectAccessReview, as the webhook authorizer writes it."""
+    user = check.user
+    about = _set({"path": check.path, "verb": check.verb}) if check.path is not None else _resource_attributes(check)
+    spec = {
+        "user": user.name,
+        "uid": user.uid,
+        "groups": list(user.groups),
+        "extra": {key: list(values) for key, values in user.extra},
+    }
+    return {"resourceAttributes" if check.path is None else "nonResourceAttributes": about, **_set(spec)}
+
+
+def _resource_attributes(check: Check) -> dict[str, Any]:
+    return _set(
+        {
+            "namespace": check.namespace,
+            "verb": check.verb,
+            "group": check.api_group,
+            "version": "*",
+            "resource": check.resource,
+            "subresource": check.subresource,
+            "name": check.name,
+            "fieldSelector": _set({"requirements": list(_requirements(check.field_selector))}),
+            "labelSelector": _set({"requirements": list(_requirements(check.label_selector))}),
+        }
+    )
+
+
+def _set(fields: dict[str, Any]) -> dict[str, Any]:
+    """The fields that are not empty: Go's omitempty."""
+    return {key: value for key, value in fields.items() if value}
+
+
+def _requirements(given: Selector) -> Iterator[dict[str, Any]]:
+    """The requirements that a review can hold. To leave others out asks for more than is needed, never for less.
+
+    One without a key, which a field selector may have, is left out too: the API server would refuse the whole review.
+    """
+    for requirement in given.requirements:
+        operator = _REVIEW_OPERATORS.get(requirement.operator)
+        if operator is not None and requirement.key:
+            yield {"key": requirement.key, "operator": operator, **_set({"values": list(requirement.values)})}
+
+
+def answer_of(status: Mapping[str, Any]) -> Answer:
+    """The answer that the `status` of a SubjectAccessReview gives.
+
+    `evaluationError` is what the API server's own authorizers returned as their error beside the decision, so it is the
+    error here. Allowed and denied at once counts as denied, with an error, as the webhook authorizer has it.
+    """
+    allowed, denied = status.get("allowed") is True, status.get("denied") is True
+    error = status.get("evaluationError") or None
+    if allowed and denied:
+        error = "webhook subject access review returned both allow and deny response"
+    return Answer(allowed and not denied, str(status.get("reason") or ""), None if error is None else str(error))

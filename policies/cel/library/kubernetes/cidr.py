@@ -1,0 +1,186 @@
+"""Networks: `cidr('10.0.0.0/8').containsIP('10.0.0.1')` (apiserver's pkg/cel/library/cidr.go, pkg/cel/cidr.go)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil
+from typing import ClassVar
+
+from policies.cel import types
+from policies.cel.cost import STRING_TRAVERSAL, of_first, size, traversal
+from policies.cel.errors import CelError, no_such_overload
+from policies.cel.function import Function, Library, Overload
+from policies.cel.library.kubernetes import ip
+from policies.cel.library.kubernetes.ip import IP
+from policies.cel.types import Type
+from policies.cel.values import Incomparable, Value
+from policies.golang.netip import Address, AddressError, parse_prefix
+from policies.golang.quote import clean, quote
+
+TYPE = types.opaque("net.CIDR")
+_PARSE_ERROR = "network address parse error during conversion from string: "
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CIDR(Incomparable):
+    """An address and how many of its bits belong to the network; the others are kept, so 10.0.0.1/8 stays as it is."""
+
+    cel_type: ClassVar[Type] = TYPE
+    address: Address
+    length: int
+
+    def cel_equal(self, other: object) -> bool:
+        """`==`, which fails for values of another type."""
+        if not isinstance(other, CIDR):
+            raise no_such_overload()
+        return (self.address, self.length) == (other.address, other.length)
+
+    @property
+    def cel_size(self) -> int:
+        """The length of the network's part in bytes."""
+        return ceil(self.length / 8)
+
+    def __str__(self) -> str:
+        return f"{self.address}/{self.length}"
+
+
+def parse(text: str) -> CIDR:
+    """The network that a text stands for. Raises CelError; the reference puts its prefix twice."""
+    text = clean(text)
+    try:
+        address, length = parse_prefix(text)
+    except AddressError as error:
+        raise CelError(f"{_PARSE_ERROR}{_PARSE_ERROR}{error}") from None
+    if address.mapped:
+        raise CelError(f"{_PARSE_ERROR}IPv4-mapped IPv6 address {quote(text)} is not allowed")
+    return CIDR(address, length)
+
+
+def _is_cidr(text: str) -> bool:
+    try:
+        parse(text)
+    except CelError:
+        return False
+    return True
+
+
+def _same_network(network: CIDR, other: Address, length: int) -> bool:
+    address = network.address
+    return address.bits == other.bits and (address.number ^ other.number) >> (address.bits - length) == 0
+
+
+def _contains_ip(network: CIDR, address: IP) -> bool:
+    return _same_network(network, address.address, network.length)
+
+
+def _contains_ip_text(network: CIDR, text: str) -> bool:
+    try:
+        address = ip.parse(text)
+    except CelError:
+        raise no_such_overload() from None  # the reference loses the message here
+    return _contains_ip(network, address)
+
+
+def _contains_cidr(network: CIDR, other: CIDR) -> bool:
+    return network.length <= other.length and _same_network(network, other.address, network.length)
+
+
+def _contains_cidr_text(network: CIDR, text: str) -> bool:
+    return _contains_cidr(network, parse(text))
+
+
+def _masked(network: CIDR) -> CIDR:
+    address = network.address
+    host = address.bits - network.length
+    return CIDR(Address(address.number >> host << host, address.bits), network.length)
+
+
+def _ip_of(network: CIDR) -> IP:
+    return IP(network.address)
+
+
+def _prefix_length(network: CIDR) -> int:
+    return network.length
+
+
+def _of_contains_ip(arguments: Sequence[Value], _: Value) -> int:
+    return ceil(size(arguments[0]) * 2 * STRING_TRAVERSAL)
+
+
+def _of_contains_ip_text(arguments: Sequence[Value], result: Value) -> int:
+    return _of_contains_ip(arguments, result) + traversal(arguments[1])
+
+
+def _of_contains_cidr(arguments: Sequence[Value], result: Value) -> int:
+    return _of_contains_ip(arguments, result) + traversal(arguments[0]) + 1
+
+
+def _of_contains_cidr_text(arguments: Sequence[Value], result: Value) -> int:
+    return _of_contains_cidr(arguments, result) + traversal(arguments[1])
+
+
+_CONTAINS_IP = (
+    Overload(
+        id="cidr_contains_ip_string",
+        parameters=(TYPE, types.STRING),
+        result=types.BOOL,
+        call=_contains_ip_text,
+        member=True,
+        cost=_of_contains_ip_text,
+    ),
+    Overload(id="cidr_contains_ip_ip", parameters=(TYPE, ip.TYPE), result=types.BOOL, call=_contains_ip, member=True),
+)
+_CONTAINS_CIDR = (
+    Overload(
+        id="cidr_contains_cidr_string",
+        parameters=(TYPE, types.STRING),
+        result=types.BOOL,
+        call=_contains_cidr_text,
+        member=True,
+        cost=_of_contains_cidr_text,
+    ),
+    Overload(id="cidr_contains_cidr", parameters=(TYPE, TYPE), result=types.BOOL, call=_contains_cidr, member=True),
+)
+
+LIBRARY = Library(
+    name="kubernetes.net.cidr",
+    types={"net.CIDR": TYPE, "net.IP": ip.TYPE},
+    functions=(
+        Function(
+            name="cidr",
+            overloads=(Overload(id="string_to_cidr", parameters=(types.STRING,), result=TYPE, call=parse),),
+            cost=of_first,
+        ),
+        Function(name="containsIP", overloads=_CONTAINS_IP, cost=_of_contains_ip),
+        Function(name="containsCIDR", overloads=_CONTAINS_CIDR, cost=_of_contains_cidr),
+        Function(
+            name="ip",
+            overloads=(Overload(id="cidr_ip", parameters=(TYPE,), result=ip.TYPE, call=_ip_of, member=True, cost=1),),
+            cost=of_first,
+        ),
+        Function(
+            name="prefixLength",
+            overloads=(
+                Overload(
+                    id="cidr_prefix_length", parameters=(TYPE,), result=types.INT, call=_prefix_length, member=True
+                ),
+            ),
+            cost=1,
+        ),
+        Function(
+            name="masked",
+            overloads=(Overload(id="cidr_masked", parameters=(TYPE,), result=TYPE, call=_masked, member=True),),
+            cost=1,
+        ),
+        Function(
+            name="isCIDR",
+            overloads=(Overload(id="is_cidr", parameters=(types.STRING,), result=types.BOOL, call=_is_cidr),),
+            cost=of_first,
+        ),
+        Function(
+            name="string",
+            overloads=(Overload(id="cidr_to_string", parameters=(TYPE,), result=types.STRING, call=str),),
+        ),
+    ),
+)

@@ -1,0 +1,311 @@
+"""Resource quantities: `quantity('1.5Gi').isGreaterThan(quantity('1G'))`.
+
+Sources: k8s.io/apiserver's pkg/cel/library/quantity.go and pkg/cel/quantity.go, k8s.io/apimachinery's
+pkg/api/resource/quantity.go and suffix.go.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import Enum
+from functools import lru_cache
+from typing import ClassVar
+
+from policies.cel import types
+from policies.cel.cost import of_first
+from policies.cel.errors import CelError, no_such_overload
+from policies.cel.function import Function, Implementation, Library, Overload
+from policies.cel.library.kubernetes.amount import (
+    EXACT,
+    Amount,
+    Large,
+    Small,
+    approximate,
+    compare,
+    round_up,
+    without_factors,
+    wrap,
+)
+from policies.cel.types import Type
+from policies.cel.values import INT_MAX, INT_MIN, Incomparable
+
+TYPE = types.struct("kubernetes.Quantity")
+_DIGITS, _PLACES = 18, 9  # of 64 bits; nano is the smallest unit
+# Possessive: the reference reads from left to right and never goes back.
+_TEXT = re.compile(r"([+-]?+0*+([0-9]*+)(?:\.([0-9]*+))?+)([eEinumkKMGTP]*+[-+]?+[0-9]*+)")
+_EXPONENT = re.compile(r"[eE]([+-]?[0-9]+)")
+_WRONG = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+_WRONG_NUMBER = "unable to parse numeric part of quantity"
+_WRONG_SUFFIX = "unable to parse quantity's suffix"
+
+
+class Form(Enum):
+    """How a quantity is written: 12e6, 12Mi, 12M."""
+
+    EXPONENT = "DecimalExponent"
+    BINARY = "BinarySI"
+    DECIMAL = "DecimalSI"
+
+
+_DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+_DECIMAL_SUFFIX = {exponent: suffix for suffix, exponent in _DECIMAL.items()}
+_BINARY_SUFFIX = {exponent: suffix for suffix, exponent in _BINARY.items()}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Quantity(Incomparable):
+    """An amount and how it is written. `text` is the text that it was read from, where that is already canonical.
+
+    `computed` is true of what add() and sub() give, which the reference holds differently and cannot compare on the
+    right of `==`.
+    """
+
+    cel_type: ClassVar[Type] = TYPE
+    amount: Amount
+    form: Form
+    text: str = ""
+    computed: bool = False
+
+    def cel_equal(self, other: object) -> bool:
+        """`==`, which fails for values of another type, and for computed ones on the right."""
+        if not isinstance(other, Quantity) or other.computed:
+            raise no_such_overload()
+        return compare(self.amount, other.amount) == 0
+
+    def __str__(self) -> str:
+        return self.text or _canonical(self)
+
+
+def parse(text: str) -> Quantity:
+    """The quantity that a text stands for. Raises CelError with the reference's words."""
+    found = _TEXT.fullmatch(text)
+    if not found or not text:
+        raise CelError(_WRONG)
+    number, whole, fraction, suffix = found[1], found[2] or "0", found[3] or "", found[4]
+    form, exponent = _suffix(suffix)
+    small = _small(whole, fraction, form, exponent)
+    if small is None:
+        return _large(number, form, exponent)
+    if number.startswith("-"):
+        small = small.negated()
+    return Quantity(small, form, text if _is_canonical(whole + fraction, small, form, exponent) else "")
+
+
+_remembered = lru_cache(maxsize=1024)(parse)
+_REMEMBERED_LENGTH = 32
+
+
+def read(text: str) -> Quantity:
+    """The same as `parse`. The few texts that most objects use are read once."""
+    return _remembered(text) if len(text) <= _REMEMBERED_LENGTH else parse(text)
+
+
+def _suffix(suffix: str) -> tuple[Form, int]:
+    """The form and the exponent, of ten or of two, that a suffix stands for."""
+    if suffix in _DECIMAL:
+        return Form.DECIMAL, _DECIMAL[suffix]
+    if suffix in _BINARY:
+        return Form.BINARY, _BINARY[suffix]
+    found = _EXPONENT.fullmatch(suffix)
+    if not found:
+        raise CelError(_WRONG_SUFFIX)
+    digits = found[1].lstrip("+-").lstrip("0") or "0"
+    if len(digits) > 19:
+        raise CelError(_WRONG_SUFFIX)
+    exponent = -int(digits) if found[1][0] == "-" else int(digits)
+    if not INT_MIN <= exponent <= INT_MAX:
+        raise CelError(_WRONG_SUFFIX)
+    return Form.EXPONENT, wrap(exponent, 32)
+
+
+def _small(whole: str, fraction: str, form: Form, exponent: int) -> Small | None:
+    """The amount without its sign, None if it takes more than 64 bits or a finer unit than nano."""
+    digits = len(whole) + len(fraction)
+    if form is Form.BINARY:
+        room = 15 - len(whole) - exponent * 3 // 10 - 1
+        return None if fraction or room < 0 else Small(int(whole) << exponent, 0)
+    scale = wrap(exponent - len(fraction), 32)
+    if digits > _DIGITS or scale < -_PLACES:
+        return None
+    return Small(int(whole + fraction), scale)
+
+
+def _is_canonical(digits: str, small: Small, form: Form, exponent: int) -> bool:
+    if form is Form.BINARY:
+        return bool((abs(small.value) >> exponent) & 7)
+    return small.scale % 3 == 0 and not digits.endswith("000") and digits[0] != "0"
+
+
+def _large(text: str, form: Form, exponent: int) -> Quantity:
+    """The amount without limits: rounded up to nano, and capped to 64 bits where the suffix is a power of two."""
+    if not any(map(str.isdigit, text)):
+        raise CelError(_WRONG_NUMBER)
+    sign = text.startswith("-")
+    number = Decimal(text).copy_abs()
+    places = len(text) - text.index(".") - 1 if "." in text else 0
+    if form is Form.BINARY:
+        number = EXACT.multiply(number, Decimal(2**exponent))
+    else:
+        number, places = EXACT.scaleb(number, exponent), wrap(places - exponent, 32)
+    if number:
+        number, places = round_up(number, _PLACES), _PLACES
+    if form is Form.BINARY:
+        if number > INT_MAX:
+            number, places = Decimal(INT_MAX), 0
+        if 0 < number < 1:
+            form = Form.DECIMAL
+    return Quantity(Large(number.copy_negate() if sign and number else number, places), form)
+
+
+def _canonical(quantity: Quantity) -> str:
+    """The text with the largest suffix that leaves no fraction (Quantity.CanonicalizeBytes)."""
+    number, form = quantity.amount.decimal, quantity.form
+    if not number:
+        return "0"
+    if form is Form.BINARY and (abs(number) < 1024 or round_up(number, 0) != number):
+        form = Form.DECIMAL
+    if form is Form.BINARY:
+        mantissa, times = without_factors(EXACT.to_integral_value(number), 1024)
+        return f"{mantissa:f}{_BINARY_SUFFIX.get(times * 10, '')}"
+    sign, digits, exponent = number.as_tuple()
+    if not isinstance(exponent, int):  # never: no quantity is infinite or NaN
+        raise TypeError(exponent)
+    text = "".join(map(str, digits))
+    stripped = text.rstrip("0")
+    exponent += len(text) - len(stripped)
+    extra = exponent % 3
+    suffix = _exponent_suffix(exponent - extra) if form is Form.EXPONENT else _DECIMAL_SUFFIX.get(exponent - extra, "")
+    return f"{'-' if sign else ''}{stripped}{'0' * extra}{suffix}"
+
+
+def _exponent_suffix(exponent: int) -> str:
+    return f"e{exponent}" if exponent else ""
+
+
+def _is_quantity(text: str) -> bool:
+    try:
+        read(text)
+    except CelError:
+        return False
+    return True
+
+
+def _sign(quantity: Quantity) -> int:
+    number = quantity.amount.decimal
+    return (number > 0) - (number < 0)
+
+
+def _integer(quantity: Quantity) -> int | None:
+    return quantity.amount.integer() if isinstance(quantity.amount, Small) else None
+
+
+def _is_integer(quantity: Quantity) -> bool:
+    return _integer(quantity) is not None
+
+
+def _as_integer(quantity: Quantity) -> int:
+    integer = _integer(quantity)
+    if integer is None:
+        raise CelError("cannot convert value to integer")
+    return integer
+
+
+def _as_float(quantity: Quantity) -> float:
+    return approximate(quantity.amount)
+
+
+def _compare(left: Quantity, right: Quantity) -> int:
+    return compare(left.amount, right.amount)
+
+
+def _is_greater(left: Quantity, right: Quantity) -> bool:
+    return compare(left.amount, right.amount) > 0
+
+
+def _is_less(left: Quantity, right: Quantity) -> bool:
+    return compare(left.amount, right.amount) < 0
+
+
+def _add(left: Quantity, right: Quantity) -> Quantity:
+    return _sum(left, right.amount, right.form)
+
+
+def _sub(left: Quantity, right: Quantity) -> Quantity:
+    return _sum(left, right.amount, right.form, negative=True)
+
+
+def _add_integer(left: Quantity, right: int) -> Quantity:
+    return _sum(left, Small(right, 0), Form.EXPONENT)
+
+
+def _sub_integer(left: Quantity, right: int) -> Quantity:
+    return _sum(left, Small(right, 0), Form.EXPONENT, negative=True)
+
+
+def _sum(left: Quantity, other: Amount, other_form: Form, *, negative: bool = False) -> Quantity:
+    """The sum or the difference, written like the first unless that is zero."""
+    amount = left.amount
+    form = left.form if amount.decimal else other_form
+    total: Amount | None = None
+    if isinstance(amount, Small) and isinstance(other, Small):
+        total = amount.plus(other.negated() if negative else other)
+    if total is None:
+        large = _without_limits(other)
+        total = _without_limits(amount).plus(large.negated() if negative else large)
+    return Quantity(total, form, computed=True)
+
+
+def _without_limits(amount: Amount) -> Large:
+    return amount if isinstance(amount, Large) else amount.large()
+
+
+def _member(name: str, overload: str, others: tuple[Type, ...], result: Type, call: Implementation) -> Function:
+    return Function(name=name, overloads=(_overload(overload, (TYPE, *others), result, call),), cost=1)
+
+
+def _overload(overload: str, parameters: tuple[Type, ...], result: Type, call: Implementation) -> Overload:
+    return Overload(id=overload, parameters=parameters, result=result, call=call, member=True)
+
+
+def _reading(name: str, overload: str, result: Type, call: Implementation) -> Function:
+    return Function(
+        name=name,
+        overloads=(Overload(id=overload, parameters=(types.STRING,), result=result, call=call),),
+        cost=of_first,
+    )
+
+
+def _arithmetic(name: str, on_quantity: Implementation, on_integer: Implementation) -> Function:
+    return Function(
+        name=name,
+        overloads=(
+            _overload(f"quantity_{name}", (TYPE, TYPE), TYPE, on_quantity),
+            _overload(f"quantity_{name}_int", (TYPE, types.INT), TYPE, on_integer),
+        ),
+        cost=1,
+    )
+
+
+LIBRARY = Library(
+    name="kubernetes.quantity",
+    functions=(
+        _reading("quantity", "string_to_quantity", TYPE, read),
+        _reading("isQuantity", "is_quantity_string", types.BOOL, _is_quantity),
+        Function(
+            name="sign",
+            overloads=(Overload(id="quantity_sign", parameters=(TYPE,), result=types.INT, call=_sign),),
+            cost=1,
+        ),
+        _member("isGreaterThan", "quantity_is_greater_than", (TYPE,), types.BOOL, _is_greater),
+        _member("isLessThan", "quantity_is_less_than", (TYPE,), types.BOOL, _is_less),
+        _member("compareTo", "quantity_compare_to", (TYPE,), types.INT, _compare),
+        _member("asApproximateFloat", "quantity_get_float", (), types.DOUBLE, _as_float),
+        _member("asInteger", "quantity_get_int", (), types.INT, _as_integer),
+        _member("isInteger", "quantity_is_integer", (), types.BOOL, _is_integer),
+        _arithmetic("add", _add, _add_integer),
+        _arithmetic("sub", _sub, _sub_integer),
+    ),
+)

@@ -1,0 +1,252 @@
+"""The conversions between types: `int(x)`, `string(x)`, `timestamp(x)`, `type(x)`, `dyn(x)` and their kin.
+
+Source: cel-go's common/stdlib/standard.go, and ConvertToType of each type in common/types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from policies.cel import cost, types
+from policies.cel.errors import CelError
+from policies.cel.function import Cost, Function, Implementation, Library, Overload
+from policies.cel.patchtypes import JSONPatch
+from policies.cel.types import Type
+from policies.cel.values import INT_MAX, INT_MIN, UINT_MAX, Duration, Timestamp, Uint, Value, type_of
+from policies.golang.strconv import atoi, double, general, integer, unsigned
+from policies.golang.time import SECOND, format_duration, format_timestamp, in_range, parse_duration, parse_timestamp
+
+_BOOLEANS = dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True) | dict.fromkeys(
+    ("0", "f", "F", "false", "FALSE", "False"), False
+)
+_ANY = types.parameter("A")
+
+
+def _identity(value: Value) -> Value:
+    return value
+
+
+def _impossible(source: Type, target: Type) -> CelError:
+    return CelError(f"type conversion error from '{source.name}' to '{target.name}'")
+
+
+def text_of(value: Value) -> str:
+    """`string(value)`, for every type that has it."""
+    return _TEXTS[value.__class__](value)
+
+
+def _decoded(value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        raise CelError("invalid UTF-8 in bytes, cannot convert to string") from None
+
+
+def _encoded(value: str) -> bytes:
+    return value.encode(errors="surrogatepass")
+
+
+def _text_to_bool(value: str) -> bool:
+    found = _BOOLEANS.get(value)
+    if found is None:
+        raise _impossible(types.STRING, types.BOOL)
+    return found
+
+
+def _text_to_int(value: str) -> int:
+    try:
+        found = integer(value)
+    except OverflowError:
+        found = None
+    if found is None:
+        raise _impossible(types.STRING, types.INT)
+    return found
+
+
+def _text_to_uint(value: str) -> Uint:
+    try:
+        found = unsigned(value)
+    except OverflowError:
+        found = None
+    if found is None:
+        raise _impossible(types.STRING, types.UINT)
+    return Uint(found)
+
+
+def text_to_double(value: str) -> float:
+    """`double(value)` of a string."""
+    found = double(value)
+    if found is None:
+        raise _impossible(types.STRING, types.DOUBLE)
+    return found
+
+
+def text_to_index(text: str) -> int:
+    """An integer as Go's strconv.Atoi reads it. Raises CelError in its words."""
+    try:
+        return atoi(text)
+    except ValueError as error:
+        raise CelError(str(error)) from None
+
+
+def _text_to_duration(value: str) -> Duration:
+    found = parse_duration(value)
+    if found is None:
+        raise _impossible(types.STRING, types.DURATION)
+    return Duration(found)
+
+
+def _text_to_timestamp(value: str) -> Timestamp:
+    try:
+        moment = parse_timestamp(value)
+    except OverflowError as error:
+        raise CelError(str(error)) from None
+    if moment is None:
+        raise _impossible(types.STRING, types.TIMESTAMP)
+    return Timestamp(*moment)
+
+
+def _int_to_duration(_: int) -> Duration:
+    raise _impossible(types.INT, types.DURATION)  # declared, but cel-go has no such conversion
+
+
+def _int_to_timestamp(value: int) -> Timestamp:
+    try:
+        return Timestamp(in_range(value) * SECOND)
+    except OverflowError as error:
+        raise CelError(str(error)) from None
+
+
+def _double_to_int(value: float) -> int:
+    if not INT_MIN < value < float(INT_MAX):  # NaN fails too, and the least integer itself
+        raise CelError("integer overflow")
+    return int(value)
+
+
+def _double_to_uint(value: float) -> Uint:
+    if not 0 <= value < float(UINT_MAX):
+        raise CelError("unsigned integer overflow")
+    return Uint(value)
+
+
+def _int_to_uint(value: int) -> Uint:
+    if value < 0:
+        raise CelError("unsigned integer overflow")
+    return Uint(value)
+
+
+def _uint_to_int(value: Uint) -> int:
+    if value > INT_MAX:
+        raise CelError("integer overflow")
+    return int(value)
+
+
+_TEXTS: dict[type, Callable[[Value], str]] = {
+    str: _identity,
+    bool: lambda value: "true" if value else "false",
+    int: int.__repr__,
+    Uint: int.__repr__,
+    float: general,
+    bytes: _decoded,
+    Duration: lambda value: format_duration(value.nanoseconds),
+    Timestamp: lambda value: format_timestamp(value.nanoseconds, value.offset),
+    Type: lambda value: value.name,
+}
+
+
+def _from(source: Type, id: str, target: Type, call: Implementation, price: Cost | None = None) -> Overload:
+    return Overload(id=id, parameters=(source,), result=target, call=call, cost=price)
+
+
+def _type(value: Value) -> Type:
+    """`type(value)`; of a JSONPatch the reference says `type`."""
+    return types.TYPE if value.__class__ is JSONPatch else type_of(value)
+
+
+LIBRARY = Library(
+    name="conversion",
+    functions=(
+        Function(
+            name="type",
+            overloads=(Overload(id="type", parameters=(_ANY,), result=types.type_of(_ANY)),),
+            call=_type,
+        ),
+        Function(
+            name="bool",
+            overloads=(
+                _from(types.BOOL, "bool_to_bool", types.BOOL, _identity),
+                _from(types.STRING, "string_to_bool", types.BOOL, _text_to_bool),
+            ),
+        ),
+        Function(
+            name="bytes",
+            overloads=(
+                _from(types.BYTES, "bytes_to_bytes", types.BYTES, _identity),
+                _from(types.STRING, "string_to_bytes", types.BYTES, _encoded, cost.of_first),
+            ),
+        ),
+        Function(
+            name="double",
+            overloads=(
+                _from(types.DOUBLE, "double_to_double", types.DOUBLE, _identity),
+                _from(types.INT, "int64_to_double", types.DOUBLE, float),
+                _from(types.STRING, "string_to_double", types.DOUBLE, text_to_double),
+                _from(types.UINT, "uint64_to_double", types.DOUBLE, float),
+            ),
+        ),
+        Function(
+            name="duration",
+            overloads=(
+                _from(types.DURATION, "duration_to_duration", types.DURATION, _identity),
+                _from(types.INT, "int64_to_duration", types.DURATION, _int_to_duration),
+                _from(types.STRING, "string_to_duration", types.DURATION, _text_to_duration),
+            ),
+        ),
+        Function(
+            name="dyn",
+            overloads=(Overload(id="to_dyn", parameters=(_ANY,), result=types.DYN),),
+            call=_identity,
+        ),
+        Function(
+            name="int",
+            overloads=(
+                _from(types.INT, "int64_to_int64", types.INT, _identity),
+                _from(types.DOUBLE, "double_to_int64", types.INT, _double_to_int),
+                _from(types.DURATION, "duration_to_int64", types.INT, lambda value: value.nanoseconds),
+                _from(types.STRING, "string_to_int64", types.INT, _text_to_int),
+                _from(types.TIMESTAMP, "timestamp_to_int64", types.INT, lambda value: value.nanoseconds // SECOND),
+                _from(types.UINT, "uint64_to_int64", types.INT, _uint_to_int),
+            ),
+        ),
+        Function(
+            name="string",
+            overloads=(
+                _from(types.STRING, "string_to_string", types.STRING, _identity),
+                _from(types.BOOL, "bool_to_string", types.STRING, text_of),
+                _from(types.BYTES, "bytes_to_string", types.STRING, _decoded, cost.of_first),
+                _from(types.DOUBLE, "double_to_string", types.STRING, general),
+                _from(types.DURATION, "duration_to_string", types.STRING, text_of),
+                _from(types.INT, "int64_to_string", types.STRING, int.__repr__),
+                _from(types.TIMESTAMP, "timestamp_to_string", types.STRING, text_of),
+                _from(types.UINT, "uint64_to_string", types.STRING, int.__repr__),
+            ),
+        ),
+        Function(
+            name="timestamp",
+            overloads=(
+                _from(types.TIMESTAMP, "timestamp_to_timestamp", types.TIMESTAMP, _identity),
+                _from(types.INT, "int64_to_timestamp", types.TIMESTAMP, _int_to_timestamp),
+                _from(types.STRING, "string_to_timestamp", types.TIMESTAMP, _text_to_timestamp),
+            ),
+        ),
+        Function(
+            name="uint",
+            overloads=(
+                _from(types.UINT, "uint64_to_uint64", types.UINT, _identity),
+                _from(types.DOUBLE, "double_to_uint64", types.UINT, _double_to_uint),
+                _from(types.INT, "int64_to_uint64", types.UINT, _int_to_uint),
+                _from(types.STRING, "string_to_uint64", types.UINT, _text_to_uint),
+            ),
+        ),
+    ),
+)

@@ -1,0 +1,146 @@
+"""Optional values: `optional.of(x)`, `a.?b`, `[?i]`, `or`, `orValue` (cel-go's cel/library.go)."""
+
+from __future__ import annotations
+
+from policies.cel import types
+from policies.cel.display import shown
+from policies.cel.errors import CelError
+from policies.cel.function import Function, Library, Overload
+from policies.cel.types import BOOL, DYN, INT, STRING
+from policies.cel.values import ABSENT, NONE, Duration, Optional, Timestamp, Uint, Value
+
+_K, _V = types.parameter("K"), types.parameter("V")
+_OPTIONAL, _LIST, _MAP = types.optional_of(_V), types.list_of(_V), types.map_of(_K, _V)
+_OPTIONALS = types.list_of(_OPTIONAL)
+_ZERO_LENGTH = (str, bytes, list, dict)
+_NUMBERS = (bool, int, Uint, float)
+
+
+def of_non_zero(value: Value) -> Optional:
+    """`optional.ofNonZeroValue(value)`: none of null, false, 0, an empty text, list or map."""
+    if value is None:
+        return NONE
+    kind = value.__class__
+    zero = kind in (*_ZERO_LENGTH, *_NUMBERS) and not value
+    zero = zero or (kind is Duration and value.nanoseconds == 0)
+    zero = zero or (kind is Timestamp and value.nanoseconds == _ZERO_TIME)
+    return NONE if zero else Optional(value)
+
+
+_ZERO_TIME = -62135596800 * 1_000_000_000  # Go's zero time, 0001-01-01T00:00:00Z
+
+
+def value_of(optional: Optional) -> Value:
+    """`optional.value()`."""
+    if optional.value is ABSENT:
+        raise CelError("optional.none() dereference")
+    return optional.value
+
+
+def _has_value(optional: Optional) -> bool:
+    return optional.value is not ABSENT
+
+
+def _unwrap(values: list[Value]) -> list[Value]:
+    for value in values:
+        if value.__class__ is not Optional:
+            raise CelError(f"value {shown(value)} is not optional")
+    return [optional.value for optional in values if optional.value is not ABSENT]
+
+
+def _first(values: list[Value]) -> Optional:
+    return Optional(values[0]) if values else NONE
+
+
+def _last(values: list[Value]) -> Optional:
+    return Optional(values[-1]) if values else NONE
+
+
+def _none() -> Optional:
+    return NONE
+
+
+LIBRARY = Library(
+    name="optional",
+    types={"optional_type": _OPTIONAL},
+    functions=(
+        Function(
+            name="optional.of",
+            overloads=(Overload(id="optional_of", parameters=(_V,), result=_OPTIONAL, call=Optional),),
+        ),
+        Function(
+            name="optional.ofNonZeroValue",
+            overloads=(Overload(id="optional_ofNonZeroValue", parameters=(_V,), result=_OPTIONAL, call=of_non_zero),),
+        ),
+        Function(
+            name="optional.none",
+            overloads=(Overload(id="optional_none", parameters=(), result=_OPTIONAL, call=_none, stepwise=True),),
+        ),
+        Function(
+            name="value",
+            overloads=(Overload(id="optional_value", parameters=(_OPTIONAL,), result=_V, call=value_of, member=True),),
+        ),
+        Function(
+            name="hasValue",
+            overloads=(
+                Overload(id="optional_hasValue", parameters=(_OPTIONAL,), result=BOOL, call=_has_value, member=True),
+            ),
+        ),
+        Function(  # the compiler evaluates the right side only when it is needed
+            name="or",
+            overloads=(
+                Overload(id="optional_or_optional", parameters=(_OPTIONAL, _OPTIONAL), result=_OPTIONAL, member=True),
+            ),
+        ),
+        Function(
+            name="orValue",
+            overloads=(Overload(id="optional_orValue_value", parameters=(_OPTIONAL, _V), result=_V, member=True),),
+        ),
+        Function(
+            name="_?._",
+            overloads=(Overload(id="select_optional_field", parameters=(DYN, STRING), result=_OPTIONAL),),
+        ),
+        Function(
+            name="_[?_]",
+            overloads=(
+                Overload(id="list_optindex_optional_int", parameters=(_LIST, INT), result=_OPTIONAL),
+                Overload(
+                    id="optional_list_optindex_optional_int",
+                    parameters=(types.optional_of(_LIST), INT),
+                    result=_OPTIONAL,
+                ),
+                Overload(id="map_optindex_optional_value", parameters=(_MAP, _K), result=_OPTIONAL),
+                Overload(
+                    id="optional_map_optindex_optional_value",
+                    parameters=(types.optional_of(_MAP), _K),
+                    result=_OPTIONAL,
+                ),
+            ),
+        ),
+        Function(
+            name="_[_]",
+            overloads=(
+                Overload(id="optional_list_index_int", parameters=(types.optional_of(_LIST), INT), result=_OPTIONAL),
+                Overload(id="optional_map_index_value", parameters=(types.optional_of(_MAP), _K), result=_OPTIONAL),
+            ),
+        ),
+        Function(
+            name="last",
+            overloads=(Overload(id="list_last", parameters=(_LIST,), result=_OPTIONAL, call=_last, member=True),),
+        ),
+        Function(
+            name="first",
+            overloads=(Overload(id="list_first", parameters=(_LIST,), result=_OPTIONAL, call=_first, member=True),),
+        ),
+        Function(
+            name="optional.unwrap",
+            overloads=(Overload(id="optional_unwrap", parameters=(_OPTIONALS,), result=_LIST, call=_unwrap),),
+        ),
+        Function(
+            name="unwrapOpt",
+            overloads=(
+                Overload(id="optional_unwrapOpt", parameters=(_OPTIONALS,), result=_LIST, call=_unwrap, member=True),
+            ),
+        ),
+    ),
+)

@@ -1,0 +1,295 @@
+"""`format` of a string: `'%s has %d'.format([name, count])`.
+
+Source: cel-go's ext/formatting.go, which serves version 2 of its strings library. Numbers of `%f` and `%e` come from
+golang.org/x/text for American English: groups of three digits, and powers of ten written out. It reads the precision
+of `%e` as a width, and keeps a precision in 8 or 16 bits, both of which are kept here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Any
+
+from policies.cel import cost
+from policies.cel.errors import BudgetError, CelError
+from policies.cel.library.standard.conversion import text_of, text_to_double, text_to_index
+from policies.cel.types import Type
+from policies.cel.values import Duration, Timestamp, Uint, Value, type_of
+from policies.golang.strconv import fixed, general, quote
+
+LONGEST = int(cost.EXPRESSION_LIMIT / cost.STRING_TRAVERSAL)
+"""A text is not made longer than this: one pass over it would cost more than an evaluation may."""
+
+_PRECISION = 6
+_MOST_DIGITS = 1074  # of the fraction of a double
+_HIGHEST_PRECISION = 10**6
+_SUPERSCRIPT = str.maketrans("-0123456789", "\u207b\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079")
+_NUMBERS_IN_WORDS = frozenset({"NaN", "Infinity", "-Infinity"})
+
+_UNSUITABLE = {
+    "s": (
+        "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, "
+        "durations, and timestamps, was given {}"
+    ),
+    "d": "decimal clause can only be used on integers, was given {}",
+    "f": "fixed-point clause can only be used on doubles, was given {}",
+    "e": "scientific clause can only be used on doubles, was given {}",
+    "b": "only integers and bools can be formatted as binary, was given {}",
+    "o": "octal clause can only be used on integers, was given {}",
+    "x": "only integers, byte buffers, and strings can be formatted as hex, was given {}",
+    "X": "only integers, byte buffers, and strings can be formatted as hex, was given {}",
+}
+
+_Clause = Callable[[Value], str]
+
+
+class _Failure(Exception):  # noqa: N818 - what went wrong inside of a clause, before its place is put before it
+    """A clause that cannot be read or does not suit its value."""
+
+
+def format_text(text: str, arguments: list[Value]) -> str:
+    """The text with each clause replaced by its argument. More arguments than clauses are allowed."""
+    pieces: list[str] = []
+    position, taken, length = 0, 0, len(text)
+    while (found := text.find("%", position)) >= 0:
+        pieces.append(text[position:found])
+        if text.startswith("%%", found):
+            pieces.append("%")
+            position = found + 2
+            continue
+        if taken >= len(arguments):
+            raise CelError(f"index {taken} out of range")
+        piece, position = _clause_at(text, found + 1, arguments[taken])
+        pieces.append(piece)
+        taken += 1
+        length += len(piece)
+        if length > LONGEST:
+            raise BudgetError(math.ceil(length * cost.STRING_TRAVERSAL))
+    pieces.append(text[position:])
+    return "".join(pieces)
+
+
+def _clause_at(text: str, position: int, argument: Value) -> tuple[str, int]:
+    """The argument as the clause after a percent sign wants it, and the position behind the clause."""
+    clause, position = _read(text, position)
+    try:
+        return clause(argument), position
+    except _Failure as failure:
+        raise CelError(f"error during formatting: {failure}") from None
+
+
+def letters(text: str, count: int) -> Iterator[str]:
+    """The letter of each clause that takes an argument, for a check of a literal text before it runs.
+
+    Raises CelError as cel-go's validator of format strings does, where a clause cannot be read or there is no
+    argument left for it; `count` is the number of arguments.
+    """
+    position = taken = 0
+    while (found := text.find("%", position)) >= 0:
+        if text.startswith("%%", found):
+            position = found + 2
+            continue
+        if taken >= count and found + 1 < len(text):
+            raise CelError(f"index {taken} out of range")
+        _, position = _read(text, found + 1)
+        yield text[position - 1]
+        taken += 1
+
+
+def unsuitable(letter: str, name: str) -> str:
+    """What is said where the clause of a letter cannot write values of a type, by the type's name."""
+    return f"error during formatting: {_UNSUITABLE[letter].format(name)}"
+
+
+def _read(text: str, position: int) -> tuple[_Clause, int]:
+    if position >= len(text):
+        raise CelError("unexpected end of string")
+    try:
+        return _clause(text, position)
+    except _Failure as failure:
+        raise CelError(f"could not parse formatting clause: {failure}") from None
+
+
+def _clause(text: str, position: int) -> tuple[_Clause, int]:
+    precision, position = _precision(text, position)
+    letter = text[position]
+    if letter in _WITH_PRECISION:
+        return partial(_WITH_PRECISION[letter], precision), position + 1
+    if letter in _CLAUSES:
+        return _CLAUSES[letter], position + 1
+    first_byte = chr(letter.encode(errors="surrogatepass")[0])
+    raise _Failure(f'unrecognized formatting clause "{first_byte}"')
+
+
+def _precision(text: str, position: int) -> tuple[int, int]:
+    if text[position] != ".":
+        return _PRECISION, position
+    start = end = position + 1
+    while end < len(text) and text[end] in "0123456789":
+        end += 1
+    if end == len(text):
+        raise _Failure("error while parsing precision: could not find end of precision specifier")
+    try:
+        return text_to_index(text[start:end]), end
+    except CelError as error:
+        raise _Failure(
+            f"error while parsing precision: error while converting precision to integer: {error.message}"
+        ) from None
+
+
+def _wrong(letter: str, value: Value) -> _Failure:
+    return _Failure(_UNSUITABLE[letter].format(type_of(value).name))
+
+
+def _string(value: Value) -> str:
+    match value:
+        case None:
+            return "null"
+        case list():
+            return _list(value)
+        case dict():
+            return _map(value)
+        case str() | bool() | int() | float() | Timestamp() | Duration() | Type():
+            return text_of(value)
+        case bytes():
+            return _bytes(value)
+        case _:
+            raise _wrong("s", value)
+
+
+def _bytes(value: bytes) -> str:
+    try:
+        return text_of(value)
+    except CelError as error:
+        raise _Failure(f"could not convert argument {quote(error.message)} to string") from None
+
+
+def _list(items: list[Value]) -> str:
+    return f"[{', '.join(_bounded(map(_literal, items)))}]"
+
+
+def _map(entries: dict[Any, Value]) -> str:
+    written = sorted((_literal(key), _literal(value)) for key, value in entries.items())
+    return f"{{{', '.join(_bounded(f'{key}:{value}' for key, value in written))}}}"
+
+
+def _bounded(pieces: Iterable[str]) -> list[str]:
+    """The pieces, unless they grow too long: values may share their parts many times over."""
+    length = 0
+    kept: list[str] = []
+    for piece in pieces:
+        length += len(piece)
+        if length > LONGEST:
+            raise BudgetError(math.ceil(length * cost.STRING_TRAVERSAL))
+        kept.append(piece)
+    return kept
+
+
+def _literal(value: Value) -> str:
+    """A value inside of a list or map: as an expression would write it."""
+    match value:
+        case str():
+            return quote(value)
+        case bytes():
+            return f"b{quote(_bytes(value))}"
+        case float():
+            return f"{value:.{_PRECISION}f}" if math.isfinite(value) else f'"{general(value)}"'
+        case Timestamp():
+            return f'timestamp("{text_of(value)}")'
+        case Duration():
+            return f'duration("{text_of(value)}")'
+        case None | bool() | int() | list() | dict() | Type():
+            return _string(value)
+        case _:
+            raise _Failure(f"no formatting function for {type_of(value).name}")
+
+
+def _decimal(value: Value) -> str:
+    if value.__class__ is int or value.__class__ is Uint:
+        return int.__repr__(value)
+    raise _wrong("d", value)
+
+
+def _binary(value: Value) -> str:
+    if isinstance(value, int):
+        return format(value, "b")
+    raise _wrong("b", value)
+
+
+def _octal(value: Value) -> str:
+    if value.__class__ is int or value.__class__ is Uint:
+        return format(value, "o")
+    raise _wrong("o", value)
+
+
+def _hexadecimal(value: Value) -> str:
+    match value:
+        case str():
+            return value.encode(errors="surrogatepass").hex()
+        case bytes():
+            return value.hex()
+        case int() if not isinstance(value, bool):
+            return format(value, "x")
+        case _:
+            raise _wrong("x", value)
+
+
+def _number(letter: str, value: Value) -> float:
+    if value.__class__ is str and value in _NUMBERS_IN_WORDS:
+        return text_to_double(value)
+    if value.__class__ is not float:
+        raise _wrong(letter, value)
+    return float(value)
+
+
+def _fixed_point(precision: int, value: Value) -> str:
+    number = _number("f", value)
+    if precision // 10 > _HIGHEST_PRECISION:
+        return "%!(NOVERB)"
+    if not math.isfinite(number):
+        return _not_finite(number)
+    most = (precision + 2**15) % 2**16 - 2**15
+    size = abs(number)
+    text = f"{size:,.{min(most, _MOST_DIGITS)}f}" if most >= 0 else _grouped(fixed(size))
+    whole, _, fraction = text.partition(".")
+    least = precision % 2**8
+    if least < len(fraction):
+        fraction = fraction[:least] + fraction[least:].rstrip("0")
+    fraction = fraction.ljust(least, "0")
+    return f"{'-' if number < 0 else ''}{whole}{'.' if fraction else ''}{fraction}"
+
+
+def _grouped(text: str) -> str:
+    whole, point, fraction = text.partition(".")
+    return f"{int(whole):,}{point}{fraction}"
+
+
+def _scientific(width: int, value: Value) -> str:
+    number = _number("e", value)
+    if width // 10 > _HIGHEST_PRECISION:
+        return "%!(NOVERB)"
+    width %= 2**16
+    if not math.isfinite(number):
+        return _not_finite(number).rjust(width)
+    digits, _, exponent = f"{abs(number):.{_PRECISION}e}".partition("e")
+    power = exponent.replace("+", "").translate(_SUPERSCRIPT)
+    return f"{'-' if number < 0 else ''}{digits}\u00d710{power}".rjust(width)
+
+
+def _not_finite(number: float) -> str:
+    if math.isnan(number):
+        return "NaN"
+    return "\u221e" if number > 0 else "-\u221e"
+
+
+_WITH_PRECISION: dict[str, Callable[[int, Value], str]] = {"f": _fixed_point, "e": _scientific}
+_CLAUSES: dict[str, _Clause] = {
+    "s": _string,
+    "d": _decimal,
+    "b": _binary,
+    "o": _octal,
+    "x": _hexadecimal,
+    "X": lambda value: _hexadecimal(value).upper(),
+}

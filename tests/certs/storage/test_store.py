@@ -1,0 +1,266 @@
+"""The directory: modes, atomic writes, the lock, and errors that say what to do."""
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from certs.errors import ForeignFileError, StoreError
+from certs.storage import files
+from certs.storage.store import DirectoryStore, ensure
+from certs.x509.authority import load_authority
+from certs.x509.bundle import Bundle
+from certs.x509.leaf import load_pair
+
+_NAMES = ("a.example.com", "10.0.0.1")
+_FILES = ["ca-bundle.crt", "ca.crt", "ca.key", "tls.crt", "tls.key"]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> DirectoryStore:
+    """A store whose directory does not exist yet."""
+    return DirectoryStore(tmp_path / "var" / "certs")
+
+
+def _mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_the_first_call_makes_the_directory(store: DirectoryStore, now: datetime) -> None:
+    """Directory and keys are closed to others, and the files hold what was returned, nothing left aside."""
+    made = ensure(store, _NAMES, now)
+
+    assert _mode(store.path) == 0o700
+    assert {path.name: _mode(path) & 0o077 for path in store.path.iterdir() if path.suffix == ".key"} == {
+        "ca.key": 0,
+        "tls.key": 0,
+    }
+    assert sorted(path.name for path in store.path.iterdir()) == [".lock", *_FILES]
+    stored = store.read()
+    assert load_pair(stored["tls.crt"], stored["tls.key"]) == made.leaf
+    assert load_authority(stored["ca.crt"], stored["ca.key"]) == made.authority
+    assert Bundle.from_pem(stored["ca-bundle.crt"]) == made.bundle
+    assert made.reasons == ("ca.crt was made: there was none", "tls.crt was made: there was none")
+
+
+def test_the_second_call_writes_nothing(store: DirectoryStore, now: datetime) -> None:
+    """What is good is returned as it is, and no file is touched."""
+    first = ensure(store, _NAMES, now)
+    before = {path.name: path.stat().st_mtime_ns for path in store.path.iterdir()}
+
+    second = ensure(store, _NAMES, now + timedelta(days=1))
+
+    assert (second.leaf, second.authority, second.bundle, second.reasons) == (
+        first.leaf,
+        first.authority,
+        first.bundle,
+        (),
+    )
+    assert {path.name: path.stat().st_mtime_ns for path in store.path.iterdir()} == before
+
+
+def test_a_truncated_file_is_renewed(store: DirectoryStore, now: datetime) -> None:
+    """A file of ours that was cut off is made anew, with the reason."""
+    ensure(store, _NAMES, now)
+    (store.path / "tls.key").write_bytes(b"")
+
+    renewed = ensure(store, _NAMES, now)
+
+    assert renewed.reasons == ("tls.crt was renewed: tls.key is damaged: it is empty",)
+    assert load_pair(store.read()["tls.crt"], store.read()["tls.key"]) == renewed.leaf
+
+
+def test_an_existing_directory_keeps_its_mode(store: DirectoryStore, now: datetime) -> None:
+    """A volume that somebody else set up is used as it is; the keys in it are closed all the same."""
+    store.path.mkdir(parents=True)
+    store.path.chmod(0o775)
+
+    ensure(store, _NAMES, now)
+
+    assert (_mode(store.path), _mode(store.path / "tls.key")) == (0o775, 0o600)
+
+
+def test_keys_that_were_opened_are_closed(store: DirectoryStore, now: datetime) -> None:
+    """A key that others may read, as an fsGroup makes it, is closed again and the reason says so."""
+    ensure(store, _NAMES, now)
+    (store.path / "tls.key").chmod(0o660)
+
+    again = ensure(store, _NAMES, now)
+
+    assert again.reasons == ("tls.key was closed to others: its mode was 0660, now 0600",)
+    assert _mode(store.path / "tls.key") == 0o600
+
+
+def test_a_key_elsewhere_is_left_alone(store: DirectoryStore, now: datetime) -> None:
+    """A key that is a symbolic link leads to somebody else's file, whose rights are not ours to change."""
+    ensure(store, _NAMES, now)
+    elsewhere = (store.path / "tls.key").rename(store.path.parent / "elsewhere.key")
+    elsewhere.chmod(0o640)
+    (store.path / "tls.key").symlink_to(elsewhere)
+
+    assert ensure(store, _NAMES, now).reasons == ()
+    assert _mode(elsewhere) == 0o640
+
+
+def test_a_key_that_cannot_be_closed_is_told(store: DirectoryStore, now: datetime) -> None:
+    """A key whose rights cannot be changed, here since it has vanished, is an error with its path and not a silence."""
+    ensure(store, _NAMES, now)
+    (store.path / "ca.key").unlink()
+
+    with pytest.raises(StoreError) as raised:
+        store.tighten()
+
+    assert str(raised.value) == (
+        f"cannot take others' rights from {store.path}/ca.key as uid {os.geteuid()}: No such file or directory"
+    )
+
+
+def test_leftovers_of_a_crash_are_removed(store: DirectoryStore, now: datetime) -> None:
+    """What a dying process had written aside is replaced, whatever its mode, and not kept."""
+    store.path.mkdir(parents=True)
+    (store.path / ".tls.key.new").write_bytes(b"half a key")
+    (store.path / ".tls.key.new").chmod(0o644)
+
+    ensure(store, _NAMES, now)
+
+    assert not (store.path / ".tls.key.new").exists()
+    assert _mode(store.path / "tls.key") == 0o600
+
+
+def test_foreign_files_stop_everything(
+    store: DirectoryStore, now: datetime, forge: Callable[..., Any], pem: Callable[..., bytes]
+) -> None:
+    """Somebody's own pair is refused with its path and what to do, and not one file is written."""
+    certificate, key = forge("their.example")
+    store.path.mkdir(parents=True)
+    (store.path / "tls.crt").write_bytes(pem(certificate))
+    (store.path / "tls.key").write_bytes(pem(key))
+
+    with pytest.raises(ForeignFileError) as raised:
+        ensure(store, _NAMES, now)
+
+    assert str(raised.value) == (
+        f"{store.path}: tls.crt: it holds CN=their.example, issued by CN=their.example; it was not made here, so it is"
+        " not overwritten; use an empty directory, or move the file away"
+    )
+    assert store.read() == {"tls.crt": pem(certificate), "tls.key": pem(key)}
+
+
+def test_a_directory_in_the_place_of_a_file(store: DirectoryStore, now: datetime) -> None:
+    """The error names the path, what the system said, and the remedy."""
+    (store.path / "tls.crt").mkdir(parents=True)
+
+    with pytest.raises(StoreError) as raised:
+        ensure(store, _NAMES, now)
+
+    assert str(raised.value) == (
+        f"cannot read {store.path}/tls.crt as uid {os.geteuid()}: Is a directory;"
+        " a directory stands where a file belongs: move it away"
+    )
+
+
+def test_a_file_in_the_place_of_the_directory(tmp_path: Path, now: datetime) -> None:
+    """A path that is a file, or goes through one, is told as such."""
+    (tmp_path / "file").write_text("x")
+
+    with pytest.raises(
+        StoreError, match=r"cannot use the directory .*/file .*; a file stands where a directory belongs"
+    ):
+        ensure(DirectoryStore(tmp_path / "file"), _NAMES, now)
+    with pytest.raises(
+        StoreError, match=r"cannot use the directory .*/below .*; a file stands where a directory belongs"
+    ):
+        ensure(DirectoryStore(tmp_path / "file" / "below"), _NAMES, now)
+
+
+def test_a_place_that_cannot_be(tmp_path: Path, now: datetime) -> None:
+    """Where the system refuses to make a directory, the error says where, as whom and why."""
+    place = tmp_path / ("x" * 300)
+
+    with pytest.raises(StoreError) as raised:
+        ensure(DirectoryStore(place), _NAMES, now)
+
+    assert str(raised.value) == f"cannot use the directory {place} as uid {os.geteuid()}: File name too long"
+
+
+def test_a_write_that_fails_keeps_the_old_file(store: DirectoryStore, now: datetime) -> None:
+    """When the new content cannot be put in place, the old one is still whole."""
+    ensure(store, _NAMES, now)
+    old = store.read()
+    (store.path / ".tls.crt.new").mkdir()
+
+    with pytest.raises(StoreError, match=r"^cannot write .*/tls\.crt as uid"):
+        ensure(store, _NAMES, now + timedelta(days=6))
+
+    assert store.read() == old
+
+
+def test_a_file_without_end_is_not_read(tmp_path: Path) -> None:
+    """A path that leads to a device ends in an error, not in an ever growing process."""
+    (tmp_path / "tls.crt").symlink_to("/dev/zero")
+
+    with pytest.raises(StoreError, match="is larger than 1048576 bytes, which no certificate or key is"):
+        files.read_file(tmp_path / "tls.crt")
+
+
+# Says when it is ready, waits for the word, and prints what it ended up with: the parent starts all of them at once.
+_RACER = """
+import json, sys
+from datetime import datetime
+from pathlib import Path
+from certs.storage.store import DirectoryStore, ensure
+print("ready", flush=True)
+sys.stdin.readline()
+ensured = ensure(DirectoryStore(Path(sys.argv[1])), ["a.example.com"], datetime.fromisoformat(sys.argv[2]))
+print(json.dumps([ensured.authority.fingerprint, ensured.leaf.fingerprint, ensured.reasons]))
+"""
+
+
+def _race(store: DirectoryStore, when: datetime, count: int = 4) -> list[list[Any]]:
+    command = [sys.executable, "-c", _RACER, str(store.path), when.isoformat()]
+    racers = [
+        subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[3]
+        )
+        for _ in range(count)
+    ]
+    for racer in racers:
+        assert racer.stdout is not None
+        assert racer.stdout.readline() == "ready\n"
+    for racer in racers:
+        assert racer.stdin is not None
+        racer.stdin.write("go\n")
+        racer.stdin.flush()
+    return [json.loads(racer.communicate()[0]) for racer in racers]
+
+
+def test_processes_that_start_together_agree(store: DirectoryStore, now: datetime) -> None:
+    """Of several processes on one new directory one makes the pair and the others use it; later, one renews it."""
+    for when, reasons in ((now, 2), (now + timedelta(days=5), 1)):
+        results = _race(store, when)
+
+        stored = store.read()
+        authority = load_authority(stored["ca.crt"], stored["ca.key"])
+        leaf = load_pair(stored["tls.crt"], stored["tls.key"])
+        assert {(result[0], result[1]) for result in results} == {(authority.fingerprint, leaf.fingerprint)}
+        assert sorted(len(result[2]) for result in results) == [0, 0, 0, reasons]
+
+
+def test_the_lock_of_a_dead_process_is_gone(store: DirectoryStore, now: datetime) -> None:
+    """A process killed while it holds the directory leaves nothing that others would wait for."""
+    code = (
+        "import os, signal, sys; from pathlib import Path; from certs.storage.store import DirectoryStore\n"
+        "with DirectoryStore(Path(sys.argv[1])).locked(): os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    command = [sys.executable, "-c", code, str(store.path)]
+    killed = subprocess.run(command, check=False, cwd=Path(__file__).parents[3])
+
+    assert killed.returncode == -9
+    assert len(ensure(store, _NAMES, now).reasons) == 2

@@ -1,0 +1,688 @@
+"""Policy documents are read as a whole: what they say, where each mistake is, and whether they fit together."""
+
+from __future__ import annotations
+
+from textwrap import dedent
+
+import pytest
+from support.policies.policydocuments import documents
+
+from policies.admissionpolicy.documents.reader import Document, Loaded, read
+from policies.admissionpolicy.model import (
+    AuditAnnotation,
+    Binding,
+    Expression,
+    MatchCondition,
+    MatchResources,
+    Mutation,
+    NamedRule,
+    Origin,
+    ParamKind,
+    ParamRef,
+    Policy,
+    Validation,
+    Variable,
+)
+from policies.engine.match import LabelSelector, SelectorRequirement
+
+SMALL = """\
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata:
+  name: small
+spec:
+  matchConstraints:
+    resourceRules:
+      - {operations: [CREATE], apiGroups: [""], apiVersions: [v1], resources: [pods]}
+  validations:
+    - expression: object.metadata.name != ''
+"""
+SMALL_BINDING = """\
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata:
+  name: small
+spec:
+  policyName: small
+  validationActions: [Deny]
+"""
+FULL = """\
+# Two lines of comment
+# before the document.
+apiVersion: admissionregistration.k8s.io/v1beta1
+kind: ValidatingAdmissionPolicy
+metadata:
+  name: full
+  annotations: {example.org/owner: platform}
+  labels: {team: platform}
+spec:
+  failurePolicy: Ignore
+  paramKind: {apiVersion: example.org/v1, kind: Limit}
+  matchConstraints:
+    matchPolicy: Exact
+    namespaceSelector:
+      matchLabels: {b: "1", a: "2"}
+      matchExpressions: [{key: c, operator: Exists}]
+    objectSelector:
+      matchExpressions: [{key: d, operator: NotIn, values: [x, y]}]
+    resourceRules:
+      - operations: [CREATE, UPDATE]
+        apiGroups: [apps]
+        apiVersions: ["*"]
+        resources: [deployments, deployments/scale]
+        scope: Namespaced
+    excludeResourceRules:
+      - operations: ["*"]
+        apiGroups: [apps]
+        apiVersions: [v1]
+        resources: [deployments]
+        resourceNames: [free]
+  matchConditions:
+    - name: people
+      expression: "!request.userInfo.username.startsWith('system:')"
+  variables:
+    - name: replicas
+      expression: object.spec.replicas
+  validations:
+    - expression: |
+        variables.replicas <=
+          params.most
+      messageExpression: "'at most ' + string(params.most)"
+      message: too many
+      reason: Forbidden
+  auditAnnotations:
+    - key: replicas
+      valueExpression: >-
+        string(variables.replicas)
+"""
+MUTATING = """\
+apiVersion: admissionregistration.k8s.io/v1alpha1
+kind: MutatingAdmissionPolicy
+metadata: {name: mutating}
+spec:
+  reinvocationPolicy: IfNeeded
+  paramKind: {apiVersion: v1, kind: ConfigMap}
+  matchConstraints:
+    resourceRules:
+      - {operations: [CREATE], apiGroups: [""], apiVersions: [v1], resources: [pods]}
+  mutations:
+    - patchType: ApplyConfiguration
+      applyConfiguration: {expression: "Object{}"}
+    - patchType: JSONPatch
+      jsonPatch: {expression: "[JSONPatch{op: 'remove', path: '/spec/x'}]"}
+---
+apiVersion: admissionregistration.k8s.io/v1alpha1
+kind: MutatingAdmissionPolicyBinding
+metadata: {name: mutating}
+spec:
+  policyName: mutating
+  paramRef: {selector: {matchLabels: {a: b}}, namespace: params}
+  matchResources: {objectSelector: {}}
+"""
+PODS = NamedRule(api_groups=("",), api_versions=("v1",), operations=("CREATE",), resources=("pods",))
+
+
+def load(*texts: str) -> Loaded:
+    """What documents of one file come to."""
+    return read(documents("---\n".join(texts)))
+
+
+def errors(*texts: str) -> list[str]:
+    """The errors of documents of one file, as people read them."""
+    return [str(problem) for problem in load(*texts).errors]
+
+
+def warnings(*texts: str) -> list[str]:
+    """The warnings of documents of one file."""
+    return [str(problem) for problem in load(*texts).warnings]
+
+
+def expression(text: str, path: str, line: int, column: int) -> Expression:
+    """An expression of the file."""
+    return Expression(text=text, path=path, file="policy.yaml", line=line, column=column)
+
+
+def test_small_policy_has_the_defaults_of_the_api_server() -> None:
+    """What a policy and a binding leave out is what the API server fills in."""
+    assert load(SMALL, SMALL_BINDING) == Loaded(
+        policies=(
+            Policy(
+                kind="ValidatingAdmissionPolicy",
+                name="small",
+                match_constraints=MatchResources(resource_rules=(PODS,)),
+                validations=(
+                    Validation(
+                        expression=expression("object.metadata.name != ''", "spec.validations[0].expression", 10, 19)
+                    ),
+                ),
+                failure_policy="Fail",
+                origin=Origin(file="policy.yaml", line=1),
+            ),
+        ),
+        bindings=(
+            Binding(
+                kind="ValidatingAdmissionPolicyBinding",
+                name="small",
+                policy_name="small",
+                validation_actions=frozenset({"Deny"}),
+                origin=Origin(file="policy.yaml", line=12),
+            ),
+        ),
+    )
+
+
+def test_every_field_of_a_policy_is_read() -> None:
+    """Nothing that a validating policy says is lost, and each expression knows where it stands."""
+    assert load(FULL).policies == (
+        Policy(
+            kind="ValidatingAdmissionPolicy",
+            name="full",
+            annotations={"example.org/owner": "platform"},
+            labels={"team": "platform"},
+            api_version="admissionregistration.k8s.io/v1beta1",
+            param_kind=ParamKind(api_version="example.org/v1", kind="Limit"),
+            match_constraints=MatchResources(
+                resource_rules=(
+                    NamedRule(
+                        api_groups=("apps",),
+                        api_versions=("*",),
+                        operations=("CREATE", "UPDATE"),
+                        resources=("deployments", "deployments/scale"),
+                        scope="Namespaced",
+                    ),
+                ),
+                exclude_resource_rules=(
+                    NamedRule(
+                        resource_names=("free",),
+                        api_groups=("apps",),
+                        api_versions=("v1",),
+                        operations=("*",),
+                        resources=("deployments",),
+                    ),
+                ),
+                namespace_selector=LabelSelector(
+                    (
+                        SelectorRequirement("a", "In", ("2",)),
+                        SelectorRequirement("b", "In", ("1",)),
+                        SelectorRequirement("c", "Exists"),
+                    )
+                ),
+                object_selector=LabelSelector((SelectorRequirement("d", "NotIn", ("x", "y")),)),
+                match_policy="Exact",
+            ),
+            match_conditions=(
+                MatchCondition(
+                    name="people",
+                    expression=expression(
+                        "!request.userInfo.username.startsWith('system:')", "spec.matchConditions[0].expression", 33, 20
+                    ),
+                ),
+            ),
+            variables=(
+                Variable(
+                    name="replicas",
+                    expression=expression("object.spec.replicas", "spec.variables[0].expression", 36, 19),
+                ),
+            ),
+            validations=(
+                Validation(
+                    expression=expression(
+                        "variables.replicas <=\n  params.most\n", "spec.validations[0].expression", 39, 9
+                    ),
+                    message="too many",
+                    message_expression=expression(
+                        "'at most ' + string(params.most)", "spec.validations[0].messageExpression", 41, 27
+                    ),
+                    reason="Forbidden",
+                ),
+            ),
+            audit_annotations=(
+                AuditAnnotation(
+                    key="replicas",
+                    value_expression=expression(
+                        "string(variables.replicas)", "spec.auditAnnotations[0].valueExpression", 47, 9
+                    ),
+                ),
+            ),
+            failure_policy="Ignore",
+            origin=Origin(file="policy.yaml", line=3),
+        ),
+    )
+
+
+def test_mutating_policy_and_binding_are_read() -> None:
+    """Mutations of both types, and the default that only v1alpha1 has for a missing parameter."""
+    assert load(MUTATING) == Loaded(
+        policies=(
+            Policy(
+                kind="MutatingAdmissionPolicy",
+                name="mutating",
+                api_version="admissionregistration.k8s.io/v1alpha1",
+                param_kind=ParamKind(api_version="v1", kind="ConfigMap"),
+                match_constraints=MatchResources(resource_rules=(PODS,)),
+                mutations=(
+                    Mutation(
+                        patch_type="ApplyConfiguration",
+                        expression=expression("Object{}", "spec.mutations[0].applyConfiguration.expression", 12, 41),
+                    ),
+                    Mutation(
+                        patch_type="JSONPatch",
+                        expression=expression(
+                            "[JSONPatch{op: 'remove', path: '/spec/x'}]",
+                            "spec.mutations[1].jsonPatch.expression",
+                            14,
+                            32,
+                        ),
+                    ),
+                ),
+                reinvocation_policy="IfNeeded",
+                origin=Origin(file="policy.yaml", line=1),
+            ),
+        ),
+        bindings=(
+            Binding(
+                kind="MutatingAdmissionPolicyBinding",
+                name="mutating",
+                policy_name="mutating",
+                api_version="admissionregistration.k8s.io/v1alpha1",
+                param_ref=ParamRef(
+                    namespace="params",
+                    selector=LabelSelector((SelectorRequirement("a", "In", ("b",)),)),
+                    parameter_not_found_action="Deny",
+                ),
+                match_resources=MatchResources(),
+                origin=Origin(file="policy.yaml", line=16),
+            ),
+        ),
+    )
+
+
+def test_each_mistake_is_shown_at_its_place() -> None:
+    """A misspelt field, a bad word and a missing field: all at once, at key, value and parent."""
+    text = SMALL.replace("spec:\n", "spec:\n  failurPolicy: Fail\n").replace("[CREATE]", "[CREATED]")
+    text = text.replace("    - expression: object.metadata.name != ''\n", "    - message: x\n      reason: forbidden\n")
+
+    assert errors(text, SMALL_BINDING) == [
+        'policy.yaml:6:3: spec.failurPolicy: unknown field "spec.failurPolicy"\nhint: did you mean failurePolicy?',
+        (
+            "policy.yaml:9:23: spec.matchConstraints.resourceRules[0].operations[0]: "
+            'Unsupported value: "CREATED": supported values: "*", "CONNECT", "CREATE", "DELETE", "UPDATE"\n'
+            "hint: did you mean CREATE?"
+        ),
+        (
+            "policy.yaml:11:7: spec.validations[0].expression: Required value: expression is not specified\n"
+            "hint: write an expression that is true for what is allowed"
+        ),
+        (
+            'policy.yaml:12:15: spec.validations[0].reason: Unsupported value: "forbidden": '
+            'supported values: "Forbidden", "Invalid", "RequestEntityTooLarge"\nhint: did you mean Forbidden?'
+        ),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("written", "place", "excerpt"),
+    [
+        ("object.x ==\n  objekt.y", (13, 11), "object.x == objekt.y\n            ^"),
+        ("|\n  object.x ==\n    objekt.y", (14, 13), "  objekt.y\n  ^"),
+        (">-\n  object.x ==\n  objekt.y", (14, 11), "object.x == objekt.y\n            ^"),
+        ('"object.x == \\\n  objekt.y"', (13, 11), "object.x == objekt.y\n            ^"),
+        ("'''a'' == objekt.y'", (12, 29), "'a' == objekt.y\n       ^"),
+    ],
+    ids=["plain", "literal", "folded", "double quotes", "single quotes"],
+)
+def test_mistake_in_an_expression_is_shown_where_it_is_in_the_file(
+    written: str, place: tuple[int, int], excerpt: str
+) -> None:
+    """Line and column are those of the file, however the expression is written, and a caret marks the place."""
+    field = "    - message: x\n      reason: Invalid\n      expression: " + written.replace("\n", "\n        ")
+    text = SMALL.replace("    - expression: object.metadata.name != ''", field)
+
+    (problem,) = load(text, SMALL_BINDING).errors
+
+    words = "undeclared reference to 'objekt' (in container '')"
+    assert (problem.line, problem.column, problem.excerpt) == (*place, f"{words}\n{excerpt}")
+
+
+def test_expression_problem_keeps_the_words_of_the_api_server() -> None:
+    """The text for machines is the API server's, that for people is ours."""
+    text = SMALL.replace("object.metadata.name != ''", "object.metadata.labels")
+
+    (problem,) = load(text, SMALL_BINDING).errors
+
+    assert (problem.text, str(problem)) == (
+        'spec.validations[0].expression: Invalid value: "object.metadata.labels": must evaluate to bool but got dyn',
+        (
+            "policy.yaml:10:19: spec.validations[0].expression: must evaluate to bool but got dyn\n"
+            "object.metadata.labels\n"
+            "^\n"
+            "hint: compare the value, as in `object.spec.hostNetwork == true`: fields of object have no known type"
+        ),
+    )
+
+
+def test_further_issues_of_an_expression_have_their_own_places() -> None:
+    """The first issue stands behind the field, each other one on lines of its own with file, line and column."""
+    text = SMALL.replace("object.metadata.name != ''", "|\n        a.b == 1 &&\n        c.d == 2")
+
+    (problem,) = load(text, SMALL_BINDING).errors
+
+    assert str(problem) == dedent(
+        """\
+        policy.yaml:11:9: spec.validations[0].expression: undeclared reference to 'a' (in container '')
+        a.b == 1 &&
+        ^
+        policy.yaml:12:9: undeclared reference to 'c' (in container '')
+        c.d == 2
+        ^"""
+    )
+
+
+def test_what_cannot_be_read_is_complained_about_once() -> None:
+    """A value of a wrong type, or behind a misspelt key, is not said to be missing too."""
+    wrong_type = SMALL.replace("object.metadata.name != ''", "5")
+    misspelt = SMALL.replace("validations:", "validation:")
+    selector = SMALL_BINDING + "  paramRef: {selector: [], parameterNotFoundAction: Deny}\n"
+
+    found = [[problem.text for problem in load(text).errors][:2] for text in (wrong_type, misspelt)]
+    found.append([problem.text for problem in load(SMALL, selector).errors])
+
+    assert found == [
+        [
+            (
+                "spec.validations[0].expression: json: cannot unmarshal number into Go struct field "
+                "Validation.spec.validations.expression of type string"
+            )
+        ],
+        ['spec.validation: unknown field "spec.validation"'],
+        [
+            (
+                "spec.paramRef.selector: json: cannot unmarshal array into Go struct field "
+                "ParamRef.spec.paramRef.selector of type v1.LabelSelector"
+            )
+        ],
+    ]
+
+
+def test_duplicate_fields_that_the_reader_knows_of_are_refused() -> None:
+    """A key that is there twice is an error in the words of the strict decoder."""
+    (document,) = documents(SMALL)
+    twice = Document(
+        value=document.value,
+        name=document.name,
+        places=document.places,
+        keys=lambda _: (10, 7),
+        duplicates=[("spec", "validations", 0, "expression")],
+    )
+
+    assert [str(problem) for problem in read([twice]).errors] == [
+        (
+            'policy.yaml:10:7: spec.validations[0].expression: duplicate field "spec.validations[0].expression"\n'
+            "hint: keep one of them"
+        )
+    ]
+
+
+def test_names_are_unique_within_a_kind() -> None:
+    """A second policy of a name is refused, in whatever version, and told where the first is."""
+    second = SMALL.replace("/v1", "/v1beta1")
+    loaded = load(SMALL, second, SMALL_BINDING)
+
+    assert [str(problem) for problem in loaded.problems] == [
+        (
+            'policy.yaml:15:9: metadata.name: Duplicate value: "small"\n'
+            "hint: the first ValidatingAdmissionPolicy of this name is at policy.yaml:4: rename one"
+        )
+    ]
+    assert [policy.origin.line for policy in loaded.policies] == [1]
+
+
+@pytest.mark.parametrize(
+    ("binding", "hint"),
+    [
+        (SMALL_BINDING.replace("policyName: small", "policyName: smal"), "did you mean small?"),
+        (
+            SMALL_BINDING.replace("policyName: small", "policyName: other"),
+            "a ValidatingAdmissionPolicy of this name must be among the documents",
+        ),
+        (
+            SMALL_BINDING.replace("Validating", "Mutating").replace("  validationActions: [Deny]\n", ""),
+            "there is a ValidatingAdmissionPolicy of this name: write ValidatingAdmissionPolicyBinding",
+        ),
+    ],
+    ids=["misspelt", "missing", "of the other kind"],
+)
+def test_binding_needs_its_policy(binding: str, hint: str) -> None:
+    """A binding whose policy is not there is an error at policyName."""
+    name = load(binding).bindings[0].policy_name
+
+    assert errors(SMALL, binding) == [f'policy.yaml:17:15: spec.policyName: Not found: "{name}"\nhint: {hint}']
+
+
+def test_binding_of_a_policy_with_errors_is_no_further_error() -> None:
+    """The policy's own errors are enough."""
+    assert len(errors(SMALL.replace("[CREATE]", "[create]"), SMALL_BINDING)) == 1
+
+
+def test_policy_without_a_binding_does_nothing() -> None:
+    """That is a warning about documents that may be part of something, and an error where there are no others."""
+    said = (
+        "metadata.name: no ValidatingAdmissionPolicyBinding names this policy, and without one it does nothing\n"
+        "hint: add a binding with this name as its policyName"
+    )
+
+    assert (errors(SMALL), warnings(SMALL)) == ([], [f"policy.yaml:4:9: warning: {said}"])
+    assert list(map(str, read(documents(SMALL), complete=True).errors)) == [f"policy.yaml:4:9: {said}"]
+
+
+@pytest.mark.parametrize(
+    ("rule", "left_out"),
+    [
+        pytest.param("apiGroups: [apps], apiVersions: [v1beta1]", "apps/v1", id="a version that is no more"),
+        pytest.param("apiGroups: [''], apiVersions: [v2]", "v1", id="core"),
+        pytest.param("apiGroups: [autoscaling], apiVersions: [v1]", "autoscaling/v2", id="one of two"),
+        pytest.param("apiGroups: [apps, batch], apiVersions: [v2]", "apps/v1, batch/v1", id="several groups"),
+        pytest.param("apiGroups: [apps], apiVersions: [v1beta1, v1]", "", id="an older version as well"),
+        pytest.param("apiGroups: [autoscaling], apiVersions: ['*']", "", id="all versions"),
+        pytest.param("apiGroups: [example.org], apiVersions: [v1beta1]", "", id="custom resources"),
+    ],
+)
+def test_versions_that_are_not_converted(rule: str, left_out: str) -> None:
+    """A rule that leaves out a version of a built-in group gets its objects as they are, and its author a warning."""
+    text = SMALL.replace('apiGroups: [""], apiVersions: [v1]', rule)
+    exact = text.replace("  matchConstraints:\n", "  matchConstraints:\n    matchPolicy: Exact\n")
+    column = text.splitlines()[7].index("apiVersions: ") + len("apiVersions: ") + 1
+    warning = (
+        f"policy.yaml:8:{column}: warning: spec.matchConstraints.resourceRules[0].apiVersions: objects of {left_out} "
+        "are not converted: expressions see them as they are sent\n"
+        "hint: name that version as well, or write matchPolicy: Exact to leave it out"
+    )
+
+    assert warnings(text, SMALL_BINDING) == ([warning] if left_out else [])
+    assert warnings(exact, SMALL_BINDING) == []
+
+
+def test_parameters_that_do_not_fit_are_warnings() -> None:
+    """A paramKind without a paramRef, and the reverse, are what the API server takes and nobody means."""
+    kind = SMALL.replace("spec:\n", "spec:\n  paramKind: {apiVersion: v1, kind: ConfigMap}\n")
+    reference = SMALL_BINDING + "  paramRef: {name: a, parameterNotFoundAction: Deny}\n"
+
+    assert (warnings(kind, SMALL_BINDING), warnings(SMALL, reference)) == (
+        [
+            (
+                "policy.yaml:18:3: warning: spec.paramRef: the policy has a paramKind: without a paramRef, "
+                "params is null\nhint: name a ConfigMap, or let the policy check `params == null`"
+            )
+        ],
+        [
+            (
+                "policy.yaml:19:3: warning: spec.paramRef: the policy has no paramKind: the parameters are ignored\n"
+                "hint: leave it out, or give the policy at policy.yaml:4 a paramKind"
+            )
+        ],
+    )
+    assert errors(kind, reference) == []
+
+
+def test_other_warnings_change_nothing() -> None:
+    """A namespace, and a variable that is declared twice, are taken as the API server takes them."""
+    text = SMALL.replace("name: small", "name: small\n  namespace: x").replace(
+        "  validations", "  variables: [{name: a, expression: '1'}, {name: a, expression: '2'}]\n  validations"
+    )
+
+    assert warnings(text, SMALL_BINDING) == [
+        (
+            "policy.yaml:5:14: warning: metadata.namespace: Forbidden: not allowed on this type\n"
+            "hint: a policy is in no namespace: leave it out"
+        ),
+        (
+            'policy.yaml:10:50: warning: spec.variables[1].name: Duplicate value: "a"\n'
+            "hint: only the last variable of a name has an effect: rename one"
+        ),
+    ]
+    assert len(load(text, SMALL_BINDING).policies) == 1
+
+
+def test_reserved_name_is_a_warning() -> None:
+    """The API server warns of names that only its own manifests may have."""
+    text = SMALL.replace("name: small", "name: small.static.k8s.io")
+    binding = SMALL_BINDING.replace("policyName: small", "policyName: small.static.k8s.io")
+
+    assert warnings(text, binding) == [
+        (
+            'policy.yaml:4:9: warning: metadata.name: names ending with ".static.k8s.io" are reserved for static '
+            "manifest-based configurations and cannot be managed via the API\nhint: choose another name"
+        )
+    ]
+
+
+def test_items_of_lists_are_documents() -> None:
+    """Lists of the API and of kubectl, one inside of the other; only a list of one kind says it for its items."""
+    nested = {"apiVersion": "v1", "kind": "List", "items": [{"apiVersion": "v1", "kind": "Namespace"}]}
+    kind = {"apiVersion": "v1", "kind": "ConfigMapList", "items": [{"metadata": {"name": "a"}}]}
+    named = {"apiVersion": "example.org/v1", "kind": "AllowList", "metadata": {"name": "a"}, "items": ["x"]}
+    empty = {"apiVersion": "v1", "kind": "List", "items": None}
+    value = {"apiVersion": "v1", "kind": "List", "items": [nested, kind, named, empty]}
+
+    loaded = read([Document(value=value, name="a.json", places=lambda path: (len(path), 1))])
+
+    assert [(document.value, document.line) for document in loaded.context] == [
+        ({"apiVersion": "v1", "kind": "Namespace"}, 4),
+        ({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}, 4),
+        (named, 2),
+    ]
+    assert loaded.problems == ()
+
+
+def test_mistake_in_a_list_has_its_place_in_the_file() -> None:
+    """The field is that of the item, as in the API server's words; the line is that of the file."""
+    item = SMALL.replace("[CREATE]", "[create]").replace("\n", "\n    ").rstrip()
+    text = f"apiVersion: v1\nkind: List\nitems:\n  - {item}\n"
+
+    assert errors(text) == [
+        (
+            "policy.yaml:11:27: spec.matchConstraints.resourceRules[0].operations[0]: "
+            'Unsupported value: "create": supported values: "*", "CONNECT", "CREATE", "DELETE", "UPDATE"\n'
+            "hint: did you mean CREATE?"
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    ("head", "expected"),
+    [
+        (
+            "apiVersion: admissionregistration.k8s.io/v2\nkind: ValidatingAdmissionPolicy",
+            (
+                'policy.yaml:1:13: no matches for kind "ValidatingAdmissionPolicy" in version '
+                '"admissionregistration.k8s.io/v2"\n'
+                "hint: write apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicy"
+            ),
+        ),
+        (
+            "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicyBindings",
+            (
+                'policy.yaml:2:7: no matches for kind "ValidatingAdmissionPolicyBindings" in version '
+                '"admissionregistration.k8s.io/v1"\n'
+                "hint: write apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicyBinding"
+            ),
+        ),
+        (
+            "apiVersion: v1\nkind: MutatingAdmissionPolicy",
+            (
+                'policy.yaml:1:13: no matches for kind "MutatingAdmissionPolicy" in version "v1"\n'
+                "hint: write apiVersion: admissionregistration.k8s.io/v1, kind: MutatingAdmissionPolicy"
+            ),
+        ),
+        (
+            "kind: ConfigMap",
+            (
+                "policy.yaml:1:1: apiVersion: Required value\n"
+                "hint: every object of Kubernetes says what it is by apiVersion and kind"
+            ),
+        ),
+        (
+            "- a",
+            (
+                "policy.yaml:1:1: this is not a Kubernetes object\n"
+                "hint: a document is a map with apiVersion, kind and metadata"
+            ),
+        ),
+    ],
+    ids=["version", "kind", "group", "no apiVersion", "no object"],
+)
+def test_document_of_no_known_kind_is_an_error(head: str, expected: str) -> None:
+    """A policy of a misspelt kind must not be taken for some other object."""
+    loaded = load(head)
+
+    assert ([str(problem) for problem in loaded.problems], loaded.context) == ([expected], ())
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "apiVersion: v1\nkind: ConfigMap",
+        "apiVersion: example.org/v1\nkind: ValidatingAdmissionPolicy",
+        "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingWebhookConfiguration",
+    ],
+)
+def test_other_objects_are_context(head: str) -> None:
+    """Parameters, Namespaces, CRDs and all else are handed on as they are."""
+    loaded = load(head)
+
+    assert ([document.value for document in loaded.context], loaded.problems) == (
+        [document.value for document in documents(head)],
+        (),
+    )
+
+
+@pytest.mark.parametrize(
+    ("annotation", "said"),
+    [
+        pytest.param(
+            'cks-admission.dev/derived: "false"',
+            "unknown annotation\nhint: did you mean cks-admission.dev/derive?",
+            id="misspelt",
+        ),
+        pytest.param(
+            "cks-admission.dev/owner: me",
+            "unknown annotation\nhint: there are cks-admission.dev/derive, cks-admission.dev/lint-ignore",
+            id="unknown",
+        ),
+        pytest.param(
+            'cks-admission.dev/derive: "no"',
+            '"no" is neither true nor false\nhint: write "false" to leave templates alone',
+            id="value",
+        ),
+        pytest.param('cks-admission.dev/derive: "false"', "", id="fine"),
+        pytest.param("example.org/owner: me", "", id="of-others"),
+    ],
+)
+def test_annotations_of_this_service(annotation: str, said: str) -> None:
+    """One that it does not know, or cannot read, is a warning: it would do nothing in silence."""
+    text = SMALL.replace("name: small", f"name: small\n  annotations:\n    {annotation}")
+
+    found = [warning for warning in warnings(text) if "annotations" in warning]
+    key = annotation.partition(":")[0]
+    place = f"policy.yaml:6:{32 if 'neither' in said else 5}: warning: metadata.annotations.{key}"
+    assert found == ([f"{place}: {said}"] if said else [])

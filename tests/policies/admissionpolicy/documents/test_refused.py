@@ -1,0 +1,46 @@
+"""What the API server refuses is refused in its words, and what it takes is taken."""
+
+from __future__ import annotations
+
+import pytest
+from support.policies import randompolicies
+from support.policies.refusedpolicies import Case, cases
+
+from policies.admissionpolicy.documents.reader import Document, read
+
+CASES = cases()
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_words_are_those_of_the_api_server(case: Case) -> None:
+    """Each field that is wrong is named, in the API server's order and words, and nothing else."""
+    document = Document(value=case.document, name="policy.yaml", places=lambda _: (1, 1))
+
+    found = [problem.text for problem in read([document]).errors]
+
+    told = [text for text in found if ": Not found: " not in text]
+    assert [_without_words(text) for text in told] == [_without_words(text) for text in case.says]
+
+
+def _without_words(text: str) -> str:
+    """The text up to what is said of a syntax error: those words are our own."""
+    head, error, _ = text.partition("Syntax error: ")
+    return head + error
+
+
+def test_table_is_large() -> None:
+    """The table has grown to what it is for a reason: nothing falls out of it unseen."""
+    refused = [name for name, case in CASES.items() if case.says]
+
+    assert len(refused) >= 170
+
+
+def test_no_document_is_too_strange_to_be_read() -> None:
+    """Whatever stands in a document, reading it ends in problems or in a value, never in an exception."""
+    found = [
+        read([Document(value=document, name="policy.yaml", places=lambda _: (1, 1))])
+        for document in randompolicies.documents(seed=7, count=500)
+    ]
+
+    kinds = {(bool(loaded.errors), bool(loaded.policies or loaded.bindings)) for loaded in found}
+    assert kinds == {(True, False), (True, True), (False, True)}  # with both: a binding whose policy is missing

@@ -1,0 +1,175 @@
+"""A policy is compiled once, each expression in the environment and for the type that kube-apiserver demands."""
+
+from __future__ import annotations
+
+import pytest
+from support.policies.admissionpolicies import mutating, policy, validating
+
+from policies.admissionpolicy.evaluation.compilation import compile_policy
+from policies.admissionpolicy.model import (
+    AuditAnnotation,
+    Expression,
+    MatchCondition,
+    ParamKind,
+    Validation,
+    Variable,
+)
+
+
+def expression(text: str, path: str = "spec") -> Expression:
+    """An expression somewhere."""
+    return Expression(text=text, path=path)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        pytest.param(
+            {"match_conditions": (MatchCondition(name="c", expression=expression("1")),)},
+            "must evaluate to bool but got int",
+            id="condition",
+        ),
+        pytest.param(
+            {"validations": (Validation(expression=expression("object.data")),)},
+            "must evaluate to bool but got dyn",
+            id="validation",
+        ),
+        pytest.param(
+            {"validations": (Validation(expression=expression("true"), message_expression=expression("1")),)},
+            "must evaluate to string but got int",
+            id="message",
+        ),
+        pytest.param(
+            {"audit_annotations": (AuditAnnotation(key="k", value_expression=expression("[1]")),)},
+            "must evaluate to one of [string null_type] but got list(int)",
+            id="annotation",
+        ),
+        pytest.param(
+            {"validations": (Validation(expression=expression("params.a == 1")),)},
+            (
+                "compilation failed: ERROR: <input>:1:1: undeclared reference to 'params' (in container '')\n"
+                " | params.a == 1\n | ^"
+            ),
+            id="no-params",
+        ),
+        pytest.param(
+            {
+                "validations": (
+                    Validation(
+                        expression=expression("true"),
+                        message_expression=expression("string(authorizer.path('/').check('get').allowed())"),
+                    ),
+                )
+            },
+            "compilation failed: ERROR: <input>:1:8: undeclared reference to 'authorizer' (in container '')\n"
+            " | string(authorizer.path('/').check('get').allowed())\n | .......^",
+            id="authorizer-in-message",
+        ),
+    ],
+)
+def test_what_does_not_compile_is_kept_in_its_place(fields: dict[str, object], words: str) -> None:
+    """The error has Kubernetes' words; the other expressions of the policy are compiled all the same."""
+    compiled = compile_policy(policy(**fields))
+    assert [error.full_reference() for _, error in compiled.errors] == [words]
+
+
+def test_errors_are_listed_in_the_order_of_the_document() -> None:
+    """Conditions, variables, validations with their messages, annotations."""
+    bad = {name: expression("1 +", name) for name in ("condition", "variable", "validation", "message", "annotation")}
+    compiled = compile_policy(
+        policy(
+            match_conditions=(MatchCondition(name="c", expression=bad["condition"]),),
+            variables=(Variable(name="v", expression=bad["variable"]),),
+            validations=(Validation(expression=bad["validation"], message_expression=bad["message"]),),
+            audit_annotations=(AuditAnnotation(key="k", value_expression=bad["annotation"]),),
+        )
+    )
+    assert [where.path for where, _ in compiled.errors] == list(bad)
+
+
+def test_everything_may_use_the_variables_and_parameters() -> None:
+    """Each kind of expression knows them by their types."""
+    compiled = compile_policy(
+        policy(
+            param_kind=ParamKind(api_version="v1", kind="ConfigMap"),
+            variables=(Variable(name="v", expression=expression("string(params.data.a)")),),
+            validations=(
+                Validation(
+                    expression=expression("variables.v == 'x'"), message_expression=expression("variables.v + 'x'")
+                ),
+            ),
+            audit_annotations=(AuditAnnotation(key="k", value_expression=expression("variables.v")),),
+        )
+    )
+    assert compiled.errors == ()
+
+
+def test_only_mutations_know_the_types_of_patches() -> None:
+    """A validation does not, and a mutation has to be of its own type."""
+    assert mutating("Object{spec: Object.spec{x: 1}}", "[JSONPatch{op: 'remove', path: '/a'}]").errors == ()
+    compiled = mutating("[JSONPatch{op: 'remove', path: '/a'}]")
+    assert [str(unit.expression.text) for unit in compiled.mutations] == ["[JSONPatch{op: 'remove', path: '/a'}]"]
+    wrong = compile_policy(policy(validations=(Validation(expression=expression("Object{} == Object{}")),)))
+    assert "undeclared reference to 'Object'" in wrong.errors[0][1].full_reference()
+
+
+@pytest.mark.parametrize(
+    ("text", "cheap"),
+    [
+        pytest.param("'a' + string(object.data.a) + ' of ' + object.data.items.map(i, string(i))[0]", True, id="words"),
+        pytest.param("'%s is %d'.format([object.data.a, size(object.data)])", True, id="format"),
+        pytest.param("[object.data.a, object.data.a].join()", False, id="join"),
+        pytest.param("object.data.a.matches('a+') ? 'a' : 'b'", False, id="pattern"),
+        pytest.param("object.data.a.contains(object.data.b) ? 'a' : 'b'", False, id="search"),
+        pytest.param("string(sets.intersects(object.data.a, object.data.b))", False, id="sets"),
+    ],
+)
+def test_messages_are_cheap_only_without_calls_whose_cost_can_explode(text: str, cheap: bool) -> None:  # noqa: FBT001
+    """Cheap ones need not be evaluated where nobody reads them: they could never have used up the budget."""
+    assert validating({"expression": "true", "messageExpression": text}).has_cheap_messages() is cheap
+
+
+def test_many_messages_are_not_cheap_together() -> None:
+    """Each may use up its own limit, and all together that of the policy; the variables that they read count, too."""
+    four = [{"expression": "true", "messageExpression": "'a'"}] * 4
+    reading = [*four[1:], {"expression": "true", "messageExpression": "string(variables.v)"}]
+    variables = [{"name": "v", "expression": "1"}]
+
+    assert validating(*four).has_cheap_messages()
+    assert validating(*four, variables=variables).has_cheap_messages()
+    assert not validating(*reading, variables=variables).has_cheap_messages()
+
+
+def test_what_messages_read_and_validations_read_before() -> None:
+    """A variable that was evaluated costs a message what it cost before, with all that it reads, cheap or not."""
+    variables = [
+        {"name": "dear", "expression": "object.data.a.matches('a+')"},
+        {"name": "middle", "expression": "variables.dear ? 'a' : 'b'"},
+        {"name": "shown", "expression": "variables.middle + '!'"},
+    ]
+    policy = validating({"expression": "true", "messageExpression": "variables.shown"}, variables=variables)
+
+    known = [[], ["dear"], ["middle"], ["shown"], ["dear", "middle"]]
+    assert [policy.has_cheap_messages(each) for each in known] == [False, True, True, True, True]
+
+
+@pytest.mark.parametrize(
+    ("text", "variable"),
+    [
+        pytest.param("[variables].map(v, string(v.dear))[0]", "object.data.a.matches('a+')", id="by-another-name"),
+        pytest.param("string(variables.dear)", "authorizer.group('').resource('x').check('y').allowed()", id="asking"),
+    ],
+)
+def test_messages_that_may_read_more_than_is_seen(text: str, variable: str) -> None:
+    """Where it cannot be told what a message will cost, it is evaluated."""
+    expression = {"expression": "true", "messageExpression": text}
+    policy = validating(expression, variables=[{"name": "dear", "expression": variable}])
+
+    assert not policy.has_cheap_messages()
+
+
+def test_the_namespace_is_read_only_where_it_is_named() -> None:
+    """In any expression."""
+    assert not validating("true").reads_namespace
+    assert validating("true", "namespaceObject == null").reads_namespace
+    assert validating("true", variables=[{"name": "v", "expression": "namespaceObject == null"}]).reads_namespace

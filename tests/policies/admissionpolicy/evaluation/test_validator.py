@@ -1,0 +1,298 @@
+"""A ValidatingAdmissionPolicy with its bindings says what kube-apiserver's would; test_policy_differential proves it.
+
+Here stands what that proof cannot show: what the finding keeps besides, and what the API server never lets happen.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from support.policies.admissionpolicies import (
+    CONFIG_MAPS,
+    OBJECT,
+    binding,
+    config_map,
+    inputs,
+    parameters,
+    policy,
+    validating,
+)
+from support.policies.nativeanswers import FAILURE_ANNOTATION, audit_annotations, warnings
+
+from policies.admissionpolicy.evaluation import texts
+from policies.admissionpolicy.evaluation.compilation import CompiledPolicy, compile_policy
+from policies.admissionpolicy.evaluation.parameters import NO_PARAMETERS, ConfigurationError, StaticParameters
+from policies.admissionpolicy.evaluation.result import Finding
+from policies.admissionpolicy.evaluation.validator import evaluate, evaluate_policy
+from policies.admissionpolicy.model import (
+    AuditAnnotation,
+    Expression,
+    MatchCondition,
+    ParamKind,
+    ParamRef,
+    Validation,
+    Variable,
+)
+from policies.cel.explanation.places import shown
+from policies.cel.library.kubernetes.authorizer import Answer, Table
+from policies.engine.lookup import Missing
+from policies.engine.match import EVERYTHING
+
+CHECK = "authorizer.requestResource.check('frob').allowed()"
+MISSING = "expression 'object.data.x == '1'' resulted in error: no such key: x"
+
+
+def said(compiled: CompiledPolicy, *actions: Any, **fields: Any) -> list[tuple[str, str, int, list[str]]]:
+    """Kind, words, index and actions of each finding."""
+    result = evaluate(compiled, binding(*actions), NO_PARAMETERS, inputs(**fields))
+    return [(each.kind, each.message, each.index, sorted(each.actions)) for each in result.findings]
+
+
+def lines(finding: Finding) -> tuple[str, ...]:
+    """The reasons of a finding."""
+    return tuple(map(str, finding.reasons))
+
+
+def path(finding: Finding) -> str:
+    """Where the first reason is."""
+    return next((shown(reason.place) for reason in finding.reasons if reason.place is not None), "")
+
+
+def test_every_violation_is_found_with_its_place_and_reason() -> None:
+    """Not only the first: each has the words of the API server, and apart from them what decided, and where."""
+    compiled = validating("object.data.a == '2'", "true", {"expression": "size(object.data) > 3", "message": "few"})
+    found = evaluate(compiled, binding(), NO_PARAMETERS, inputs()).findings
+    assert [(each.message, each.index, path(each), lines(each)) for each in found] == [
+        (
+            "failed expression: object.data.a == '2'",
+            0,
+            "data.a",
+            ("data.a: object.data.a == '2' is false (object.data.a is \"1\")",),
+        ),
+        ("few", 2, "data", ("data: size(object.data) > 3 is false (size(object.data) is 1)",)),
+    ]
+    assert found[0].native == (
+        "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: failed expression: object.data.a == '2'"
+    )
+    assert found[0].expression is not None
+    assert found[0].expression.path == "spec.validations[0].expression"
+    assert found[0].reasons[0].place == ("object", "data", "a")
+
+
+def test_an_error_is_explained_too_and_an_ignored_one_is_not() -> None:
+    """A finding without consequences is kept for logs and counters, without the cost of an explanation."""
+    fails = evaluate(validating("object.data.x == '1'"), binding(), NO_PARAMETERS, inputs())
+    passes = evaluate(validating("object.data.x == '1'", failurePolicy="Ignore"), binding(), NO_PARAMETERS, inputs())
+    assert [(each.message, lines(each)) for each in fails.findings] == [
+        (MISSING, ("data.x: object.data.x failed: no such key: x",))
+    ]
+    assert (
+        passes.findings,
+        [(each.message, lines(each), each.denies) for each in passes.ignored],
+    ) == (
+        (),
+        [(MISSING, (), False)],
+    )
+
+
+@pytest.mark.parametrize(
+    ("actions", "follows"),
+    [
+        pytest.param(("Deny",), (True, 0, False), id="deny"),
+        pytest.param(("Warn",), (False, 1, False), id="warn"),
+        pytest.param(("Audit",), (False, 0, True), id="audit"),
+        pytest.param(("Deny", "Audit"), (True, 0, True), id="deny-audit"),
+        pytest.param(("Warn", "Audit"), (False, 1, True), id="warn-audit"),
+    ],
+)
+@pytest.mark.parametrize("text", ["false", "object.data.x == '1'"], ids=["violation", "error"])
+def test_the_actions_decide_what_follows(text: str, actions: tuple[str, ...], follows: tuple[bool, int, bool]) -> None:
+    """Of a violation and of an error under failurePolicy Fail alike."""
+    result = evaluate(validating(text), binding(*actions), NO_PARAMETERS, inputs())
+    assert (
+        result.denial is not None,
+        len(warnings(result)),
+        FAILURE_ANNOTATION in audit_annotations(result),
+    ) == follows
+
+
+@pytest.mark.parametrize("action", ["Deny", "Warn", "Audit"])
+def test_a_missing_parameter_denies_whatever_the_actions_are(action: str) -> None:
+    """The configuration is wrong, and only the failurePolicy has a say in that."""
+    wrong = binding(action, param_ref=ParamRef(name="none", parameter_not_found_action="Deny"))
+    kind = {"apiVersion": "v1", "kind": "ConfigMap"}
+    words = "failed to configure binding: no params found for policy binding with `Deny` parameterNotFoundAction"
+    fails, ignores = (
+        evaluate(validating("true", paramKind=kind, failurePolicy=policy_), wrong, parameters(), inputs())
+        for policy_ in ("Fail", "Ignore")
+    )
+    expected = Finding(policy="p", binding="b", kind="misconfigured", message=words, actions=frozenset({"Deny"}))
+    assert (fails.findings, fails.ignored) == ((expected,), ())
+    assert (ignores.findings, ignores.ignored) == ((), (replace(expected, actions=frozenset()),))
+
+
+def test_an_unknown_kind_of_parameters_is_the_policy_s_own_fault() -> None:
+    """No binding is named, and none is evaluated."""
+    compiled = validating("false", paramKind={"apiVersion": "a.example/v1", "kind": "No"})
+    result = evaluate_policy(compiled, [binding(), binding(name="c")], parameters(), inputs())
+    assert [each.native for each in result.findings] == [
+        (
+            "ValidatingAdmissionPolicy 'p' denied request: failed to configure policy: "
+            "failed to find resource referenced by paramKind: 'a.example/v1, Kind=No'"
+        )
+    ]
+
+
+def test_a_policy_is_evaluated_once_for_each_parameter() -> None:
+    """The findings say which; annotations of the same key are put together, each value once."""
+    known = parameters(*(config_map(f"p{index}", limit=str(index // 2)) for index in range(3)))
+    compiled = validating(
+        {"expression": "params.data.limit == '1'", "messageExpression": "'limit ' + string(params.data.limit)"},
+        paramKind={"apiVersion": "v1", "kind": "ConfigMap"},
+        auditAnnotations=[{"key": "k", "valueExpression": "' l' + string(params.data.limit)"}],
+    )
+    every = binding(param_ref=ParamRef(selector=EVERYTHING, parameter_not_found_action="Deny"))
+    result = evaluate(compiled, every, known, inputs())
+    assert [(each.params, each.message) for each in result.findings] == [("p0", "limit 0"), ("p1", "limit 0")]
+    assert audit_annotations(result) == {"p/k": "l0, l1"}
+
+
+def test_no_parameters_and_false_conditions_skip_a_binding() -> None:
+    """And the result says why."""
+    allowing = binding(param_ref=ParamRef(name="none", parameter_not_found_action="Allow"))
+    with_kind = validating("false", paramKind={"apiVersion": "v1", "kind": "ConfigMap"})
+    with_condition = validating("false", matchConditions=[{"name": "c", "expression": "false"}])
+    assert evaluate(with_kind, allowing, parameters(), inputs()).skipped == (("b", "it has no parameters"),)
+    assert evaluate(with_condition, binding(), NO_PARAMETERS, inputs()).skipped == (
+        ("b", "match condition 'c' is false"),
+    )
+
+
+def test_what_does_not_compile_fails_when_it_is_evaluated() -> None:
+    """The API server would not have stored it; loaded all the same, each place fails by its own words."""
+    bad = Expression(text="object.", path="spec")
+    wrong = Expression(text="1 + 1", path="spec")
+    good = Expression(text="false", path="spec")
+    syntax = compile_policy(policy(validations=(Validation(expression=bad),)))
+    type_ = compile_policy(policy(validations=(Validation(expression=wrong), Validation(expression=good))))
+    noted = compile_policy(policy(audit_annotations=(AuditAnnotation(key="k", value_expression=wrong),)))
+    matched = compile_policy(
+        policy(
+            match_conditions=(MatchCondition(name="c", expression=wrong),), validations=(Validation(expression=good),)
+        )
+    )
+    variable = compile_policy(
+        policy(
+            variables=(Variable(name="v", expression=bad),),
+            validations=(Validation(expression=Expression(text="variables.v == 1", path="spec")),),
+        )
+    )
+    assert said(syntax)[0][1].startswith("compilation error: compilation failed: ERROR: <input>:1:8: Syntax error")
+    assert [words for _, words, *_ in said(type_)] == [
+        "compilation error: must evaluate to bool but got int",
+        "failed expression: false",
+    ]
+    assert said(noted) == [
+        ("error", "compilation error: must evaluate to one of [string null_type] but got int", 0, ["Deny"])
+    ]
+    assert said(matched) == [("error", "compilation error: must evaluate to bool but got int", 0, ["Deny"])]
+    assert 'composited variable "v" fails to compile: compilation failed: ERROR' in said(variable)[0][1]
+    assert [len(each.errors) for each in (syntax, type_, noted, matched, variable)] == [1, 1, 1, 1, 1]
+
+
+def test_an_unanswered_check_passes_through() -> None:
+    """Whoever evaluates finds the answer and evaluates again; nothing is refused for want of it."""
+    compiled = validating({"expression": CHECK, "message": "may not"})
+    with pytest.raises(Missing) as asked:
+        evaluate(compiled, binding(), NO_PARAMETERS, inputs())
+    may_not = Table({asked.value.key: Answer(allowed=False)})
+    may = Table({asked.value.key: Answer(allowed=True)})
+    assert [words for _, words, *_ in said(compiled, decisions=may_not)] == ["may not"]
+    assert said(compiled, decisions=may) == []
+
+
+def test_the_budget_is_for_all_validations_of_one_evaluation() -> None:
+    """What is over it is one decision, in place of those of all validations."""
+    compiled = validating("object.data.a == '2'", "object.data.a == '1'")
+    cost = 5  # of each: two selections, a comparison
+    words = texts.OUT_OF_BUDGET
+    over = evaluate(compiled, binding("Warn"), NO_PARAMETERS, inputs(), budget=cost)
+    assert [(each.kind, each.message, each.index) for each in over.findings] == [("error", words, 0)]
+    assert [finding.message for finding in over.findings if "Warn" in finding.actions] == [words]
+    assert [each.index for each in evaluate(compiled, binding(), NO_PARAMETERS, inputs(), budget=100).findings] == [0]
+
+
+def test_messages_share_what_the_validations_left() -> None:
+    """Once they are over it, every validation is an error, those that were true included."""
+    compiled = validating(
+        {"expression": "true", "messageExpression": "'a' + string(object.data.a)"},
+        {"expression": "object.data.x == '1'"},
+    )
+    result = evaluate(compiled, binding(), NO_PARAMETERS, inputs(), budget=4)
+    assert [each.message for each in result.findings] == [
+        f"failed messageExpression: {texts.OUT_OF_BUDGET}",
+        MISSING,
+    ]
+
+
+def test_the_namespace_is_looked_up_only_where_an_expression_reads_it() -> None:
+    """And not at all for what is in none, or for a Namespace itself."""
+    asked: list[str] = []
+
+    def namespace() -> dict[str, Any]:
+        asked.append("team")
+        return {"metadata": {"name": "team", "labels": {"a": "b"}}, "spec": {}, "status": {}}
+
+    reads = validating("namespaceObject.metadata.labels['a'] == 'b'")
+    unread = validating("object.data.a == '1'")
+    cluster = {"namespace": ""}
+    space = {"kind": {"group": "", "version": "v1", "kind": "Namespace"}}
+    assert said(unread, namespace=namespace) == []
+    assert asked == []
+    assert said(reads, namespace=namespace) == []
+    assert asked == ["team"]
+    for request in (cluster, space):
+        assert "no such key: metadata" in said(reads, namespace=namespace, request=request)[0][1]
+    assert asked == ["team"]
+
+
+def test_the_time_limit_is_an_error_like_any_other() -> None:
+    """The failurePolicy decides; nothing is admitted in silence."""
+    text = "object.data.l.all(a, object.data.l.all(b, a < b || a >= b))"
+    long = {**OBJECT, "data": {"l": list(range(100))}}
+    found = said(validating(text), object=long, expired=lambda: True)
+    assert [
+        (kind, words.endswith("operation interrupted: the evaluation took longer than allowed"))
+        for kind, words, *_ in found
+    ] == [("error", True)]
+
+
+def test_a_parameter_that_cannot_be_had_is_a_configuration_error() -> None:
+    """Whoever holds the parameters says why; the failurePolicy decides."""
+
+    class Unavailable(StaticParameters):
+        def named(self, kind: ParamKind, namespace: str, name: str) -> None:
+            del namespace, name
+            raise ConfigurationError(f"paramKind kind `{kind.kind}` not yet synced to use for admission")
+
+    compiled = validating("true", paramKind={"apiVersion": "v1", "kind": "ConfigMap"})
+    reference = binding(param_ref=ParamRef(name="x", parameter_not_found_action="Allow"))
+    result = evaluate(compiled, reference, Unavailable((), {CONFIG_MAPS: "Namespaced"}), inputs())
+    assert [each.message for each in result.findings] == [
+        "failed to configure binding: paramKind kind `ConfigMap` not yet synced to use for admission"
+    ]
+
+
+def test_nothing_at_all_is_found_where_all_is_well() -> None:
+    """The usual case: no finding, no explanation, no message."""
+    compiled = validating({"expression": "true", "messageExpression": "'n' + string(object.data.x)"})
+    result = evaluate(compiled, binding(), NO_PARAMETERS, inputs())
+    assert (result.findings, result.ignored, audit_annotations(result), warnings(result), result.denial) == (
+        (),
+        (),
+        {},
+        (),
+        None,
+    )

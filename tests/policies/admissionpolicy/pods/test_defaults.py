@@ -1,0 +1,101 @@
+"""A Pod's defaults. That they are the API server's is shown in tests/cluster/test_pod_defaults.py."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from itertools import chain
+
+import pytest
+from support.builders import Json, pod
+
+from policies.admissionpolicy.pods.defaults import defaulted
+from policies.admissionpolicy.pods.fields import TYPES, canonical
+
+
+def test_the_table_of_types_is_complete() -> None:
+    """Every type that a field has is a row of the table."""
+    named = set(chain.from_iterable(fields.types.values() for fields in TYPES.values()))
+
+    assert {type_.lstrip("[{") for type_ in named} <= {*TYPES, "Quantity"}
+
+
+def test_the_input_is_not_changed() -> None:
+    """Not even where much is filled in, in lists and maps that are there."""
+    given = pod(
+        {"cpu": "1000m"},
+        metadata={"annotations": {"pod.beta.kubernetes.io/init-containers": "[]"}},
+        hostNetwork=True,
+        volumes=[{"name": "a"}, {"name": "b", "hostPath": {"path": "/"}}],
+        resources={"limits": {"cpu": "2"}},
+    )
+    before = deepcopy(given)
+
+    after = defaulted(given)
+
+    assert given == before
+    assert after != before
+    assert "annotations" not in after["metadata"]
+
+
+ODD: dict[str, Json] = {
+    "no spec": {},
+    "a spec that is none": {"spec": "x"},
+    "metadata that is none": {"metadata": [], "spec": {}},
+    "containers that are none": {"spec": {"containers": "x", "volumes": {"a": 1}}},
+    "a container that is none": {"spec": {"containers": [None, "x", {"ports": [1], "env": {}, "resources": []}]}},
+    "limits that are none": {"spec": {"containers": [{"resources": {"limits": {"cpu": [], "memory": "x"}}}]}},
+    "requests that are none": {"spec": {"containers": [{"resources": {"limits": {"cpu": "1"}, "requests": "x"}}]}},
+    "selectors that are none": {
+        "metadata": {"labels": {"a": "b"}},
+        "spec": {
+            "topologySpreadConstraints": [
+                {"labelSelector": {"matchExpressions": "x"}, "matchLabelKeys": ["a", 1]},
+                {"labelSelector": "x", "matchLabelKeys": ["a"]},
+                {"labelSelector": {}, "matchLabelKeys": "x"},
+            ]
+        },
+    },
+    "AppArmor on odd containers": {
+        "metadata": {"annotations": {"container.apparmor.security.beta.kubernetes.io/a": "localhost/ padded"}},
+        "spec": {"containers": [{"name": "a", "securityContext": "x"}], "securityContext": "x", "os": "windows"},
+    },
+}
+
+
+@pytest.mark.parametrize("given", ODD.values(), ids=ODD)
+def test_what_is_odd_is_left_alone(given: Json) -> None:
+    """Another type than a Pod has there is no failure, and defaulting again changes nothing."""
+    once = defaulted(given)
+
+    assert defaulted(once) == once
+
+
+def test_windows_knows_no_app_armor() -> None:
+    """The annotation is not copied where the Pod is for Windows."""
+    annotations = {"container.apparmor.security.beta.kubernetes.io/main": "unconfined"}
+
+    linux = defaulted(pod(metadata={"annotations": annotations}))
+    windows = defaulted(pod(metadata={"annotations": annotations}, os={"name": "windows"}))
+
+    assert linux["spec"]["containers"][0]["securityContext"] == {"appArmorProfile": {"type": "Unconfined"}}
+    assert "securityContext" not in windows["spec"]["containers"][0]
+
+
+@pytest.mark.parametrize(
+    ("value", "places", "expected"),
+    [
+        ("1000m", None, "1"),
+        ("1024Mi", None, "1Gi"),
+        (1, None, "1"),
+        (0.5, None, "500m"),
+        ("0.0001", 3, "1m"),
+        ("0.0001", None, "100u"),
+        (None, None, None),
+        (True, None, True),
+        ("x", None, "x"),
+        ([], None, []),
+    ],
+)
+def test_quantities(value: object, places: int | None, expected: object) -> None:
+    """A quantity has one form, and in lists of resources no less than a thousandth; what is none stays."""
+    assert canonical(value, places) == expected

@@ -1,0 +1,318 @@
+"""The Pod that a workload stands for, and the way back from it into the template."""
+
+from __future__ import annotations
+
+import pytest
+from support.builders import CLUSTER_SCOPED, WORKLOADS, Json, at, deployment, merged, pod, request, resource, template
+
+from policies.admissionpolicy.evaluation.matching import Index, Matcher
+from policies.admissionpolicy.model import MatchResources, NamedRule, Origin, Policy
+from policies.admissionpolicy.pods.derivation import (
+    FILLED_BY_ADMISSION,
+    FILLED_BY_CONTROLLERS,
+    UNDERIVED,
+    DerivedPod,
+    derive,
+    is_derived,
+    template_paths,
+)
+from policies.cel.reads import Reads
+from policies.engine.match import LabelSelector, SelectorRequirement
+from policies.engine.request import AdmissionRequest, GroupVersionKind, GroupVersionResource
+from policies.objects.fieldpath import Location, parse, render
+from policies.objects.workload import BUILT_IN, Workload, table, workload
+
+SPEC: Json = {
+    "containers": [
+        {
+            "name": "main",
+            "image": "example.org/train:1",
+            "resources": {},
+            "terminationMessagePath": "/dev/termination-log",
+            "terminationMessagePolicy": "File",
+            "imagePullPolicy": "IfNotPresent",
+        }
+    ],
+    "restartPolicy": "Always",
+    "terminationGracePeriodSeconds": 30,
+    "dnsPolicy": "ClusterFirst",
+    "securityContext": {},
+    "schedulerName": "default-scheduler",
+    "enableServiceLinks": True,
+}
+
+
+def only(asked: AdmissionRequest) -> DerivedPod:
+    """The one Pod that is derived from a request."""
+    (found,) = derive(asked, WORKLOADS)
+    return found
+
+
+def test_the_pod_and_its_request() -> None:
+    """A Deployment's template becomes the CREATE of a Pod by the same user, with the API server's defaults."""
+    asked = request(
+        deployment(template_labels={"app": "web"}, metadata={"name": "web", "uid": "1"}), user="alice", groups=["dev"]
+    )
+
+    found = only(asked)
+
+    assert found == DerivedPod(
+        AdmissionRequest(
+            uid=asked.uid,
+            kind=GroupVersionKind("", "v1", "Pod"),
+            resource=GroupVersionResource("", "v1", "pods"),
+            namespace="default",
+            operation="CREATE",
+            user_info=asked.user_info,
+            object={
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {"generateName": "web-", "namespace": "default", "labels": {"app": "web"}},
+                "spec": SPEC,
+            },
+        ),
+        GroupVersionKind("apps", "v1", "Deployment"),
+        ("spec", "template"),
+    )
+
+
+def test_metadata_is_what_controllers_copy() -> None:
+    """Labels, annotations and finalizers of a template end on its Pods, and nothing else of its metadata."""
+    copied = {"labels": {"a": "b"}, "annotations": {"c": "d"}, "finalizers": ["e"]}
+    others: Json = {
+        "name": "x",
+        "namespace": "y",
+        "generateName": "z",
+        "uid": "1",
+        "ownerReferences": [{}],
+        "creationTimestamp": None,
+    }
+    asked = request(merged(deployment(), at("spec.template", {"metadata": {**copied, **others}})))
+
+    labels = {"app": "trainer", "a": "b"}
+    expected = {"generateName": "trainer-", "namespace": "default", **copied, "labels": labels}
+    assert only(asked).pod["metadata"] == expected
+
+
+@pytest.mark.parametrize(
+    ("metadata", "prefix"),
+    [({"name": "web"}, "web-"), ({"name": "", "generateName": "web-"}, "web-"), ({"name": ""}, None)],
+)
+def test_the_owners_name_is_the_prefix(metadata: Json, prefix: str | None) -> None:
+    """A workload that has no name yet lends what its own name will begin with."""
+    asked = request(deployment(metadata=metadata))
+
+    assert only(asked).pod["metadata"].get("generateName") == prefix
+
+
+@pytest.mark.parametrize(
+    "row",
+    [row for row in BUILT_IN if row.templates and (row.group, row.kind) not in UNDERIVED],
+    ids=lambda row: f"{row.group}/{row.kind}",
+)
+def test_every_kind_with_templates(row: Workload) -> None:
+    """Each template of each namespaced kind of the table becomes a Pod, found where it stands."""
+    paths = [render(pattern).replace("[*]", "[0]").replace(".*", ".worker") for pattern in row.templates]
+    obj = resource(f"{row.group}/v1".lstrip("/"), row.kind, *(at(path, template()) for path in paths))
+
+    found = derive(request(obj), WORKLOADS)
+
+    assert [render(each.template) for each in found] == ([] if row.kind in CLUSTER_SCOPED else paths)
+    assert all(each.pod["spec"] == SPEC for each in found)
+
+
+WORKLOAD = deployment()
+NOT_DERIVED: dict[str, AdmissionRequest] = {
+    "a Pod": request(pod()),
+    "a kind without templates": request(resource("v1", "ConfigMap")),
+    "a ControllerRevision": request(resource("apps/v1", "ControllerRevision", at("data.spec.template", template()))),
+    "a deletion": request(None, old=WORKLOAD),
+    "a subresource": request(WORKLOAD, old=deployment({"cpu": "1"}), sub_resource="status"),
+    "an unchanged template": request({**WORKLOAD, "status": {}}, old=WORKLOAD),
+    "an object that waits for its finalizers": request(
+        deployment(metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
+    ),
+    "a template that is no map": request(resource("apps/v1", "Deployment", at("spec.template", "x"))),
+    "no template": request(resource("apps/v1", "Deployment")),
+    "a cluster-scoped workload": request(
+        resource(
+            "trainer.kubeflow.org/v1alpha1",
+            "ClusterTrainingRuntime",
+            at("spec.template.spec.replicatedJobs[0].template.spec.template", template()),
+        )
+    ),
+}
+
+
+@pytest.mark.parametrize("asked", NOT_DERIVED.values(), ids=NOT_DERIVED)
+def test_nothing_is_derived(asked: AdmissionRequest) -> None:
+    """No Pod would be created from it, or none whose template is new."""
+    assert derive(asked, WORKLOADS) == ()
+
+
+def test_an_update_judges_the_templates_that_changed() -> None:
+    """On UPDATE a template is judged where it is not what stands in the old object at the same place."""
+    kind = ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet")
+    worker, leader = "spec.leaderWorkerTemplate.workerTemplate", "spec.leaderWorkerTemplate.leaderTemplate"
+    old = resource(*kind, at(worker, template()), at(leader, template()))
+    new = resource(*kind, at(worker, template({"cpu": "1"})), at(leader, template()))
+
+    found = only(request(new, old=old))
+
+    assert (render(found.template), found.request.operation, found.request.old_object) == (worker, "CREATE", None)
+
+
+PLACES: dict[str, tuple[Location, str]] = {
+    "a container": (("spec", "containers", 0, "image"), "spec.template.spec.containers[0].image"),
+    "a label": (("metadata", "labels", "a.b/c"), "spec.template.metadata.labels[a.b/c]"),
+    "the Pod": ((), "spec.template"),
+    "metadata": (("metadata",), "spec.template.metadata"),
+    "the name": (("metadata", "generateName"), "metadata.name"),
+    "the namespace": (("metadata", "namespace"), "metadata.namespace"),
+}
+
+
+@pytest.mark.parametrize(("location", "expected"), PLACES.values(), ids=PLACES)
+def test_places(location: Location, expected: str) -> None:
+    """A place in the Pod is one in the template; its name and namespace are the workload's."""
+    assert render(only(request(deployment())).place(location)) == expected
+
+
+ALL = Reads(whole=frozenset({""}))
+FILLED: dict[str, tuple[Json, set[str]]] = {
+    "a plain template": ({}, {"spec.nodeSelector", "spec.overhead"}),
+    "a service account": (
+        {"serviceAccountName": "web"},
+        {"spec.nodeSelector", "spec.overhead", "spec.serviceAccountName", "spec.serviceAccount"},
+    ),
+    "no token": (
+        {"automountServiceAccountToken": False},
+        {
+            "spec.nodeSelector",
+            "spec.overhead",
+            "spec.volumes",
+            "spec.volumes[*].name",
+            "spec.volumes[*].projected",
+            "spec.containers[*].volumeMounts",
+            "spec.initContainers[*].volumeMounts",
+        },
+    ),
+    "volumes": ({"volumes": [{"name": "a"}]}, {"spec.nodeSelector", "spec.overhead", "spec.volumes"}),
+    "a runtime class": ({"runtimeClassName": "kata"}, set()),
+    "everything tolerated": (
+        {"tolerations": [{"operator": "Exists"}]},
+        {"spec.nodeSelector", "spec.overhead", "spec.tolerations"},
+    ),
+    "one taint tolerated": (
+        {"tolerations": [{"key": "node.kubernetes.io/not-ready", "operator": "Exists"}]},
+        {"spec.nodeSelector", "spec.overhead"},
+    ),
+    "a priority class": (
+        {"priorityClassName": "high"},
+        {"spec.nodeSelector", "spec.overhead", "spec.priorityClassName"},
+    ),
+}
+
+
+@pytest.mark.parametrize(("spec", "settled"), FILLED.values(), ids=FILLED)
+def test_what_admission_would_fill(spec: Json, settled: set[str]) -> None:
+    """What the template settles itself is not left to admission."""
+    found = only(request(deployment(**spec)))
+
+    assert found.filled == FILLED_BY_ADMISSION - settled
+    assert found.unknown_to(ALL) == found.filled
+
+
+def test_what_the_controller_would_fill() -> None:
+    """A DaemonSet's Pods get tolerations and an affinity, whatever the template has."""
+    found = only(request(deployment(kind="DaemonSet", tolerations=[{"operator": "Exists"}])))
+
+    assert {"spec.affinity", "spec.tolerations"} <= found.filled
+
+
+READS: dict[str, tuple[Reads, set[str]]] = {
+    "an image": (Reads(frozenset({"spec.containers[*].image"})), set()),
+    "resources": (Reads(frozenset({"spec.containers[*].resources.limits"})), set()),
+    "a service account": (Reads(frozenset({"spec.serviceAccountName"})), {"spec.serviceAccountName"}),
+    "that there is a spec": (Reads(present=frozenset({"", "spec"})), set()),
+    "a field of volumes": (
+        Reads(frozenset({"spec.volumes[*].hostPath"}), frozenset({"spec", "spec.volumes"})),
+        set(),
+    ),
+    "the names of volumes": (Reads(frozenset({"spec.volumes[*].name"})), {"spec.volumes[*].name"}),
+    "tolerations": (Reads(frozenset({"spec.tolerations[*].key"})), {"spec.tolerations"}),
+}
+
+
+@pytest.mark.parametrize(("reads", "expected"), READS.values(), ids=READS)
+def test_what_a_rule_cannot_know(reads: Reads, expected: set[str]) -> None:
+    """A rule is in the dark only about open fields that it looks at."""
+    found = only(request(deployment(volumes=[{"name": "a", "emptyDir": {}}])))
+
+    assert found.unknown_to(reads) == expected
+
+
+def test_filled_paths_are_paths() -> None:
+    """Every path in the tables can be read."""
+    assert all(parse(path) for path in FILLED_BY_ADMISSION.union(*FILLED_BY_CONTROLLERS.values()))
+
+
+def test_templates_are_read_whole() -> None:
+    """Whether a template has changed, and what is filled in, depends on all of it: it cannot be decoded in parts."""
+    rows = [workload("", "Pod", [""]), workload("apps", "Deployment", ["spec.template"]), workload("", "Node")]
+
+    assert template_paths(table([*rows, workload("x.org", "Set", ["spec.sets[*].template"])])) == frozenset(
+        {"spec.template", "spec.sets[*].template"}
+    )
+
+
+RULE = NamedRule(api_groups=("",), api_versions=("v1",), operations=("CREATE",), resources=("pods",))
+
+
+def test_policies_are_matched_against_the_pod() -> None:
+    """Rules and selectors of a policy on Pods are asked about the Pod, with the template's labels."""
+    labelled = LabelSelector((SelectorRequirement("tier", "Exists"),))
+    entries = [
+        (MatchResources(resource_rules=(RULE,)), "all Pods"),
+        (MatchResources(resource_rules=(RULE,), object_selector=labelled), "labelled Pods"),
+        (MatchResources(resource_rules=(RULE,), exclude_resource_rules=(RULE,)), "no Pods"),
+        (
+            MatchResources(
+                resource_rules=(
+                    NamedRule(
+                        api_groups=("apps",), api_versions=("v1",), operations=("*",), resources=("deployments",)
+                    ),
+                )
+            ),
+            "Deployments",
+        ),
+    ]
+    index = Index((match, (Matcher(match), name)) for match, name in entries)
+
+    def found(asked: AdmissionRequest) -> list[str]:
+        candidates = index.candidates(asked)
+        return [name for matcher, name in candidates if matcher.matches(asked, lambda _: {})]
+
+    assert found(only(request(deployment(labels={"tier": "a"}))).request) == ["all Pods"]
+    assert found(only(request(deployment(template_labels={"tier": "a"}))).request) == ["all Pods", "labelled Pods"]
+
+
+@pytest.mark.parametrize(
+    ("annotations", "expected"),
+    [
+        ({}, True),
+        ({"cks-admission.dev/derive": "true"}, True),
+        ({"cks-admission.dev/derive": "false"}, False),
+    ],
+)
+def test_the_annotation_that_turns_it_off(annotations: dict[str, str], expected: bool) -> None:  # noqa: FBT001
+    """A policy is for templates too, unless its annotation says `false`."""
+    policy = Policy(
+        kind="ValidatingAdmissionPolicy",
+        name="p",
+        annotations=annotations,
+        match_constraints=MatchResources(),
+        origin=Origin(file="p.yaml", line=1),
+    )
+
+    assert is_derived(policy) is expected

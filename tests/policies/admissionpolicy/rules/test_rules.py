@@ -1,0 +1,251 @@
+"""Admission policies as rules of the engine: what they are asked about, and how they meet its look-ups and failures."""
+
+from collections.abc import Sequence
+from datetime import date
+from textwrap import dedent
+
+import pytest
+from support.builders import FACTS, TODAY, WORKLOADS, NamespacesLost, NamespacesToAsk, deployment, pod, request
+from support.policies.policydocuments import documents
+
+from policies.admissionpolicy.documents.reader import Loaded, read
+from policies.admissionpolicy.evaluation.parameters import NO_PARAMETERS
+from policies.admissionpolicy.rules import mutatingrule, validatingrule
+from policies.admissionpolicy.schema import built_in, unknown
+from policies.engine import engine
+from policies.engine.engine import Answer, Decision
+from policies.engine.exception import PolicyException
+from policies.engine.facts import NamespaceKey, StaticFacts
+from policies.engine.lookup import Missing
+from policies.engine.match import ResourceRule
+from policies.engine.rule import Rule
+from policies.engine.ruleset import RuleSet
+
+_SPEC = """\
+    matchConstraints:
+      matchPolicy: Exact
+      namespaceSelector: {matchLabels: {team: ml}}
+      resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: ["*"], resources: [pods]}]
+    """
+_VALIDATING = f"""\
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {{name: limits, annotations: {{cks-admission.dev/derive: "DERIVE"}}}}
+spec:
+{_SPEC}
+    validations: [{{expression: has(object.spec.priorityClassName)}}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {{name: limits}}
+spec: {{policyName: limits, validationActions: [Deny]}}
+"""
+_MUTATING = f"""\
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicy
+metadata: {{name: class}}
+spec:
+{_SPEC}
+    failurePolicy: FAILURE
+    reinvocationPolicy: Never
+    mutations:
+    - patchType: ApplyConfiguration
+      applyConfiguration: {{expression: "Object{{spec: Object.spec{{priorityClassName: 'low'}}}}"}}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicyBinding
+metadata: {{name: class}}
+spec: {{policyName: class}}
+"""
+
+
+def _loaded(text: str) -> Loaded:
+    loaded = read(documents(dedent(text)))
+    assert loaded.problems == ()
+    return loaded
+
+
+def _validating(derive: str = "true") -> Rule:
+    loaded = _loaded(_VALIDATING.replace("DERIVE", derive))
+    (rule,) = validatingrule.rules(loaded.policies, loaded.bindings, NO_PARAMETERS, WORKLOADS)
+    return rule
+
+
+def _mutating(failure_policy: str = "Fail") -> Rule:
+    loaded = _loaded(_MUTATING.replace("FAILURE", failure_policy))
+    (rule,) = mutatingrule.rules(loaded.policies, loaded.bindings, NO_PARAMETERS, unknown)
+    return rule
+
+
+_PODS = ResourceRule(("CREATE", "UPDATE", "DELETE", "CONNECT"), ("",), ("pods",), ("v1",))
+
+
+def test_a_policy_on_pods_asks_about_workloads_too() -> None:
+    """The hook of a derived policy has every kind whose templates are judged; of another one only what it names."""
+    unjudged = {("", "Pod"), ("apps", "ControllerRevision"), ("trainer.kubeflow.org", "ClusterTrainingRuntime")}
+    templates = [
+        ResourceRule(("CREATE", "UPDATE"), (row.group,), (f"{row.kind.lower()}s",))
+        for row in WORKLOADS.values()
+        if row.templates and (row.group, row.kind) not in unjudged
+    ]
+
+    assert [hook.resources for hook in _validating().hooks] == [(_PODS, *templates)]
+    assert [hook.resources for hook in _validating("false").hooks] == [(_PODS,)]
+    assert [hook.resources for hook in _mutating().hooks] == [(_PODS,)]
+
+
+@pytest.mark.parametrize(
+    ("bindings", "expected"),
+    [
+        pytest.param([""], ["team"], id="none in the binding"),
+        pytest.param(["{a: b, c: d}"], ["team", "a", "c"], id="one binding"),
+        pytest.param(["{a: b, c: d}", "{c: d, e: f}"], ["team", "c"], id="what all bindings ask"),
+        pytest.param(["{a: b}", ""], ["team"], id="one binding for all"),
+    ],
+)
+def test_the_namespaces_of_a_policy(bindings: list[str], expected: list[str]) -> None:
+    """A hook tells what the policy and all of its bindings ask of Namespaces: nothing else ever comes of a request."""
+    policy, binding = _VALIDATING.replace("DERIVE", "true").split("---\n")
+    bound = [
+        binding.replace("metadata: {name: limits}", f"metadata: {{name: limits-{number}}}").replace(
+            "Deny]", f"Deny], matchResources: {{namespaceSelector: {{matchLabels: {labels}}}}}" if labels else "Deny]"
+        )
+        for number, labels in enumerate(bindings)
+    ]
+    loaded = _loaded("---\n".join([policy, *bound]))
+    (rule,) = validatingrule.rules(loaded.policies, loaded.bindings, NO_PARAMETERS, WORKLOADS)
+
+    assert [[each.key for each in hook.namespaces.requirements] for hook in rule.hooks] == [expected]
+
+
+def test_what_an_explanation_needs_is_read_too() -> None:
+    """A rule reads what its expressions read, and the names of items, since the words about an item have its name."""
+    expression = "'object.spec.containers.all(c, c.image.size() > 1 && c.ports.all(p, p.hostPort == 0))'"
+    loaded = _loaded(_VALIDATING.replace("DERIVE", "false").replace("has(object.spec.priorityClassName)", expression))
+    (rule,) = validatingrule.rules(loaded.policies, loaded.bindings, NO_PARAMETERS, WORKLOADS)
+
+    items = ("spec.containers[*]", "spec.containers[*].ports[*]")
+    assert rule.reads == {f"{items[0]}.image", f"{items[1]}.hostPort", *(f"{item}.name" for item in items)}
+
+
+@pytest.mark.parametrize("obj", [pod(), deployment()], ids=["pod", "deployment"])
+def test_a_namespace_that_is_not_known_is_asked_for(obj: dict[str, object]) -> None:
+    """A selector that needs a Namespace asks for it, for a template as well."""
+    with pytest.raises(Missing) as needed:
+        engine.validate(request(obj), RuleSet([_validating()]), NamespacesToAsk(FACTS.as_of))
+
+    assert needed.value.key == NamespaceKey("default")
+
+
+@pytest.mark.parametrize(("failure_policy", "allowed"), [("Fail", False), ("Ignore", True)])
+def test_a_namespace_that_is_lost_follows_the_failure_policy(failure_policy: str, *, allowed: bool) -> None:
+    """What cannot be judged is refused or let pass as the policy says."""
+    answer = engine.mutate(request(pod()), RuleSet([_mutating(failure_policy)]), NamespacesLost(FACTS.as_of))
+
+    assert (answer.allowed, answer.operations) == (allowed, ())
+
+
+_TWO = "---\n".join(
+    _MUTATING.replace("FAILURE", "Fail").replace("class}", f"{name}}}").replace("priorityClassName: 'low'", field)
+    for name, field in (("class", "priorityClassName: 'low'"), ("host", "hostname: 'h'"))
+)
+_IN_FORCE = StaticFacts(TODAY, namespaces={"default": {"team": "ml"}})
+_CLASS = {"op": "add", "path": "/spec/priorityClassName", "value": "low"}
+_HOST = {"op": "add", "path": "/spec/hostname", "value": "h"}
+
+
+def _changed(text: str, exceptions: Sequence[PolicyException], namespace: str = "default") -> Answer:
+    """What the mutating policies do to a Pod."""
+    loaded = _loaded(text)
+    rules = mutatingrule.rules(loaded.policies, loaded.bindings, NO_PARAMETERS, unknown, exceptions)
+    return engine.mutate(request(pod(), namespace=namespace), RuleSet(rules, exceptions), _IN_FORCE)
+
+
+def test_nothing_is_defaulted_between_two_mutations() -> None:
+    """A policy sees the object as the policy before it left it; kube-apiserver would have filled in its defaults."""
+    container = "Object{spec: Object.spec{containers: [Object.spec.containers{name: 'sidecar', image: 'a'}]}}"
+    there = "string(has(object.spec.containers[1].imagePullPolicy))"
+    seen = f"Object{{metadata: Object.metadata{{annotations: {{'seen': {there}}}}}}}"
+    adding = _MUTATING.replace("FAILURE", "Fail").replace("class}", "a}")
+    looking = _MUTATING.replace("FAILURE", "Fail").replace("class}", "b}")
+    change = "Object{spec: Object.spec{priorityClassName: 'low'}}"
+    loaded = _loaded("---\n".join([adding.replace(change, container), looking.replace(change, seen)]))
+    (rule,) = mutatingrule.rules(loaded.policies, loaded.bindings, NO_PARAMETERS, built_in)
+
+    answer = engine.mutate(request(pod()), RuleSet([rule]), _IN_FORCE)
+
+    assert [operation for operation in answer.operations if "annotations" in operation["path"]] == [
+        {"op": "add", "path": "/metadata/annotations", "value": {"seen": "false"}}
+    ]
+
+
+_UNTIL = {"reason": "OPS-1", "until": TODAY}
+
+
+def test_an_exception_from_one_of_several_mutating_policies() -> None:
+    """The policy is left out and on record as excepted, and the others change the object as ever."""
+    exception = PolicyException("moving", ("class", "labels"), **_UNTIL)  # type: ignore[arg-type]
+
+    assert _changed(_TWO, [exception]) == Answer(
+        (Decision("mutating-policies", "patch"), Decision("class", "excepted", exception=exception)), (_HOST,)
+    )
+
+
+def test_an_exception_from_every_mutating_policy() -> None:
+    """Where all policies are left out, nothing is changed."""
+    exception = PolicyException("moving", ("class", "host"), **_UNTIL)  # type: ignore[arg-type]
+
+    assert _changed(_TWO, [exception]).decisions == (
+        Decision("mutating-policies", "admit"),
+        Decision("class", "excepted", exception=exception),
+        Decision("host", "excepted", exception=exception),
+    )
+
+
+@pytest.mark.parametrize(
+    "exception",
+    [
+        pytest.param(PolicyException("moving", ("class",), "x", date(2026, 2, 28)), id="ended"),
+        pytest.param(PolicyException("moving", ("class",), "x", TODAY, users=("dave",)), id="for-others"),
+        pytest.param(PolicyException("moving", ("labels",), "x", TODAY), id="from-another-rule"),
+    ],
+)
+def test_an_exception_that_does_not_cover_a_request(exception: PolicyException) -> None:
+    """What has ended, or is for something else, keeps no policy from changing the object."""
+    assert _changed(_TWO, [exception]).decisions == (Decision("mutating-policies", "patch"),)
+
+
+def test_an_exception_from_a_policy_that_does_not_match_is_not_used() -> None:
+    """Only a policy that would have been asked is on record as left out."""
+    exception = PolicyException("moving", ("class",), **_UNTIL)  # type: ignore[arg-type]
+    facts = StaticFacts(TODAY, namespaces={"default": {"team": "web"}})
+    loaded = _loaded(_TWO)
+    rules = mutatingrule.rules(loaded.policies, loaded.bindings, NO_PARAMETERS, unknown, [exception])
+
+    assert engine.mutate(request(pod()), RuleSet(rules, [exception]), facts).decisions == (
+        Decision("mutating-policies", "admit"),
+    )
+
+
+_FAILING = _MUTATING.replace("FAILURE", "Fail").replace("'low'", "object.spec.missing")
+
+
+def test_an_exception_from_a_mutating_policy_that_fails() -> None:
+    """A policy that is left out is not evaluated, so that its own failure refuses nothing."""
+    exception = PolicyException("moving", ("class",), **_UNTIL)  # type: ignore[arg-type]
+
+    assert _changed(_FAILING, [exception]).allowed
+
+
+def test_a_failure_that_an_ended_exception_would_have_spared() -> None:
+    """The refusal says which exception from the policy has ended."""
+    ended = PolicyException("moving", ("class",), "OPS-1", date(2026, 2, 28))
+
+    denied = (
+        "policy 'class' with binding 'class' denied request: expression 'Object{spec: "
+        "Object.spec{priorityClassName: object.spec.missing}}' resulted in error: no such key: missing"
+    )
+    assert _changed(_FAILING, [ended]).message.splitlines() == [
+        denied,
+        'The exception "moving" from class ended on 2026-02-28 (OPS-1).',
+    ]

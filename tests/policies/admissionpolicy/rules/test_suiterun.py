@@ -1,0 +1,139 @@
+"""Suites as they are run: natively, or as the service judges, and what mutating policies leave."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from support.policies.policydocuments import documents
+
+from policies.admissionpolicy.documents.reader import read
+from policies.admissionpolicy.evaluation.parameters import NO_PARAMETERS
+from policies.admissionpolicy.rules.suiterun import SuiteRun
+from policies.cel.library.kubernetes.authorizer import Answer, Check
+from policies.suite import Case, CaseNamespace, Expectation
+
+_PODS = (
+    'matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: ["*"], resources: [pods]}]}'
+)
+_BINDING = """
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: b}
+spec: {policyName: p, validationActions: [ACTION]}
+"""
+_NAMED = f"""
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {{name: p}}
+spec:
+  {_PODS}
+  validations: [{{expression: "EXPRESSION", message: wrong}}]
+"""
+_TEAM = f"""
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicy
+metadata: {{name: p}}
+spec:
+  {_PODS}
+  failurePolicy: Fail
+  reinvocationPolicy: Never
+  mutations:
+  - patchType: JSONPatch
+    jsonPatch: {{expression: "[JSONPatch{{op: 'add', path: '/metadata/labels/team', value: 'ml'}}]"}}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicyBinding
+metadata: {{name: b}}
+spec: {{policyName: p}}
+"""
+_SPEC = {"containers": [{"name": "main", "image": "a"}]}
+_POD: dict[str, Any] = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web", "labels": {}}, "spec": _SPEC}
+_DEPLOYMENT = {
+    "apiVersion": "apps/v1",
+    "kind": "Deployment",
+    "metadata": {"name": "web"},
+    "spec": {"template": {"metadata": {}, "spec": _SPEC}},
+}
+_DENIAL = """\
+ValidatingAdmissionPolicy 'p' with binding 'b' denied request: wrong
+  spec.template.spec: has(object.spec.hostNetwork) is false"""
+
+
+class _Everything:
+    """Allows whatever is asked."""
+
+    def answer(self, check: Check) -> Answer:
+        del check
+        return Answer(allowed=True)
+
+
+def _run(expression: str = "has(object.spec.hostNetwork)", action: str = "Deny", more: str = "") -> SuiteRun:
+    text = _NAMED.replace("EXPRESSION", expression) + _BINDING.replace("ACTION", action) + more
+    loaded = read(documents(text))
+    assert loaded.problems == ()
+    return SuiteRun(loaded, NO_PARAMETERS)
+
+
+def _case(obj: Any, **fields: Any) -> Case:
+    return Case(name="a case", operation="CREATE", object=obj, expect=Expectation(verdict="allowed"), **fields)
+
+
+@pytest.mark.parametrize(
+    ("action", "expected"),
+    [
+        ("Deny", Expectation(verdict="denied", messages=(_DENIAL,))),
+        ("Warn", Expectation(verdict="allowed", warnings=("p: wrong (spec.template.spec)",))),
+        ("Audit", Expectation(verdict="allowed", audit=("p: wrong",))),
+    ],
+)
+def test_a_template_is_judged_where_the_case_asks_for_it(action: str, expected: Expectation) -> None:
+    """A policy on Pods is silent about a Deployment as the API server is, and speaks as the service does."""
+    run, case = _run(action=action), _case(_DEPLOYMENT)
+
+    assert (run.outcome(case), run.outcome(replace(case, derived=True))) == (Expectation(verdict="allowed"), expected)
+
+
+def test_validating_policies_judge_what_mutating_ones_leave() -> None:
+    """A policy of either kind may have the same name; the object comes out as it was written, with the change."""
+    run = _run("object.metadata.labels.team == 'ml' && object.metadata.namespace == 'team-a'", more=_TEAM)
+
+    assert run.outcome(_case(_POD)) == Expectation(
+        verdict="allowed", patched={**_POD, "metadata": {"name": "web", "labels": {"team": "ml"}}}
+    )
+
+
+def test_an_object_keeps_the_namespace_that_it_names() -> None:
+    """The case's namespace is where the object is judged, and not a change of it."""
+    pod = {**_POD, "metadata": {"name": "web", "namespace": "other", "labels": {}}}
+    run = _run("object.metadata.namespace == 'team-b'", more=_TEAM)
+
+    assert run.outcome(_case(pod, namespace=CaseNamespace(name="team-b"))) == Expectation(
+        verdict="allowed", patched={**pod, "metadata": {**pod["metadata"], "labels": {"team": "ml"}}}
+    )
+
+
+def test_what_is_refused_is_not_changed() -> None:
+    """A refusal after a change, and a change that fails, leave nothing; the latter is the only one to speak."""
+    run = _run(more=_TEAM)
+    unlabelled = {**_POD, "metadata": {"name": "web"}}
+
+    assert run.outcome(_case(_POD)) == Expectation(verdict="denied", messages=("wrong",))
+    assert run.outcome(_case(unlabelled)) == Expectation(
+        verdict="denied",
+        messages=(
+            'JSON Patch: add operation does not apply: doc is missing path: "/metadata/labels/team": missing value',
+        ),
+    )
+
+
+def test_checks_are_answered_by_whoever_is_given() -> None:
+    """Without anybody to ask a check is an error."""
+    text = _NAMED.replace("EXPRESSION", "authorizer.requestResource.check('x').allowed()")
+    loaded = read(documents(text + _BINDING.replace("ACTION", "Deny")))
+    runs = SuiteRun(loaded, NO_PARAMETERS), SuiteRun(loaded, NO_PARAMETERS, decisions=_Everything())
+
+    assert [run.outcome(_case(_POD)).verdict for run in runs] == ["denied", "allowed"]

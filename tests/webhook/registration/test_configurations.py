@@ -1,0 +1,360 @@
+"""The webhook configurations by which the API server knows the service."""
+
+import base64
+from typing import Any
+
+import pytest
+from support.builders import Json
+from support.service.servers import default_rules
+
+from policies.engine.match import LabelSelector, ResourceRule, SelectorRequirement
+from policies.engine.rule import Hook, MatchCondition, Rule
+from policies.engine.ruleset import RuleSet
+from webhook.configuration.settings import Settings
+from webhook.registration.configurations import Client, Owner, configurations, owned, registered
+
+_BUNDLE = b"-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
+_ENCODED = base64.b64encode(_BUNDLE).decode()
+_SERVICE = Client(_BUNDLE, namespace="cloud", service="svc", port=8443)
+_CREATE_PODS = ResourceRule(("CREATE",), ("",), ("pods",), ("v1",))
+_WRITE_ALL = ResourceRule(("CREATE", "UPDATE"), ("*",), ("*/*",))
+_IS_RED = MatchCondition("is-red", "object.spec.colour == 'red'")
+_IS_BIG = MatchCondition("is-big", "object.spec.size > 3")
+_OWN = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["cloud"]}
+
+
+def _rule(name: str, *hooks: Hook, namespaces: LabelSelector | None = None, action: Any = "deny") -> Rule:
+    return Rule(name, hooks, action, frozenset(), namespaces or LabelSelector())
+
+
+def _configurations(*rules: Rule, client: Client = _SERVICE, own_namespace: str = "cloud") -> list[Json]:
+    return configurations(RuleSet(rules), client, name="cks", own_namespace=own_namespace, timeout_seconds=7)
+
+
+def _webhooks(*rules: Rule, **more: Any) -> list[Json]:
+    """The entries of both configurations."""
+    return [webhook for found in _configurations(*rules, **more) for webhook in found["webhooks"]]
+
+
+def test_a_whole_registration() -> None:
+    """Two configurations hold an entry per group and scope: path, rules, conditions, failure policy and selectors."""
+    guard = _rule(
+        "guard",
+        Hook("validate", "things", (_WRITE_ALL,), "Fail", (_IS_RED,)),
+        Hook("validate", "things", (_WRITE_ALL,), "Fail", (_IS_BIG,), scope="Cluster"),
+    )
+    fixer = _rule("fixer", Hook("mutate", "pods", (_CREATE_PODS,), "Ignore", (_IS_RED, _IS_BIG)))
+
+    metadata = {"name": "cks", "labels": {"app.kubernetes.io/name": "cks-admission"}}
+    everything = {"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["CREATE", "UPDATE"], "resources": ["*/*"]}
+    pods = {
+        "apiGroups": [""],
+        "apiVersions": ["v1"],
+        "operations": ["CREATE"],
+        "resources": ["pods"],
+        "scope": "Namespaced",
+    }
+    red = {"name": "is-red", "expression": "object.spec.colour == 'red'"}
+    big = {"name": "is-big", "expression": "object.spec.size > 3"}
+
+    def client(path: str) -> Json:
+        return {"service": {"name": "svc", "namespace": "cloud", "path": path, "port": 8443}, "caBundle": _ENCODED}
+
+    common = {
+        "admissionReviewVersions": ["v1"],
+        "matchPolicy": "Equivalent",
+        "objectSelector": {},
+        "sideEffects": "None",
+        "timeoutSeconds": 7,
+    }
+    assert _configurations(guard, fixer) == [
+        {
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": "MutatingWebhookConfiguration",
+            "metadata": metadata,
+            "webhooks": [
+                {
+                    **common,
+                    "name": "pods.cks-admission.dev",
+                    "clientConfig": client("/mutate/pods"),
+                    "failurePolicy": "Ignore",
+                    "rules": [pods],
+                    "namespaceSelector": {"matchExpressions": [_OWN]},
+                    "reinvocationPolicy": "IfNeeded",
+                    "matchConditions": [red, big],
+                }
+            ],
+        },
+        {
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": "ValidatingWebhookConfiguration",
+            "metadata": metadata,
+            "webhooks": [
+                {
+                    **common,
+                    "name": "things.cks-admission.dev",
+                    "clientConfig": client("/validate/things"),
+                    "failurePolicy": "Fail",
+                    "rules": [{**everything, "scope": "Namespaced"}],
+                    "namespaceSelector": {"matchExpressions": [_OWN]},
+                    "matchConditions": [red],
+                },
+                {
+                    **common,
+                    "name": "cluster-things.cks-admission.dev",
+                    "clientConfig": client("/validate/things"),
+                    "failurePolicy": "Fail",
+                    "rules": [{**everything, "scope": "Cluster"}],
+                    "namespaceSelector": {},
+                    "matchConditions": [big],
+                },
+            ],
+        },
+    ]
+
+
+@pytest.mark.parametrize(
+    ("client", "config"),
+    [
+        pytest.param(
+            Client(b"", namespace="cloud", service="svc"),
+            {"service": {"name": "svc", "namespace": "cloud", "path": "/mutate/pods", "port": 443}},
+            id="service-with-the-systems-roots",
+        ),
+        pytest.param(
+            Client(_BUNDLE, "https://127.0.0.1:9443"),
+            {"url": "https://127.0.0.1:9443/mutate/pods", "caBundle": _ENCODED},
+            id="url",
+        ),
+        pytest.param(
+            Client(b"", "https://example.org/base/", "cloud", "svc"),
+            {"url": "https://example.org/base/mutate/pods"},
+            id="url-with-a-path-wins-over-a-service",
+        ),
+    ],
+)
+def test_the_service_is_reached_by_url_or_service(client: Client, config: Json) -> None:
+    """The API server is given one way in, and the CA bundle where there is one."""
+    (webhook,) = _webhooks(_rule("fixer", Hook("mutate", "pods", (_CREATE_PODS,), "Ignore")), client=client)
+
+    assert webhook["clientConfig"] == config
+
+
+@pytest.mark.parametrize(
+    ("rules", "kinds"),
+    [
+        pytest.param([], [], id="no-rules"),
+        pytest.param(
+            [_rule("off", Hook("mutate", "pods", (_CREATE_PODS,), "Fail"), action="off")], [], id="rules-that-are-off"
+        ),
+        pytest.param(
+            [_rule("a", Hook("mutate", "pods", (_CREATE_PODS,), "Fail"))],
+            ["MutatingWebhookConfiguration"],
+            id="one-phase",
+        ),
+        pytest.param(
+            [_rule("a", Hook("validate", "pods", (_CREATE_PODS,), "Fail"))],
+            ["ValidatingWebhookConfiguration"],
+            id="the-other",
+        ),
+    ],
+)
+def test_a_configuration_without_entries_is_left_out(rules: list[Rule], kinds: list[str]) -> None:
+    """There is no empty configuration: the API server would take it, and people would wonder."""
+    assert [found["kind"] for found in _configurations(*rules)] == kinds
+
+
+@pytest.mark.parametrize(
+    ("policies", "expected"),
+    [
+        (("Ignore", "Ignore"), "Ignore"),
+        (("Ignore", "Fail"), "Fail"),
+        (("Fail", "Ignore"), "Fail"),
+        (("Fail", "Fail"), "Fail"),
+    ],
+)
+def test_an_entry_fails_closed_where_one_of_its_rules_does(policies: tuple[Any, Any], expected: str) -> None:
+    """Of the failure policies in one entry the stricter one counts."""
+    rules = [
+        _rule(name, Hook("mutate", "pods", (_CREATE_PODS,), policy))
+        for name, policy in zip("ab", policies, strict=True)
+    ]
+
+    (webhook,) = _webhooks(*rules)
+
+    assert webhook["failurePolicy"] == expected
+
+
+@pytest.mark.parametrize(
+    ("conditions", "other", "expected"),
+    [
+        pytest.param((_IS_RED,), (_IS_RED,), ["is-red"], id="the-same"),
+        pytest.param((_IS_RED,), (_IS_BIG,), [], id="different"),
+        pytest.param((_IS_RED, _IS_BIG), (_IS_RED,), [], id="one-has-more"),
+        pytest.param((_IS_RED,), (), [], id="one-has-none"),
+        pytest.param((), (), [], id="none"),
+    ],
+)
+def test_conditions_are_kept_where_all_hooks_have_them(
+    conditions: tuple[MatchCondition, ...], other: tuple[MatchCondition, ...], expected: list[str]
+) -> None:
+    """Conditions are ANDed, so those of one rule are dropped where they could hide requests from another."""
+    hooks = [Hook("mutate", "pods", (_CREATE_PODS,), "Fail", each) for each in (conditions, other)]
+
+    (webhook,) = _webhooks(_rule("a", hooks[0]), _rule("b", hooks[1]))
+
+    assert [condition["name"] for condition in webhook["matchConditions"]] == expected
+
+
+def test_resources_of_an_entry_are_joined() -> None:
+    """An entry asks about what any of its rules is for, each resource rule once."""
+    more = ResourceRule(("UPDATE",), ("apps",), ("deployments", "deployments/scale"), ("v1",))
+
+    (webhook,) = _webhooks(
+        _rule("a", Hook("mutate", "x", (_CREATE_PODS,), "Fail")),
+        _rule("b", Hook("mutate", "x", (more, _CREATE_PODS), "Fail")),
+    )
+
+    assert [(rule["operations"], rule["resources"], rule["scope"]) for rule in webhook["rules"]] == [
+        (["CREATE"], ["pods"], "Namespaced"),
+        (["UPDATE"], ["deployments", "deployments/scale"], "Namespaced"),
+    ]
+
+
+_GOLD = LabelSelector((SelectorRequirement("tier", "In", ("gold",)), SelectorRequirement("old", "DoesNotExist")))
+_GOLD_JSON = [{"key": "tier", "operator": "In", "values": ["gold"]}, {"key": "old", "operator": "DoesNotExist"}]
+
+
+def test_a_rules_own_namespaces_are_told_where_it_is_alone() -> None:
+    """A rule's namespace selector narrows its entry; with another rule in the entry the service judges by itself."""
+    hook = Hook("mutate", "pods", (_CREATE_PODS,), "Ignore")
+    gold = _rule("gold", hook, namespaces=_GOLD)
+
+    (alone,) = _webhooks(gold)
+    (together,) = _webhooks(gold, _rule("other", hook))
+
+    assert alone["namespaceSelector"] == {"matchExpressions": [_OWN, *_GOLD_JSON]}
+    assert together["namespaceSelector"] == {"matchExpressions": [_OWN]}
+
+
+def test_namespaces_that_no_hook_is_for_are_left_out() -> None:
+    """What all hooks of an entry ask of Namespaces stands in its selector, and nothing that only some of them ask."""
+    silver = LabelSelector((_GOLD.requirements[1], SelectorRequirement("tier", "In", ("silver",))))
+    first, second, third = (
+        _rule(name, Hook("validate", "policies", (_CREATE_PODS,), "Fail", scope="*", namespaces=namespaces))
+        for name, namespaces in (("a", _GOLD), ("b", silver), ("c", LabelSelector()))
+    )
+
+    selectors = [
+        webhook["namespaceSelector"] for rules in ([first, second], [first, third]) for webhook in _webhooks(*rules)
+    ]
+
+    assert selectors == [{"matchExpressions": [_OWN, _GOLD_JSON[1]]}, {"matchExpressions": [_OWN]}]
+
+
+def test_the_guard_leaves_control_plane_namespaces_alone() -> None:
+    """The label guard is not asked about objects in control-plane Namespaces; other rules are."""
+    hook = Hook("validate", "labels", (_WRITE_ALL,), "Fail")
+
+    (webhook,) = _webhooks(_rule("labels", hook, namespaces=_GOLD), own_namespace="kube-node-lease")
+
+    assert webhook["namespaceSelector"]["matchExpressions"] == [
+        {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-node-lease"]},
+        {"key": "ns.coreweave.cloud/org", "operator": "NotIn", "values": ["control-plane"]},
+        *_GOLD_JSON,
+    ]
+
+
+def test_cluster_scoped_entries_select_everything() -> None:
+    """A selector reads a Namespace's own new labels, so on cluster-scoped objects none may exempt anybody."""
+    (webhook,) = _webhooks(
+        _rule("labels", Hook("validate", "labels", (_WRITE_ALL,), "Fail", scope="Cluster"), namespaces=_GOLD)
+    )
+
+    assert (webhook["namespaceSelector"], webhook["objectSelector"]) == ({}, {})
+
+
+def test_an_owner_and_an_injected_ca_are_said_in_the_metadata() -> None:
+    """The ClusterRole whose end is theirs, and the Certificate whose CA is written by somebody else."""
+    settings = Settings.model_validate({"registration": {"injectCaFrom": "cloud/serving"}})
+
+    found = [owned(each, Owner("cks", "u-1")) for each in registered(settings, b"", default_rules())]
+
+    owner = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "name": "cks",
+        "uid": "u-1",
+        "controller": False,
+        "blockOwnerDeletion": False,
+    }
+    assert [configuration["metadata"] for configuration in found] == [
+        {
+            "name": "cks-admission",
+            "labels": {"app.kubernetes.io/name": "cks-admission"},
+            "annotations": {"cert-manager.io/inject-ca-from": "cloud/serving"},
+            "ownerReferences": [owner],
+        }
+    ] * 2
+    assert not any("caBundle" in webhook["clientConfig"] for each in found for webhook in each["webhooks"])
+
+
+def _shipped(**settings: Any) -> dict[str, Json]:
+    """The entries of the built-in rules, by path."""
+    found = configurations(default_rules(**settings), _SERVICE, name="cks", own_namespace="cloud", timeout_seconds=7)
+    webhooks = [webhook for configuration in found for webhook in configuration["webhooks"]]
+    return {f"{w['clientConfig']['service']['path']} {w['name']}": w for w in webhooks}
+
+
+def test_the_built_in_rules_are_registered() -> None:
+    """Mutation fails open, the label guard fails closed and has one entry for each scope."""
+    found = _shipped()
+
+    assert {key: webhook["failurePolicy"] for key, webhook in found.items()} == {
+        "/mutate/pods pods.cks-admission.dev": "Ignore",
+        "/mutate/topology topology.cks-admission.dev": "Ignore",
+        "/mutate/daemonsets daemonsets.cks-admission.dev": "Ignore",
+        "/validate/labels labels.cks-admission.dev": "Fail",
+        "/validate/labels cluster-labels.cks-admission.dev": "Fail",
+        "/validate/pods pods.cks-admission.dev": "Ignore",
+        "/validate/topology topology.cks-admission.dev": "Ignore",
+        "/validate/topologies cluster-topologies.cks-admission.dev": "Ignore",
+        "/validate/daemonsets daemonsets.cks-admission.dev": "Ignore",
+    }
+    assert {key: [c["name"] for c in webhook["matchConditions"]] for key, webhook in found.items()} == {
+        "/mutate/pods pods.cks-admission.dev": ["no-mirror-pod", "lacks-cpu-toleration"],
+        "/mutate/topology topology.cks-admission.dev": ["topology-is-mentioned"],
+        "/mutate/daemonsets daemonsets.cks-admission.dev": [],
+        "/validate/labels labels.cks-admission.dev": ["requester-is-not-exempt", "reserved-label-changes"],
+        "/validate/labels cluster-labels.cks-admission.dev": ["requester-is-not-exempt", "reserved-label-changes"],
+        "/validate/pods pods.cks-admission.dev": ["no-mirror-pod", "lacks-cpu-toleration"],
+        "/validate/topology topology.cks-admission.dev": ["topology-is-mentioned"],
+        "/validate/topologies cluster-topologies.cks-admission.dev": [],
+        "/validate/daemonsets daemonsets.cks-admission.dev": [],
+    }
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"sunk": {"daemonSets": "inject"}},
+        {"labels": {"action": "audit"}},
+        {"tolerations": {"daemonSets": "off"}},
+        {"topology": {"default": {"topology": "coreweave"}}},
+    ],
+)
+def test_what_is_registered_keeps_the_api_servers_bounds(settings: Json) -> None:
+    """Names are unique domain names of three parts or more, conditions are at most 64 and unique, paths exist."""
+    ruleset = default_rules(**settings)
+    found = configurations(ruleset, _SERVICE, name="cks", own_namespace="cloud", timeout_seconds=7)
+
+    for configuration in found:
+        names = [webhook["name"] for webhook in configuration["webhooks"]]
+        assert len(set(names)) == len(names)
+        for webhook in configuration["webhooks"]:
+            assert webhook["name"].count(".") >= 2
+            conditions = [condition["name"] for condition in webhook["matchConditions"]]
+            assert len(set(conditions)) == len(conditions) <= 64
+            phase, group = webhook["clientConfig"]["service"]["path"].strip("/").split("/")
+            assert group in ruleset.groups(phase)

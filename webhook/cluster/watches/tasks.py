@@ -1,0 +1,22 @@
+"""The tasks that follow objects: started together, and ended together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any, NoReturn
+
+from webhook.cluster.watches.reflector import Reflector
+
+
+def started(reflectors: Iterable[Reflector[Any]]) -> list[asyncio.Task[NoReturn]]:
+    """A running task for each reflector, with the name of its resource."""
+    return [asyncio.create_task(reflector.run(), name=reflector.resource.name) for reflector in reflectors]
+
+
+async def cancelled(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Cancel tasks and wait until they have ended."""
+    running = list(tasks)
+    for task in running:
+        task.cancel()
+    await asyncio.gather(*running, return_exceptions=True)

@@ -1,0 +1,96 @@
+"""The desired state: the policies, rules and webhook configurations that follow from the settings and the cluster."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from datetime import date
+
+from msgspec import Struct
+
+from policies.engine.request import JsonObject
+from policies.engine.requester import CONTROL_PLANE, CONTROL_PLANE_LABEL
+from policies.engine.ruleset import RuleSet
+from policies.topology.catalog import Catalog
+from webhook.configuration import rules
+from webhook.configuration.settings import Settings, SettingsError
+from webhook.doctor.diagnosis import Read, Unread, listed
+from webhook.doctor.observation import PolicySource
+from webhook.registration.configurations import registered
+from webhook.sources import configmaps, natives, policyset
+from webhook.sources.directories import Directories
+from webhook.sources.policyset import Content
+
+
+class ClusterPolicyState(Struct, frozen=True):
+    """The state of the cluster that affects the rules.
+
+    namespaces: labels by name. maps: ConfigMaps with policies, by name. natives: the cluster's own policies with
+    derived rules, each with its bindings.
+    """
+
+    namespaces: Read[Mapping[str, Mapping[str, str]]]
+    maps: Read[Mapping[str, PolicySource]]
+    natives: Read[Mapping[str, list[JsonObject]]]
+
+
+class Desired(Struct, frozen=True):
+    """The desired state.
+
+    configurations: the webhook configurations that rules need, by kind. policies: names of usable policies.
+    refused: why the policies of a source cannot be used, by source. doubts: warnings about policies, a line each.
+    """
+
+    catalog: Read[Catalog]
+    ruleset: Read[RuleSet]
+    configurations: Read[Mapping[str, JsonObject]]
+    policies: Sequence[str] = ()
+    refused: Mapping[str, str] = {}
+    doubts: Sequence[str] = ()
+
+
+async def make(settings: Settings, state: ClusterPolicyState, today: date) -> Desired:
+    """The desired state. Reads files, but does not contact the cluster."""
+    policies = policyset.updated(policyset.EMPTY, await _contents(settings, state), today, rules.reserved())
+    native, _ = natives.load({} if isinstance(state.natives, Unread) else state.natives, {})
+    try:
+        catalog = rules.topologies(settings)
+        made = rules.of_policies(settings, policies.files, native=native.loaded)
+        ruleset = rules.build(settings, _control_plane(state), made, catalog)
+    except SettingsError as error:
+        unusable = Unread(f"the settings cannot be used here: {error}")
+        return Desired(unusable, unusable, unusable, refused=policies.refused)
+    known = (*policies.files.loaded.policies, *native.loaded.policies)
+    doubts = (*map(str, policies.files.loaded.warnings), *native.problems, *rules.unknown_names(settings, made))
+    configurations = {str(configuration["kind"]): configuration for configuration in registered(settings, b"", ruleset)}
+    return Desired(
+        catalog,
+        ruleset,
+        _not_known(policies.refused, state) or configurations,
+        tuple(dict.fromkeys(policy.name for policy in known)),
+        policies.refused,
+        doubts,
+    )
+
+
+async def _contents(settings: Settings, state: ClusterPolicyState) -> Mapping[str, Content]:
+    """The content of the sources of policies, by name."""
+    contents = dict(await Directories(settings.policies.directories).contents())
+    if not isinstance(state.maps, Unread):
+        data = {name: policy_map.data for name, policy_map in state.maps.items()}
+        contents |= await asyncio.to_thread(configmaps.contents, settings.cluster.namespace, data)
+    return contents
+
+
+def _control_plane(state: ClusterPolicyState) -> list[str]:
+    known = {} if isinstance(state.namespaces, Unread) else state.namespaces
+    return [name for name, labels in known.items() if labels.get(CONTROL_PLANE_LABEL) == CONTROL_PLANE]
+
+
+def _not_known(refused: Mapping[str, str], state: ClusterPolicyState) -> Unread | None:
+    """Why the desired registration is unknown; None if it is known."""
+    if refused:
+        return Unread(f"it is unknown what was in force before {listed(list(refused))} was refused")
+    parts = {"Namespaces": state.namespaces, "ConfigMaps with policies": state.maps, "native policies": state.natives}
+    unread = [what for what, read in parts.items() if isinstance(read, Unread)]
+    return Unread(f"{listed(unread)} could not be read") if unread else None

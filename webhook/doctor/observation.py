@@ -1,0 +1,106 @@
+"""The observed state of an installation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from cryptography.x509 import Certificate
+from msgspec import Struct
+
+from policies.engine.request import JsonObject, UserInfo
+from policies.topology.nodes.inventory import Machine
+from policies.topology.topology import Topology
+from webhook.doctor.diagnosis import Read
+from webhook.registration.rights import Right
+
+
+class Endpoint(Struct, frozen=True):
+    """An address of the service. name: the name that the API server calls; the certificate must be valid for it."""
+
+    name: str
+    host: str
+    port: int
+
+    @property
+    def where(self) -> str:
+        """The address for people."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class ShownChain(Struct, frozen=True):
+    """The certificates served at an address, leaf first."""
+
+    target: Endpoint
+    chain: Read[tuple[Certificate, ...]]
+
+
+class Probe(Struct, frozen=True):
+    """The API server's answer to an object with a reserved label. status: the HTTP status."""
+
+    namespace: str
+    status: int
+    message: str = ""
+
+
+class PolicySource(Struct, frozen=True):
+    """A ConfigMap with policies. refused: what the service's annotation on it says, empty if there is none."""
+
+    data: Mapping[str, str]
+    refused: str = ""
+
+
+class TopologyObjects(Struct, frozen=True):
+    """Topologies that are objects of the cluster. problems: a line for each that cannot be used or read."""
+
+    found: tuple[Topology, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+class NamespaceState(Struct, frozen=True):
+    """What is in the Namespace of the service. None means that an object does not exist.
+
+    maps: ConfigMaps with policies, by name. secret: the data of the Secret with the CA.
+    """
+
+    service: Read[JsonObject | None]
+    slices: Read[Sequence[JsonObject]]
+    deployments: Read[Sequence[JsonObject]]
+    pods: Read[Sequence[JsonObject]]
+    lease: Read[JsonObject | None]
+    secret: Read[Mapping[str, bytes] | None]
+    maps: Read[Mapping[str, PolicySource]]
+
+
+class ClusterState(Struct, frozen=True):
+    """What is in the cluster.
+
+    version: such as `v1.36.3`. groups: the served API groups, with their versions. own: the webhook configurations of
+    the service, by kind. others: all other webhook configurations. namespaces: labels by name. natives: the
+    cluster's own policies with derived rules, each with its bindings.
+    """
+
+    user: Read[UserInfo]
+    version: Read[str]
+    groups: Read[Mapping[str, tuple[str, ...]]]
+    own: Mapping[str, Read[JsonObject | None]]
+    others: Read[Sequence[JsonObject]]
+    namespaces: Read[Mapping[str, Mapping[str, str]]]
+    natives: Read[Mapping[str, list[JsonObject]]]
+    machines: Read[Sequence[Machine]]
+    topologies: Read[TopologyObjects]
+
+
+class Observation(Struct, frozen=True):
+    """Everything that was read.
+
+    asked_for: the user whose rights were checked. is_service: whether that is the service's account. probe: None if
+    none was sent.
+    """
+
+    cluster: ClusterState
+    workspace: NamespaceState
+    served: Sequence[ShownChain]
+    asked_for: str
+    is_service: bool
+    rights: Mapping[Right, Read[bool]]
+    probe: Read[Probe] | None

@@ -1,0 +1,94 @@
+"""Where the characters of a YAML text stand in its file: quotes, escapes, and blocks that begin on the next line.
+
+For readers of files that know where a scalar node begins (PyYAML's `start_mark`). Source: the YAML 1.1 specification,
+chapters 8 and 9. What folding and escapes hide is found by reading the file along with the value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from policies.admissionpolicy.documents.document import Place
+
+_BLANKS = " \t\r"
+_ESCAPES = {"x": 4, "u": 6, "U": 10}
+
+
+def place(lines: Sequence[str], line: int, column: int) -> Place:
+    """Where the text of a scalar begins; lines: of the file; line, column: of the scalar's node, both from 1.
+
+    A block begins on the line after its indicator, and in the column of its first line that is not empty.
+    """
+    first = _style(lines, line, column)
+    if first in ("'", '"'):
+        return line, column + 1
+    if first in ("|", ">"):
+        text = next((text for text in islice(lines, line, None) if text.strip(_BLANKS)), None)
+        return (line, column) if text is None else (line + 1, len(text) - len(text.lstrip(" ")) + 1)
+    return line, column
+
+
+def inside(lines: Sequence[str], line: int, column: int, value: str, offset: int) -> Place:
+    """Where the character at an offset of a scalar's value stands; line, column: of the scalar's node, both from 1."""
+    style = _style(lines, line, column)
+    number, at = place(lines, line, column)
+    if style == "|":
+        above = value.count("\n", 0, offset)
+        return number + above, at + offset - value.rfind("\n", 0, offset) - 1
+    cursor = _Cursor(lines, style, at - 1, number - 1, at - 1)
+    for character in value[:offset]:
+        cursor.pass_over(character)
+    cursor.reach(value[offset : offset + 1])
+    return cursor.number + 1, cursor.at + 1
+
+
+def _style(lines: Sequence[str], line: int, column: int) -> str:
+    """The character that a scalar begins with."""
+    return lines[line - 1][column - 1 : column] if 0 < line <= len(lines) else ""
+
+
+@dataclass(slots=True)
+class _Cursor:
+    """A place in the file that moves as characters of the value go by."""
+
+    lines: Sequence[str]
+    style: str
+    indent: int
+    number: int
+    at: int
+
+    def pass_over(self, character: str) -> None:
+        """Move behind a character of the value."""
+        self.reach(character)
+        if self._ended():
+            self._break()
+        elif self.style == '"' and self._text[self.at : self.at + 1] == "\\":
+            self.at += _ESCAPES.get(self._text[self.at + 1 : self.at + 2], 2)
+        else:
+            self.at += 2 if self.style == "'" and character == "'" else 1
+
+    def reach(self, character: str) -> None:
+        """Move to a character: only a blank or a line break can be where the file has its own line break."""
+        while self.number < len(self.lines) - 1 and (
+            (self._ended() and character not in (" ", "\n")) or self._continued()
+        ):
+            self._break()
+
+    @property
+    def _text(self) -> str:
+        text = self.lines[self.number] if self.number < len(self.lines) else ""
+        return text.rstrip("\r\n") if self.style == ">" else text.rstrip(_BLANKS)
+
+    def _ended(self) -> bool:
+        return self.at >= len(self._text)
+
+    def _continued(self) -> bool:
+        """A backslash at the end of a line in double quotes joins it with the next."""
+        return self.style == '"' and self._text[self.at :] == "\\"
+
+    def _break(self) -> None:
+        self.number += 1
+        text = self._text
+        self.at = min(self.indent, len(text)) if self.style == ">" else len(text) - len(text.lstrip(_BLANKS))

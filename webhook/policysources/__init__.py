@@ -1,1 +1,0 @@
-"""Where the service's policies come from."""

@@ -60,9 +60,8 @@ class Module:
 
     def _no_code(self) -> Iterator[ast.stmt | ast.arg]:
         for node in ast.walk(self.tree):
-            if isinstance(node, ast.Import | ast.ImportFrom | ast.arg) or (
-                isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-            ):
+            is_docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+            if is_docstring or isinstance(node, ast.Import | ast.ImportFrom | ast.arg):
                 yield node
         yield from (node for node in self.tree.body if isinstance(node, ast.Assign | ast.AnnAssign))
 

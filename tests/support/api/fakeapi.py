@@ -39,7 +39,7 @@ class Seen:
 
 @dataclass
 class Failure:
-    """Answers in place of the real ones, for requests to a path that have all of `query`."""
+    """Answers in place of the real ones, for requests to a path that have all of `query`. method: empty for any."""
 
     path: str
     status: int
@@ -47,6 +47,12 @@ class Failure:
     times: int
     headers: dict[str, str] = field(default_factory=dict)
     query: dict[str, str] = field(default_factory=dict)
+    method: str = ""
+
+    def concerns(self, request: web.Request) -> bool:
+        """Whether it is for this request, and still to come."""
+        is_meant = self.path == request.path and self.method in ("", request.method)
+        return bool(self.times) and is_meant and self.query.items() <= dict(request.query).items()
 
 
 def status(code: int, message: str = "", **more: Any) -> Json:
@@ -199,7 +205,7 @@ class FakeApi:
         if request.path in self.slow:
             await asyncio.Event().wait()
         for failure in self.failures:
-            if failure.times and failure.path == request.path and failure.query.items() <= dict(request.query).items():
+            if failure.concerns(request):
                 failure.times -= 1
                 return _respond(failure.status, failure.body, failure.headers)
         if request.path in self.groups:

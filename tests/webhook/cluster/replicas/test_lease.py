@@ -192,7 +192,7 @@ async def test_an_api_server_in_trouble(server: GuardedApi, api: Connection) -> 
     with capture_logs() as logged:
         async with _running(first):
             await until(lambda: first.leading)
-            server.fail(LEASE, 503, status(503, "busy"), times=3)
+            server.fail(LEASE, 503, status(503, "busy"), times=3, method="GET")
             await until(lambda: not first.leading)
             await until(lambda: first.leading)
 

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 from support.policies import randompolicies
-from support.policies.refusedpolicies import Case, cases
+from support.policies.refusedpolicies import Case, cases, without_own_words
 
 from policies.admissionpolicy.documents.reader import Document, Problem, read
 
@@ -95,7 +95,7 @@ def test_api_server_says_the_same_of_random_documents(api: http.client.HTTPSConn
         ours = [problem.text for problem in read_one(document)]
         reasons.add(answer.get("reason"))
         if answer.get("reason") in (None, "Invalid"):
-            same = said(answer, document) == ours
+            same = [*map(without_own_words, said(answer, document))] == [*map(without_own_words, ours)]
         else:  # the API server's decoder stops at the first value of a wrong type, and then validates nothing
             same = set(said(answer, document)) <= set(decoder(ours))
         if not same:

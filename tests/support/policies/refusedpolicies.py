@@ -102,3 +102,11 @@ def _big() -> dict[str, tuple[dict[str, Any], list[str]]]:
         ),
     }
     return {name: (changed(good("ValidatingAdmissionPolicy"), change), says) for name, (change, says) in big.items()}
+
+
+def without_own_words(text: str) -> str:
+    """The text up to what is said of a syntax error or of a broken pattern: those words are our own."""
+    for error in ("Syntax error: ", "error parsing regexp: "):
+        head, found, _ = text.partition(error)
+        text = head + found
+    return text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from support.policies import randompolicies
-from support.policies.refusedpolicies import Case, cases
+from support.policies.refusedpolicies import Case, cases, without_own_words
 
 from policies.admissionpolicy.documents.reader import Document, read
 
@@ -19,13 +19,7 @@ def test_words_are_those_of_the_api_server(case: Case) -> None:
     found = [problem.text for problem in read([document]).errors]
 
     told = [text for text in found if ": Not found: " not in text]
-    assert [_without_words(text) for text in told] == [_without_words(text) for text in case.says]
-
-
-def _without_words(text: str) -> str:
-    """The text up to what is said of a syntax error: those words are our own."""
-    head, error, _ = text.partition("Syntax error: ")
-    return head + error
+    assert [without_own_words(text) for text in told] == [without_own_words(text) for text in case.says]
 
 
 def test_table_is_large() -> None:

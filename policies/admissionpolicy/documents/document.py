@@ -18,7 +18,7 @@ class Document:
     """One object, or a list of objects, of one file.
 
     name: the file. line: where the document begins. places: where the value at a path stands, or its nearest parent
-    that is there; for a text, its first character, behind the quote or on the first line of a block (see yamlscalar.py).
+    that is there; for a text, its first character, behind the quote or on the first line of a block (yamlscalar.py).
     keys: where the key of a path stands; None where the reader does not know. inside: where the character at an offset
     of the text at a path stands; None where all lines of a text are as in the file, equally indented. duplicates: keys
     that are there a second time, if the reader does not refuse them itself.

@@ -76,12 +76,12 @@ class Guards:
                 return self.implied(node.args[0], scope, truth=not truth)
             case Call(function="_&&_" | "_||_"):
                 left, right = (self.implied(argument, scope, truth=truth) for argument in node.args)
-                return _both(left, right) if truth is (node.function == "_&&_") else _either(left, right)
+                return left | right if truth is (node.function == "_&&_") else _either(left, right)
             case Call(function="_?_:_"):
                 condition, then, otherwise = node.args
                 return _either(
-                    _both(self.implied(condition, scope, truth=True), self.implied(then, scope, truth=truth)),
-                    _both(self.implied(condition, scope, truth=False), self.implied(otherwise, scope, truth=truth)),
+                    self.implied(condition, scope, truth=True) | self.implied(then, scope, truth=truth),
+                    self.implied(condition, scope, truth=False) | self.implied(otherwise, scope, truth=truth),
                 )
             case Call(function="@in") if _is_map(node.args[1]):
                 return frozenset(self._tested(node, scope)) if truth else NOTHING
@@ -182,10 +182,6 @@ def _compared_with_null(node: Call) -> Node | None:
     if isinstance(right, Literal) and right.value is None:
         return left
     return right if isinstance(left, Literal) and left.value is None else None
-
-
-def _both(left: Facts, right: Facts) -> Facts:
-    return left | right
 
 
 def _either(left: Facts, right: Facts) -> Facts:

@@ -80,13 +80,7 @@ def _without_variables(environment: Environment) -> Environment:
 
 
 def _check(
-    text: str,
-    environment: Environment,
-    results: Sequence[Type],
-    spot: Spot,
-    *,
-    trim: bool = False,
-    shown: str = "",
+    text: str, environment: Environment, results: Sequence[Type], spot: Spot, *, trim: bool = False, shown: str = ""
 ) -> None:
     """Compile an expression whose result is of one of some types, and note what is wrong with it.
 
@@ -129,7 +123,7 @@ def _note(error: CompileError, message: str, spot: Spot) -> None:
     further = [
         f"{document.name}:{line}:{column}: {block}" for (line, column), block in zip(places, blocks, strict=True)
     ]
-    spot.report.add(
+    spot.report.problems.append(
         Problem(
             file=document.name,
             line=places[0][0],

@@ -147,12 +147,7 @@ _VALIDATING: Mapping[str, Shape] = {
     "validations": Many(
         Fields(
             "Validation",
-            {
-                "expression": Text(),
-                "message": Text(),
-                "reason": Text("v1.StatusReason"),
-                "messageExpression": Text(),
-            },
+            {"expression": Text(), "message": Text(), "reason": Text("v1.StatusReason"), "messageExpression": Text()},
         )
     ),
     "auditAnnotations": Many(Fields("AuditAnnotation", {"key": Text(), "valueExpression": Text()})),

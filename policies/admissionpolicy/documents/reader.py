@@ -8,7 +8,7 @@ comes last: names that are there twice, and bindings and policies that do not fi
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
 
@@ -133,7 +133,7 @@ def objects(documents: Iterable[Document]) -> Iterator[Document]:
             if isinstance(item.value, dict) and value["kind"] != "List":
                 # As in what `kubectl get --raw` prints: only the list says what its items are.
                 inherited = {"apiVersion": value["apiVersion"], "kind": value["kind"].removesuffix("List")}
-                item = item.with_value({**inherited, **item.value})
+                item = replace(item, value={**inherited, **item.value})
             yield from objects([item])
 
 

@@ -29,13 +29,12 @@ NamespaceLabels = Callable[[str], Mapping[str, str] | None]
 
 _ALL = "*"
 _OPERATIONS = ("CREATE", "UPDATE", "DELETE", "CONNECT")
-_NAMESPACES = ("", "v1", "namespaces")
-_POLICIES = "admissionregistration.k8s.io"
+
 # Bounds the memory of an index; a cluster has some hundred resources, of which few are written in many ways.
 _CACHED = 4096
 
 UNSEEN: Mapping[str, frozenset[str]] = {
-    _POLICIES: frozenset(
+    "admissionregistration.k8s.io": frozenset(
         {
             "validatingadmissionpolicies",
             "validatingadmissionpolicybindings",
@@ -47,12 +46,7 @@ UNSEEN: Mapping[str, frozenset[str]] = {
     ),
     "authentication.k8s.io": frozenset({"selfsubjectreviews", "tokenreviews"}),
     "authorization.k8s.io": frozenset(
-        {
-            "localsubjectaccessreviews",
-            "selfsubjectaccessreviews",
-            "selfsubjectrulesreviews",
-            "subjectaccessreviews",
-        }
+        {"localsubjectaccessreviews", "selfsubjectaccessreviews", "selfsubjectrulesreviews", "subjectaccessreviews"}
     ),
 }
 """Resources by group that no policy is asked about, or one could lock everybody out.
@@ -165,7 +159,7 @@ def _split(pattern: str) -> tuple[str, str]:
 def _scope(request: AdmissionRequest) -> Scope:
     """A Namespace has its own name for a namespace in the request, and is cluster-scoped all the same."""
     target = request.resource
-    is_namespace = (target.group, target.version, target.resource) == _NAMESPACES
+    is_namespace = (target.group, target.version, target.resource) == ("", "v1", "namespaces")
     return "Cluster" if is_namespace or not request.namespace else "Namespaced"
 
 
@@ -193,7 +187,7 @@ def _namespace_is_selected(
 _Key = tuple[str, str, str, str]  # group, resource, subresource and operation; `*` in the first three stands for all
 
 
-class Index(Generic[T]):
+class PolicyIndex(Generic[T]):
     """Policies by group, resource, subresource and operation, so that those for other requests cost nothing.
 
     It never changes, but for its cache. Versions, scopes, names and selectors are left to

@@ -1,8 +1,8 @@
 """Policies on Pods, applied to the pod templates of workloads: the Pod that would be created, and the way back.
 
 A person then sees the refusal on the Deployment that was applied and not in the events of a ReplicaSet. A template is
-judged as a CREATE of pods by whoever writes the workload: policies are matched (`Index`, `Matcher`), conditions and
-expressions evaluated on `DerivedPod.request`, and the places of findings translated back by `DerivedPod.place`.
+judged as a CREATE of pods by whoever writes the workload: policies are matched and evaluated on `DerivedPod.request`,
+and the places of findings translated back by `DerivedPod.place`.
 
 Source of the metadata that a controller copies: k8s.io/kubernetes' pkg/controller/controller_utils.go,
 GetPodFromTemplate.
@@ -159,7 +159,8 @@ def derive(request: AdmissionRequest, workloads: Mapping[tuple[str, str], Worklo
         DerivedPod(_creation(request, template), request.kind, location)
         for pattern in row.templates
         for location, template in locate(request.object, pattern)
-        if isinstance(template, dict) and not _is_unchanged(request, location, template)
+        if isinstance(template, dict)
+        and not (request.operation == "UPDATE" and lookup(request.old_object, location) == template)
     )
 
 
@@ -172,10 +173,6 @@ def _is_written(request: AdmissionRequest) -> bool:
     )
 
 
-def _is_unchanged(request: AdmissionRequest, location: Location, template: JsonObject) -> bool:
-    return request.operation == "UPDATE" and lookup(request.old_object, location) == template
-
-
 def _creation(request: AdmissionRequest, template: JsonObject) -> AdmissionRequest:
     pod = {
         "apiVersion": "v1",
@@ -184,13 +181,7 @@ def _creation(request: AdmissionRequest, template: JsonObject) -> AdmissionReque
         "spec": template.get("spec"),
     }
     return replace(
-        request,
-        kind=POD,
-        resource=PODS,
-        name="",
-        operation="CREATE",
-        object=defaulted(pod),
-        old_object=None,
+        request, kind=POD, resource=PODS, name="", operation="CREATE", object=defaulted(pod), old_object=None
     )
 
 

@@ -44,8 +44,7 @@ class Origin:
 class Expression:
     """A CEL expression, and where it stands: the file, and the line and column, from 1, of its first character.
 
-    text: as it was written, line breaks and blanks around it included. path: as the API server names the field,
-    `spec.validations[0].expression`.
+    text: as written, with line breaks and blanks around it. path: as the API server names the field.
     """
 
     text: str

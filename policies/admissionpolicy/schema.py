@@ -2,8 +2,7 @@
 
 Read from OpenAPI v3 schemas as the API server reads its own for server-side apply (kube-openapi's pkg/schemaconv): the
 built-in kinds from `schemas.json` beside this module, which tests/cluster/mergeschemas.py writes, a custom resource
-from the openAPIV3Schema of its CRD. Schemas refer to each other in circles, so they are converted only when a value is
-there.
+from the openAPIV3Schema of its CRD. Schemas refer to each other in circles, so they are converted only when needed.
 """
 
 from __future__ import annotations
@@ -103,8 +102,7 @@ DEDUCED: SchemaNode = SchemaNode(lambda: Atom(_ANY, ListType(_UNTYPED), MapType(
 class Schema:
     """The schema of a kind.
 
-    typed: whether the API server decodes it into a Go type, which drops null and refuses unknown fields; a custom
-    resource stays as it is written.
+    typed: whether the API server decodes it into a Go type, which drops null and refuses unknown fields.
     """
 
     root: SchemaNode

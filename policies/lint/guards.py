@@ -1,8 +1,7 @@
 """What is known to be there once an expression is true or false: by `has(a.b)`, `'k' in a.m`, `a != null`, `a.?b`.
 
 A fact is a key: the place that is there (`object.spec.replicas`), or with `!` at the end that it is not null. What is
-not understood counts as a test of all that is tested somewhere in it: a guard too many hides a finding, one too few is
-a false alarm.
+not understood counts as a test of all that is tested somewhere in it: a hidden finding is better than a false alarm.
 """
 
 from __future__ import annotations

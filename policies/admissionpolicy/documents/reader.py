@@ -33,9 +33,8 @@ VERSIONS = ("v1", "v1beta1", "v1alpha1")
 class Loaded:
     """The result of reading a set of documents.
 
-    policies, bindings, exceptions: those without errors, in the order of the documents. context: all other objects,
-    such as parameters, Namespaces and CRDs, unread. problems: in the order of the documents; a set with an error should
-    not be used.
+    policies, bindings, exceptions: those without errors, in the order of the documents, as are problems. context: all
+    other objects, such as parameters, Namespaces and CRDs, unread. A set with an error should not be used.
     """
 
     policies: tuple[Policy, ...] = ()

@@ -62,8 +62,7 @@ class CompiledPolicy:
     """A policy with its programs, in the order of the document.
 
     composition: the policy's variables, for match conditions, validations and audit annotations. speaking: the same for
-    messageExpressions, which may not ask the authorizer. patching: the same for mutations. messages: None for a
-    validation without a messageExpression.
+    messageExpressions, which may not ask the authorizer. patching: for mutations. messages: one for each validation.
     """
 
     policy: Policy
@@ -121,8 +120,7 @@ class CompiledPolicy:
     def has_cheap_messages(self, known: Collection[str] = ()) -> bool:
         """Whether the messageExpressions can never use up the budget: then one is evaluated only if it is shown.
 
-        known: variables that were evaluated before. They, and all that they read, cost again what they cost then, and
-        are not counted here.
+        known: variables that were evaluated before. They cost again what they cost then, and are not counted here.
         """
         count, more = self._message_count, self._message_reads.difference(known)
         new: set[str] = set()

@@ -84,8 +84,7 @@ class Unmatched:
 def unmatched(compiled: CompiledPolicy, params: Json | None, inputs: Inputs) -> Unmatched | Failure | None:
     """Why the match conditions keep a policy from a request; None where they do not.
 
-    Match conditions do not know the request's Namespace. A false one decides, whatever the others are; failures only
-    count where none is false.
+    Match conditions do not know the request's Namespace. Failures only count where none of them is false.
     """
     if not compiled.conditions:
         return None

@@ -58,8 +58,7 @@ kube-apiserver itself asks policies about the two kinds of webhook configuration
 class MatchError(Exception):
     """It cannot be told whether a policy or binding is for a request, in Kubernetes' words.
 
-    The API server takes it for an error of the configuration (`failed to configure policy: ...`, or `binding`), which
-    the policy's failurePolicy decides about.
+    The API server takes it for an error of the configuration, and the policy's failurePolicy decides.
     """
 
 
@@ -168,8 +167,7 @@ def _namespace_is_selected(
 ) -> bool:
     """A cluster-scoped object is in no Namespace, so that no selector keeps a policy away from it.
 
-    A Namespace that is created or updated is judged by its new labels; for a DELETE, and for its subresources, by those
-    that it has in the cluster.
+    A Namespace that is created or updated is judged by its new labels, otherwise by those that it has in the cluster.
     """
     about_namespaces = request.resource.resource == "namespaces"
     if not (request.namespace or about_namespaces):

@@ -149,8 +149,7 @@ def template_paths(workloads: Mapping[tuple[str, str], Workload]) -> frozenset[s
 def derive(request: AdmissionRequest, workloads: Mapping[tuple[str, str], Workload]) -> tuple[DerivedPod, ...]:
     """The Pods that would be created from what a request writes; none where it leaves the templates unchanged.
 
-    None either for a cluster-scoped workload, since the Namespace of its Pods is not known: they are judged with the
-    namespaced object that is made from it.
+    None either for a cluster-scoped workload: its Pods are judged with the namespaced object that is made from it.
     """
     row = workloads.get(request.kind.group_kind)
     if row is None or request.kind.group_kind in UNDERIVED or not _is_written(request):

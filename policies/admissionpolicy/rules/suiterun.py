@@ -62,7 +62,6 @@ class _CaseReview(NamedTuple):
 
 
 Texts = Mapping[ValidationAction, tuple[str, ...]]
-"""The texts of each action."""
 _WORKLOADS = table(BUILT_IN)
 
 
@@ -74,8 +73,7 @@ def plain(group: str, kind: str) -> KindTarget:  # noqa: ARG001
 class SuiteRun:
     """Policies with their bindings and parameters, compiled once for all cases.
 
-    targets: what kinds are called. schemas: how objects of a kind merge. decisions: who answers authorization checks;
-    with None they come back with an error.
+    targets: names of kinds. schemas: how objects merge. decisions: answers authorization checks; with None they fail.
     """
 
     def __init__(

@@ -208,9 +208,7 @@ class _Reader:
         verdict: Verdict = "denied" if fields.get("expect") == "denied" else "allowed"
         if fields.get("expect") not in get_args(Verdict):
             self._problem(f"{path}.expect", f"{fields.get('expect')!r} is neither allowed nor denied")
-        texts = {
-            name: self._texts(fields.get(name, ()), f"{path}.{name}") for name in ("messages", "warnings", "audit")
-        }
+        texts = {name: self._texts(fields.get(name, ()), f"{path}.{name}") for name in _TEXTS}
         if verdict == "denied" and not texts["messages"]:
             self._problem(f"{path}.messages", "a case that is denied says with which messages")
         if verdict == "allowed" and texts["messages"]:

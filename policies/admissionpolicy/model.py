@@ -6,7 +6,7 @@ An absent selector of matchConstraints is the empty one, which selects everythin
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -17,7 +17,7 @@ OWN_PREFIX = "cks-admission.dev/"
 DERIVE = f"{OWN_PREFIX}derive"
 LINT_IGNORE = f"{OWN_PREFIX}lint-ignore"
 OWN_ANNOTATIONS = (DERIVE, LINT_IGNORE)
-"""The annotations of policies that this service reads."""
+"""The annotations that this service reads: whether a policy is for pod templates, and the ids of ignored findings."""
 
 PolicyKind = Literal["ValidatingAdmissionPolicy", "MutatingAdmissionPolicy"]
 BindingKind = Literal["ValidatingAdmissionPolicyBinding", "MutatingAdmissionPolicyBinding"]
@@ -44,8 +44,7 @@ class Origin:
 class Expression:
     """A CEL expression, and where it stands: the file, and the line and column, from 1, of its first character.
 
-    text: as it was written, line breaks and blanks around it included. path: as the API server names the field,
-    `spec.validations[0].expression`.
+    text: as written, with line breaks and blanks around it. path: as the API server names the field.
     """
 
     text: str
@@ -95,16 +94,8 @@ class MatchResources:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MatchCondition:
-    """A condition that a request has to meet beside the rules and selectors."""
-
-    name: str
-    expression: Expression
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Variable:
-    """An expression under a name: `variables.<name>` in all later expressions."""
+class NamedExpression:
+    """A match condition, or a variable: `variables.<name>` in all later expressions."""
 
     name: str
     expression: Expression
@@ -132,7 +123,7 @@ class AuditAnnotation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mutation:
+class MutationExpression:
     """One change: an expression for an object to apply (`Object{...}`), or for a list of `JSONPatch{...}`."""
 
     patch_type: PatchType
@@ -154,14 +145,31 @@ class Policy:
     api_version: str = "admissionregistration.k8s.io/v1"
     param_kind: ParamKind | None = None
     match_constraints: MatchResources
-    match_conditions: tuple[MatchCondition, ...] = ()
-    variables: tuple[Variable, ...] = ()
+    match_conditions: tuple[NamedExpression, ...] = ()
+    variables: tuple[NamedExpression, ...] = ()
     validations: tuple[Validation, ...] = ()
     audit_annotations: tuple[AuditAnnotation, ...] = ()
-    mutations: tuple[Mutation, ...] = ()
+    mutations: tuple[MutationExpression, ...] = ()
     failure_policy: FailurePolicy = "Fail"
     reinvocation_policy: ReinvocationPolicy | Literal[""] = ""
     origin: Origin
+
+    @property
+    def judged_expressions(self) -> Iterator[Expression]:
+        """The validations and their messageExpressions: Kubernetes checks the types of these."""
+        for validation in self.validations:
+            yield validation.expression
+            if validation.message_expression is not None:
+                yield validation.message_expression
+
+    @property
+    def expressions(self) -> Iterator[Expression]:
+        """All expressions in the order of the document."""
+        yield from (condition.expression for condition in self.match_conditions)
+        yield from (variable.expression for variable in self.variables)
+        yield from self.judged_expressions
+        yield from (annotation.value_expression for annotation in self.audit_annotations)
+        yield from (mutation.expression for mutation in self.mutations)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ Scope = Literal["Namespaced", "Cluster"]
 
 
 @dataclass(frozen=True, slots=True)
-class Resource:
+class ApiResource:
     """A resource as rules name it: `deployments`, or `deployments/scale` with the kind `autoscaling/v1 Scale`."""
 
     group: str
@@ -29,7 +29,7 @@ class Resource:
 
 
 @cache
-def built_in() -> tuple[Resource, ...]:
+def built_in() -> tuple[ApiResource, ...]:
     """All of them, by group, version and name."""
     text = resources.files("policies.admissionpolicy").joinpath("resources.json").read_text(encoding="utf-8")
     return tuple(
@@ -40,8 +40,8 @@ def built_in() -> tuple[Resource, ...]:
     )
 
 
-def _resource(api_version: str, scope: Scope, name: str, kind: str) -> Resource:
+def _resource(api_version: str, scope: Scope, name: str, kind: str) -> ApiResource:
     group, _, version = api_version.rpartition("/")
     *elsewhere, plain = kind.rsplit("/", 2)
     kind_group, kind_version = elsewhere or (group, version)
-    return Resource(group, version, name, GroupVersionKind(kind_group, kind_version, plain), scope)
+    return ApiResource(group, version, name, GroupVersionKind(kind_group, kind_version, plain), scope)

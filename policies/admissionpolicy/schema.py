@@ -2,8 +2,7 @@
 
 Read from OpenAPI v3 schemas as the API server reads its own for server-side apply (kube-openapi's pkg/schemaconv): the
 built-in kinds from `schemas.json` beside this module, which tests/cluster/mergeschemas.py writes, a custom resource
-from the openAPIV3Schema of its CRD. Schemas refer to each other in circles, so they are converted only when a value is
-there.
+from the openAPIV3Schema of its CRD. Schemas refer to each other in circles, so they are converted only when needed.
 """
 
 from __future__ import annotations
@@ -41,8 +40,8 @@ class MapType:
     defaults: of those fields that have one; the key of a list's item may be left out then.
     """
 
-    fields: Mapping[str, Node]
-    element: Node | None
+    fields: Mapping[str, SchemaNode]
+    element: SchemaNode | None
     atomic: bool = False
     defaults: Mapping[str, Any] = field(default_factory=dict)
 
@@ -51,7 +50,7 @@ class MapType:
 class ListType:
     """Items that are replaced as a whole (atomic), each there once (set), or merged by their keys (map)."""
 
-    element: Node
+    element: SchemaNode
     relation: Relation = "atomic"
     keys: tuple[str, ...] = ()
 
@@ -70,7 +69,7 @@ class Atom:
         return self.scalar is other.scalar and self.list is other.list and self.map is other.map
 
 
-class Node:
+class SchemaNode:
     """The schema of a place, converted when it is first asked for."""
 
     def __init__(self, convert: Callable[[], Atom]) -> None:
@@ -81,21 +80,21 @@ class Node:
         """What a value here may be."""
         return self._convert()
 
-    def child(self, key: str) -> Node | None:
+    def child(self, key: str) -> SchemaNode | None:
         """The place below a key of the map that is here; None where the schema knows no such key."""
         if self.atom.map is None:
             return None
         return self.atom.map.fields.get(key, self.atom.map.element)
 
     @property
-    def item(self) -> Node | None:
+    def item(self) -> SchemaNode | None:
         """The place of each item of the list that is here."""
         return None if self.atom.list is None else self.atom.list.element
 
 
 _ANY = Scalar("untyped")
-_UNTYPED: Node = Node(lambda: Atom(_ANY, ListType(_UNTYPED), MapType({}, _UNTYPED, atomic=True)))
-DEDUCED: Node = Node(lambda: Atom(_ANY, ListType(_UNTYPED), MapType({}, DEDUCED)))
+_UNTYPED: SchemaNode = SchemaNode(lambda: Atom(_ANY, ListType(_UNTYPED), MapType({}, _UNTYPED, atomic=True)))
+DEDUCED: SchemaNode = SchemaNode(lambda: Atom(_ANY, ListType(_UNTYPED), MapType({}, DEDUCED)))
 """What is known of a value without a schema: maps merge, lists are replaced."""
 
 
@@ -103,17 +102,16 @@ DEDUCED: Node = Node(lambda: Atom(_ANY, ListType(_UNTYPED), MapType({}, DEDUCED)
 class Schema:
     """The schema of a kind.
 
-    typed: whether the API server decodes it into a Go type, which drops null and refuses unknown fields; a custom
-    resource stays as it is written.
+    typed: whether the API server decodes it into a Go type, which drops null and refuses unknown fields.
     """
 
-    root: Node
+    root: SchemaNode
     kind: GroupVersionKind
     typed: bool
 
-    def place(self, path: Iterable[str | int]) -> Node | None:
+    def place(self, path: Iterable[str | int]) -> SchemaNode | None:
         """The place that keys and indexes lead to, or None where the schema has none."""
-        node: Node | None = self.root
+        node: SchemaNode | None = self.root
         for step in path:
             if node is None:
                 return None
@@ -126,34 +124,30 @@ class Definitions:
 
     def __init__(self, schemas: Mapping[str, OpenApi]) -> None:
         self._schemas = schemas
-        self._cache: dict[str, Node] = {}
+        self._cache: dict[str, SchemaNode] = {}
 
-    def node(self, name: str) -> Node:
+    def node(self, name: str) -> SchemaNode:
         """The definition of a name. Raises KeyError where there is none, when the node is asked for its atom."""
         if name not in self._cache:
-            self._cache[name] = Node(lambda: self._definition(name))
+            self._cache[name] = SchemaNode(lambda: self._definition(name))
         return self._cache[name]
 
-    def inline(self, schema: OpenApi, *, preserve: bool = False) -> Node:
+    def inline(self, schema: OpenApi, *, preserve: bool = False) -> SchemaNode:
         """A schema that stands in another one, or a reference. `preserve`: unknown fields are allowed around it."""
         reference = schema.get("$ref", "")
         if not reference and len(schema.get("allOf") or ()) == 1:
             reference = schema["allOf"][0].get("$ref", "")
         if not reference:
-            return Node(lambda: self._convert(schema, preserve=preserve))
+            return SchemaNode(lambda: self._convert(schema, preserve=preserve))
         node = self.node(reference.rpartition("/")[2])
         relation = schema.get("x-kubernetes-map-type")
-        return Node(lambda: _related(node.atom, atomic=relation == "atomic")) if relation else node
+        return SchemaNode(lambda: _related(node.atom, atomic=relation == "atomic")) if relation else node
 
     def _definition(self, name: str) -> Atom:
         schema = self._schemas[name]
-        match name:
-            case _ if name == QUANTITY:
-                return Atom(Scalar("untyped", "quantity"), name=name)
-            case _ if name == RAW_EXTENSION:
-                return replace(_UNTYPED.atom, name=name)
-            case _:
-                return replace(self._convert(schema, preserve=False), name=name)
+        if name == QUANTITY:
+            return Atom(Scalar("untyped", "quantity"), name=name)
+        return replace(_UNTYPED.atom if name == RAW_EXTENSION else self._convert(schema, preserve=False), name=name)
 
     def _convert(self, schema: OpenApi, *, preserve: bool) -> Atom:
         preserve = preserve or schema.get("x-kubernetes-preserve-unknown-fields") is True
@@ -257,9 +251,7 @@ def _relation(schema: OpenApi) -> tuple[Relation, tuple[str, ...]]:
 
 def _related(atom: Atom, *, atomic: bool) -> Atom:
     """A definition whose use says how it merges."""
-    if atom.map is not None:
-        return replace(atom, map=replace(atom.map, atomic=atomic))
-    return atom
+    return atom if atom.map is None else replace(atom, map=replace(atom.map, atomic=atomic))
 
 
 def _with_embedded(schema: OpenApi) -> dict[str, Any]:

@@ -23,5 +23,5 @@ def is_above_zero(quantity: object) -> bool:
 
 def count(quantity: str | float) -> int | None:
     """The count that the API server writes as 8 or 1k, None for anything else. Extended resources are such counts."""
-    found = _WHOLE(str(quantity))
-    return int(found[1]) * _FACTORS[found[2]] if found else None
+    match = _WHOLE(str(quantity))
+    return int(match[1]) * _FACTORS[match[2]] if match else None

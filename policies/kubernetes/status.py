@@ -5,10 +5,4 @@ Source: k8s.io/apimachinery's pkg/api/errors/errors.go.
 
 from __future__ import annotations
 
-CODES = {
-    "Unauthorized": 401,
-    "Forbidden": 403,
-    "RequestEntityTooLarge": 413,
-    "Invalid": 422,
-    "InternalError": 500,
-}
+CODES = {"Unauthorized": 401, "Forbidden": 403, "RequestEntityTooLarge": 413, "Invalid": 422, "InternalError": 500}

@@ -45,10 +45,10 @@ class AbsenceReader:
         nullable: Collection[str],
         variables: dict[str, Expression],
     ) -> None:
-        self.found: dict[tuple[str, str], Absence] = {}
+        self.absences: dict[tuple[str, str], Absence] = {}
         self._guards, self._presence, self._tests, self._nullable = guards, presence, tests, nullable
         self._variables = variables
-        self._seen: set[tuple[str, Facts]] = set()
+        self._variables_read: set[tuple[str, Facts]] = set()
         self._expression = Expression(text="", path="")
 
     def read(self, tree: Node, expression: Expression, facts: Facts) -> None:
@@ -87,20 +87,20 @@ class AbsenceReader:
     def _select(self, node: Select, facts: Facts, scope: Scope) -> None:
         tree = self._guards.variable(node, scope)
         if tree is not None:
-            if (node.field, facts) not in self._seen:
-                self._seen.add((node.field, facts))
+            if (node.field, facts) not in self._variables_read:
+                self._variables_read.add((node.field, facts))
                 self.read(tree, self._variables[node.field], facts)
             return
-        before = len(self.found)
+        before = len(self.absences)
         self._walk(node.operand, facts, scope)
-        if len(self.found) == before:  # else the remedy there is one for this too
+        if len(self.absences) == before:  # else the remedy there is one for this too
             self._check(node, node.operand, node.field, facts, scope)
 
     def _index(self, node: Call, facts: Facts, scope: Scope) -> None:
-        before = len(self.found)
+        before = len(self.absences)
         operand, index = node.args
         self._walk_all((operand, index), facts, scope)
-        if len(self.found) == before and isinstance(index, Literal) and isinstance(index.value, str):
+        if len(self.absences) == before and isinstance(index, Literal) and isinstance(index.value, str):
             self._check(node, operand, index.value, facts, scope)
 
     def _fold(self, node: Comprehension, facts: Facts, scope: Scope) -> None:
@@ -133,4 +133,4 @@ class AbsenceReader:
     def _note(self, reason: OneOf["field", "key", "null"], node: Node, operand: Node, name: str, key: str) -> None:
         text = self._expression.text
         absence = Absence(reason, self._expression, node.start, text[operand.start : operand.end], name)
-        self.found.setdefault((self._expression.path, key), absence)
+        self.absences.setdefault((self._expression.path, key), absence)

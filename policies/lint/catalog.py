@@ -8,7 +8,7 @@ from typing import Any
 
 from policies.admissionpolicy import resource as resources
 from policies.admissionpolicy import schema
-from policies.admissionpolicy.resource import Resource
+from policies.admissionpolicy.resource import ApiResource
 from policies.admissionpolicy.schema import OpenApi
 from policies.engine.request import GroupVersionKind
 
@@ -17,7 +17,7 @@ from policies.engine.request import GroupVersionKind
 class ResourceCatalog:
     """resources: all that are known. custom: the schemas of custom resources."""
 
-    resources: tuple[Resource, ...]
+    resources: tuple[ApiResource, ...]
     custom: Mapping[GroupVersionKind, OpenApi]
 
     def kinds(self, group: str, version: str, resource: str) -> tuple[GroupVersionKind, ...]:
@@ -56,7 +56,7 @@ def _is_definition(value: Any) -> bool:
     return isinstance(value, dict) and value.get("kind") == "CustomResourceDefinition"
 
 
-def _versions(spec: Mapping[str, Any]) -> Iterator[tuple[tuple[Resource, ...], OpenApi | None]]:
+def _versions(spec: Mapping[str, Any]) -> Iterator[tuple[tuple[ApiResource, ...], OpenApi | None]]:
     names = spec.get("names") or {}
     group, plural = str(spec.get("group", "")), str(names.get("plural", ""))
     scope: resources.Scope = "Cluster" if spec.get("scope") == "Cluster" else "Namespaced"
@@ -64,5 +64,5 @@ def _versions(spec: Mapping[str, Any]) -> Iterator[tuple[tuple[Resource, ...], O
         version = str(entry.get("name", ""))
         kind = GroupVersionKind(group, version, str(names.get("kind", "")))
         subresources = (f"{plural}/{name}" for name in entry.get("subresources") or ())
-        defined = tuple(Resource(group, version, name, kind, scope) for name in (plural, *subresources))
+        defined = tuple(ApiResource(group, version, name, kind, scope) for name in (plural, *subresources))
         yield defined, (entry.get("schema") or {}).get("openAPIV3Schema")

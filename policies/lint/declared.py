@@ -20,12 +20,7 @@ from policies.cel.types import Type
 _RESERVED = RESERVED | {"true", "false", "null", "in"}
 _ESCAPES = {"__": "__underscores__", ".": "__dot__", "-": "__dash__", "/": "__slash__"}
 _SCALARS = {"boolean": types.BOOL, "number": types.DOUBLE, "integer": types.INT}
-_FORMATS = {
-    "byte": types.BYTES,
-    "duration": types.DURATION,
-    "date": types.TIMESTAMP,
-    "date-time": types.TIMESTAMP,
-}
+_FORMATS = {"byte": types.BYTES, "duration": types.DURATION, "date": types.TIMESTAMP, "date-time": types.TIMESTAMP}
 _TEXT: OpenApi = {"type": "string"}
 _ROOT: OpenApi = {
     "kind": _TEXT,

@@ -18,26 +18,9 @@ from policies.lint.typecheck import TypedPolicy
 _SHORTEST = 20  # characters: less says that something is wrong, and has no room for what to do
 
 
-def expressions(policy: Policy) -> Iterator[Expression]:
-    """All expressions of a policy in the order of the document."""
-    for condition in policy.match_conditions:
-        yield condition.expression
-    for variable in policy.variables:
-        yield variable.expression
-    for validation in policy.validations:
-        yield validation.expression
-        if validation.message_expression is not None:
-            yield validation.message_expression
-    for annotation in policy.audit_annotations:
-        yield annotation.value_expression
-    for mutation in policy.mutations:
-        yield mutation.expression
-
-
 def unused(policy: Policy, subject: LintSubject) -> Iterator[LintFinding]:
     """Variables and params that no expression reads."""
-    trees = [parse(expression.source) for expression in expressions(policy)]
-    nodes = [node for tree in trees for node in walk(tree)]
+    nodes = [node for expression in policy.expressions for node in walk(parse(expression.source))]
     names = {node.name for node in nodes if isinstance(node, Ident)}
     read = {node.field for node in nodes if isinstance(node, Select) and _is_name(node.operand, "variables")}
     read |= {
@@ -100,7 +83,7 @@ def panics(policy: Policy, subject: LintSubject, untyped: TypedPolicy) -> Iterat
     (mapLiteral and listLiteral in cel-go's cel/validator.go).
     """
     mutations = {mutation.expression for mutation in policy.mutations}
-    for expression in expressions(policy):
+    for expression in policy.expressions:
         tree = untyped.tree(expression, patch_types=expression in mutations)
         if isinstance(tree, CompileError):
             continue

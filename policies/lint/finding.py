@@ -10,9 +10,6 @@ from policies.admissionpolicy.documents.document import Document, Path
 from policies.admissionpolicy.documents.problem import show
 from policies.admissionpolicy.model import LINT_IGNORE, Expression
 
-IGNORE = LINT_IGNORE
-"""The annotation of a policy or binding with the ids, between commas, of what should not be found in it."""
-
 IDS: Mapping[str, str] = {
     "type-error": "An expression does not match the schema of a kind that the policy applies to",
     "missing-has": "A field that may be absent is read without a test; if it is absent, the expression fails",
@@ -24,7 +21,7 @@ IDS: Mapping[str, str] = {
     "unused-variable": "A variable that no expression reads",
     "unused-params": "A `paramKind`, but no expression reads `params`",
     "doubtful": "Valid, but probably not intended, such as a paramRef without a `paramKind`",
-    "unknown-ignore": f"`{IGNORE}` names a finding that does not exist",
+    "unknown-ignore": f"`{LINT_IGNORE}` names a finding that does not exist",
 }
 """All findings by id, with what each means."""
 

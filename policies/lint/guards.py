@@ -1,8 +1,7 @@
 """What is known to be there once an expression is true or false: by `has(a.b)`, `'k' in a.m`, `a != null`, `a.?b`.
 
 A fact is a key: the place that is there (`object.spec.replicas`), or with `!` at the end that it is not null. What is
-not understood counts as a test of all that is tested somewhere in it: a guard too many hides a finding, one too few is
-a false alarm.
+not understood counts as a test of all that is tested somewhere in it: a hidden finding is better than a false alarm.
 """
 
 from __future__ import annotations
@@ -76,12 +75,12 @@ class Guards:
                 return self.implied(node.args[0], scope, truth=not truth)
             case Call(function="_&&_" | "_||_"):
                 left, right = (self.implied(argument, scope, truth=truth) for argument in node.args)
-                return _both(left, right) if truth is (node.function == "_&&_") else _either(left, right)
+                return left | right if truth is (node.function == "_&&_") else _either(left, right)
             case Call(function="_?_:_"):
                 condition, then, otherwise = node.args
                 return _either(
-                    _both(self.implied(condition, scope, truth=True), self.implied(then, scope, truth=truth)),
-                    _both(self.implied(condition, scope, truth=False), self.implied(otherwise, scope, truth=truth)),
+                    self.implied(condition, scope, truth=True) | self.implied(then, scope, truth=truth),
+                    self.implied(condition, scope, truth=False) | self.implied(otherwise, scope, truth=truth),
                 )
             case Call(function="@in") if _is_map(node.args[1]):
                 return frozenset(self._tested(node, scope)) if truth else NOTHING
@@ -182,10 +181,6 @@ def _compared_with_null(node: Call) -> Node | None:
     if isinstance(right, Literal) and right.value is None:
         return left
     return right if isinstance(left, Literal) and left.value is None else None
-
-
-def _both(left: Facts, right: Facts) -> Facts:
-    return left | right
 
 
 def _either(left: Facts, right: Facts) -> Facts:

@@ -1,7 +1,6 @@
 """What is known of an expression once the kind of the object is: of `object.kind == 'Pod' ? a : b` one branch is dead.
 
-Policies for several kinds ask for the kind before they read what only one has. What is behind the question for another
-kind is dead: nothing there can fail.
+Policies for several kinds ask for the kind before they read what only one has. A dead branch cannot fail.
 """
 
 from __future__ import annotations

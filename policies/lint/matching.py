@@ -7,7 +7,7 @@ from itertools import product
 
 from policies.admissionpolicy.documents.document import Path
 from policies.admissionpolicy.model import Binding, MatchResources, NamedRule, Policy
-from policies.admissionpolicy.resource import Resource, built_in
+from policies.admissionpolicy.resource import ApiResource, built_in
 from policies.engine.match import LabelSelector, SelectorRequirement
 from policies.kubernetes.spelling import closest
 from policies.lint.catalog import ResourceCatalog
@@ -16,9 +16,7 @@ from policies.lint.finding import LintFinding, LintSubject
 _ID = "never-matches"
 _ALL = "*"
 # Resources whose subresources are connections; everything else is created, updated or deleted.
-_CONNECTED = frozenset(
-    {"pods/exec", "pods/attach", "pods/portforward", "pods/proxy", "services/proxy", "nodes/proxy"},
-)
+_CONNECTED = frozenset({"pods/exec", "pods/attach", "pods/portforward", "pods/proxy", "services/proxy", "nodes/proxy"})
 _UPDATED_ONLY = ("status", "scale", "finalize", "resize", "ephemeralcontainers")
 
 
@@ -39,7 +37,7 @@ def of_binding(
     rules = resources.resource_rules
     if policy is None or not rules:
         return
-    if not any(_overlap(one, other) for one, other in product(rules, policy.match_constraints.resource_rules)):
+    if not any(_overlap(rule, other) for rule, other in product(rules, policy.match_constraints.resource_rules)):
         message = f"no request matches both this binding and the policy {policy.name}"
         remedy = "use resources and operations that the policy matches"
         yield subject.at(_ID, (*path, "resourceRules"), message, remedy)
@@ -64,7 +62,8 @@ def _of_rule(rule: NamedRule, subject: LintSubject, path: Path, catalog: Resourc
         at = (*path, "resources", index)
         meant = _misnamed(rule, name, catalog)
         if meant is not None:
-            message = f"there is no resource {name!r} in {_group(rule.api_groups)}"
+            groups = " or ".join(group or "the core group" for group in rule.api_groups)
+            message = f"there is no resource {name!r} in {groups}"
             yield subject.at(_ID, at, message, f"write {meant}" if meant else "use the plural name, such as pods")
         elif (happens := _impossible(rule, name)) is not None:
             verb = "happens" if len(rule.operations) == 1 else "happen"
@@ -77,11 +76,7 @@ def _of_rule(rule: NamedRule, subject: LintSubject, path: Path, catalog: Resourc
         yield subject.at(_ID, (*path, "scope"), message, 'remove the scope, or write "*"')
 
 
-def _group(groups: Sequence[str]) -> str:
-    return " or ".join(group or "the core group" for group in groups)
-
-
-def _known(rule: NamedRule, name: str, catalog: ResourceCatalog) -> Iterator[Resource]:
+def _known(rule: NamedRule, name: str, catalog: ResourceCatalog) -> Iterator[ApiResource]:
     """The resources of the catalog that a rule means by a name."""
     for resource in catalog.resources:
         if (
@@ -118,7 +113,7 @@ def _is_complete(group: str, rule: NamedRule) -> bool:
 
 def _impossible(rule: NamedRule, name: str) -> str | None:
     """What happens to a resource, if none of the operations of a rule ever does; None where one may."""
-    if _ALL in name or any(group not in _groups() for group in rule.api_groups):
+    if _ALL in name or not {resource.group for resource in built_in()}.issuperset(rule.api_groups):
         return None
     happens = ["CREATE", "UPDATE", "DELETE"]
     if name in _CONNECTED:
@@ -128,27 +123,22 @@ def _impossible(rule: NamedRule, name: str) -> str | None:
     return None if {_ALL, *happens} & set(rule.operations) else " or ".join(happens)
 
 
-def _groups() -> frozenset[str]:
-    return frozenset(resource.group for resource in built_in())
-
-
 def _of_selector(selector: LabelSelector, subject: LintSubject, path: Path) -> Iterator[LintFinding]:
     requirements = selector.requirements
-    for index, one in enumerate(requirements):
+    for index, requirement in enumerate(requirements):
         for other in requirements[:index]:
-            if one.key == other.key and _contradict(one, other):
-                message = (
-                    f"no object can meet both requirements for the label {one.key}: {_shown(other)} and {_shown(one)}"
-                )
+            if requirement.key == other.key and _contradict(requirement, other):
+                both = f"{_shown(other)} and {_shown(requirement)}"
+                message = f"no object can meet both requirements for the label {requirement.key}: {both}"
                 yield subject.at(_ID, path, message, "remove one of them")
 
 
-def _contradict(one: SelectorRequirement, other: SelectorRequirement) -> bool:
-    pair = {one.operator: one, other.operator: other}
+def _contradict(requirement: SelectorRequirement, other: SelectorRequirement) -> bool:
+    pair = {requirement.operator: requirement, other.operator: other}
     if "DoesNotExist" in pair:
         return bool({"In", "Exists"} & set(pair))
-    if one.operator == other.operator == "In":
-        return not set(one.values) & set(other.values)
+    if requirement.operator == other.operator == "In":
+        return not set(requirement.values) & set(other.values)
     return {"In", "NotIn"} == set(pair) and set(pair["In"].values) <= set(pair["NotIn"].values)
 
 
@@ -157,23 +147,23 @@ def _shown(requirement: SelectorRequirement) -> str:
     return f"{requirement.operator}{values}"
 
 
-def _overlap(one: NamedRule, other: NamedRule) -> bool:
+def _overlap(rule: NamedRule, other: NamedRule) -> bool:
     """Whether two rules may have a request in common. Versions and names of equivalent kinds are left out of it."""
     return (
-        _meet(one.api_groups, other.api_groups)
-        and _meet(one.operations, other.operations)
-        and (not one.resource_names or not other.resource_names or _meet(one.resource_names, other.resource_names))
-        and (_ALL in (one.scope, other.scope) or one.scope == other.scope)
-        and any(_names_meet(left, right) for left, right in product(one.resources, other.resources))
+        _meet(rule.api_groups, other.api_groups)
+        and _meet(rule.operations, other.operations)
+        and (not rule.resource_names or not other.resource_names or _meet(rule.resource_names, other.resource_names))
+        and (_ALL in (rule.scope, other.scope) or rule.scope == other.scope)
+        and any(_names_meet(left, right) for left, right in product(rule.resources, other.resources))
     )
 
 
-def _meet(one: Sequence[str], other: Sequence[str]) -> bool:
-    return _ALL in one or _ALL in other or bool(set(one) & set(other))
+def _meet(names: Sequence[str], others: Sequence[str]) -> bool:
+    return _ALL in names or _ALL in others or bool(set(names) & set(others))
 
 
-def _names_meet(one: str, other: str) -> bool:
-    parts = zip(_split(one), _split(other), strict=True)
+def _names_meet(name: str, other: str) -> bool:
+    parts = zip(_split(name), _split(other), strict=True)
     return all(left == right or _ALL in (left, right) for left, right in parts)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from policies.admissionpolicy.documents.document import Document
 from policies.admissionpolicy.documents.problem import Problem
 from policies.admissionpolicy.documents.reader import Loaded, objects
-from policies.admissionpolicy.model import Policy
+from policies.admissionpolicy.model import LINT_IGNORE, Policy
 from policies.cel.checking.hints import nearest
 from policies.cel.checking.validation import walk
 from policies.cel.evaluation.recursion import deeply
@@ -17,8 +17,8 @@ from policies.cel.syntax.source import Issue
 from policies.engine.request import GroupVersionKind
 from policies.lint import expressions, matching
 from policies.lint.catalog import ResourceCatalog, catalog
-from policies.lint.finding import IDS, IGNORE, LintFinding, LintSubject
-from policies.lint.typecheck import TypedPolicy, checked_kinds, judged_expressions
+from policies.lint.finding import IDS, LintFinding, LintSubject
+from policies.lint.typecheck import TypedPolicy, checked_kinds
 from policies.lint.unguarded import unguarded
 
 
@@ -82,13 +82,13 @@ def _kept(
     findings: Iterable[LintFinding], annotations: Mapping[str, str], subject: LintSubject
 ) -> Iterator[LintFinding]:
     """The findings that are not ignored, and findings about unknown names in the annotation."""
-    ignored = [name.strip() for name in annotations.get(IGNORE, "").split(",") if name.strip()]
+    ignored = [name.strip() for name in annotations.get(LINT_IGNORE, "").split(",") if name.strip()]
     yield from (finding for finding in findings if finding.id not in ignored)
     for name in ignored:
         if name not in IDS:
             remedy = nearest(name, IDS) or f"write one of {', '.join(IDS)}"
             yield subject.at(
-                "unknown-ignore", ("metadata", "annotations", IGNORE), f"there is no finding {name!r}", remedy
+                "unknown-ignore", ("metadata", "annotations", LINT_IGNORE), f"there is no finding {name!r}", remedy
             )
 
 
@@ -98,9 +98,9 @@ def _type_errors(policy: Policy, subject: LintSubject, typed: Sequence[TypedPoli
     Validations and their messages are checked for each kind, as in Kubernetes. Variables and conditions may be meant
     for some of the kinds only, and a field may be tested that only some of them have: there counts what fits none.
     """
-    judged = set(judged_expressions(policy))
+    judged = set(policy.judged_expressions)
     mutations = {mutation.expression for mutation in policy.mutations}
-    for expression in expressions.expressions(policy):
+    for expression in policy.expressions:
         shared = {
             node.position for node in walk(parse(expression.source)) if expression not in judged or _is_test(node)
         }

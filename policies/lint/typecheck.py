@@ -61,21 +61,13 @@ def warnings(policy: Policy, catalog: ResourceCatalog) -> tuple[ExpressionWarnin
     kinds = checked_kinds(policy, catalog)
     typed = [TypedPolicy(policy, kind, catalog, exact=True) for kind in kinds]
     checked = (
-        (expression, [policy_.errors(expression) for policy_ in typed]) for expression in judged_expressions(policy)
+        (expression, [policy_.errors(expression) for policy_ in typed]) for expression in policy.judged_expressions
     )
     return tuple(
         ExpressionWarning(expression.path, "\n".join(str(error) for error in errors if error is not None))
         for expression, errors in checked
         if any(errors)
     )
-
-
-def judged_expressions(policy: Policy) -> Iterator[Expression]:
-    """The expressions that Kubernetes checks: validations and their messageExpressions."""
-    for validation in policy.validations:
-        yield validation.expression
-        if validation.message_expression is not None:
-            yield validation.message_expression
 
 
 def checked_kinds(policy: Policy, catalog: ResourceCatalog) -> tuple[GroupVersionKind, ...]:

@@ -55,7 +55,7 @@ class _KindReview:
             self._read(annotation.value_expression, met)
         for mutation in policy.mutations:
             self._read(mutation.expression, met, patch_types=True)
-        return tuple(self._reader.found.values())
+        return tuple(self._reader.absences.values())
 
     def _read(self, expression: Expression, facts: Facts, *, patch_types: bool = False) -> None:
         tree = self._tree(expression, patch_types=patch_types)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cluster.polling import NotYet
-from policies.admissionpolicy.evaluation.matching import Index, Matcher
+from policies.admissionpolicy.evaluation.matching import Matcher, PolicyIndex
 from policies.admissionpolicy.model import MatchResources, NamedRule
 from policies.engine.match import LabelSelector, SelectorRequirement
 from policies.engine.request import AdmissionRequest, GroupVersionKind, GroupVersionResource
@@ -412,7 +412,7 @@ def met(request: pytest.FixtureRequest, cluster: ControlPlane) -> Iterator[dict[
 def test_the_same_policies_are_met(met: dict[str, set[str]]) -> None:
     """For every request, the API server and we find the same constraints, in policies and in bindings."""
     labels = {PROD: ENV, TEST: {}}
-    index = Index((match, (case, Matcher(match))) for case, match in CONSTRAINTS.items())
+    index = PolicyIndex((match, (case, Matcher(match))) for case, match in CONSTRAINTS.items())
 
     ours = {
         case: {name for name, matcher in index.candidates(asked.request) if matcher.matches(asked.request, labels.get)}

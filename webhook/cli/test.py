@@ -15,7 +15,7 @@ from xml.etree import ElementTree as ET
 import click
 
 from policies import suite as suites
-from policies.admissionpolicy.rules.suiterun import SuiteRun, Target, is_config_map
+from policies.admissionpolicy.rules.suiterun import KindTarget, SuiteRun, is_config_map
 from policies.engine.request import UserInfo
 from policies.suite import Case, Expectation, Suite, SuiteError
 from webhook.cli import exits
@@ -170,11 +170,11 @@ def _policies(file: Path, suite: Suite, today: date) -> PolicyFiles:
     return loaded
 
 
-def _target(group: str, kind: str) -> Target:
+def _target(group: str, kind: str) -> KindTarget:
     """As kubectl guesses offline."""
     shown = {"apiVersion": f"{group}/v1".lstrip("/"), "kind": kind}
     request = manifest.request(shown, None, user=UserInfo(), namespace="any")
-    return Target(request.resource.resource, "Namespaced" if request.namespace else "Cluster")
+    return KindTarget(request.resource.resource, "Namespaced" if request.namespace else "Cluster")
 
 
 def _text(report: _Report) -> Iterator[str]:

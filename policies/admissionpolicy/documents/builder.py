@@ -6,29 +6,26 @@ there; an absent one acts as Invalid (k8s.io/apiserver's pkg/admission/plugin/po
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
+from policies.admissionpolicy.documents.check import Values
 from policies.admissionpolicy.documents.document import Document, Path
 from policies.admissionpolicy.documents.problem import show
 from policies.admissionpolicy.model import (
     AuditAnnotation,
     Binding,
     Expression,
-    MatchCondition,
     MatchResources,
-    Mutation,
+    MutationExpression,
+    NamedExpression,
     NamedRule,
     Origin,
     ParamKind,
     ParamRef,
     Policy,
     Validation,
-    Variable,
 )
 from policies.engine.match import LabelSelector, SelectorRequirement
-
-Values = Mapping[str, Any]
 
 
 def policy(value: Values, document: Document) -> Policy:
@@ -40,11 +37,11 @@ def policy(value: Values, document: Document) -> Policy:
         param_kind=None if kind is None else ParamKind(api_version=kind["apiVersion"], kind=kind["kind"]),
         match_constraints=_match_resources(spec["matchConstraints"]),
         match_conditions=tuple(
-            MatchCondition(name=item["name"], expression=_expression(document, "matchConditions", index, "expression"))
+            NamedExpression(name=item["name"], expression=_expression(document, "matchConditions", index, "expression"))
             for index, item in enumerate(spec.get("matchConditions", ()))
         ),
         variables=tuple(
-            Variable(name=item["name"], expression=_expression(document, "variables", index, "expression"))
+            NamedExpression(name=item["name"], expression=_expression(document, "variables", index, "expression"))
             for index, item in enumerate(spec.get("variables", ()))
         ),
         validations=tuple(_validation(item, index, document) for index, item in enumerate(spec.get("validations", ()))),
@@ -113,10 +110,10 @@ def _validation(value: Values, index: int, document: Document) -> Validation:
     )
 
 
-def _mutation(value: Values, index: int, document: Document) -> Mutation:
+def _mutation(value: Values, index: int, document: Document) -> MutationExpression:
     field = "jsonPatch" if value["patchType"] == "JSONPatch" else "applyConfiguration"
     expression = _expression(document, "mutations", index, field, "expression")
-    return Mutation(patch_type=value["patchType"], expression=expression)
+    return MutationExpression(patch_type=value["patchType"], expression=expression)
 
 
 def _match_resources(value: Values) -> MatchResources:

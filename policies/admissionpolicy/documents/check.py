@@ -24,19 +24,21 @@ def check_needed(value: Values, name: str, spot: Spot, hint: str) -> bool:
 
 def check_choice(value: Values, name: str, allowed: Sequence[str], spot: Spot) -> None:
     """Note a value that is not in an enumeration. An absent one has a default."""
-    if name in value and value[name] not in allowed:
-        spot.child(name).fault(unsupported(value[name], allowed), nearest_choice(value[name], allowed))
+    if name in value:
+        check_word(value[name], allowed, spot.child(name))
+
+
+def check_word(word: str, allowed: Sequence[str], spot: Spot) -> None:
+    """Note a word that is not in an enumeration."""
+    if word not in allowed:
+        hint = did_you_mean(word, allowed, f"write {' or '.join(allowed)}")
+        spot.fault(unsupported(word, allowed), hint)
 
 
 def check_format(text: str, check: Format, spot: Spot, hint: str) -> None:
     """Note where a text does not have a format."""
     for words in check(text):
         spot.fault(invalid(text, words), hint)
-
-
-def nearest_choice(word: str, allowed: Sequence[str] | Mapping[str, str]) -> str:
-    """A hint for a value that is not in an enumeration."""
-    return did_you_mean(word, allowed, f"write {' or '.join(allowed)}")
 
 
 def check_labels(labels: Mapping[str, str], spot: Spot) -> None:

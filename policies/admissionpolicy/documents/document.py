@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 Path = tuple[str | int, ...]
@@ -68,7 +68,3 @@ class Document:
             places=lambda path: places.get(path, first),
             keys=lambda path: keys.get(path, first),
         )
-
-    def with_value(self, value: Any) -> Document:
-        """The same place with another value."""
-        return replace(self, value=value)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import date
 
 from policies.admissionpolicy.documents.builder import selector as build_selector
-from policies.admissionpolicy.documents.check import Values, check_format, check_needed
+from policies.admissionpolicy.documents.check import NAME_HINT, Values, check_format, check_needed
 from policies.admissionpolicy.documents.document import Document
 from policies.admissionpolicy.documents.fields import EXCEPTION_GLOBS
 from policies.admissionpolicy.documents.matchvalidation import selector
@@ -26,6 +26,7 @@ GROUP, VERSION, KIND = "cks-admission.dev", "v1", "PolicyException"
 SOON = 14
 """Days before its end from which an exception is warned about: time to fix what it is for."""
 
+_UNTIL_HINT = "write the last day (UTC) on which it holds, as 2026-12-31"
 _DATE = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
@@ -55,16 +56,14 @@ def validate(value: Values, top: Spot) -> None:
     """Note all that is wrong with a decoded document."""
     metadata, below = value.get("metadata", {}), top.child("metadata")
     if check_needed(metadata, "name", below, "name the exception: answers and metrics show it"):
-        check_format(
-            metadata["name"], dns_subdomain, below.child("name"), "use lower case letters, digits, '-' and '.'"
-        )
+        check_format(metadata["name"], dns_subdomain, below.child("name"), NAME_HINT)
     if metadata.get("namespace"):
         below.child("namespace").warn("an exception is in no namespace", "write it to spec.match.namespaces")
     spec, spot = value.get("spec", {}), top.child("spec")
     _policies(spec.get("policies", ()), spot.child("policies"))
     if not trimmed(spec.get("reason", "")):
         spot.child("reason").fault(required(), "say why, best with a ticket: whoever audits it reads this")
-    if check_needed(spec, "until", spot, "write the last day (UTC) on which it holds, as 2026-12-31"):
+    if check_needed(spec, "until", spot, _UNTIL_HINT):
         _until(spec["until"], spot.child("until"))
     match, below = spec.get("match", {}), spot.child("match")
     for name in EXCEPTION_GLOBS:
@@ -110,14 +109,13 @@ def _policies(names: Sequence[str], spot: Spot) -> None:
 
 
 def _until(text: str, spot: Spot) -> None:
-    hint = "write the last day (UTC) on which it holds, as 2026-12-31"
     if not _DATE.fullmatch(text):  # fromisoformat takes weeks and dates without dashes too
-        spot.fault(invalid(text, "must be a date: YYYY-MM-DD"), hint)
+        spot.fault(invalid(text, "must be a date: YYYY-MM-DD"), _UNTIL_HINT)
         return
     try:
         date.fromisoformat(text)
     except ValueError as error:
-        spot.fault(invalid(text, f"is not a calendar date: {error}"), hint)
+        spot.fault(invalid(text, f"is not a calendar date: {error}"), _UNTIL_HINT)
 
 
 def _kinds(kinds: Sequence[str], spot: Spot) -> None:

@@ -23,8 +23,7 @@ from policies.golang.quote import trimmed
 class Expressions:
     """The compiler of one policy's expressions; an expression that does not compile is noted as a problem.
 
-    params: the policy has a paramKind. composed: `variables` is a name, as it is for mutating policies, and for
-    validating ones that declare some.
+    params: the policy has a paramKind. composed: it may read `variables`: it is a mutating policy, or declares some.
     """
 
     def __init__(self, *, params: bool, composed: bool) -> None:
@@ -80,18 +79,11 @@ def _without_variables(environment: Environment) -> Environment:
 
 
 def _check(
-    text: str,
-    environment: Environment,
-    results: Sequence[Type],
-    spot: Spot,
-    *,
-    trim: bool = False,
-    shown: str = "",
+    text: str, environment: Environment, results: Sequence[Type], spot: Spot, *, trim: bool = False, shown: str = ""
 ) -> None:
     """Compile an expression whose result is of one of some types, and note what is wrong with it.
 
-    trim: the API server compiles it without the blanks around it, and counts its columns there. shown: what it then
-    quotes, if not that.
+    trim: the API server compiles and quotes it without the blanks around it. shown: what it quotes instead.
     """
     error = _failure(text, environment, results)
     if error is None:
@@ -129,7 +121,7 @@ def _note(error: CompileError, message: str, spot: Spot) -> None:
     further = [
         f"{document.name}:{line}:{column}: {block}" for (line, column), block in zip(places, blocks, strict=True)
     ]
-    spot.report.add(
+    spot.report.problems.append(
         Problem(
             file=document.name,
             line=places[0][0],

@@ -95,21 +95,16 @@ _SELECTOR = Fields(
 _METADATA = Fields(
     "ObjectMeta",
     {
-        "name": Text(),
-        "generateName": Text(),
-        "namespace": Text(),
-        "labels": Texts(),
-        "annotations": Texts(),
+        **dict.fromkeys(("name", "generateName", "namespace"), Text()),
+        **dict.fromkeys(("labels", "annotations"), Texts()),
         "finalizers": _STRINGS,
         "generation": Number(),
         "selfLink": Text(),
         "uid": Text("types.UID"),
         "resourceVersion": Text(),
-        "creationTimestamp": Anything(),
-        "deletionTimestamp": Anything(),
+        **dict.fromkeys(("creationTimestamp", "deletionTimestamp"), Anything()),
         "deletionGracePeriodSeconds": Number(),
-        "ownerReferences": Anything(),
-        "managedFields": Anything(),
+        **dict.fromkeys(("ownerReferences", "managedFields"), Anything()),
     },
 )
 _RULES = Many(
@@ -147,12 +142,7 @@ _VALIDATING: Mapping[str, Shape] = {
     "validations": Many(
         Fields(
             "Validation",
-            {
-                "expression": Text(),
-                "message": Text(),
-                "reason": Text("v1.StatusReason"),
-                "messageExpression": Text(),
-            },
+            {"expression": Text(), "message": Text(), "reason": Text("v1.StatusReason"), "messageExpression": Text()},
         )
     ),
     "auditAnnotations": Many(Fields("AuditAnnotation", {"key": Text(), "valueExpression": Text()})),
@@ -265,7 +255,8 @@ def _is_plain(value: Any, shape: Text | Number | Anything) -> bool:
 def _decoded_item(value: Any, shape: Shape, spot: Spot, reader: _Reader) -> Any:
     """An item of a list. One that is null or cannot be read becomes empty, as in Go."""
     decoded = _NOTHING if value is None else _decoded(value, shape, spot, reader)
-    return _empty(shape) if decoded is _NOTHING else decoded
+    empty: Mapping[type, Any] = {Text: "", Many: [], Texts: {}, Fields: {}}
+    return empty.get(type(shape)) if decoded is _NOTHING else decoded
 
 
 def _decoded_map(value: Mapping[str, Any], spot: Spot, reader: _Reader) -> dict[str, str]:
@@ -299,19 +290,6 @@ def _refuse_unknown(spot: Spot, name: str, shape: Fields, value: Mapping[str, An
     spot.fault(f"unknown field {quote(show(spot.path))}", hint, key=True)
     if meant and meant not in value:
         spot.report.hide((*spot.path[:-1], meant))
-
-
-def _empty(shape: Shape) -> Any:
-    """The value of null in a list of Go."""
-    match shape:
-        case Text():
-            return ""
-        case Fields() | Texts():
-            return {}
-        case Many():
-            return []
-        case _:
-            return None
 
 
 def _expected(shape: Shape, value: Any) -> str:

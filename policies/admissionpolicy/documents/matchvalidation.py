@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from policies.admissionpolicy.documents.check import Values, check_choice, check_format, check_labels, nearest_choice
+from policies.admissionpolicy.documents.check import Values, check_choice, check_format, check_labels, check_word
 from policies.admissionpolicy.documents.problem import (
     Spot,
     Word,
@@ -121,8 +121,7 @@ def _rule(value: Values, spot: Spot) -> None:
 def _operations(operations: Sequence[str], spot: Spot) -> None:
     _alone(operations, "operations", spot, 'write CREATE, UPDATE, DELETE, CONNECT, or "*" for all')
     for index, operation in enumerate(operations):
-        if operation not in OPERATIONS:
-            spot.child(index).fault(unsupported(operation, OPERATIONS), nearest_choice(operation, OPERATIONS))
+        check_word(operation, OPERATIONS, spot.child(index))
 
 
 def _alone(items: Sequence[str], what: str, spot: Spot, hint: str) -> None:

@@ -68,10 +68,6 @@ class Report:
         """Whether a value, or one that contains it, could not be read."""
         return any(path[:length] in self._unread for length in range(1, len(path) + 1))
 
-    def add(self, problem: Problem) -> None:
-        """Note a problem."""
-        self.problems.append(problem)
-
     def continued(self) -> Report:
         """Another report that begins with the problems so far."""
         other = Report(self.document)
@@ -97,19 +93,13 @@ class Spot:
         return Spot(self.report, (*self.path, *steps))
 
     def fault(
-        self,
-        message: str,
-        hint: str = "",
-        *,
-        path: str | None = None,
-        key: bool = False,
-        severity: Severity = "error",
+        self, message: str, hint: str = "", *, path: str | None = None, key: bool = False, severity: Severity = "error"
     ) -> None:
         """Note a problem with it; `path`: where the API server names another field."""
         if self.report.hidden(self.path):
             return
         line, column = self.report.document.place(self.path, key=key)
-        self.report.add(
+        self.report.problems.append(
             Problem(
                 file=self.report.document.name,
                 line=line,

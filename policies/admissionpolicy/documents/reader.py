@@ -8,7 +8,7 @@ comes last: names that are there twice, and bindings and policies that do not fi
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
 
@@ -33,9 +33,8 @@ VERSIONS = ("v1", "v1beta1", "v1alpha1")
 class Loaded:
     """The result of reading a set of documents.
 
-    policies, bindings, exceptions: those without errors, in the order of the documents. context: all other objects,
-    such as parameters, Namespaces and CRDs, unread. problems: in the order of the documents; a set with an error should
-    not be used.
+    policies, bindings, exceptions: those without errors, in the order of the documents, as are problems. context: all
+    other objects, such as parameters, Namespaces and CRDs, unread. A set with an error should not be used.
     """
 
     policies: tuple[Policy, ...] = ()
@@ -133,7 +132,7 @@ def objects(documents: Iterable[Document]) -> Iterator[Document]:
             if isinstance(item.value, dict) and value["kind"] != "List":
                 # As in what `kubectl get --raw` prints: only the list says what its items are.
                 inherited = {"apiVersion": value["apiVersion"], "kind": value["kind"].removesuffix("List")}
-                item = item.with_value({**inherited, **item.value})
+                item = replace(item, value={**inherited, **item.value})
             yield from objects([item])
 
 

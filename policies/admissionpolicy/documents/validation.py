@@ -16,7 +16,7 @@ from policies.admissionpolicy.documents.check import (
     check_format,
     check_labels,
     check_needed,
-    nearest_choice,
+    check_word,
 )
 from policies.admissionpolicy.documents.expression import Expressions
 from policies.admissionpolicy.documents.matchvalidation import match_resources, no_delete, selector, unconverted
@@ -29,7 +29,6 @@ from policies.admissionpolicy.documents.problem import (
     required,
     too_long,
     too_many,
-    unsupported,
 )
 from policies.admissionpolicy.model import DERIVE, OWN_ANNOTATIONS, OWN_PREFIX
 from policies.conditions.celtext import is_identifier
@@ -300,8 +299,7 @@ def _mutation(value: Values, spot: Spot, expressions: Expressions) -> None:
         spot.child("patchType").fault(required(), "write ApplyConfiguration or JSONPatch")
         return
     if kind not in PATCHES:
-        hint = nearest_choice(kind, PATCHES)
-        spot.child("patchType").fault(unsupported(kind, tuple(PATCHES)), hint)
+        check_word(kind, tuple(PATCHES), spot.child("patchType"))
         return
     field = PATCHES[kind]
     (other,) = (name for name in PATCHES.values() if name != field)
@@ -340,8 +338,7 @@ def _param_ref(value: Values, spot: Spot) -> None:
 def _actions(actions: Sequence[str], spot: Spot) -> None:
     known: set[str] = set()
     for index, action in enumerate(actions):
-        if action not in ACTIONS:
-            spot.child(index).fault(unsupported(action, ACTIONS), nearest_choice(action, ACTIONS))
+        check_word(action, ACTIONS, spot.child(index))
         if action in known:
             spot.child(index).fault(duplicate(Word(action)), "name each action once")
         known.add(action)

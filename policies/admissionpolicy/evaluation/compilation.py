@@ -62,8 +62,7 @@ class CompiledPolicy:
     """A policy with its programs, in the order of the document.
 
     composition: the policy's variables, for match conditions, validations and audit annotations. speaking: the same for
-    messageExpressions, which may not ask the authorizer. patching: the same for mutations. messages: None for a
-    validation without a messageExpression.
+    messageExpressions, which may not ask the authorizer. patching: for mutations. messages: one for each validation.
     """
 
     policy: Policy
@@ -97,7 +96,7 @@ class CompiledPolicy:
     def reads(self) -> Mapping[str, Reads]:
         """What the expressions of a validating policy together read of `object` and `oldObject`."""
         try:
-            return composed_reads((expression.source for expression in self._validating()), self.composition)
+            return composed_reads((expression.source for expression in self._composed()), self.composition)
         except CompileError:
             return dict.fromkeys(ROOTS, EVERYTHING)
 
@@ -121,8 +120,7 @@ class CompiledPolicy:
     def has_cheap_messages(self, known: Collection[str] = ()) -> bool:
         """Whether the messageExpressions can never use up the budget: then one is evaluated only if it is shown.
 
-        known: variables that were evaluated before. They, and all that they read, cost again what they cost then, and
-        are not counted here.
+        known: variables that were evaluated before. They cost again what they cost then, and are not counted here.
         """
         count, more = self._message_count, self._message_reads.difference(known)
         new: set[str] = set()
@@ -159,14 +157,11 @@ class CompiledPolicy:
             if isinstance(unit.program, Program):
                 unit.program.on_fault = on_fault
 
-    def _validating(self) -> Iterator[Expression]:
-        policy = self.policy
-        yield from (condition.expression for condition in policy.match_conditions)
-        for validation in policy.validations:
-            yield validation.expression
-            if validation.message_expression is not None:
-                yield validation.message_expression
-        yield from (annotation.value_expression for annotation in policy.audit_annotations)
+    def _composed(self) -> Iterator[Expression]:
+        """The expressions of a validating policy but for its variables."""
+        yield from (condition.expression for condition in self.policy.match_conditions)
+        yield from self.policy.judged_expressions
+        yield from (annotation.value_expression for annotation in self.policy.audit_annotations)
 
     def _units(self) -> Iterator[Unit]:
         yield from self.conditions
@@ -199,11 +194,13 @@ def compile_policy(policy: Policy) -> CompiledPolicy:
         conditions=_units((condition.expression for condition in policy.match_conditions), known, types.BOOL),
         validations=_units((validation.expression for validation in policy.validations), known, types.BOOL),
         messages=tuple(
-            None if one.message_expression is None else _unit(one.message_expression, silent, types.STRING)
-            for one in policy.validations
+            None if message is None else _unit(message, silent, types.STRING)
+            for message in (validation.message_expression for validation in policy.validations)
         ),
         annotations=tuple(_annotation(annotation.value_expression, known) for annotation in policy.audit_annotations),
-        mutations=tuple(_unit(one.expression, mutable, _PATCHES[one.patch_type]) for one in policy.mutations),
+        mutations=tuple(
+            _unit(mutation.expression, mutable, _PATCHES[mutation.patch_type]) for mutation in policy.mutations
+        ),
     )
 
 

@@ -51,7 +51,7 @@ class Group:
         """The value of an expression. Raises SpentError and Missing."""
         program = unit.program
         if isinstance(program, CompileError):
-            return Failure(texts.not_compiled(program.full_reference()))
+            return Failure(f"compilation error: {program.full_reference()}")
         before = self.variables.cost
         evaluation = program.evaluate(self.names, expired=self._expired)
         spent = evaluation.cost + self.variables.cost - before
@@ -59,7 +59,7 @@ class Group:
             raise SpentError
         self.remaining -= spent
         if evaluation.error is not None:
-            return Failure(texts.not_evaluated(unit.expression.text, str(evaluation.error)))
+            return Failure(f"expression '{unit.expression.text}' resulted in error: {evaluation.error}")
         return evaluation.value
 
     def reasons(self, unit: Unit) -> tuple[explain.Reason, ...]:
@@ -84,8 +84,7 @@ class Unmatched:
 def unmatched(compiled: CompiledPolicy, params: Json | None, inputs: Inputs) -> Unmatched | Failure | None:
     """Why the match conditions keep a policy from a request; None where they do not.
 
-    Match conditions do not know the request's Namespace. A false one decides, whatever the others are; failures only
-    count where none is false.
+    Match conditions do not know the request's Namespace. Failures only count where none of them is false.
     """
     if not compiled.conditions:
         return None

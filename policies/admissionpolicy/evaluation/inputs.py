@@ -7,22 +7,20 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from msgspec.structs import asdict
+
 from policies.cel.activation import activation
 from policies.cel.evaluation.run import Expired
 from policies.cel.library.kubernetes.authorizer import Decisions, Table
 from policies.cel.program import NO_VARIABLES
 from policies.cel.values import Value
 from policies.engine.facts import Facts
-from policies.engine.request import AdmissionRequest, GroupVersionKind, GroupVersionResource, JsonObject
+from policies.engine.request import AdmissionRequest, GroupVersionKind, JsonObject
 
 Json = Mapping[str, Any]
 """A decoded object."""
 
 _AUTHORIZERS = ("authorizer", "authorizer.requestResource")
-
-
-def _nobody_asked() -> Decisions:
-    return Table({})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,15 +30,14 @@ class Inputs:
     request: an AdmissionRequest as decoded JSON, of admission.k8s.io/v1. object: null on DELETE; on CONNECT the options
     of the connection. namespace: the Namespace that the request is in, or a function that finds it, which is called
     only where an expression may read it and may raise Missing. decisions: the answers to what expressions ask of
-    `authorizer`; one that is missing raises Missing out of the evaluation. expired: whether
-    the time for the evaluation is over.
+    `authorizer`; one that is missing raises Missing out of the evaluation. expired: whether the time is over.
     """
 
     request: Json
     object: JsonObject | None = None
     old_object: JsonObject | None = None
     namespace: Json | Callable[[], Json | None] | None = None
-    decisions: Decisions = field(default_factory=_nobody_asked)
+    decisions: Decisions = field(default_factory=lambda: Table({}))
     expired: Expired | None = None
 
     @property
@@ -118,11 +115,11 @@ def as_json(request: AdmissionRequest) -> dict[str, Any]:
     """A request as the AdmissionRequest that came, without its objects."""
     return {
         "uid": request.uid,
-        "kind": _kind(request.kind),
-        "resource": _resource(request.resource),
+        "kind": asdict(request.kind),
+        "resource": asdict(request.resource),
         "subResource": request.sub_resource,
-        "requestKind": _kind(request.request_kind or request.kind),
-        "requestResource": _resource(request.request_resource or request.resource),
+        "requestKind": asdict(request.request_kind or request.kind),
+        "requestResource": asdict(request.request_resource or request.resource),
         "requestSubResource": request.request_sub_resource or request.sub_resource,
         "name": request.name,
         "namespace": request.namespace,
@@ -136,11 +133,3 @@ def as_json(request: AdmissionRequest) -> dict[str, Any]:
         "dryRun": request.dry_run,
         "options": request.options,
     }
-
-
-def _kind(value: GroupVersionKind) -> dict[str, str]:
-    return {"group": value.group, "version": value.version, "kind": value.kind}
-
-
-def _resource(value: GroupVersionResource) -> dict[str, str]:
-    return {"group": value.group, "version": value.version, "resource": value.resource}

@@ -29,13 +29,12 @@ NamespaceLabels = Callable[[str], Mapping[str, str] | None]
 
 _ALL = "*"
 _OPERATIONS = ("CREATE", "UPDATE", "DELETE", "CONNECT")
-_NAMESPACES = ("", "v1", "namespaces")
-_POLICIES = "admissionregistration.k8s.io"
+
 # Bounds the memory of an index; a cluster has some hundred resources, of which few are written in many ways.
 _CACHED = 4096
 
 UNSEEN: Mapping[str, frozenset[str]] = {
-    _POLICIES: frozenset(
+    "admissionregistration.k8s.io": frozenset(
         {
             "validatingadmissionpolicies",
             "validatingadmissionpolicybindings",
@@ -47,12 +46,7 @@ UNSEEN: Mapping[str, frozenset[str]] = {
     ),
     "authentication.k8s.io": frozenset({"selfsubjectreviews", "tokenreviews"}),
     "authorization.k8s.io": frozenset(
-        {
-            "localsubjectaccessreviews",
-            "selfsubjectaccessreviews",
-            "selfsubjectrulesreviews",
-            "subjectaccessreviews",
-        }
+        {"localsubjectaccessreviews", "selfsubjectaccessreviews", "selfsubjectrulesreviews", "subjectaccessreviews"}
     ),
 }
 """Resources by group that no policy is asked about, or one could lock everybody out.
@@ -64,8 +58,7 @@ kube-apiserver itself asks policies about the two kinds of webhook configuration
 class MatchError(Exception):
     """It cannot be told whether a policy or binding is for a request, in Kubernetes' words.
 
-    The API server takes it for an error of the configuration (`failed to configure policy: ...`, or `binding`), which
-    the policy's failurePolicy decides about.
+    The API server takes it for an error of the configuration, and the policy's failurePolicy decides.
     """
 
 
@@ -165,7 +158,7 @@ def _split(pattern: str) -> tuple[str, str]:
 def _scope(request: AdmissionRequest) -> Scope:
     """A Namespace has its own name for a namespace in the request, and is cluster-scoped all the same."""
     target = request.resource
-    is_namespace = (target.group, target.version, target.resource) == _NAMESPACES
+    is_namespace = (target.group, target.version, target.resource) == ("", "v1", "namespaces")
     return "Cluster" if is_namespace or not request.namespace else "Namespaced"
 
 
@@ -174,8 +167,7 @@ def _namespace_is_selected(
 ) -> bool:
     """A cluster-scoped object is in no Namespace, so that no selector keeps a policy away from it.
 
-    A Namespace that is created or updated is judged by its new labels; for a DELETE, and for its subresources, by those
-    that it has in the cluster.
+    A Namespace that is created or updated is judged by its new labels, otherwise by those that it has in the cluster.
     """
     about_namespaces = request.resource.resource == "namespaces"
     if not (request.namespace or about_namespaces):
@@ -193,7 +185,7 @@ def _namespace_is_selected(
 _Key = tuple[str, str, str, str]  # group, resource, subresource and operation; `*` in the first three stands for all
 
 
-class Index(Generic[T]):
+class PolicyIndex(Generic[T]):
     """Policies by group, resource, subresource and operation, so that those for other requests cost nothing.
 
     It never changes, but for its cache. Versions, scopes, names and selectors are left to

@@ -78,12 +78,15 @@ def label_selector(selector: LabelSelector) -> str:
 
     https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#api
     """
-    return ",".join(_NOTATION[each.operator].format(each.key, ",".join(each.values)) for each in selector.requirements)
+    return ",".join(
+        _NOTATION[requirement.operator].format(requirement.key, ",".join(requirement.values))
+        for requirement in selector.requirements
+    )
 
 
 def parameter_keys(policies: Iterable[Policy], bindings: Iterable[Binding]) -> frozenset[ParametersKey]:
     """What the policies that have bindings need to know of parameters, so that this is followed and nothing else."""
-    kinds: dict[tuple[str, str], ParamKind | None] = {(each.kind, each.name): each.param_kind for each in policies}
+    kinds = {(str(policy.kind), policy.name): policy.param_kind for policy in policies}
     return frozenset(
         _key(kind, binding)
         for binding in bindings
@@ -134,12 +137,9 @@ class StaticParameters:
 
     def selected(self, kind: ParamKind, namespace: str, selector: LabelSelector) -> Sequence[Json]:
         """The objects given that a selector selects."""
-        objects = self._of(kind, namespace)
-        return sorted((obj for obj in objects if selector.matches(obj["metadata"].get("labels") or {})), key=_name)
-
-    def _of(self, kind: ParamKind, namespace: str) -> list[Json]:
         place = (kind.api_version, kind.kind, namespace)
-        return [obj for obj in self.objects if _place(obj) == place]
+        objects = (obj for obj in self.objects if _place(obj) == place)
+        return sorted((obj for obj in objects if selector.matches(obj["metadata"].get("labels") or {})), key=_name)
 
     @cached_property
     def _by_name(self) -> Mapping[tuple[Any, ...], Json]:

@@ -23,8 +23,8 @@ class Finding:
     message: the API server's words after `denied request: `, nothing of ours in them. binding: empty for a policy that
     is misconfigured itself. index: of the decision among those of one evaluation, as the API server counts them: that
     of the validation, else 0. expression: None where none is to blame. params: the name of the parameter object.
-    actions: what follows; none at all where the failurePolicy lets an error pass. reasons: which parts of the
-    expression decided, with places and values.
+    actions: what follows; none where the failurePolicy lets an error pass. reasons: which parts of the expression
+    decided, with places and values.
     """
 
     policy_kind: PolicyKind = "ValidatingAdmissionPolicy"

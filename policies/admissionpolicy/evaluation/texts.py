@@ -19,21 +19,6 @@ ANNOTATION_LIMIT = 10 * 1024
 """The value of an audit annotation is cut to so many bytes."""
 
 
-def not_compiled(error: str) -> str:
-    """The message of an expression that does not compile."""
-    return f"compilation error: {error}"
-
-
-def not_evaluated(expression: str, error: str) -> str:
-    """The message of an expression that failed."""
-    return f"expression '{expression}' resulted in error: {error}"
-
-
-def no_message(error: str) -> str:
-    """The message of every validation where the messageExpressions together use up the budget."""
-    return f"failed messageExpression: {error}"
-
-
 def not_annotation(expression: str, type_name: str) -> str:
     """The message of an audit annotation's expression that is neither a text nor null."""
     problem = f"valueExpression '{expression}' resulted in unsupported return type: {type_name}."

@@ -54,12 +54,7 @@ def evaluate_policy(
 
 
 def evaluate(
-    compiled: CompiledPolicy,
-    binding: Binding,
-    parameters: Parameters,
-    inputs: Inputs,
-    *,
-    budget: int = POLICY_LIMIT,
+    compiled: CompiledPolicy, binding: Binding, parameters: Parameters, inputs: Inputs, *, budget: int = POLICY_LIMIT
 ) -> Result:
     """Evaluate a policy with one binding that matches the request: once for each of its parameters.
 
@@ -85,15 +80,13 @@ def _misconfigured(compiled: CompiledPolicy, binding: str, message: str) -> Find
 
 def _result(compiled: CompiledPolicy, binding: Binding, params: Json | None, inputs: Inputs, budget: int) -> Result:
     """The result of one evaluation."""
-    if compiled.conditions:
-        why = unmatched(compiled, params, inputs)
-        if isinstance(why, Unmatched):
-            return Result(skipped=((binding.name, f"match condition {why.condition!r} is false"),))
-        if isinstance(why, Failure):
-            return result_of([_Evaluation(compiled, binding, params, inputs, budget).error(why.text)])
-    if _hold(compiled, params, inputs, budget):
-        return NOTHING_FOUND
-    return _Evaluation(compiled, binding, params, inputs, budget).result()
+    evaluation = _Evaluation(compiled, binding, params, inputs, budget)
+    why = unmatched(compiled, params, inputs)
+    if isinstance(why, Unmatched):
+        return Result(skipped=((binding.name, f"match condition {why.condition!r} is false"),))
+    if isinstance(why, Failure):
+        return result_of([evaluation.error(why.text)])
+    return NOTHING_FOUND if _hold(compiled, params, inputs, budget) else evaluation.result()
 
 
 def _hold(compiled: CompiledPolicy, params: Json | None, inputs: Inputs, budget: int) -> bool:
@@ -160,7 +153,7 @@ class _Evaluation:
             if isinstance(outcome, Failure):
                 yield self.error(outcome.text, index, unit, group)
             elif spent is not None:
-                yield self.error(texts.no_message(str(spent)), index, unit)
+                yield self.error(f"failed messageExpression: {spent}", index, unit)
             elif outcome is not True:
                 yield self._violation(index, validation, message, group)
 

@@ -18,7 +18,7 @@ from policies.admissionpolicy.mutation.decoder import DecodingError, Reader
 from policies.admissionpolicy.schema import Schema
 from policies.cel.patchtypes import JSONPatch, ObjectValue
 from policies.cel.values import ABSENT, Value
-from policies.engine.request import GroupVersionKind, JsonObject
+from policies.engine.request import JsonObject
 from policies.golang.strconv import quote
 
 _TOO_DEEP = "the object is nested too deeply to be changed"  # Go's stack grows where Python's does not
@@ -48,8 +48,7 @@ def apply_configuration(
 
 
 def _configured(obj: JsonObject, value: ObjectValue, schema: Schema, converter: conversion.Converter) -> JsonObject:
-    if mismatches := list(_misnamed(value, value.name)):
-        raise MutationError("type mismatch: " + "\n".join(mismatches))
+    _check_names(value)
     try:
         configuration = converter.fields(value)
     except conversion.ConversionError as error:
@@ -112,7 +111,8 @@ def _merged(obj: JsonObject, configuration: JsonObject, schema: Schema) -> JsonO
     try:
         return _whole(Reader(as_json=False).read(obj, merged, schema.root))
     except DecodingError as error:
-        raise MutationError(f"unable to convert unstructured object to {_shown(schema.kind)}: {error}") from error
+        kind = f"{schema.kind.group}/{schema.kind.version}, Kind={schema.kind.kind}"
+        raise MutationError(f"unable to convert unstructured object to {kind}: {error}") from error
 
 
 def _whole(value: Any) -> JsonObject:
@@ -122,21 +122,21 @@ def _whole(value: Any) -> JsonObject:
     return value
 
 
-def _shown(kind: GroupVersionKind) -> str:
-    """A kind as Go shows it."""
-    return f"{kind.group}/{kind.version}, Kind={kind.kind}"
-
-
 def _operation(patch: JSONPatch, converter: conversion.Converter) -> jsonpatch.Operation:
     if patch.value is ABSENT:
         return jsonpatch.Operation(patch.op, patch.path, patch.from_)
-    if isinstance(patch.value, ObjectValue) and (mismatches := list(_misnamed(patch.value, patch.value.name))):
-        raise MutationError("type mismatch: " + "\n".join(mismatches))
+    if isinstance(patch.value, ObjectValue):
+        _check_names(patch.value)
     try:
         value = converter.json(patch.value)
     except conversion.ConversionError as error:
         raise MutationError(f"{_NO_JSON}: {error}") from error
     return jsonpatch.Operation(patch.op, patch.path, patch.from_, value)
+
+
+def _check_names(value: ObjectValue) -> None:
+    if mismatches := list(_misnamed(value, value.name)):
+        raise MutationError("type mismatch: " + "\n".join(mismatches))
 
 
 def _misnamed(value: Value, path: str) -> Iterator[str]:

@@ -69,7 +69,9 @@ class Converter:
 
     def json(self, value: Value) -> Any:
         """The JSON that a value in a JSON Patch becomes. Raises ConversionError with the reference's words."""
-        value = _present(value)
+        value = _unwrapped(value)
+        if value is ABSENT:
+            raise ConversionError("optional.none() dereference")
         if isinstance(value, ObjectValue):
             return _structure(self.fields(value))
         if isinstance(value, list):
@@ -86,9 +88,9 @@ class Converter:
         value = _unwrapped(value)
         if value is ABSENT:
             return None
-        if isinstance(value, list) and not self._is_json(value):
+        if isinstance(value, list) and id(value) not in self._json:
             return [self._item(item) for item in value]
-        if isinstance(value, dict) and not self._is_json(value):
+        if isinstance(value, dict) and id(value) not in self._json:
             for key in value:
                 if not isinstance(key, str):
                     raise ConversionError(f"map key {_key(key)} is of type {_CEL_TYPES[key.__class__]}, not string")
@@ -111,16 +113,20 @@ class Converter:
         if isinstance(value, list | dict):
             if self._inputs is None:
                 return self._field(value)
-            return value if self._is_json(value) else _made(value)
+            return value if id(value) in self._json else _made(value)
         return value if value.__class__ in {bool, int, float, str} else _foreign(value)
-
-    def _is_json(self, value: Any) -> bool:
-        return id(value) in self._json
 
     @cached_property
     def _json(self) -> set[int]:
         """The identities of the maps and lists of the request."""
-        return _containers(self._inputs or ())
+        known = set()
+        waiting = [value for value in self._inputs or () if value.__class__ in _CONTAINERS]
+        while waiting:
+            value = waiting.pop()
+            known.add(id(value))
+            items: Iterable[Any] = value.values() if value.__class__ is dict else value
+            waiting += [item for item in items if item.__class__ in _CONTAINERS]
+        return known
 
 
 def go_type(value: Any) -> str:
@@ -175,25 +181,14 @@ def _unwrapped(value: Value) -> Value:
     return value
 
 
-def _containers(values: Iterable[Any]) -> set[int]:
-    """The identities of all maps and lists in JSON values."""
-    known = set()
-    waiting = [value for value in values if value.__class__ in _CONTAINERS]
-    while waiting:
-        value = waiting.pop()
-        known.add(id(value))
-        items: Iterable[Any] = value.values() if value.__class__ is dict else value
-        waiting += [item for item in items if item.__class__ in _CONTAINERS]
-    return known
-
-
 def _made(value: Any) -> Foreign:
     """A map or list that CEL made, where the API server does not look into it."""
     if isinstance(value, list):
-        items = [_shown_inside(item) for item in value]
-        return Foreign("[]ref.Val", f"[{' '.join(items)}]", f"[]ref.Val{{{', '.join(map(_syntax_inside, value))}}}")
-    pairs = sorted((_shown_inside(key), _shown_inside(item)) for key, item in value.items())
-    written = sorted((_syntax_inside(key), _syntax_inside(item)) for key, item in value.items())
+        items = list(map(_plain, value))
+        return Foreign("[]ref.Val", shown(items), f"[]ref.Val{{{', '.join(map(syntax, items))}}}")
+    entries = [(_plain(key), _plain(item)) for key, item in value.items()]
+    pairs = sorted((shown(key), shown(item)) for key, item in entries)
+    written = sorted((syntax(key), syntax(item)) for key, item in entries)
     return Foreign(
         "map[ref.Val]ref.Val",
         f"map[{' '.join(f'{key}:{item}' for key, item in pairs)}]",
@@ -201,12 +196,8 @@ def _made(value: Any) -> Foreign:
     )
 
 
-def _shown_inside(value: Value) -> str:
-    return shown(value) if isinstance(value, str | bool | int | float) else shown(_foreign(value))
-
-
-def _syntax_inside(value: Value) -> str:
-    return syntax(value) if isinstance(value, str | bool | int | float) else syntax(_foreign(value))
+def _plain(value: Value) -> Any:
+    return value if isinstance(value, str | bool | int | float) else _foreign(value)
 
 
 def _foreign(value: Value) -> Foreign:
@@ -262,13 +253,6 @@ def _text(key: Any) -> str:
         raise ConversionError("type conversion error from bool to 'string'")
     kind = "uint" if isinstance(key, Uint) else "int"
     raise ConversionError(f"unsupported type conversion from '{kind}' to string")
-
-
-def _present(value: Value) -> Value:
-    value = _unwrapped(value)
-    if value is ABSENT:
-        raise ConversionError("optional.none() dereference")
-    return value
 
 
 def _no_type(_: Type) -> Any:

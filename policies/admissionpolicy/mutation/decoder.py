@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from policies.admissionpolicy.schema import QUANTITY, Atom, ListType, MapType, Node, Scalar
+from policies.admissionpolicy.schema import QUANTITY, Atom, ListType, MapType, Scalar, SchemaNode
 from policies.cel.errors import CelError
 from policies.cel.library.kubernetes import quantity
 from policies.cel.values import ABSENT
@@ -41,11 +41,11 @@ class Reader:
         self._as_json = as_json
         self.unknown: list[str] = []
 
-    def read(self, before: Any, after: Any, node: Node) -> Any:
+    def read(self, before: Any, after: Any, node: SchemaNode) -> Any:
         """The value after it was read. Raises DecodingError."""
         return self._read(before, after, node, _Context())
 
-    def _read(self, before: Any, after: Any, node: Node, context: _Context) -> Any:
+    def _read(self, before: Any, after: Any, node: SchemaNode, context: _Context) -> Any:
         if after is before:
             return after
         atom = node.atom
@@ -94,7 +94,7 @@ class Reader:
                 read.append(item)
                 continue
             if known is None:
-                known = _counterparts(before, kind)
+                known = {name: item for item in before if (name := _name(item, kind)) is not None}
             twin = known.get(_name(item, kind), before[index] if len(before) == len(after) else ABSENT)
             read.append(self._read(twin, item, kind.element, context.item(index)))
         return after if all(new is old for new, old in zip(read, after, strict=True)) else read
@@ -126,8 +126,10 @@ class Reader:
             return value
         half: int = 2 ** (bits - 1)
         if isinstance(value, float):
-            if self._as_json or not value.is_integer():
-                raise context.mismatch(value, atom) if self._as_json else _no_conversion(kind)
+            if self._as_json:
+                raise context.mismatch(value, atom)
+            if not value.is_integer():
+                raise DecodingError(f"cannot convert float64 to {_NUMBERS[kind.form]}")
             value = int(value)
         if -half <= value < half:
             return value
@@ -188,18 +190,10 @@ def _type(atom: Atom) -> str:
     return {"string": "string", "boolean": "bool"}.get(atom.scalar.type) or _NUMBERS.get(atom.scalar.form, "float64")
 
 
-def _counterparts(before: list[Any], kind: ListType) -> Mapping[Any, Any]:
-    return {name: item for item in before if (name := _name(item, kind)) is not None}
-
-
 def _name(item: Any, kind: ListType) -> Any:
     if kind.relation != "map" or not isinstance(item, dict):
         return None
     return tuple(str(item.get(key)) for key in kind.keys)
-
-
-def _no_conversion(kind: Scalar) -> DecodingError:
-    return DecodingError(f"cannot convert float64 to {_NUMBERS[kind.form]}")
 
 
 def _zero(atom: Atom) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 from msgspec import structs
 
@@ -137,9 +138,9 @@ class _Round:
 
     def run(self, selected: Selected) -> None:
         """All parameters are collected before the first mutation is made."""
-        invocations = [one for compiled, bindings in selected for one in self._invocations(compiled, bindings)]
+        invocations = [self._invocations(compiled, bindings) for compiled, bindings in selected]
         try:
-            for invocation in invocations:
+            for invocation in list(chain.from_iterable(invocations)):
                 self._invoke(invocation)
         except _HaltedError as error:
             self.findings.append(error.finding)
@@ -195,7 +196,8 @@ class _Round:
                 return
             mutated = self._applied(value, group)
         except InternalError as error:
-            raise _HaltedError(_internal(_error(invocation, str(error), index, unit))) from error
+            finding = _error(invocation, str(error), index, unit)
+            raise _HaltedError(replace(finding, kind="internal", reason="InternalError", actions=_DENY)) from error
         except (SpentError, MutationError) as error:
             self.findings.append(_error(invocation, str(error), index, unit))
             return
@@ -242,11 +244,6 @@ def _error(
         params=invocation.key[-1],
         reasons=group.reasons(unit) if actions and unit is not None and group is not None else (),
     )
-
-
-def _internal(finding: Finding) -> Finding:
-    """Refused whatever the failurePolicy says."""
-    return replace(finding, kind="internal", reason="InternalError", actions=_DENY)
 
 
 def _actions(compiled: CompiledPolicy) -> frozenset[ValidationAction]:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +27,7 @@ class OperationError(Exception):
 
 
 class DisagreementError(OperationError):
-    """A `test` found something else: the whole patch is left out."""
+    """A `test` failed: the whole patch is left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,24 +64,25 @@ def apply(document: Any, operations: Iterable[Operation]) -> Any:
     return document
 
 
-def _add(document: Any, operation: Operation) -> Any:
-    place = _find(document, operation.path)
-    if place is None:
-        raise OperationError(f'add operation does not apply: doc is missing path: "{operation.path}": missing value')
+@contextmanager
+def _within(what: str) -> Iterator[None]:
+    """Name what an operation was doing in its errors."""
     try:
-        return _added(document, place, None if operation.value is ABSENT else operation.value)
+        yield
     except OperationError as error:
-        raise OperationError(f"error in add for path: '{operation.path}': {error}") from error
+        raise OperationError(f"{what}: {error}") from error
+
+
+def _add(document: Any, operation: Operation) -> Any:
+    place = _find(document, operation.path, f'add operation does not apply: doc is missing path: "{operation.path}"')
+    with _within(f"error in add for path: '{operation.path}'"):
+        return _added(document, place, None if operation.value is ABSENT else operation.value)
 
 
 def _remove(document: Any, operation: Operation) -> Any:
-    place = _find(document, operation.path)
-    if place is None:
-        raise OperationError(f'remove operation does not apply: doc is missing path: "{operation.path}": missing value')
-    try:
+    place = _find(document, operation.path, f'remove operation does not apply: doc is missing path: "{operation.path}"')
+    with _within(f"error in remove for path: '{operation.path}'"):
         return _removed(document, place)
-    except OperationError as error:
-        raise OperationError(f"error in remove for path: '{operation.path}': {error}") from error
 
 
 def _replace(document: Any, operation: Operation) -> Any:
@@ -89,9 +91,7 @@ def _replace(document: Any, operation: Operation) -> Any:
         if not isinstance(value, dict | list):
             raise OperationError("replace operation value must be object or array: %!w(<nil>)")
         return value
-    place = _find(document, operation.path)
-    if place is None:
-        raise OperationError(f"replace operation does not apply: doc is missing path: {operation.path}: missing value")
+    place = _find(document, operation.path, f"replace operation does not apply: doc is missing path: {operation.path}")
     try:
         key = place.last if isinstance(place.container, dict) else _index(place.last, len(place.container))
     except OperationError as error:
@@ -106,24 +106,18 @@ def _replace(document: Any, operation: Operation) -> Any:
 
 def _move(document: Any, operation: Operation) -> Any:
     source = _source(document, operation)
-    try:
+    with _within(f"error in move for path: '{source.last}'"):
         value = _get(source.container, source.last)
         document = _removed(document, source)
-    except OperationError as error:
-        raise OperationError(f"error in move for path: '{source.last}': {error}") from error
     place = _destination(document, operation)
-    try:
+    with _within(f"error in move for path: '{operation.path}'"):
         return _added(document, place, value)
-    except OperationError as error:
-        raise OperationError(f"error in move for path: '{operation.path}': {error}") from error
 
 
 def _copy(document: Any, operation: Operation, copied: int) -> tuple[Any, int]:
     source = _source(document, operation)
-    try:
+    with _within(f"error in copy for from: '{operation.from_}'"):
         value = _get(source.container, source.last)
-    except OperationError as error:
-        raise OperationError(f"error in copy for from: '{operation.from_}': {error}") from error
     place = _destination(document, operation)
     size = 0 if value is None else len(json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode())
     if copied + size > MAX_COPIED_BYTES:
@@ -131,10 +125,8 @@ def _copy(document: Any, operation: Operation, copied: int) -> tuple[Any, int]:
             f"Unable to complete the copy, the accumulated size increase of copy is {copied + size}, "
             f"exceeding the limit {MAX_COPIED_BYTES}"
         )
-    try:
+    with _within("error while adding value during copy"):
         return _added(document, place, value), size
-    except OperationError as error:
-        raise OperationError(f"error while adding value during copy: {error}") from error
 
 
 def _test(document: Any, operation: Operation) -> Any:
@@ -143,18 +135,14 @@ def _test(document: Any, operation: Operation) -> Any:
         if operation.value is ABSENT or not _equal(document, operation.value):
             raise failed
         return document
-    place = _find(document, operation.path)
-    if place is None:
-        raise OperationError(f"test operation does not apply: is missing path: {operation.path}: missing value")
-    try:
+    place = _find(document, operation.path, f"test operation does not apply: is missing path: {operation.path}")
+    with _within(f"error in test for path: '{operation.path}'"):
         value = _get(place.container, place.last)
-    except OperationError as error:
-        raise OperationError(f"error in test for path: '{operation.path}': {error}") from error
     if value is None:  # null, or not there: only a test without any value agrees with it
-        if operation.value is not ABSENT:
-            raise failed
-        return document
-    if operation.value is ABSENT or not _matches(value, operation.value):
+        agrees = operation.value is ABSENT
+    else:  # null is an empty map to a test
+        agrees = value == {} if operation.value is None else _equal(value, operation.value)
+    if not agrees:
         raise failed
     return document
 
@@ -172,42 +160,37 @@ def _source(document: Any, operation: Operation) -> _Place:
     if not operation.from_:
         words = f"{operation.op} operation failed to decode from: operation, missing from field: missing value"
         raise OperationError(words)
-    place = _find(document, operation.from_)
-    if place is None:
-        words = f"{operation.op} operation does not apply: doc is missing from path: {operation.from_}: missing value"
-        raise OperationError(words)
-    return place
+    problem = f"{operation.op} operation does not apply: doc is missing from path: {operation.from_}"
+    return _find(document, operation.from_, problem)
 
 
 def _destination(document: Any, operation: Operation) -> _Place:
-    place = _find(document, operation.path)
-    if place is None:
-        start = f"{operation.op} operation does not apply: doc is missing destination path"
-        raise OperationError(f"{start}: {operation.path}: missing value")
-    return place
+    problem = f"{operation.op} operation does not apply: doc is missing destination path: {operation.path}"
+    return _find(document, operation.path, problem)
 
 
-def _find(document: Any, path: str) -> _Place | None:
-    """The container that a path leads to, or None."""
+def _find(document: Any, path: str, problem: str) -> _Place:
+    """The container that a path leads to. Raises OperationError with the problem where there is none."""
+    missing = OperationError(f"{problem}: missing value")
     _, *parts = path.split("/")
     if not parts:
-        return None
+        raise missing
     container = document
     parents: list[str | int] = []
     for part in parts[:-1]:
         try:
             key = _decoded(part) if isinstance(container, dict) else _index(_decoded(part), len(container))
-        except OperationError:
-            return None
+        except OperationError as error:
+            raise missing from error
         container = container.get(key) if isinstance(container, dict) else container[key]
         if not isinstance(container, dict | list):
-            return None
+            raise missing
         parents.append(key)
     return _Place(container, tuple(parents), _decoded(parts[-1]))
 
 
 def _decoded(part: str) -> str:
-    return re.sub("~[01]", lambda found: _ESCAPES[found[0]], part) if "~" in part else part
+    return re.sub("~[01]", lambda escape: _ESCAPES[escape[0]], part) if "~" in part else part
 
 
 def _number(text: str) -> int:
@@ -262,11 +245,6 @@ def _changed(node: Any, parents: Sequence[str | int], edit: Callable[[Any], obje
     else:
         edit(fresh)
     return fresh
-
-
-def _matches(value: Any, expected: Any) -> bool:
-    """Whether a test agrees: null is an empty map to it."""
-    return value == {} if expected is None else _equal(value, expected)
 
 
 def _equal(left: Any, right: Any) -> bool:

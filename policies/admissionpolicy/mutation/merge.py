@@ -8,12 +8,14 @@ changed; what a configuration does not reach is shared with the result.
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from operator import is_
 from typing import Any
 
 from policies.admissionpolicy.mutation.conversion import Foreign, go_type, shown, syntax
-from policies.admissionpolicy.schema import Atom, ListType, MapType, Node, Scalar
+from policies.admissionpolicy.schema import Atom, ListType, MapType, Scalar, SchemaNode
 from policies.cel.values import ABSENT
 from policies.golang.strconv import general, quote
 
@@ -44,14 +46,14 @@ class MergeError(Exception):
         self.mismatches = tuple(problems)
 
 
-def check(value: Any, node: Node) -> None:
+def check(value: Any, node: SchemaNode) -> None:
     """Raise MergeError with everything in a configuration that the schema does not allow."""
     problems = list(_problems(value, node))
     if problems:
         raise MergeError(problems)
 
 
-def atomics(value: Any, node: Node, path: str = "") -> Iterator[str]:
+def atomics(value: Any, node: SchemaNode, path: str = "") -> Iterator[str]:
     """The places in a configuration that would be replaced as a whole, together with what they do not mention.
 
     As the API server looks for them: not in maps whose keys are free, such as labels.
@@ -70,7 +72,7 @@ def atomics(value: Any, node: Node, path: str = "") -> Iterator[str]:
             yield from atomics(item, atom.list.element, f"{path}[{index}]")
 
 
-def merge(live: Any, applied: Any, node: Node) -> Any:
+def merge(live: Any, applied: Any, node: SchemaNode) -> Any:
     """The live value with the applied one merged into it; ABSENT stands for either that is not there.
 
     The configuration has passed `check`. Raises MergeError where an item of a live list has no key.
@@ -87,25 +89,21 @@ def merge(live: Any, applied: Any, node: Node) -> Any:
 
 
 def _merged(live: Any, applied: Any, atom: Atom) -> Any:
-    if atom.map is not None:
-        return _merged_maps(_of(dict, live), _of(dict, applied), applied, atom.map)
-    if atom.scalar is not None:
-        return applied
-    return applied if atom.list is None else _merged_lists(_of(list, live), _of(list, applied), applied, atom.list)
+    if atom.map is not None and not atom.map.atomic:
+        return _merged_containers(dict, live, applied, partial(_merged_maps, kind=atom.map))
+    if atom.map is None and atom.scalar is None and atom.list is not None and atom.list.relation != "atomic":
+        return _merged_containers(list, live, applied, partial(_merged_lists, kind=atom.list))
+    return applied
 
 
-def _of(kind: type, value: Any) -> Any:
-    """The value if it is of a kind and not empty, else None: null and empty merge alike."""
-    return value if isinstance(value, kind) and value else None
+def _merged_containers(container: type, live: Any, applied: Any, merged: Callable[[Any, Any], Any]) -> Any:
+    """Both merged where both are such containers with something in them: null and empty merge alike."""
+    if not (isinstance(applied, container) and applied):
+        return live if isinstance(live, container) and live else applied
+    return merged(live, applied) if isinstance(live, container) and live else applied
 
 
-def _merged_maps(live: Any, applied: Any, whole: Any, kind: MapType) -> Any:
-    if kind.atomic or (live is None and applied is None):
-        return whole
-    if applied is None:
-        return live
-    if live is None:
-        return applied
+def _merged_maps(live: Any, applied: Any, kind: MapType) -> Any:
     result = dict(live)
     for key, item in applied.items():
         child = kind.fields.get(key, kind.element)
@@ -118,13 +116,7 @@ def _merged_maps(live: Any, applied: Any, whole: Any, kind: MapType) -> Any:
     return live if all(result[key] is live.get(key, ABSENT) for key in applied) else result
 
 
-def _merged_lists(live: Any, applied: Any, whole: Any, kind: ListType) -> Any:
-    if kind.relation == "atomic" or (live is None and applied is None):
-        return whole
-    if applied is None:
-        return live
-    if live is None:
-        return applied
+def _merged_lists(live: Any, applied: Any, kind: ListType) -> Any:
     problems: list[Mismatch] = []
     live_keys = list(_keys(live, kind, problems))
     applied_keys = list(_keys(applied, kind, problems))
@@ -142,11 +134,7 @@ def _merged_lists(live: Any, applied: Any, whole: Any, kind: ListType) -> Any:
             raise MergeError([mismatch.below(step(key)) for mismatch in error.mismatches]) from error
 
     result = [live[at] if key is None else item_of(key) for at, key in _order(live_keys, applied_keys)]
-    return live if len(result) == len(live) and all(map(_is, result, live)) else result
-
-
-def _is(left: Any, right: Any) -> bool:
-    return left is right
+    return live if len(result) == len(live) and all(map(is_, result, live)) else result
 
 
 def _order(live: Sequence[Key], applied: Sequence[Key]) -> Iterator[tuple[int, Key | None]]:
@@ -277,8 +265,10 @@ def _deduced(atom: Atom, value: Any) -> Atom:
             return atom
 
 
-def _problems(value: Any, node: Node) -> Iterator[Mismatch]:
+def _problems(value: Any, node: SchemaNode) -> Iterator[Mismatch]:
     atom = _deduced(node.atom, value)
+    if value is None:
+        return
     if atom.map is not None:
         yield from _problems_in_map(value, atom.map)
     elif atom.scalar is not None:
@@ -288,8 +278,6 @@ def _problems(value: Any, node: Node) -> Iterator[Mismatch]:
 
 
 def _problems_in_map(value: Any, kind: MapType) -> Iterator[Mismatch]:
-    if value is None:
-        return
     if not isinstance(value, dict):
         yield Mismatch("", f"expected map, got &{{{shown(value)}}}")
         return
@@ -303,8 +291,6 @@ def _problems_in_map(value: Any, kind: MapType) -> Iterator[Mismatch]:
 
 
 def _problems_in_list(value: Any, kind: ListType) -> Iterator[Mismatch]:
-    if value is None:
-        return
     if not isinstance(value, list):
         yield Mismatch("", f"expected list, got &{{{shown(value)}}}")
         return
@@ -328,8 +314,6 @@ def _problems_in_list(value: Any, kind: ListType) -> Iterator[Mismatch]:
 def _problems_of_scalar(value: Any, kind: Scalar) -> Iterator[Mismatch]:
     number = isinstance(value, int | float) and not isinstance(value, bool)
     match kind.type:
-        case _ if value is None:
-            return
         case "numeric" if not number:
             yield Mismatch("", f"expected numeric (int or float), got {go_type(value)}")
         case "string" if not isinstance(value, str):

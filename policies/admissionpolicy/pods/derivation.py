@@ -1,8 +1,8 @@
 """Policies on Pods, applied to the pod templates of workloads: the Pod that would be created, and the way back.
 
 A person then sees the refusal on the Deployment that was applied and not in the events of a ReplicaSet. A template is
-judged as a CREATE of pods by whoever writes the workload: policies are matched (`Index`, `Matcher`), conditions and
-expressions evaluated on `DerivedPod.request`, and the places of findings translated back by `DerivedPod.place`.
+judged as a CREATE of pods by whoever writes the workload: policies are matched and evaluated on `DerivedPod.request`,
+and the places of findings translated back by `DerivedPod.place`.
 
 Source of the metadata that a controller copies: k8s.io/kubernetes' pkg/controller/controller_utils.go,
 GetPodFromTemplate.
@@ -149,8 +149,7 @@ def template_paths(workloads: Mapping[tuple[str, str], Workload]) -> frozenset[s
 def derive(request: AdmissionRequest, workloads: Mapping[tuple[str, str], Workload]) -> tuple[DerivedPod, ...]:
     """The Pods that would be created from what a request writes; none where it leaves the templates unchanged.
 
-    None either for a cluster-scoped workload, since the Namespace of its Pods is not known: they are judged with the
-    namespaced object that is made from it.
+    None either for a cluster-scoped workload: its Pods are judged with the namespaced object that is made from it.
     """
     row = workloads.get(request.kind.group_kind)
     if row is None or request.kind.group_kind in UNDERIVED or not _is_written(request):
@@ -159,7 +158,8 @@ def derive(request: AdmissionRequest, workloads: Mapping[tuple[str, str], Worklo
         DerivedPod(_creation(request, template), request.kind, location)
         for pattern in row.templates
         for location, template in locate(request.object, pattern)
-        if isinstance(template, dict) and not _is_unchanged(request, location, template)
+        if isinstance(template, dict)
+        and not (request.operation == "UPDATE" and lookup(request.old_object, location) == template)
     )
 
 
@@ -172,10 +172,6 @@ def _is_written(request: AdmissionRequest) -> bool:
     )
 
 
-def _is_unchanged(request: AdmissionRequest, location: Location, template: JsonObject) -> bool:
-    return request.operation == "UPDATE" and lookup(request.old_object, location) == template
-
-
 def _creation(request: AdmissionRequest, template: JsonObject) -> AdmissionRequest:
     pod = {
         "apiVersion": "v1",
@@ -184,13 +180,7 @@ def _creation(request: AdmissionRequest, template: JsonObject) -> AdmissionReque
         "spec": template.get("spec"),
     }
     return replace(
-        request,
-        kind=POD,
-        resource=PODS,
-        name="",
-        operation="CREATE",
-        object=defaulted(pod),
-        old_object=None,
+        request, kind=POD, resource=PODS, name="", operation="CREATE", object=defaulted(pod), old_object=None
     )
 
 

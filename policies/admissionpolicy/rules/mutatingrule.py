@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from policies.admissionpolicy.evaluation.compilation import Compile, compile_policy
 from policies.admissionpolicy.evaluation.inputs import inputs_of
-from policies.admissionpolicy.evaluation.matching import Index
+from policies.admissionpolicy.evaluation.matching import PolicyIndex
 from policies.admissionpolicy.evaluation.parameters import Parameters, ReviewParameters
 from policies.admissionpolicy.evaluation.result import Finding
 from policies.admissionpolicy.model import Binding, Policy
@@ -46,11 +46,11 @@ class MutatingPolicies:
         exceptions: Iterable[PolicyException] = (),
     ) -> None:
         self._policies = tuple(policies)
-        self._index = Index((policy.policy.match_constraints, policy) for policy in self._policies)
+        self._index = PolicyIndex((policy.policy.match_constraints, policy) for policy in self._policies)
         self._parameters = parameters
         self._schemas = schemas
         names = {policy.policy.name for policy in self._policies}
-        self._exceptions = tuple(one for one in exceptions if names.intersection(one.rules))
+        self._exceptions = tuple(exception for exception in exceptions if names.intersection(exception.rules))
 
     @property
     def rule(self) -> Rule:
@@ -90,7 +90,7 @@ class MutatingPolicies:
         Raises Missing and FactUnavailable.
         """
         exceptions = self._covering(request)
-        holding = {name: one for name, one in exceptions.items() if one.holds(facts.today())}
+        holding = {name: exception for name, exception in exceptions.items() if exception.holds(facts.today())}
         excepted: dict[str, PolicyException] = {}
 
         def select(obj: JsonObject | None) -> dispatcher.Selected:
@@ -110,8 +110,9 @@ class MutatingPolicies:
         """The exception that covers the request, by policy; it may have ended."""
         if not self._exceptions:
             return {}
-        names = [policy.policy.name for policy in self._policies]
-        return {name: one for name in names if (one := longest(self._exceptions, name, request)) is not None}
+        names = (policy.policy.name for policy in self._policies)
+        covering = ((name, longest(self._exceptions, name, request)) for name in names)
+        return {name: exception for name, exception in covering if exception is not None}
 
 
 def _refused(denial: Finding, exception: PolicyException | None) -> MutationRefusedError:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import date
+from itertools import chain
 from typing import Any, NamedTuple, get_args
 
 from msgspec.structs import replace
@@ -35,14 +36,14 @@ from policies.suite import Case, Expectation
 CONFIG_MAP = ParamKind(api_version="v1", kind="ConfigMap")
 
 
-class Target(NamedTuple):
+class KindTarget(NamedTuple):
     """What the API server calls the objects of a kind, and where they are."""
 
     resource: str
     scope: KindScope
 
 
-Targets = Callable[[str, str], Target]
+Targets = Callable[[str, str], KindTarget]
 """The target of a group and kind."""
 
 
@@ -61,20 +62,18 @@ class _CaseReview(NamedTuple):
 
 
 Texts = Mapping[ValidationAction, tuple[str, ...]]
-"""The texts of each action."""
 _WORKLOADS = table(BUILT_IN)
 
 
-def plain(group: str, kind: str) -> Target:  # noqa: ARG001
+def plain(group: str, kind: str) -> KindTarget:  # noqa: ARG001
     """The target of a kind that is in namespaces and has a regular plural."""
-    return Target(f"{kind.lower()}s", "Namespaced")
+    return KindTarget(f"{kind.lower()}s", "Namespaced")
 
 
 class SuiteRun:
     """Policies with their bindings and parameters, compiled once for all cases.
 
-    targets: what kinds are called. schemas: how objects of a kind merge. decisions: who answers authorization checks;
-    with None they come back with an error.
+    targets: names of kinds. schemas: how objects merge. decisions: answers authorization checks; with None they fail.
     """
 
     def __init__(
@@ -134,7 +133,9 @@ class SuiteRun:
     def _native(self, review: _CaseReview) -> Texts:
         findings = self._findings(review)
         actions: tuple[ValidationAction, ...] = get_args(ValidationAction)
-        return {action: tuple(one.message for one in findings if action in one.actions) for action in actions}
+        return {
+            action: tuple(finding.message for finding in findings if action in finding.actions) for action in actions
+        }
 
     def _findings(self, review: _CaseReview) -> tuple[Finding, ...]:
         """The findings of kube-apiserver."""
@@ -152,7 +153,7 @@ class SuiteRun:
         """The findings of the service, in its words: a refusal with its places below it."""
         subjects = SubjectCache(_WORKLOADS)
         rules = (PolicyRule(policy, review.parameters, subjects) for policy in self._of("ValidatingAdmissionPolicy"))
-        outcome = (one for rule in rules for one in rule.validate(review.changed, review.facts))
+        outcome = chain.from_iterable(rule.validate(review.changed, review.facts) for rule in rules)
         violations = [violation for violation in outcome if isinstance(violation, Violation)]
         refusals: dict[str, list[Violation]] = {}
         for violation in violations:

@@ -78,7 +78,7 @@ class PolicyRule:
         if not self._native:
             result = self._result(subject)
             for finding in result.findings:
-                outcome += self._violations(finding, _itself)
+                outcome += self._violations(finding, lambda location: location)
             outcome += [Note(key, texts.joined(values)) for key, values in result.published.items()]
         if self._is_derived:
             for pod, derived in subject.pods:
@@ -164,10 +164,6 @@ def _names(paths: Iterable[str]) -> Iterator[str]:
         for index, step in enumerate(pattern):
             if step is Wildcard.ITEMS:
                 yield fieldpath.render((*pattern[: index + 1], "name"))
-
-
-def _itself(location: Location) -> Location:
-    return location
 
 
 def _path(reason: Reason, place: Callable[[Location], Location]) -> str:

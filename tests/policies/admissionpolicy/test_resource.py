@@ -3,7 +3,7 @@
 from cluster.mergeschemas import compact_resources
 
 from policies.admissionpolicy import resource
-from policies.admissionpolicy.resource import Resource
+from policies.admissionpolicy.resource import ApiResource
 from policies.engine.request import GroupVersionKind
 
 
@@ -12,8 +12,8 @@ def test_resources_know_their_kinds_and_scopes() -> None:
     named = {(each.group, each.name): each for each in resource.built_in()}
 
     scale = GroupVersionKind("autoscaling", "v1", "Scale")
-    assert named["apps", "deployments/scale"] == Resource("apps", "v1", "deployments/scale", scale, "Namespaced")
-    assert named["", "nodes"] == Resource("", "v1", "nodes", GroupVersionKind("", "v1", "Node"), "Cluster")
+    assert named["apps", "deployments/scale"] == ApiResource("apps", "v1", "deployments/scale", scale, "Namespaced")
+    assert named["", "nodes"] == ApiResource("", "v1", "nodes", GroupVersionKind("", "v1", "Node"), "Cluster")
 
 
 def test_compact_table_is_made_from_discovery() -> None:

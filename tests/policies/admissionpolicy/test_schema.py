@@ -9,7 +9,7 @@ import pytest
 from cluster.mergeschemas import compact_schemas
 
 from policies.admissionpolicy import schema
-from policies.admissionpolicy.schema import DEDUCED, Node, Schema
+from policies.admissionpolicy.schema import DEDUCED, Schema, SchemaNode
 from policies.engine.request import GroupVersionKind
 from policies.kubernetes.group import SERVED_VERSIONS
 
@@ -17,7 +17,7 @@ _POD = GroupVersionKind("", "v1", "Pod")
 _WIDGET = GroupVersionKind("example.test", "v1", "Widget")
 
 
-def _described(node: Node | None) -> str:
+def _described(node: SchemaNode | None) -> str:
     """What stands at a place, in a few words."""
     if node is None:
         return "nothing"

@@ -6,7 +6,8 @@ from support.policies.lintpolicies import DEPLOYMENTS, PODS, policy, reviewed, s
 from support.policies.policydocuments import documents
 
 from policies.admissionpolicy.documents.reader import read
-from policies.lint.finding import IDS, IGNORE
+from policies.admissionpolicy.model import LINT_IGNORE
+from policies.lint.finding import IDS
 from policies.lint.review import review
 
 _BAD = {"expression": "object.spec.paused == true"}
@@ -61,17 +62,17 @@ def test_variables_are_checked_for_what_fits_no_kind() -> None:
 def test_findings_can_be_ignored() -> None:
     """The annotation of a document names what is not to be found in it."""
     assert [id_ for id_, _, _ in said(policy(_BAD))] == ["missing-has", "no-remedy"]
-    assert said(policy(_BAD, annotations={IGNORE: _IGNORED})) == []
+    assert said(policy(_BAD, annotations={LINT_IGNORE: _IGNORED})) == []
 
 
 def test_what_is_ignored_has_to_exist() -> None:
     """A name that is no finding hides nothing, and is one itself."""
-    found = reviewed(policy("object.spec.replicas < 5", annotations={IGNORE: "missing_has"}))
+    found = reviewed(policy("object.spec.replicas < 5", annotations={LINT_IGNORE: "missing_has"}))
 
     assert [(each.id, each.path, each.message, each.remedy) for each in found] == [
         (
             "unknown-ignore",
-            f"metadata.annotations.{IGNORE}",
+            f"metadata.annotations.{LINT_IGNORE}",
             "there is no finding 'missing_has'",
             "did you mean 'missing-has'?",
         )

@@ -9,7 +9,15 @@ from policies.admissionpolicy.documents.document import Document
 from policies.admissionpolicy.evaluation.compilation import CompiledPolicy, compile_policy
 from policies.admissionpolicy.evaluation.inputs import Inputs
 from policies.admissionpolicy.evaluation.parameters import StaticParameters
-from policies.admissionpolicy.model import Binding, Expression, MatchResources, Mutation, Origin, ParamKind, Policy
+from policies.admissionpolicy.model import (
+    Binding,
+    Expression,
+    MatchResources,
+    MutationExpression,
+    Origin,
+    ParamKind,
+    Policy,
+)
 
 Json = dict[str, Any]
 
@@ -54,7 +62,7 @@ def validating(*validations: str | Json, **spec: Any) -> CompiledPolicy:
 def mutating(*expressions: str, name: str = "p", **fields: Any) -> CompiledPolicy:
     """A MutatingAdmissionPolicy, also one that the API server would refuse; `[` begins a JSON patch."""
     mutations = tuple(
-        Mutation(
+        MutationExpression(
             patch_type="JSONPatch" if text.startswith("[") else "ApplyConfiguration",
             expression=Expression(text=text, path=f"spec.mutations[{index}]"),
         )

@@ -12,16 +12,15 @@ from policies.admissionpolicy.model import (
     AuditAnnotation,
     Binding,
     Expression,
-    MatchCondition,
     MatchResources,
-    Mutation,
+    MutationExpression,
+    NamedExpression,
     NamedRule,
     Origin,
     ParamKind,
     ParamRef,
     Policy,
     Validation,
-    Variable,
 )
 from policies.engine.match import LabelSelector, SelectorRequirement
 
@@ -211,7 +210,7 @@ def test_every_field_of_a_policy_is_read() -> None:
                 match_policy="Exact",
             ),
             match_conditions=(
-                MatchCondition(
+                NamedExpression(
                     name="people",
                     expression=expression(
                         "!request.userInfo.username.startsWith('system:')", "spec.matchConditions[0].expression", 33, 20
@@ -219,7 +218,7 @@ def test_every_field_of_a_policy_is_read() -> None:
                 ),
             ),
             variables=(
-                Variable(
+                NamedExpression(
                     name="replicas",
                     expression=expression("object.spec.replicas", "spec.variables[0].expression", 36, 19),
                 ),
@@ -261,11 +260,11 @@ def test_mutating_policy_and_binding_are_read() -> None:
                 param_kind=ParamKind(api_version="v1", kind="ConfigMap"),
                 match_constraints=MatchResources(resource_rules=(PODS,)),
                 mutations=(
-                    Mutation(
+                    MutationExpression(
                         patch_type="ApplyConfiguration",
                         expression=expression("Object{}", "spec.mutations[0].applyConfiguration.expression", 12, 41),
                     ),
-                    Mutation(
+                    MutationExpression(
                         patch_type="JSONPatch",
                         expression=expression(
                             "[JSONPatch{op: 'remove', path: '/spec/x'}]",

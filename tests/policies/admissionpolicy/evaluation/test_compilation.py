@@ -9,10 +9,9 @@ from policies.admissionpolicy.evaluation.compilation import compile_policy
 from policies.admissionpolicy.model import (
     AuditAnnotation,
     Expression,
-    MatchCondition,
+    NamedExpression,
     ParamKind,
     Validation,
-    Variable,
 )
 
 
@@ -25,7 +24,7 @@ def expression(text: str, path: str = "spec") -> Expression:
     ("fields", "words"),
     [
         pytest.param(
-            {"match_conditions": (MatchCondition(name="c", expression=expression("1")),)},
+            {"match_conditions": (NamedExpression(name="c", expression=expression("1")),)},
             "must evaluate to bool but got int",
             id="condition",
         ),
@@ -78,8 +77,8 @@ def test_errors_are_listed_in_the_order_of_the_document() -> None:
     bad = {name: expression("1 +", name) for name in ("condition", "variable", "validation", "message", "annotation")}
     compiled = compile_policy(
         policy(
-            match_conditions=(MatchCondition(name="c", expression=bad["condition"]),),
-            variables=(Variable(name="v", expression=bad["variable"]),),
+            match_conditions=(NamedExpression(name="c", expression=bad["condition"]),),
+            variables=(NamedExpression(name="v", expression=bad["variable"]),),
             validations=(Validation(expression=bad["validation"], message_expression=bad["message"]),),
             audit_annotations=(AuditAnnotation(key="k", value_expression=bad["annotation"]),),
         )
@@ -92,7 +91,7 @@ def test_everything_may_use_the_variables_and_parameters() -> None:
     compiled = compile_policy(
         policy(
             param_kind=ParamKind(api_version="v1", kind="ConfigMap"),
-            variables=(Variable(name="v", expression=expression("string(params.data.a)")),),
+            variables=(NamedExpression(name="v", expression=expression("string(params.data.a)")),),
             validations=(
                 Validation(
                     expression=expression("variables.v == 'x'"), message_expression=expression("variables.v + 'x'")

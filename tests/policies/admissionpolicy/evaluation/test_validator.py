@@ -29,11 +29,10 @@ from policies.admissionpolicy.evaluation.validator import evaluate, evaluate_pol
 from policies.admissionpolicy.model import (
     AuditAnnotation,
     Expression,
-    MatchCondition,
+    NamedExpression,
     ParamKind,
     ParamRef,
     Validation,
-    Variable,
 )
 from policies.cel.explanation.places import shown
 from policies.cel.library.kubernetes.authorizer import Answer, Table
@@ -180,12 +179,12 @@ def test_what_does_not_compile_fails_when_it_is_evaluated() -> None:
     noted = compile_policy(policy(audit_annotations=(AuditAnnotation(key="k", value_expression=wrong),)))
     matched = compile_policy(
         policy(
-            match_conditions=(MatchCondition(name="c", expression=wrong),), validations=(Validation(expression=good),)
+            match_conditions=(NamedExpression(name="c", expression=wrong),), validations=(Validation(expression=good),)
         )
     )
     variable = compile_policy(
         policy(
-            variables=(Variable(name="v", expression=bad),),
+            variables=(NamedExpression(name="v", expression=bad),),
             validations=(Validation(expression=Expression(text="variables.v == 1", path="spec")),),
         )
     )

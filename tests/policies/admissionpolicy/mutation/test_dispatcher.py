@@ -9,7 +9,7 @@ from support.policies import nativeanswers
 from support.policies.admissionpolicies import OBJECT, binding, config_map, inputs, mutating, parameters
 
 from policies.admissionpolicy.evaluation.compilation import CompiledPolicy
-from policies.admissionpolicy.model import Expression, MatchCondition, ParamKind, ParamRef
+from policies.admissionpolicy.model import Expression, NamedExpression, ParamKind, ParamRef
 from policies.admissionpolicy.mutation import dispatcher as engine
 from policies.admissionpolicy.mutation.dispatcher import Mutated, mutate
 from policies.admissionpolicy.schema import built_in
@@ -97,7 +97,7 @@ def test_a_policy_that_may_is_invoked_once_more_after_any_change() -> None:
 
 def test_the_match_conditions_see_the_object_as_it_is_by_then() -> None:
     """A policy before can make them true or false."""
-    condition = MatchCondition(name="c", expression=Expression(text="has(object.data.b)", path="spec"))
+    condition = NamedExpression(name="c", expression=Expression(text="has(object.data.b)", path="spec"))
     second = mutating(add("c"), name="q", match_conditions=(condition,))
     assert data(applied(mutating(add("b")), second)) == {"a": "1", "b": "x", "c": "x"}
     skipped = applied(second)

@@ -10,7 +10,7 @@ import pytest
 from policies.admissionpolicy import schema
 from policies.admissionpolicy.mutation.conversion import Foreign
 from policies.admissionpolicy.mutation.merge import MergeError, atomics, check, merge
-from policies.admissionpolicy.schema import Definitions, Node
+from policies.admissionpolicy.schema import Definitions, SchemaNode
 from policies.cel.values import ABSENT
 from policies.engine.request import GroupVersionKind
 
@@ -47,7 +47,7 @@ _SCHEMA = {
         "any": {},
     },
 }
-_NODE: Node = Definitions({}).inline(_SCHEMA)
+_NODE: SchemaNode = Definitions({}).inline(_SCHEMA)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.builders import CLUSTER_SCOPED, WORKLOADS, Json, at, deployment, merged, pod, request, resource, template
 
-from policies.admissionpolicy.evaluation.matching import Index, Matcher
+from policies.admissionpolicy.evaluation.matching import Matcher, PolicyIndex
 from policies.admissionpolicy.model import MatchResources, NamedRule, Origin, Policy
 from policies.admissionpolicy.pods.derivation import (
     FILLED_BY_ADMISSION,
@@ -287,7 +287,7 @@ def test_policies_are_matched_against_the_pod() -> None:
             "Deployments",
         ),
     ]
-    index = Index((match, (Matcher(match), name)) for match, name in entries)
+    index = PolicyIndex((match, (Matcher(match), name)) for match, name in entries)
 
     def found(asked: AdmissionRequest) -> list[str]:
         candidates = index.candidates(asked)

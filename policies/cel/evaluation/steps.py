@@ -87,12 +87,7 @@ class CallStep(Step):
     """A function call. `stepwise`: the first argument that fails ends it, and unless that was the last, it is free."""
 
     def __init__(
-        self,
-        arguments: Sequence[Step],
-        call: Callable[..., Value],
-        cost: Cost | int,
-        *,
-        stepwise: bool,
+        self, arguments: Sequence[Step], call: Callable[..., Value], cost: Cost | int, *, stepwise: bool
     ) -> None:
         self._arguments, self._call, self._cost, self._stepwise = tuple(arguments), call, cost, stepwise
 

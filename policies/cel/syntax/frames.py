@@ -8,15 +8,7 @@ from __future__ import annotations
 from policies.cel.syntax.ast import Call, Entry, FieldValue, ListLiteral, MapLiteral, Node, StructLiteral
 from policies.cel.syntax.lexer import IDENTIFIER, QUOTED_IDENTIFIER
 from policies.cel.syntax.macros import Expansion, MacroError, expand
-from policies.cel.syntax.parsestate import (
-    RELATION,
-    TERNARY,
-    UNARY,
-    Frame,
-    Pending,
-    State,
-    missing,
-)
+from policies.cel.syntax.parsestate import RELATION, TERNARY, UNARY, Frame, Pending, State, missing
 from policies.cel.syntax.source import NOWHERE
 
 COLON = "the `:` of `?`"

@@ -179,8 +179,7 @@ LIBRARY = Library(
             cost=of_first,
         ),
         Function(
-            name="string",
-            overloads=(Overload(id="cidr_to_string", parameters=(TYPE,), result=types.STRING, call=str),),
+            name="string", overloads=(Overload(id="cidr_to_string", parameters=(TYPE,), result=types.STRING, call=str),)
         ),
     ),
 )

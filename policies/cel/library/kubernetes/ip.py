@@ -138,8 +138,7 @@ LIBRARY = Library(
             cost=of_first,
         ),
         Function(
-            name="string",
-            overloads=(Overload(id="ip_to_string", parameters=(TYPE,), result=types.STRING, call=str),),
+            name="string", overloads=(Overload(id="ip_to_string", parameters=(TYPE,), result=types.STRING, call=str),)
         ),
     ),
 )

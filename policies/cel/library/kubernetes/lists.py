@@ -154,11 +154,7 @@ def _is(candidate: Value, item: Value) -> bool:
 def _for_each(name: str, template: str, result: Type | None, call: Implementation) -> Function:
     overloads = tuple(
         Overload(
-            id=template.format(element),
-            parameters=(types.list_of(of),),
-            result=result or of,
-            call=call,
-            member=True,
+            id=template.format(element), parameters=(types.list_of(of),), result=result or of, call=call, member=True
         )
         for element, of in _COMPARABLE.items()
     )

@@ -167,9 +167,7 @@ LIBRARY = Library(
     name="conversion",
     functions=(
         Function(
-            name="type",
-            overloads=(Overload(id="type", parameters=(_ANY,), result=types.type_of(_ANY)),),
-            call=_type,
+            name="type", overloads=(Overload(id="type", parameters=(_ANY,), result=types.type_of(_ANY)),), call=_type
         ),
         Function(
             name="bool",
@@ -202,11 +200,7 @@ LIBRARY = Library(
                 _from(types.STRING, "string_to_duration", types.DURATION, _text_to_duration),
             ),
         ),
-        Function(
-            name="dyn",
-            overloads=(Overload(id="to_dyn", parameters=(_ANY,), result=types.DYN),),
-            call=_identity,
-        ),
+        Function(name="dyn", overloads=(Overload(id="to_dyn", parameters=(_ANY,), result=types.DYN),), call=_identity),
         Function(
             name="int",
             overloads=(

@@ -197,12 +197,7 @@ LIBRARY = Library(
             name="flatten",
             overloads=(
                 Overload(
-                    id="list_flatten",
-                    parameters=(_NESTED,),
-                    result=_LIST,
-                    call=_flatten,
-                    member=True,
-                    cost=_of_depth,
+                    id="list_flatten", parameters=(_NESTED,), result=_LIST, call=_flatten, member=True, cost=_of_depth
                 ),
                 Overload(
                     id="list_flatten_int",

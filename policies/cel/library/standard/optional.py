@@ -97,8 +97,7 @@ LIBRARY = Library(
             overloads=(Overload(id="optional_orValue_value", parameters=(_OPTIONAL, _V), result=_V, member=True),),
         ),
         Function(
-            name="_?._",
-            overloads=(Overload(id="select_optional_field", parameters=(DYN, STRING), result=_OPTIONAL),),
+            name="_?._", overloads=(Overload(id="select_optional_field", parameters=(DYN, STRING), result=_OPTIONAL),)
         ),
         Function(
             name="_[?_]",

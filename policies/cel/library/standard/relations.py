@@ -118,13 +118,10 @@ LIBRARY = Library(
         Function(name="_||_", overloads=(Overload(id="logical_or", parameters=(BOOL, BOOL), result=BOOL),)),
         Function(name="!_", overloads=(Overload(id="logical_not", parameters=(BOOL,), result=BOOL),), call=opposite),
         Function(
-            name="@not_strictly_false",
-            overloads=(Overload(id="not_strictly_false", parameters=(BOOL,), result=BOOL),),
+            name="@not_strictly_false", overloads=(Overload(id="not_strictly_false", parameters=(BOOL,), result=BOOL),)
         ),
         Function(
-            name="_==_",
-            overloads=(Overload(id="equals", parameters=(_A, _A), result=BOOL, cost=_equality),),
-            call=same,
+            name="_==_", overloads=(Overload(id="equals", parameters=(_A, _A), result=BOOL, cost=_equality),), call=same
         ),
         Function(
             name="_!=_",

@@ -98,13 +98,7 @@ def _function(
 
 
 def _of_duration(part: str, read: Callable[[Duration], int]) -> Overload:
-    return Overload(
-        id=f"duration_to_{part}",
-        parameters=(types.DURATION,),
-        result=types.INT,
-        call=read,
-        member=True,
-    )
+    return Overload(id=f"duration_to_{part}", parameters=(types.DURATION,), result=types.INT, call=read, member=True)
 
 
 def _truncated(unit: int) -> Callable[[Duration], int]:

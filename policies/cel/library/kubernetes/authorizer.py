@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
+from operator import attrgetter
 from typing import Any, ClassVar, NoReturn, Protocol
 
 from policies.cel import types
@@ -246,22 +247,6 @@ def _check_resource(target: ResourceCheck, verb: str) -> Decision:
     return Decision(target.authorizer.decisions.answer(check))
 
 
-def _errored(target: Decision) -> bool:
-    return target.answer.error is not None
-
-
-def _error(target: Decision) -> str:
-    return target.answer.error or ""
-
-
-def _allowed(target: Decision) -> bool:
-    return target.answer.allowed
-
-
-def _reason(target: Decision) -> str:
-    return target.answer.reason
-
-
 def _selector_cost(arguments: Sequence[Value], _: Value) -> int:
     """A list of as many requirements as the text could hold at most."""
     length = size(arguments[1])
@@ -308,10 +293,15 @@ LIBRARY = Library(
             ),
             cost=CHECK_COST,
         ),
-        _function("errored", _member("decision_errored", DECISION, 0, types.BOOL, _errored)),
-        _function("error", _member("decision_error", DECISION, 0, types.STRING, _error)),
-        _function("allowed", _member("decision_allowed", DECISION, 0, types.BOOL, _allowed)),
-        _function("reason", _member("decision_reason", DECISION, 0, types.STRING, _reason)),
+        _function(
+            "errored",
+            _member("decision_errored", DECISION, 0, types.BOOL, lambda target: target.answer.error is not None),
+        ),
+        _function(
+            "error", _member("decision_error", DECISION, 0, types.STRING, lambda target: target.answer.error or "")
+        ),
+        _function("allowed", _member("decision_allowed", DECISION, 0, types.BOOL, attrgetter("answer.allowed"))),
+        _function("reason", _member("decision_reason", DECISION, 0, types.STRING, attrgetter("answer.reason"))),
         _selector("fieldSelector", "field_selector"),
         _selector("labelSelector", "label_selector"),
     ),

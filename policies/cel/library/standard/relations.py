@@ -9,7 +9,7 @@ from policies.cel import types
 from policies.cel.cost import STRING_TRAVERSAL, size
 from policies.cel.equality import contains, equal, find
 from policies.cel.errors import CelError, no_such_overload
-from policies.cel.function import Function, Library, Overload
+from policies.cel.function import Function, Library, Overload, single
 from policies.cel.ordering import compare
 from policies.cel.types import BOOL, BYTES, DOUBLE, DURATION, INT, STRING, TIMESTAMP, UINT, Type
 from policies.cel.values import ABSENT, Duration, Incomparable, Timestamp, Uint, Value, lacking
@@ -113,13 +113,11 @@ def _sizes(kind: Type, name: str) -> tuple[Overload, Overload]:
 LIBRARY = Library(
     name="relations",
     functions=(
-        Function(name="_?_:_", overloads=(Overload(id="conditional", parameters=(BOOL, _A, _A), result=_A),)),
-        Function(name="_&&_", overloads=(Overload(id="logical_and", parameters=(BOOL, BOOL), result=BOOL),)),
-        Function(name="_||_", overloads=(Overload(id="logical_or", parameters=(BOOL, BOOL), result=BOOL),)),
+        single("_?_:_", "conditional", (BOOL, _A, _A), _A),
+        single("_&&_", "logical_and", (BOOL, BOOL), BOOL),
+        single("_||_", "logical_or", (BOOL, BOOL), BOOL),
         Function(name="!_", overloads=(Overload(id="logical_not", parameters=(BOOL,), result=BOOL),), call=opposite),
-        Function(
-            name="@not_strictly_false", overloads=(Overload(id="not_strictly_false", parameters=(BOOL,), result=BOOL),)
-        ),
+        single("@not_strictly_false", "not_strictly_false", (BOOL,), BOOL),
         Function(
             name="_==_", overloads=(Overload(id="equals", parameters=(_A, _A), result=BOOL, cost=_equality),), call=same
         ),

@@ -107,10 +107,6 @@ def _substring_range(text: str, start: int, end: int) -> str:
     return text[start:end]
 
 
-def _trim(text: str) -> str:
-    return trimmed(text)
-
-
 def _quote(text: str) -> str:
     return f'"{text.translate(_QUOTED)}"'
 
@@ -189,7 +185,7 @@ LIBRARY = Library(
             ),
             cost=cost.of_first,
         ),
-        _of_text("trim", "string_trim", _trim),
+        _of_text("trim", "string_trim", trimmed),
         _of_text("upperAscii", "string_upper_ascii", _upper_ascii),
         Function(
             name="format",

@@ -198,19 +198,19 @@ def compile_expression(
 
 def _compiled(source: Source, environment: Environment, result: Type | None) -> Program:
     tree = parse(source)
-    found = check(tree, source, environment)
-    if result is not None and found != result:
-        message = f"must evaluate to {result.declared} but got {found.declared}"
-        raise ResultError(source, (Issue(tree.start, message, _result_hint(result, found)),))
+    actual = check(tree, source, environment)
+    if result is not None and actual != result:
+        message = f"must evaluate to {result.declared} but got {actual.declared}"
+        raise ResultError(source, (Issue(tree.start, message, _result_hint(result, actual)),))
     try:
         steps = plan(tree)
     except PlanError as error:
         raise InstantiationError(source, (Issue(error.node.position, error.message, error.hint),)) from None
-    return Program(source, found, steps, generate(tree))
+    return Program(source, actual, steps, generate(tree))
 
 
-def _result_hint(result: Type, found: Type) -> str:
-    if found == types.DYN and result == types.BOOL:
+def _result_hint(result: Type, actual: Type) -> str:
+    if actual == types.DYN and result == types.BOOL:
         return "compare the value, as in `object.spec.hostNetwork == true`: fields of object have no known type"
     return ""
 

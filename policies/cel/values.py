@@ -137,5 +137,5 @@ _TYPES: dict[type, Type] = {
 
 def type_of(value: Value) -> Type:
     """The type of a value while the program runs: lists and maps are of dyn, as in the reference."""
-    found = _TYPES.get(value.__class__)
-    return value.cel_type if found is None else found
+    type_ = _TYPES.get(value.__class__)
+    return value.cel_type if type_ is None else type_

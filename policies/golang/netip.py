@@ -44,8 +44,8 @@ class Address:
 
 def parse_address(text: str) -> Address:
     """The address that a text stands for (netip.ParseAddr). Raises AddressError."""
-    found = _FIRST_SIGN.search(text)
-    match found and found[0]:
+    sign = _FIRST_SIGN.search(text)
+    match sign and sign[0]:
         case ".":
             return Address(_ipv4(text, text), IPV4_BITS)
         case ":":
@@ -140,8 +140,8 @@ def _ipv6(text: str) -> Address:
 
 def _group(text: str, rest: str) -> int:
     """How many hexadecimal digits the group at the start of `rest` has."""
-    found = _HEX.match(rest)
-    digits = found.end() if found else 0
+    match = _HEX.match(rest)
+    digits = match.end() if match else 0
     if digits > 4:
         raise _error(text, "each group must have 4 or less digits", rest)
     if digits == 0:

@@ -7,7 +7,7 @@ bytes, as in Go: escapes and messages may cut a character in two.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from policies.golang.netip import IPV4_BITS, AddressError, parse_address
@@ -118,9 +118,9 @@ class WebUrl:
 
     def parameters(self) -> dict[bytes, list[bytes]]:
         """The parameters of the query; those that are not well formed are left out (URL.Query)."""
-        found: dict[bytes, list[bytes]] = {}
+        parameters: dict[bytes, list[bytes]] = {}
         if self.query.count(b"&") >= _PARAMETERS_LIMIT:
-            return found
+            return parameters
         for pair in self.query.split(b"&"):
             if not pair or b";" in pair:
                 continue
@@ -129,8 +129,8 @@ class WebUrl:
                 name, content = unescape(key, Part.QUERY), unescape(value, Part.QUERY)
             except UrlError:
                 continue
-            found.setdefault(name, []).append(content)
-        return found
+            parameters.setdefault(name, []).append(content)
+        return parameters
 
 
 def parse_request_uri(text: str) -> WebUrl:
@@ -156,7 +156,7 @@ def parse_url(text: str) -> WebUrl:
     except UrlError as error:
         raise UrlError(f"parse {quote(shown)}: {error}") from None
     kept = b"" if escape(plain, Part.FRAGMENT) == fragment else fragment
-    return _with(url, fragment=plain, raw_fragment=kept)
+    return replace(url, fragment=plain, raw_fragment=kept)
 
 
 def _parse(raw: bytes, *, request: bool) -> WebUrl:
@@ -168,8 +168,8 @@ def _parse(raw: bytes, *, request: bool) -> WebUrl:
         return WebUrl(path=b"*")
     if raw.startswith(b":"):
         raise UrlError("missing protocol scheme")
-    found = _SCHEME.match(raw)
-    scheme, rest = (found[1].lower(), raw[found.end() :]) if found else (b"", raw)
+    match = _SCHEME.match(raw)
+    scheme, rest = (match[1].lower(), raw[match.end() :]) if match else (b"", raw)
     force_query = rest.endswith(b"?") and rest.count(b"?") == 1
     rest, _, query = rest.partition(b"?")
     if not rest.startswith(b"/"):
@@ -244,22 +244,6 @@ def _check_port(port: bytes) -> None:
         raise UrlError(f"invalid port {quote(port)} after host")
 
 
-def _with(url: WebUrl, *, fragment: bytes, raw_fragment: bytes) -> WebUrl:
-    return WebUrl(
-        url.scheme,
-        url.opaque,
-        url.user,
-        url.host,
-        url.path,
-        url.raw_path,
-        url.query,
-        url.force_query,
-        url.omit_host,
-        fragment,
-        raw_fragment,
-    )
-
-
 def _valid_fragment(raw: bytes) -> bool:
     allowed = _ALWAYS | frozenset(b"!$&'()*+,;=:@[]%") | frozenset(Part.FRAGMENT.value)
     return allowed.issuperset(raw)
@@ -279,12 +263,12 @@ def unescape(raw: bytes, part: Part) -> bytes:
     if part in {Part.HOST, Part.ZONE}:
         _check_host(raw, part)
     else:
-        for found in _PERCENT.finditer(raw):
-            if not _HEX.fullmatch(found[0]):
-                raise _bad_escape(found[0])
+        for match in _PERCENT.finditer(raw):
+            if not _HEX.fullmatch(match[0]):
+                raise _bad_escape(match[0])
     if part is Part.QUERY:
         raw = raw.replace(b"+", b" ")
-    return _HEX.sub(lambda found: bytes((int(found[0][1:], 16),)), raw) if b"%" in raw else raw
+    return _HEX.sub(lambda match: bytes((int(match[0][1:], 16),)), raw) if b"%" in raw else raw
 
 
 def _check_host(raw: bytes, part: Part) -> None:

@@ -142,7 +142,7 @@ def authorizer_rules(inputs: Mapping[str, Any]) -> AuthorizerRules:
 
 def _variables(raw: Any, path: str) -> tuple[tuple[str, str], ...]:
     try:
-        return tuple((str(one["name"]), str(one["expression"])) for one in raw)
+        return tuple((str(variable["name"]), str(variable["expression"])) for variable in raw)
     except (KeyError, TypeError):
         raise CaseError(f"{path}.variables: each needs a name and an expression") from None
 
@@ -266,36 +266,36 @@ def difference(case: Case, outcome: Outcome) -> str | None:
     for name in ("stage", "error", "type", "value", "cost"):
         if name not in case.expect and (name != "stage" or "error" in case.expect):
             continue  # not asked for; but an error has to be
-        expected, found = case.expect.get(name), getattr(outcome, name)
-        if not (_same_error if name == "error" else _fits)(expected, found):
-            return f"{name}: expected {expected!r}, found {found!r}"
+        expected, actual = case.expect.get(name), getattr(outcome, name)
+        if not (_same_error if name == "error" else _fits)(expected, actual):
+            return f"{name}: expected {expected!r}, found {actual!r}"
     return None
 
 
-def _fits(expected: Any, found: Any) -> bool:
+def _fits(expected: Any, actual: Any) -> bool:
     if isinstance(expected, dict) and "oneOf" in expected:
-        return any(_equal(one, found) for one in expected["oneOf"])
-    return _equal(expected, found)
+        return any(_equal(choice, actual) for choice in expected["oneOf"])
+    return _equal(expected, actual)
 
 
-def _equal(expected: Any, found: Any) -> bool:
+def _equal(expected: Any, actual: Any) -> bool:
     """Equal with the types of JSON: true is not 1. A number after `$double` may be written without a point."""
-    if isinstance(expected, dict) and isinstance(found, dict):
-        if expected.keys() == found.keys() == {"$double"}:
-            return _equal_doubles(expected["$double"], found["$double"])
-        return expected.keys() == found.keys() and all(_equal(expected[key], found[key]) for key in expected)
-    if isinstance(expected, list) and isinstance(found, list):
-        return len(expected) == len(found) and all(map(_equal, expected, found))
-    return expected.__class__ is found.__class__ and bool(expected == found)
+    if isinstance(expected, dict) and isinstance(actual, dict):
+        if expected.keys() == actual.keys() == {"$double"}:
+            return _equal_doubles(expected["$double"], actual["$double"])
+        return expected.keys() == actual.keys() and all(_equal(expected[key], actual[key]) for key in expected)
+    if isinstance(expected, list) and isinstance(actual, list):
+        return len(expected) == len(actual) and all(map(_equal, expected, actual))
+    return expected.__class__ is actual.__class__ and bool(expected == actual)
 
 
-def _same_error(expected: Any, found: Any) -> bool:
-    texts = isinstance(expected, str) and isinstance(found, str)
-    return _OWN_WORDS.sub(r"\1", expected) == _OWN_WORDS.sub(r"\1", found) if texts else expected is found
+def _same_error(expected: Any, actual: Any) -> bool:
+    texts = isinstance(expected, str) and isinstance(actual, str)
+    return _OWN_WORDS.sub(r"\1", expected) == _OWN_WORDS.sub(r"\1", actual) if texts else expected is actual
 
 
-def _equal_doubles(expected: Any, found: Any) -> bool:
-    if isinstance(expected, str) or isinstance(found, str):
-        return bool(expected == found)
-    left, right = float(expected), float(found)
+def _equal_doubles(expected: Any, actual: Any) -> bool:
+    if isinstance(expected, str) or isinstance(actual, str):
+        return bool(expected == actual)
+    left, right = float(expected), float(actual)
     return left == right and math.copysign(1.0, left) == math.copysign(1.0, right)

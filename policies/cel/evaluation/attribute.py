@@ -46,8 +46,8 @@ class Qualifier:
 
     def _get(self, value: Value, key: Value) -> Value:
         if self._typed and isinstance(value, ObjectValue):
-            found = value.field(key)
-            return None if found is ABSENT else found
+            content = value.field(key)
+            return None if content is ABSENT else content
         return qualify(value, key)
 
     def apply_if_present(self, value: Value, run: Run) -> Outcome:

@@ -143,16 +143,8 @@ def _plan_choice(node: Call) -> Step:
     return Read(Choice(condition, _branch(truthy), _branch(falsy)))
 
 
-def _plan_and(node: Call) -> Step:
-    return Logic([plan(arg) for arg in node.args], decisive=False)
-
-
-def _plan_or(node: Call) -> Step:
-    return Logic([plan(arg) for arg in node.args], decisive=True)
-
-
-def _plan_lenient(node: Call) -> Step:
-    return Lenient(plan(node.args[0]))
+def _plan_logic(node: Call) -> Step:
+    return Logic(list(map(plan, node.args)), decisive=node.function == "_||_")
 
 
 def _plan_alternative(node: Call) -> Step:
@@ -181,17 +173,12 @@ def _membership(values: Value) -> Callable[[Value], bool] | None:
     return lambda item: any(equal(value, item) for value in values)
 
 
-def _plan_add(node: Call) -> Step:
-    left, right = map(plan, node.args)
-    return _call_step(node, [left, right], _add)
-
-
 def _add(left: Value, right: Value) -> Value:
     return grow(left, right) if left.__class__ is Growing else arithmetic.add(left, right)
 
 
 def _plan_call(node: Call) -> Step:
-    return _call_step(node, [plan(argument) for argument in arguments(node)])
+    return _call_step(node, list(map(plan, arguments(node))))
 
 
 def _call_step(node: Call, given: list[Step], call: Callable[..., Value] | None = None) -> Step:
@@ -222,9 +209,9 @@ def _literal_pattern(node: Call, given: list[Step]) -> str | None:
 
 
 def _plan_list(node: ListLiteral) -> Step:
-    elements = [plan(element) for element in node.elements]
+    elements = list(map(plan, node.elements))
     step = ListStep(elements, node.optional)
-    return Constant(step.build(Run({}))) if all(isinstance(each, Constant) for each in elements) else step
+    return Constant(step.build(Run({}))) if all(isinstance(element, Constant) for element in elements) else step
 
 
 def _plan_map(node: MapLiteral) -> Step:
@@ -235,15 +222,15 @@ def _plan_map(node: MapLiteral) -> Step:
 
 
 _CALLS: dict[str, Callable[[Call], Step]] = {
-    "_&&_": _plan_and,
-    "_||_": _plan_or,
+    "_&&_": _plan_logic,
+    "_||_": _plan_logic,
     "_?_:_": _plan_choice,
     "_[_]": _plan_index,
     "_[?_]": _plan_index,
     "_?._": _plan_index,
-    "@not_strictly_false": _plan_lenient,
+    "@not_strictly_false": lambda node: Lenient(plan(node.args[0])),
     "or": _plan_alternative,
     "orValue": _plan_alternative,
     "@in": _plan_in,
-    "_+_": _plan_add,
+    "_+_": lambda node: _call_step(node, list(map(plan, node.args)), _add),
 }

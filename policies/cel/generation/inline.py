@@ -246,14 +246,11 @@ def _membership(generator: NodeEmitter, node: Call) -> str | None:
     if not _is_text(item) or container.type is None:
         return None
     names = [generator.atom(generator.value(argument)) for argument in node.args]
-    if container.type.kind is Kind.LIST and trusted(container):
-        generator.line(f"cost += len({names[1]})")
-        return f"({names[0]} in {names[1]})"
     if container.type.kind is Kind.LIST:
         generator.line(f"cost += len({names[1]})")
     else:
         generator.charge(1)
-    if container.type.kind is Kind.MAP and trusted(container):
+    if container.type.kind in (Kind.LIST, Kind.MAP) and trusted(container):
         return f"({names[0]} in {names[1]})"
     guard = f"{names[1]}.__class__ is dict or {names[1]}.__class__ is list"
     return f"({names[0]} in {names[1]} if {guard} else is_in({names[0]}, {names[1]}))"
@@ -289,13 +286,13 @@ def _matches(generator: NodeEmitter, node: Call) -> str | None:
     name = generator.atom(generator.value(text))
     if not _is_text(text):
         generator.line(f"if {name}.__class__ is not str_: fail()")
-    found = f"{generator.bound(matcher(pattern))}({name})"
+    search = f"{generator.bound(matcher(pattern))}({name})"
     if len(node.overloads) == 1 and node.overloads[0].id == "matches":
         generator.charge(1)
     else:
         factor = ceil(len(pattern) * REGEX_LENGTH)
         generator.line(f"cost += PASS[len({name}) + 1]" + (f" * {factor}" if factor != 1 else ""))
-    return found
+    return search
 
 
 _INLINED: dict[str, Callable[[NodeEmitter, Call], str | None]] = {

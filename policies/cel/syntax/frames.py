@@ -27,10 +27,8 @@ class Binary(Pending):
         right = parser.nodes.pop()
         left = parser.nodes.pop()
         node = Call(self.function, None, [left, right], position=self.position, start=left.start, end=right.end)
-        if self.level == RELATION:
-            parser.relations -= 1
-        else:
-            parser.sums -= 1
+        parser.relations -= self.level == RELATION
+        parser.sums -= self.level != RELATION
         parser.add(node, left, right, deeper=1)
 
 

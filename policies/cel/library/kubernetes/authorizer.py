@@ -112,10 +112,10 @@ class Table:
 
     def answer(self, check: Check) -> Answer:
         """The answer of the table. Raises Missing."""
-        found = self.answers.get(check)
-        if found is None:
+        answer = self.answers.get(check)
+        if answer is None:
             raise Missing(check)
-        return found
+        return answer
 
 
 # Values --------------------------------------------------------------------------------------------------------------

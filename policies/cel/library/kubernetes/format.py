@@ -70,8 +70,7 @@ def _validate(format_: Format, text: str) -> Optional:
 
 
 def _named(name: str) -> Optional:
-    found = FORMATS.get(name)
-    return NONE if found is None else Optional(found)
+    return Optional(FORMATS[name]) if name in FORMATS else NONE
 
 
 def _of_validate(arguments: Sequence[Value], _: Value) -> int:

@@ -81,10 +81,10 @@ class Quantity(Incomparable):
 
 def parse(text: str) -> Quantity:
     """The quantity that a text stands for. Raises CelError with the reference's words."""
-    found = _TEXT.fullmatch(text)
-    if not found or not text:
+    match = _TEXT.fullmatch(text)
+    if not match or not text:
         raise CelError(_WRONG)
-    number, whole, fraction, suffix = found[1], found[2] or "0", found[3] or "", found[4]
+    number, whole, fraction, suffix = match[1], match[2] or "0", match[3] or "", match[4]
     form, exponent = _suffix(suffix)
     small = _small(whole, fraction, form, exponent)
     if small is None:
@@ -109,13 +109,13 @@ def _suffix(suffix: str) -> tuple[Form, int]:
         return Form.DECIMAL, _DECIMAL[suffix]
     if suffix in _BINARY:
         return Form.BINARY, _BINARY[suffix]
-    found = _EXPONENT.fullmatch(suffix)
-    if not found:
+    match = _EXPONENT.fullmatch(suffix)
+    if not match:
         raise CelError(_WRONG_SUFFIX)
-    digits = found[1].lstrip("+-").lstrip("0") or "0"
+    digits = match[1].lstrip("+-").lstrip("0") or "0"
     if len(digits) > 19:
         raise CelError(_WRONG_SUFFIX)
-    exponent = -int(digits) if found[1][0] == "-" else int(digits)
+    exponent = -int(digits) if match[1][0] == "-" else int(digits)
     if not INT_MIN <= exponent <= INT_MAX:
         raise CelError(_WRONG_SUFFIX)
     return Form.EXPONENT, wrap(exponent, 32)

@@ -47,38 +47,35 @@ def _encoded(value: str) -> bytes:
 
 
 def _text_to_bool(value: str) -> bool:
-    found = _BOOLEANS.get(value)
-    if found is None:
+    if value not in _BOOLEANS:
         raise _impossible(types.STRING, types.BOOL)
-    return found
+    return _BOOLEANS[value]
 
 
 def _text_to_int(value: str) -> int:
-    try:
-        found = integer(value)
-    except OverflowError:
-        found = None
-    if found is None:
-        raise _impossible(types.STRING, types.INT)
-    return found
+    return _digits(integer, value, types.INT)
 
 
 def _text_to_uint(value: str) -> Uint:
+    return Uint(_digits(unsigned, value, types.UINT))
+
+
+def _digits(read: Callable[[str], int | None], value: str, target: Type) -> int:
     try:
-        found = unsigned(value)
+        number = read(value)
     except OverflowError:
-        found = None
-    if found is None:
-        raise _impossible(types.STRING, types.UINT)
-    return Uint(found)
+        number = None
+    if number is None:
+        raise _impossible(types.STRING, target)
+    return number
 
 
 def text_to_double(value: str) -> float:
     """`double(value)` of a string."""
-    found = double(value)
-    if found is None:
+    number = double(value)
+    if number is None:
         raise _impossible(types.STRING, types.DOUBLE)
-    return found
+    return number
 
 
 def text_to_index(text: str) -> int:
@@ -90,10 +87,10 @@ def text_to_index(text: str) -> int:
 
 
 def _text_to_duration(value: str) -> Duration:
-    found = parse_duration(value)
-    if found is None:
+    nanoseconds = parse_duration(value)
+    if nanoseconds is None:
         raise _impossible(types.STRING, types.DURATION)
-    return Duration(found)
+    return Duration(nanoseconds)
 
 
 def _text_to_timestamp(value: str) -> Timestamp:

@@ -7,7 +7,7 @@ from math import ceil
 
 from policies.cel import types
 from policies.cel.cost import STRING_TRAVERSAL, size
-from policies.cel.equality import contains, equal, find
+from policies.cel.equality import alike, contains, equal, find
 from policies.cel.errors import CelError, no_such_overload
 from policies.cel.function import Function, Library, Overload, single
 from policies.cel.ordering import compare
@@ -19,17 +19,9 @@ _LIST_OF_A, _MAP_OF_AB = types.list_of(_A), types.map_of(_A, _B)
 _ORDERED = (bool, int, Uint, float, str, bytes, Duration, Timestamp)
 
 
-def same(left: Value, right: Value) -> bool:
-    """`left == right`."""
-    return equal(left, right)
-
-
 def different(left: Value, right: Value) -> bool:
     """`left != right`: true also of values that cannot be compared."""
-    try:
-        return not equal(left, right)
-    except CelError:
-        return True
+    return not alike(left, right)
 
 
 def _ordered(name: str, holds: Callable[[int], bool]) -> Callable[[Value, Value], bool]:
@@ -119,7 +111,9 @@ LIBRARY = Library(
         Function(name="!_", overloads=(Overload(id="logical_not", parameters=(BOOL,), result=BOOL),), call=opposite),
         single("@not_strictly_false", "not_strictly_false", (BOOL,), BOOL),
         Function(
-            name="_==_", overloads=(Overload(id="equals", parameters=(_A, _A), result=BOOL, cost=_equality),), call=same
+            name="_==_",
+            overloads=(Overload(id="equals", parameters=(_A, _A), result=BOOL, cost=_equality),),
+            call=equal,
         ),
         Function(
             name="_!=_",

@@ -59,8 +59,8 @@ def _find_last(text: str, part: str) -> int:
     """The standard search backwards takes time by the product of the lengths; the one forwards never does."""
     if len(text) * len(part) <= _QUICK_SEARCH:
         return text.rfind(part)
-    found = text[::-1].find(part[::-1])
-    return found if found < 0 else len(text) - found - len(part)
+    behind = text[::-1].find(part[::-1])
+    return behind if behind < 0 else len(text) - behind - len(part)
 
 
 def _lower_ascii(text: str) -> str:
@@ -74,8 +74,8 @@ def _upper_ascii(text: str) -> str:
 def _replace(text: str, old: str, new: str, count: int = -1) -> str:
     growth = len(new) - len(old)
     if growth > 0 and len(text) * growth > LONGEST:
-        found = text.count(old)
-        length = len(text) + growth * (found if count < 0 else min(found, count))
+        times = text.count(old)
+        length = len(text) + growth * (times if count < 0 else min(times, count))
         if length > LONGEST:
             raise BudgetError(ceil(length * cost.STRING_TRAVERSAL))
     return text.replace(old, new, count)

@@ -53,15 +53,15 @@ def format_text(text: str, arguments: list[Value]) -> str:
     """The text with each clause replaced by its argument. More arguments than clauses are allowed."""
     pieces: list[str] = []
     position, taken, length = 0, 0, len(text)
-    while (found := text.find("%", position)) >= 0:
-        pieces.append(text[position:found])
-        if text.startswith("%%", found):
+    while (percent := text.find("%", position)) >= 0:
+        pieces.append(text[position:percent])
+        if text.startswith("%%", percent):
             pieces.append("%")
-            position = found + 2
+            position = percent + 2
             continue
         if taken >= len(arguments):
             raise CelError(f"index {taken} out of range")
-        piece, position = _clause_at(text, found + 1, arguments[taken])
+        piece, position = _clause_at(text, percent + 1, arguments[taken])
         pieces.append(piece)
         taken += 1
         length += len(piece)
@@ -87,13 +87,13 @@ def letters(text: str, count: int) -> Iterator[str]:
     argument left for it; `count` is the number of arguments.
     """
     position = taken = 0
-    while (found := text.find("%", position)) >= 0:
-        if text.startswith("%%", found):
-            position = found + 2
+    while (percent := text.find("%", position)) >= 0:
+        if text.startswith("%%", percent):
+            position = percent + 2
             continue
-        if taken >= count and found + 1 < len(text):
+        if taken >= count and percent + 1 < len(text):
             raise CelError(f"index {taken} out of range")
-        _, position = _read(text, found + 1)
+        _, position = _read(text, percent + 1)
         yield text[position - 1]
         taken += 1
 

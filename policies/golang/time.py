@@ -148,7 +148,7 @@ def format_timestamp(nanoseconds: int, offset: int = 0) -> str:
     return f"{text}{'-' if offset < 0 else '+'}{minutes // 60:02d}:{minutes % 60:02d}"
 
 
-class Fields(NamedTuple):
+class CalendarFields(NamedTuple):
     """A moment on the calendar and the clock of a place. Days of the year and of the week count from 0 (Sunday)."""
 
     year: int
@@ -161,7 +161,7 @@ class Fields(NamedTuple):
     day_of_week: int
 
 
-def fields(moment: int, offset: int = 0) -> Fields:
+def fields(moment: int, offset: int = 0) -> CalendarFields:
     """Seconds since 1970 on the Gregorian calendar, at an offset in seconds; any year, as Go has it."""
     days, rest = divmod(moment + offset, 86_400)
     era, of_era = divmod(days + _DAYS_BEFORE_1970, _ERA)
@@ -172,7 +172,7 @@ def fields(moment: int, offset: int = 0) -> Fields:
     year = year_of_era + era * 400 + (month <= 2)  # January and February
     day = of_year - (153 * shifted + 2) // 5 + 1
     since_january = days - _days_since_1970(year, 1, 1)
-    return Fields(year, month, day, rest // 3600, rest // 60 % 60, rest % 60, since_january, (days + 4) % 7)
+    return CalendarFields(year, month, day, rest // 3600, rest // 60 % 60, rest % 60, since_january, (days + 4) % 7)
 
 
 def _days_since_1970(year: int, month: int, day: int) -> int:

@@ -11,12 +11,12 @@ from typing import Any
 import click
 
 from policies.cel.activation import activation
-from policies.cel.cases.document import Case, CaseError, Outcome, cases, difference, encode
+from policies.cel.cases.document import CaseError, CelCase, Outcome, cases, difference, encode
 from policies.cel.cases.run import PATCHING, RESULTS, run
 from policies.cel.cost import EXPRESSION_LIMIT
 from policies.cel.explanation.explain import explain
 from policies.cel.kubernetes import admission
-from policies.cel.library.kubernetes.authorizer import Answer, Check
+from policies.cel.library.kubernetes.authorizer import Check, CheckAnswer
 from policies.cel.program import Composition, Evaluation, Program, compile_expression
 from policies.cel.syntax.source import CompileError, Source
 from policies.cel.values import type_of
@@ -34,11 +34,11 @@ class _Same:
     def __init__(self, answer: str | None) -> None:
         self._answer = answer
 
-    def answer(self, check: Check) -> Answer:
+    def answer(self, check: Check) -> CheckAnswer:
         """The answer to a check. Raises Missing."""
         if self._answer is None:
             raise Missing(check)
-        return Answer(allowed=self._answer == "allow", reason="given by --authorizer")
+        return CheckAnswer(allowed=self._answer == "allow", reason="given by --authorizer")
 
 
 @click.command("eval")
@@ -218,7 +218,7 @@ def _run_cases(path: str) -> int:
     return exits.OK if agreed == len(given) else exits.REFUSED
 
 
-def _show_difference(case: Case, outcome: Outcome, wrong: str) -> None:
+def _show_difference(case: CelCase, outcome: Outcome, wrong: str) -> None:
     click.echo(f"{case.id}: {case.expression}\n  {wrong}")
     if outcome.error is not None and not wrong.startswith("error"):
         click.echo(f"  found the {outcome.stage} error: {outcome.error}")

@@ -26,7 +26,7 @@ from typing import Any
 from msgspec import Struct, ValidationError, convert
 
 from policies.cel.errors import CelError
-from policies.cel.library.kubernetes.authorizer import Answer, Check
+from policies.cel.library.kubernetes.authorizer import Check, CheckAnswer
 from policies.cel.library.kubernetes.format import Format
 from policies.cel.patchtypes import JSONPatch, ObjectValue
 from policies.cel.types import Type
@@ -43,7 +43,7 @@ class CaseError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class CelCase:
     """One expression. `variables` are names with their expressions, `inputs` the values of `INPUTS` or None."""
 
     id: str
@@ -83,10 +83,10 @@ class AuthorizerRules:
 
     rules: tuple[AuthorizerRule, ...]
 
-    def answer(self, check: Check) -> Answer:
+    def answer(self, check: Check) -> CheckAnswer:
         """The answer of the first rule that matches, or else a denial."""
         rule = next((rule for rule in self.rules if rule.matches(check)), _DENIAL)
-        return Answer(rule.allowed, rule.reason, rule.error)
+        return CheckAnswer(rule.allowed, rule.reason, rule.error)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +103,7 @@ class Outcome:
 # Reading -------------------------------------------------------------------------------------------------------------
 
 
-def cases(document: Any) -> tuple[Case, ...]:
+def cases(document: Any) -> tuple[CelCase, ...]:
     """The cases of a document. Raises CaseError."""
     if not isinstance(document, dict) or not isinstance(document.get("cases"), list):
         raise CaseError("cases: a list of cases is needed")
@@ -113,7 +113,7 @@ def cases(document: Any) -> tuple[Case, ...]:
     return tuple(_case(raw, fixtures, f"cases[{number}]") for number, raw in enumerate(document["cases"]))
 
 
-def _case(raw: Any, fixtures: Mapping[str, Any], path: str) -> Case:
+def _case(raw: Any, fixtures: Mapping[str, Any], path: str) -> CelCase:
     if not isinstance(raw, dict) or not isinstance(raw.get("expression"), str):
         raise CaseError(f"{path}.expression: a text is needed")
     mode = raw.get("mode", "any")
@@ -124,7 +124,7 @@ def _case(raw: Any, fixtures: Mapping[str, Any], path: str) -> Case:
         authorizer_rules(inputs)
     except ValidationError as error:
         raise CaseError(f"{path}: authorizer: {error}") from None
-    return Case(
+    return CelCase(
         id=str(raw.get("id", path)),
         expression=raw["expression"],
         category=str(raw.get("category", "")),
@@ -259,7 +259,7 @@ _OWN_WORDS = re.compile(r"(Syntax error: |error parsing regexp: ).*", re.DOTALL)
 """The words of these errors are our own. What stands before them, the place included, has to be the reference's."""
 
 
-def difference(case: Case, outcome: Outcome) -> str | None:
+def difference(case: CelCase, outcome: Outcome) -> str | None:
     """In which way an outcome is not what the case expects; None where it is, or where nothing is expected."""
     if case.expect is None:
         return None

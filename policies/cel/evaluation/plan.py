@@ -12,7 +12,7 @@ from collections.abc import Callable
 from policies.cel.environment import NOT_A_VALUE
 from policies.cel.equality import equal
 from policies.cel.errors import CelError
-from policies.cel.evaluation.attribute import Attribute, Choice, Name, Operand, Presence, Qualifier, Read
+from policies.cel.evaluation.attribute import Attribute, Choice, Name, Operand, Presence, Qualifier, ReadStep
 from policies.cel.evaluation.dispatch import arguments, bind, text_only
 from policies.cel.evaluation.qualify import check_key
 from policies.cel.evaluation.run import Run
@@ -91,7 +91,7 @@ def _plan_ident(node: Ident) -> Step:
     if node.type is not None and node.type.kind is Kind.TYPE:  # the library takes any name of such a type for a type's
         hint = "a name that holds a type cannot be read in Kubernetes; write dyn(...) where it gets its value: dyn(int)"
         raise PlanError(node, f"reference to undefined type: {node.name}", hint)
-    return Read(Name(node.name))
+    return ReadStep(Name(node.name))
 
 
 def _plan_type(node: Ident | Select, value: Value) -> Step:
@@ -104,16 +104,16 @@ def _plan_select(node: Select) -> Step:
     if node.constant is not None:
         return _plan_type(node, node.constant[0])
     if node.name is not None:
-        return Read(Name(node.name))
+        return ReadStep(Name(node.name))
     attribute = _attribute(plan(node.operand))
     key, typed = Constant(node.field), _is_patch_part(node.operand)
     qualifier = Presence(key, typed=typed) if node.test_only else Qualifier(key, typed=typed)
     attribute.add(qualifier)
-    return Read(attribute, presence=node.test_only)
+    return ReadStep(attribute, presence=node.test_only)
 
 
 def _attribute(step: Step) -> Attribute:
-    return step.attribute if isinstance(step, Read) and not step.presence else Operand(step)
+    return step.attribute if isinstance(step, ReadStep) and not step.presence else Operand(step)
 
 
 def _is_patch_part(node: Node) -> bool:
@@ -128,19 +128,19 @@ def _plan_index(node: Call) -> Step:
             check_key(index.value)
         except CelError as error:
             raise PlanError(node, error.message) from None
-    key = index.attribute if isinstance(index, Read) else index
+    key = index.attribute if isinstance(index, ReadStep) else index
     attribute.add(Qualifier(key, optional=node.function != "_[_]"))
-    return Read(attribute)
+    return ReadStep(attribute)
 
 
 def _branch(step: Step) -> Attribute:
     """An attribute within an attribute: not even a presence test counts as read there."""
-    return step.attribute if isinstance(step, Read) else Operand(step)
+    return step.attribute if isinstance(step, ReadStep) else Operand(step)
 
 
 def _plan_choice(node: Call) -> Step:
     condition, truthy, falsy = map(plan, node.args)
-    return Read(Choice(condition, _branch(truthy), _branch(falsy)))
+    return ReadStep(Choice(condition, _branch(truthy), _branch(falsy)))
 
 
 def _plan_logic(node: Call) -> Step:

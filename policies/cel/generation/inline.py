@@ -11,7 +11,7 @@ from math import ceil
 
 from policies.cel.cost import REGEX_LENGTH, STRING_TRAVERSAL, of_first
 from policies.cel.errors import BudgetError, CelError
-from policies.cel.evaluation.dispatch import Binding, arguments, bind, literal_pattern, text_only
+from policies.cel.evaluation.dispatch import CallBinding, arguments, bind, literal_pattern, text_only
 from policies.cel.evaluation.plan import CONVERSIONS as FOLDED
 from policies.cel.generation.certainty import trusted
 from policies.cel.generation.emitter import NodeEmitter
@@ -60,7 +60,7 @@ def _plain(generator: NodeEmitter, node: Call) -> str:
     return result
 
 
-def _of_literals(node: Call, binding: Binding) -> tuple[Value, int] | None:
+def _of_literals(node: Call, binding: CallBinding) -> tuple[Value, int] | None:
     """Value and cost of a call of literals, such as `quantity('64Gi')`: it need not be made in each evaluation."""
     given = arguments(node)
     if not given or not all(isinstance(argument, Literal) for argument in given):
@@ -75,7 +75,7 @@ def _of_literals(node: Call, binding: Binding) -> tuple[Value, int] | None:
     return value, binding.cost if isinstance(binding.cost, int) else binding.cost(values, value)
 
 
-def _implementation(node: Call, binding: Binding) -> Callable[..., object]:
+def _implementation(node: Call, binding: CallBinding) -> Callable[..., object]:
     if literal_pattern(node) is not None:
         return text_only(binding.exact or binding.call)
     fitting = len(node.overloads) == 1 and all(

@@ -47,7 +47,7 @@ from policies.cel.syntax.parsestate import (
     SUM,
     Frame,
     LimitError,
-    State,
+    ParseState,
     UnexpectedTokenError,
     missing,
 )
@@ -79,7 +79,7 @@ def parse(source: Source) -> Node:
     return node
 
 
-class Parser(State):
+class Parser(ParseState):
     """Reads tokens: each method takes the current token, and says whether an operand is complete then."""
 
     __slots__ = ("_messages",)

@@ -11,7 +11,7 @@ from policies.cel import types
 from policies.cel.cost import EXPRESSION_LIMIT
 from policies.cel.errors import BudgetError, CelError, TimeLimitError
 from policies.cel.generation.compiled import Generated
-from policies.cel.library.kubernetes.authorizer import Answer, Check, Table, User, authorizer
+from policies.cel.library.kubernetes.authorizer import Check, CheckAnswer, Table, User, authorizer
 from policies.cel.program import (
     NO_VARIABLES,
     Composition,
@@ -177,7 +177,7 @@ class _Refusing:
     def __init__(self) -> None:
         self.asked: list[Check] = []
 
-    def answer(self, check: Check) -> Answer:
+    def answer(self, check: Check) -> CheckAnswer:
         """No answer but a failure."""
         self.asked.append(check)
         raise CelError("refused")

@@ -60,7 +60,7 @@ def service_account(namespace: str, name: str) -> User:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class CheckAnswer:
     """What an authorizer says. `allowed` is False for a denial and for no opinion; `error` goes with either."""
 
     allowed: bool
@@ -69,7 +69,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Check(Key[Answer]):
+class Check(Key[CheckAnswer]):
     """A question: may this user do this? About a path where there is one, else about a resource in any version.
 
     A selector that could not be parsed comes with its error and without requirements.
@@ -91,15 +91,15 @@ class Check(Key[Answer]):
         """Says that there is no answer."""
         return "an authorization check has no answer yet"
 
-    def failure(self, reason: str) -> Answer:
+    def failure(self, reason: str) -> CheckAnswer:
         """An errored answer, which `errored()` tells an expression, as it does where an authorizer fails."""
-        return Answer(allowed=False, error=reason)
+        return CheckAnswer(allowed=False, error=reason)
 
 
 class Decisions(Protocol):
     """Who answers while an expression runs."""
 
-    def answer(self, check: Check) -> Answer:
+    def answer(self, check: Check) -> CheckAnswer:
         """The answer, at once. Raises Missing."""
         ...
 
@@ -108,9 +108,9 @@ class Decisions(Protocol):
 class Table:
     """The answers that are known; any other check is unanswered."""
 
-    answers: Mapping[Check, Answer]
+    answers: Mapping[Check, CheckAnswer]
 
-    def answer(self, check: Check) -> Answer:
+    def answer(self, check: Check) -> CheckAnswer:
         """The answer of the table. Raises Missing."""
         answer = self.answers.get(check)
         if answer is None:
@@ -175,11 +175,11 @@ class ResourceCheck(_Unequal):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Decision(_Unequal):
+class CheckDecision(_Unequal):
     """The result of `check`."""
 
     cel_type: ClassVar[Type] = DECISION
-    answer: Answer
+    answer: CheckAnswer
 
 
 def authorizer(user: User, decisions: Decisions) -> Authorizer:
@@ -227,12 +227,12 @@ def _with(field: str) -> Implementation:
     return changed
 
 
-def _check_path(target: PathCheck, verb: str) -> Decision:
+def _check_path(target: PathCheck, verb: str) -> CheckDecision:
     check = Check(user=target.authorizer.user, verb=verb, path=target.path)
-    return Decision(target.authorizer.decisions.answer(check))
+    return CheckDecision(target.authorizer.decisions.answer(check))
 
 
-def _check_resource(target: ResourceCheck, verb: str) -> Decision:
+def _check_resource(target: ResourceCheck, verb: str) -> CheckDecision:
     check = Check(
         user=target.authorizer.user,
         verb=verb,
@@ -244,7 +244,7 @@ def _check_resource(target: ResourceCheck, verb: str) -> Decision:
         field_selector=selector.field_selector(target.field_selector),
         label_selector=selector.label_selector(target.label_selector),
     )
-    return Decision(target.authorizer.decisions.answer(check))
+    return CheckDecision(target.authorizer.decisions.answer(check))
 
 
 def _selector_cost(arguments: Sequence[Value], _: Value) -> int:
@@ -366,7 +366,7 @@ def _requirements(given: Selector) -> Iterator[dict[str, Any]]:
             yield {"key": requirement.key, "operator": operator, **_set({"values": list(requirement.values)})}
 
 
-def answer_of(status: Mapping[str, Any]) -> Answer:
+def answer_of(status: Mapping[str, Any]) -> CheckAnswer:
     """The answer that the `status` of a SubjectAccessReview gives.
 
     `evaluationError` is what the API server's own authorizers returned as their error beside the decision, so it is the
@@ -376,4 +376,4 @@ def answer_of(status: Mapping[str, Any]) -> Answer:
     error = status.get("evaluationError") or None
     if allowed and denied:
         error = "webhook subject access review returned both allow and deny response"
-    return Answer(allowed and not denied, str(status.get("reason") or ""), None if error is None else str(error))
+    return CheckAnswer(allowed and not denied, str(status.get("reason") or ""), None if error is None else str(error))

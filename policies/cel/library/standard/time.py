@@ -14,7 +14,7 @@ from policies.cel.errors import CelError
 from policies.cel.function import Function, Library, Overload
 from policies.cel.library.standard.conversion import text_to_index
 from policies.cel.values import INT_MIN, Duration, Timestamp
-from policies.golang.time import HOUR, MINUTE, SECOND, Fields, fields, seconds
+from policies.golang.time import HOUR, MINUTE, SECOND, CalendarFields, fields, seconds
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _AWAY_FROM_THE_EDGE = timedelta(days=3)
@@ -66,7 +66,7 @@ def _zone(name: str) -> ZoneInfo:
         raise CelError(f"unknown time zone {name}") from None
 
 
-def _of_timestamp(name: str, part: str, read: Callable[[Fields], int], *durations: Overload) -> Function:
+def _of_timestamp(name: str, part: str, read: Callable[[CalendarFields], int], *durations: Overload) -> Function:
     """The function of a name: without a zone (UTC), with one, and for durations where that exists."""
 
     def plain(moment: Timestamp) -> int:

@@ -91,15 +91,14 @@ class Program:
 
         Raises Missing where an authorization check has no answer yet: find it, and evaluate again.
         """
-        if self._function is _unloaded:
-            self._load()
-        if self._function is None:
+        function = self._loaded()
+        if function is None:
             return self.evaluate_exactly(names, limit=limit, expired=expired)
         variables = names["variables"] if self._reads_variables else NO_VARIABLES
         mark = variables.mark() if self._reads_variables else None
         raised: Exception = _TOO_EXPENSIVE
         try:
-            value, cost = self._function(names, limit, expired)
+            value, cost = function(names, limit, expired)
         except Missing:
             raise
         except TimeLimitError as error:
@@ -127,12 +126,11 @@ class Program:
 
         Raises Missing.
         """
-        if self._function is _unloaded:
-            self._load()
-        if self._function is None:
+        function = self._loaded()
+        if function is None:
             return None
         try:
-            evaluated = self._function(names, EXPRESSION_LIMIT, expired)
+            evaluated = function(names, EXPRESSION_LIMIT, expired)
         except Missing:
             raise
         except Exception:  # noqa: BLE001 - whatever went wrong, the exact evaluator says what
@@ -158,9 +156,11 @@ class Program:
             outcome = CelError("values are nested too deeply")
         return Evaluation(None, run.cost, outcome) if failed(outcome) else Evaluation(outcome, run.cost)
 
-    def _load(self) -> None:
-        """Make the function when it is first called: not every policy that is loaded is ever asked."""
-        self._function = None if self.generated is None else self.generated.load()
+    def _loaded(self) -> Function | None:
+        """The function, made when it is first called: not every policy that is loaded is ever asked."""
+        if self._function is _unloaded:
+            self._function = None if self.generated is None else self.generated.load()
+        return self._function
 
 
 def _handed_over(raised: Exception) -> bool:

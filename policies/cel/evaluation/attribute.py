@@ -86,7 +86,7 @@ class Presence(Qualifier):
 
 
 class Attribute:
-    """A root and the qualifiers behind it; `resolve` is without the cost of the whole, which only `ReadStep` charges."""
+    """A root and the qualifiers behind it. The cost of the whole is charged by `ReadStep`, not by `resolve`."""
 
     def __init__(self) -> None:
         self.qualifiers: list[Qualifier] = []

@@ -44,9 +44,12 @@ def _loop(generator: NodeEmitter, node: Comprehension) -> Iterator[str]:
 
 def _range(generator: NodeEmitter, node: Comprehension) -> str:
     expression = generator.value(node.range)
-    kind = node.range.type.kind if node.range.type is not None else Kind.DYN
     if node.variable2 is None:
-        return expression if kind in (Kind.LIST, Kind.MAP) and trusted(node.range) else f"elements({expression})"
+        return (
+            expression
+            if _kind(node.range) in (Kind.LIST, Kind.MAP) and trusted(node.range)
+            else f"elements({expression})"
+        )
     return f"pairs({expression})"
 
 

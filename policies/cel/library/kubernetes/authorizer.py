@@ -182,18 +182,6 @@ class CheckDecision(_Unequal):
     answer: CheckAnswer
 
 
-def authorizer(user: User, decisions: Decisions) -> Authorizer:
-    """The variable `authorizer`: checks for the user who made the request."""
-    return Authorizer(user, decisions)
-
-
-def request_resource(
-    user: User, decisions: Decisions, *, group: str, resource: str, subresource: str, namespace: str, name: str
-) -> ResourceCheck:
-    """The variable `authorizer.requestResource`: the resource of the request, as it was asked for."""
-    return ResourceCheck(Authorizer(user, decisions), group, resource, subresource, namespace, name)
-
-
 # Functions -----------------------------------------------------------------------------------------------------------
 
 

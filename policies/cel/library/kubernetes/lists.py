@@ -20,15 +20,9 @@ from policies.cel.types import Type
 from policies.cel.values import INT_MAX, INT_MIN, UINT_MAX, Duration, Timestamp, Uint, Value
 
 _COMPARABLE = {
-    "int": types.INT,
-    "uint": types.UINT,
-    "double": types.DOUBLE,
-    "bool": types.BOOL,
-    "duration": types.DURATION,
-    "timestamp": types.TIMESTAMP,
-    "string": types.STRING,
-    "bytes": types.BYTES,
-}
+    "int": types.INT, "uint": types.UINT, "double": types.DOUBLE, "bool": types.BOOL, "duration": types.DURATION,
+    "timestamp": types.TIMESTAMP, "string": types.STRING, "bytes": types.BYTES,
+}  # fmt: skip
 _NATIVE = frozenset({int, Uint, float, bool, str, bytes})
 _ORDERED = _NATIVE | {Duration, Timestamp}
 _LENGTH_OF_TIME = attrgetter("nanoseconds")

@@ -13,7 +13,7 @@ from string import ascii_lowercase, ascii_uppercase
 from policies.cel import cost, types
 from policies.cel.display import shown
 from policies.cel.errors import BudgetError, CelError
-from policies.cel.function import Function, Implementation, Library, Overload
+from policies.cel.function import Function, Implementation, Library, Overload, single
 from policies.cel.library.standard.textformat import LONGEST, format_text
 from policies.cel.types import Type
 from policies.cel.values import Value
@@ -135,7 +135,7 @@ def _member(id: str, parameters: tuple[Type, ...], result: Type, call: Implement
 
 
 def _of_text(name: str, id: str, call: Callable[[str], str]) -> Function:
-    return Function(name=name, overloads=(_member(id, (types.STRING,), types.STRING, call),), cost=cost.of_first)
+    return single(name, id, (types.STRING,), types.STRING, call, member=True, cost=cost.of_first)
 
 
 _STRING, _INT, _LIST = types.STRING, types.INT, types.list_of(types.STRING)
@@ -201,12 +201,7 @@ LIBRARY = Library(
                 ),
             ),
         ),
-        Function(
-            name="strings.quote",
-            overloads=(
-                Overload(id="strings_quote", parameters=(_STRING,), result=_STRING, call=_quote, cost=cost.of_first),
-            ),
-        ),
+        single("strings.quote", "strings_quote", (_STRING,), _STRING, _quote, cost=cost.of_first),
         Function(
             name="join",
             overloads=(

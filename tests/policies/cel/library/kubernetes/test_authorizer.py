@@ -17,8 +17,6 @@ from policies.cel.library.kubernetes.authorizer import (
     Table,
     User,
     answer_of,
-    authorizer,
-    request_resource,
     service_account,
     subject_access_review,
 )
@@ -63,13 +61,11 @@ def _follow(value: Any, steps: str | tuple[tuple[str, ...], ...]) -> Any:
 
 
 def _alice(rules: _Rules | Table | None = None) -> Authorizer:
-    return authorizer(_ALICE, rules or _Rules())
+    return Authorizer(_ALICE, rules or _Rules())
 
 
 def _pods(rules: _Rules | Table | None = None) -> ResourceCheck:
-    return request_resource(
-        _ALICE, rules or _Rules(), group="", resource="pods", subresource="status", namespace="team-a", name="web-0"
-    )
+    return ResourceCheck(_alice(rules), "", "pods", "status", "team-a", "web-0")
 
 
 def test_signatures() -> None:

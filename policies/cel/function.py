@@ -67,6 +67,11 @@ class Library:
     types: Mapping[str, Type] = field(default_factory=dict)
 
 
+def function(name: str, *overloads: Overload, cost: Cost | int | None = None) -> Function:
+    """A function with its overloads in the reference's order."""
+    return Function(name=name, overloads=overloads, cost=cost)
+
+
 def single(
     name: str,
     id: str,
@@ -80,7 +85,7 @@ def single(
 ) -> Function:
     """A function with one overload; the cost is the function's."""
     overload = Overload(id=id, parameters=parameters, result=result, call=call, member=member, stepwise=stepwise)
-    return Function(name=name, overloads=(overload,), cost=cost)
+    return function(name, overload, cost=cost)
 
 
 def succeeds(read: Implementation) -> Implementation:

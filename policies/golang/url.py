@@ -35,6 +35,9 @@ class UrlPart(Enum):
     FRAGMENT = b"$&+,/:;=?@!()*"
 
 
+_FRAGMENT_SUFFICIENT = _ALWAYS | frozenset(b"!$&'()*+,;=:@[]%") | frozenset(UrlPart.FRAGMENT.value)
+
+
 class UrlError(ValueError):
     """A text that is not a URL, with Go's message."""
 
@@ -65,7 +68,7 @@ class WebUrl:
     @property
     def escaped_fragment(self) -> bytes:
         """The fragment as it was written, or else escaped."""
-        if self.raw_fragment and _valid_fragment(self.raw_fragment):
+        if self.raw_fragment and _FRAGMENT_SUFFICIENT.issuperset(self.raw_fragment):
             return self.raw_fragment
         return escape(self.fragment, UrlPart.FRAGMENT)
 
@@ -88,7 +91,7 @@ class WebUrl:
 
     def __bytes__(self) -> bytes:
         parts = [self.scheme + b":"] if self.scheme else []
-        parts += [self.opaque] if self.opaque else [self._authority(), self._path(bool(self.scheme))]
+        parts += [self.opaque] if self.opaque else [self._authority(), self._path()]
         if self.force_query or self.query:
             parts += [b"?", self.query]
         if self.fragment:
@@ -108,11 +111,11 @@ class WebUrl:
         secret = b"" if password is None else b":" + escape(password, UrlPart.USER)
         return escape(name, UrlPart.USER) + secret + b"@"
 
-    def _path(self, after_something: bool) -> bytes:  # noqa: FBT001 - one caller
+    def _path(self) -> bytes:
         path = self.escaped_path
         if path and not path.startswith(b"/") and self.host:
             return b"/" + path
-        if not (after_something or self.host or self.user) and b":" in path.partition(b"/")[0]:
+        if not (self.scheme or self.host or self.user) and b":" in path.partition(b"/")[0]:
             return b"./" + path
         return path
 
@@ -242,11 +245,6 @@ def _literal(host: bytes) -> bytes:
 def _check_port(port: bytes) -> None:
     if not _PORT.fullmatch(port):
         raise UrlError(f"invalid port {quote(port)} after host")
-
-
-def _valid_fragment(raw: bytes) -> bool:
-    allowed = _ALWAYS | frozenset(b"!$&'()*+,;=:@[]%") | frozenset(UrlPart.FRAGMENT.value)
-    return allowed.issuperset(raw)
 
 
 def escape(raw: bytes, part: UrlPart) -> bytes:

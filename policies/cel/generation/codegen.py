@@ -14,7 +14,7 @@ from collections.abc import Callable
 from policies.cel.checking.validation import walk
 from policies.cel.cost import LIST_CREATION, MAP_CREATION, STRUCT_CREATION
 from policies.cel.evaluation.dispatch import arguments
-from policies.cel.evaluation.plan import plan
+from policies.cel.evaluation.plan import CONVERSIONS, plan
 from policies.cel.evaluation.step import Constant, failed
 from policies.cel.evaluation.steps import Membership
 from policies.cel.generation import inline
@@ -262,7 +262,7 @@ class Generator(NodeEmitter):
                 return self._membership(node)
             return self.constant(step.value) if isinstance(step, Constant) else None
         if len(given) == 1 and isinstance(given[0], Literal | Ident | Call | ListLiteral | MapLiteral):
-            folded = plan(node) if node.function in inline.FOLDED and is_constant(given[0]) else None
+            folded = plan(node) if node.function in CONVERSIONS and is_constant(given[0]) else None
             if isinstance(folded, Constant):
                 return self.constant(folded.value)
         return None

@@ -12,7 +12,6 @@ from math import ceil
 from policies.cel.cost import REGEX_LENGTH, STRING_TRAVERSAL, of_first
 from policies.cel.errors import BudgetError, CelError
 from policies.cel.evaluation.dispatch import CallBinding, arguments, bind, literal_pattern, text_only
-from policies.cel.evaluation.plan import CONVERSIONS as FOLDED
 from policies.cel.generation.certainty import trusted
 from policies.cel.generation.emitter import NodeEmitter
 from policies.cel.generation.support import PASS
@@ -308,5 +307,3 @@ _INLINED: dict[str, Callable[[NodeEmitter, Call], str | None]] = {
     "contains": _contains,
     "matches": _matches,
 }
-
-__all__ = ["FOLDED", "generate"]

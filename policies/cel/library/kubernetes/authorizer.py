@@ -18,7 +18,7 @@ from typing import Any, ClassVar, NoReturn, Protocol
 from policies.cel import types
 from policies.cel.cost import LIST_CREATION, STRING_TRAVERSAL, STRUCT_CREATION, size
 from policies.cel.errors import CelError, no_such_overload
-from policies.cel.function import Function, Implementation, Library, Overload
+from policies.cel.function import Function, Implementation, Library, Overload, function
 from policies.cel.library.kubernetes import selector
 from policies.cel.library.kubernetes.selector import NO_SELECTOR, Selector
 from policies.cel.types import Type
@@ -249,8 +249,8 @@ def _member(overload: str, target: Type, texts: int, result: Type, call: Impleme
     return Overload(id=overload, parameters=parameters, result=result, call=call, member=True, stepwise=texts > 1)
 
 
-def _function(name: str, *overloads: Overload) -> Function:
-    return Function(name=name, overloads=overloads, cost=1)
+def _function(name: str, overload: Overload) -> Function:
+    return function(name, overload, cost=1)
 
 
 def _setter(name: str) -> Function:
@@ -259,7 +259,7 @@ def _setter(name: str) -> Function:
 
 def _selector(name: str, field: str) -> Function:
     overload = _member(f"authorizer_{name.lower()}", RESOURCE_CHECK, 1, RESOURCE_CHECK, _with(field))
-    return Function(name=name, overloads=(overload,), cost=_selector_cost)
+    return function(name, overload, cost=_selector_cost)
 
 
 # The names of the types are not among what an expression may refer to: the reference does not register them.
@@ -273,12 +273,10 @@ LIBRARY = Library(
         _setter("subresource"),
         _setter("namespace"),
         _setter("name"),
-        Function(
-            name="check",
-            overloads=(
-                _member("pathcheck_check", PATH_CHECK, 1, DECISION, _check_path),
-                _member("resourcecheck_check", RESOURCE_CHECK, 1, DECISION, _check_resource),
-            ),
+        function(
+            "check",
+            _member("pathcheck_check", PATH_CHECK, 1, DECISION, _check_path),
+            _member("resourcecheck_check", RESOURCE_CHECK, 1, DECISION, _check_resource),
             cost=CHECK_COST,
         ),
         _function(

@@ -9,9 +9,9 @@ from operator import attrgetter
 from typing import ClassVar
 
 from policies.cel import types
-from policies.cel.cost import STRING_TRAVERSAL, of_first, size, traversal
+from policies.cel.cost import of_first, of_first_twice, traversal
 from policies.cel.errors import CelError, no_such_overload
-from policies.cel.function import Function, Library, Overload, single, succeeds
+from policies.cel.function import Library, Overload, function, single, succeeds
 from policies.cel.library.kubernetes import ip
 from policies.cel.library.kubernetes.ip import IP
 from policies.cel.types import Type
@@ -89,16 +89,12 @@ def _masked(network: CIDR) -> CIDR:
     return CIDR(Address(address.number >> host << host, address.bits), network.length)
 
 
-def _of_contains_ip(arguments: Sequence[Value], _: Value) -> int:
-    return ceil(size(arguments[0]) * 2 * STRING_TRAVERSAL)
-
-
 def _of_contains_ip_text(arguments: Sequence[Value], result: Value) -> int:
-    return _of_contains_ip(arguments, result) + traversal(arguments[1])
+    return of_first_twice(arguments, result) + traversal(arguments[1])
 
 
 def _of_contains_cidr(arguments: Sequence[Value], result: Value) -> int:
-    return _of_contains_ip(arguments, result) + traversal(arguments[0]) + 1
+    return of_first_twice(arguments, result) + traversal(arguments[0]) + 1
 
 
 def _of_contains_cidr_text(arguments: Sequence[Value], result: Value) -> int:
@@ -133,19 +129,17 @@ LIBRARY = Library(
     types={"net.CIDR": TYPE, "net.IP": ip.TYPE},
     functions=(
         single("cidr", "string_to_cidr", (types.STRING,), TYPE, parse, cost=of_first),
-        Function(name="containsIP", overloads=_CONTAINS_IP, cost=_of_contains_ip),
-        Function(name="containsCIDR", overloads=_CONTAINS_CIDR, cost=_of_contains_cidr),
-        Function(
-            name="ip",
-            overloads=(
-                Overload(
-                    id="cidr_ip",
-                    parameters=(TYPE,),
-                    result=ip.TYPE,
-                    call=lambda network: IP(network.address),
-                    member=True,
-                    cost=1,
-                ),
+        function("containsIP", *_CONTAINS_IP, cost=of_first_twice),
+        function("containsCIDR", *_CONTAINS_CIDR, cost=_of_contains_cidr),
+        function(
+            "ip",
+            Overload(
+                id="cidr_ip",
+                parameters=(TYPE,),
+                result=ip.TYPE,
+                call=lambda network: IP(network.address),
+                member=True,
+                cost=1,
             ),
             cost=of_first,
         ),

@@ -14,7 +14,7 @@ from typing import Any
 from policies.cel import cost, types
 from policies.cel.equality import alike
 from policies.cel.errors import CelError, no_such_overload
-from policies.cel.function import Function, Implementation, Library, Overload, single
+from policies.cel.function import Function, Implementation, Library, Overload, function, single
 from policies.cel.ordering import compare
 from policies.cel.types import Type
 from policies.cel.values import INT_MAX, INT_MIN, UINT_MAX, Duration, Timestamp, Uint, Value
@@ -119,7 +119,7 @@ def _for_each(name: str, template: str, result: Type | None, call: Implementatio
         )
         for element, of in _COMPARABLE.items()
     )
-    return Function(name=name, overloads=overloads, cost=cost.of_tree)
+    return function(name, *overloads, cost=cost.of_tree)
 
 
 _SUMS: dict[str, Implementation] = {

@@ -16,7 +16,7 @@ from typing import ClassVar
 from policies.cel import types
 from policies.cel.cost import of_first
 from policies.cel.errors import CelError, no_such_overload
-from policies.cel.function import Function, Implementation, Library, Overload, single, succeeds
+from policies.cel.function import Function, Implementation, Library, Overload, function, single, succeeds
 from policies.cel.library.kubernetes.amount import (
     EXACT,
     Amount,
@@ -241,12 +241,10 @@ def _arithmetic(name: str, *, negative: bool) -> Function:
     def on_integer(left: Quantity, right: int) -> Quantity:
         return _sum(left, Small(right, 0), Form.EXPONENT, negative=negative)
 
-    return Function(
-        name=name,
-        overloads=(
-            _overload(f"quantity_{name}", (TYPE, TYPE), TYPE, on_quantity),
-            _overload(f"quantity_{name}_int", (TYPE, types.INT), TYPE, on_integer),
-        ),
+    return function(
+        name,
+        _overload(f"quantity_{name}", (TYPE, TYPE), TYPE, on_quantity),
+        _overload(f"quantity_{name}_int", (TYPE, types.INT), TYPE, on_integer),
         cost=1,
     )
 

@@ -12,7 +12,7 @@ from typing import ClassVar
 from policies.cel import types
 from policies.cel.cost import of_first
 from policies.cel.errors import CelError, no_such_overload
-from policies.cel.function import Function, Implementation, Library, Overload, single, succeeds
+from policies.cel.function import Function, Implementation, Library, Overload, function, single, succeeds
 from policies.cel.types import Type
 from policies.cel.values import Incomparable
 from policies.golang.quote import clean, quote
@@ -143,12 +143,10 @@ def _int64(number: int) -> int:
 
 
 def _reading(name: str, ids: tuple[str, str], result: Type, call: Implementation) -> Function:
-    return Function(
-        name=name,
-        overloads=(
-            Overload(id=ids[0], parameters=(types.STRING,), result=result, call=call),
-            Overload(id=ids[1], parameters=(types.STRING, types.BOOL), result=result, call=call),
-        ),
+    return function(
+        name,
+        Overload(id=ids[0], parameters=(types.STRING,), result=result, call=call),
+        Overload(id=ids[1], parameters=(types.STRING, types.BOOL), result=result, call=call),
         cost=of_first,
     )
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from policies.cel import cost, types
 from policies.cel.errors import CelError
-from policies.cel.function import Cost, Function, Implementation, Library, Overload
+from policies.cel.function import Cost, Function, Implementation, Library, Overload, function
 from policies.cel.patchtypes import JSONPatch
 from policies.cel.types import Type
 from policies.cel.values import INT_MAX, INT_MIN, UINT_MAX, Duration, Timestamp, Uint, Value, type_of
@@ -166,78 +166,62 @@ LIBRARY = Library(
         Function(
             name="type", overloads=(Overload(id="type", parameters=(_ANY,), result=types.type_of(_ANY)),), call=_type
         ),
-        Function(
-            name="bool",
-            overloads=(
-                _from(types.BOOL, "bool_to_bool", types.BOOL, _identity),
-                _from(types.STRING, "string_to_bool", types.BOOL, _text_to_bool),
-            ),
+        function(
+            "bool",
+            _from(types.BOOL, "bool_to_bool", types.BOOL, _identity),
+            _from(types.STRING, "string_to_bool", types.BOOL, _text_to_bool),
         ),
-        Function(
-            name="bytes",
-            overloads=(
-                _from(types.BYTES, "bytes_to_bytes", types.BYTES, _identity),
-                _from(types.STRING, "string_to_bytes", types.BYTES, _encoded, cost.of_first),
-            ),
+        function(
+            "bytes",
+            _from(types.BYTES, "bytes_to_bytes", types.BYTES, _identity),
+            _from(types.STRING, "string_to_bytes", types.BYTES, _encoded, cost.of_first),
         ),
-        Function(
-            name="double",
-            overloads=(
-                _from(types.DOUBLE, "double_to_double", types.DOUBLE, _identity),
-                _from(types.INT, "int64_to_double", types.DOUBLE, float),
-                _from(types.STRING, "string_to_double", types.DOUBLE, text_to_double),
-                _from(types.UINT, "uint64_to_double", types.DOUBLE, float),
-            ),
+        function(
+            "double",
+            _from(types.DOUBLE, "double_to_double", types.DOUBLE, _identity),
+            _from(types.INT, "int64_to_double", types.DOUBLE, float),
+            _from(types.STRING, "string_to_double", types.DOUBLE, text_to_double),
+            _from(types.UINT, "uint64_to_double", types.DOUBLE, float),
         ),
-        Function(
-            name="duration",
-            overloads=(
-                _from(types.DURATION, "duration_to_duration", types.DURATION, _identity),
-                _from(types.INT, "int64_to_duration", types.DURATION, _int_to_duration),
-                _from(types.STRING, "string_to_duration", types.DURATION, _text_to_duration),
-            ),
+        function(
+            "duration",
+            _from(types.DURATION, "duration_to_duration", types.DURATION, _identity),
+            _from(types.INT, "int64_to_duration", types.DURATION, _int_to_duration),
+            _from(types.STRING, "string_to_duration", types.DURATION, _text_to_duration),
         ),
         Function(name="dyn", overloads=(Overload(id="to_dyn", parameters=(_ANY,), result=types.DYN),), call=_identity),
-        Function(
-            name="int",
-            overloads=(
-                _from(types.INT, "int64_to_int64", types.INT, _identity),
-                _from(types.DOUBLE, "double_to_int64", types.INT, _double_to_int),
-                _from(types.DURATION, "duration_to_int64", types.INT, lambda value: value.nanoseconds),
-                _from(types.STRING, "string_to_int64", types.INT, _text_to_int),
-                _from(types.TIMESTAMP, "timestamp_to_int64", types.INT, lambda value: value.nanoseconds // SECOND),
-                _from(types.UINT, "uint64_to_int64", types.INT, _uint_to_int),
-            ),
+        function(
+            "int",
+            _from(types.INT, "int64_to_int64", types.INT, _identity),
+            _from(types.DOUBLE, "double_to_int64", types.INT, _double_to_int),
+            _from(types.DURATION, "duration_to_int64", types.INT, lambda value: value.nanoseconds),
+            _from(types.STRING, "string_to_int64", types.INT, _text_to_int),
+            _from(types.TIMESTAMP, "timestamp_to_int64", types.INT, lambda value: value.nanoseconds // SECOND),
+            _from(types.UINT, "uint64_to_int64", types.INT, _uint_to_int),
         ),
-        Function(
-            name="string",
-            overloads=(
-                _from(types.STRING, "string_to_string", types.STRING, _identity),
-                _from(types.BOOL, "bool_to_string", types.STRING, text_of),
-                _from(types.BYTES, "bytes_to_string", types.STRING, _decoded, cost.of_first),
-                _from(types.DOUBLE, "double_to_string", types.STRING, general),
-                _from(types.DURATION, "duration_to_string", types.STRING, text_of),
-                _from(types.INT, "int64_to_string", types.STRING, int.__repr__),
-                _from(types.TIMESTAMP, "timestamp_to_string", types.STRING, text_of),
-                _from(types.UINT, "uint64_to_string", types.STRING, int.__repr__),
-            ),
+        function(
+            "string",
+            _from(types.STRING, "string_to_string", types.STRING, _identity),
+            _from(types.BOOL, "bool_to_string", types.STRING, text_of),
+            _from(types.BYTES, "bytes_to_string", types.STRING, _decoded, cost.of_first),
+            _from(types.DOUBLE, "double_to_string", types.STRING, general),
+            _from(types.DURATION, "duration_to_string", types.STRING, text_of),
+            _from(types.INT, "int64_to_string", types.STRING, int.__repr__),
+            _from(types.TIMESTAMP, "timestamp_to_string", types.STRING, text_of),
+            _from(types.UINT, "uint64_to_string", types.STRING, int.__repr__),
         ),
-        Function(
-            name="timestamp",
-            overloads=(
-                _from(types.TIMESTAMP, "timestamp_to_timestamp", types.TIMESTAMP, _identity),
-                _from(types.INT, "int64_to_timestamp", types.TIMESTAMP, _int_to_timestamp),
-                _from(types.STRING, "string_to_timestamp", types.TIMESTAMP, _text_to_timestamp),
-            ),
+        function(
+            "timestamp",
+            _from(types.TIMESTAMP, "timestamp_to_timestamp", types.TIMESTAMP, _identity),
+            _from(types.INT, "int64_to_timestamp", types.TIMESTAMP, _int_to_timestamp),
+            _from(types.STRING, "string_to_timestamp", types.TIMESTAMP, _text_to_timestamp),
         ),
-        Function(
-            name="uint",
-            overloads=(
-                _from(types.UINT, "uint64_to_uint64", types.UINT, _identity),
-                _from(types.DOUBLE, "double_to_uint64", types.UINT, _double_to_uint),
-                _from(types.INT, "int64_to_uint64", types.UINT, _int_to_uint),
-                _from(types.STRING, "string_to_uint64", types.UINT, _text_to_uint),
-            ),
+        function(
+            "uint",
+            _from(types.UINT, "uint64_to_uint64", types.UINT, _identity),
+            _from(types.DOUBLE, "double_to_uint64", types.UINT, _double_to_uint),
+            _from(types.INT, "int64_to_uint64", types.UINT, _int_to_uint),
+            _from(types.STRING, "string_to_uint64", types.UINT, _text_to_uint),
         ),
     ),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from policies.cel import types
 from policies.cel.display import shown
 from policies.cel.errors import CelError
-from policies.cel.function import Function, Library, Overload, single
+from policies.cel.function import Function, Library, Overload, function, single
 from policies.cel.types import BOOL, DYN, INT, STRING
 from policies.cel.values import ABSENT, NONE, Duration, Optional, Timestamp, Uint, Value
 
@@ -68,29 +68,25 @@ LIBRARY = Library(
         ),
         single("orValue", "optional_orValue_value", (_OPTIONAL, _V), _V, member=True),
         single("_?._", "select_optional_field", (DYN, STRING), _OPTIONAL),
-        Function(
-            name="_[?_]",
-            overloads=(
-                Overload(id="list_optindex_optional_int", parameters=(_LIST, INT), result=_OPTIONAL),
-                Overload(
-                    id="optional_list_optindex_optional_int",
-                    parameters=(types.optional_of(_LIST), INT),
-                    result=_OPTIONAL,
-                ),
-                Overload(id="map_optindex_optional_value", parameters=(_MAP, _K), result=_OPTIONAL),
-                Overload(
-                    id="optional_map_optindex_optional_value",
-                    parameters=(types.optional_of(_MAP), _K),
-                    result=_OPTIONAL,
-                ),
+        function(
+            "_[?_]",
+            Overload(id="list_optindex_optional_int", parameters=(_LIST, INT), result=_OPTIONAL),
+            Overload(
+                id="optional_list_optindex_optional_int",
+                parameters=(types.optional_of(_LIST), INT),
+                result=_OPTIONAL,
+            ),
+            Overload(id="map_optindex_optional_value", parameters=(_MAP, _K), result=_OPTIONAL),
+            Overload(
+                id="optional_map_optindex_optional_value",
+                parameters=(types.optional_of(_MAP), _K),
+                result=_OPTIONAL,
             ),
         ),
-        Function(
-            name="_[_]",
-            overloads=(
-                Overload(id="optional_list_index_int", parameters=(types.optional_of(_LIST), INT), result=_OPTIONAL),
-                Overload(id="optional_map_index_value", parameters=(types.optional_of(_MAP), _K), result=_OPTIONAL),
-            ),
+        function(
+            "_[_]",
+            Overload(id="optional_list_index_int", parameters=(types.optional_of(_LIST), INT), result=_OPTIONAL),
+            Overload(id="optional_map_index_value", parameters=(types.optional_of(_MAP), _K), result=_OPTIONAL),
         ),
         single(
             "last",

@@ -9,7 +9,7 @@ from policies.cel import types
 from policies.cel.cost import STRING_TRAVERSAL, size
 from policies.cel.equality import alike, contains, equal, find
 from policies.cel.errors import CelError, no_such_overload
-from policies.cel.function import Function, Library, Overload, single
+from policies.cel.function import Function, Library, Overload, function, single
 from policies.cel.ordering import compare
 from policies.cel.types import BOOL, BYTES, DOUBLE, DURATION, INT, STRING, TIMESTAMP, UINT, Type
 from policies.cel.values import ABSENT, Duration, Incomparable, Timestamp, Uint, Value, lacking
@@ -124,12 +124,10 @@ LIBRARY = Library(
         _comparison("_<=_", "less_equals", less_or_equal),
         _comparison("_>_", "greater", greater),
         _comparison("_>=_", "greater_equals", greater_or_equal),
-        Function(
-            name="_[_]",
-            overloads=(
-                Overload(id="index_list", parameters=(_LIST_OF_A, INT), result=_A),
-                Overload(id="index_map", parameters=(_MAP_OF_AB, _A), result=_B),
-            ),
+        function(
+            "_[_]",
+            Overload(id="index_list", parameters=(_LIST_OF_A, INT), result=_A),
+            Overload(id="index_map", parameters=(_MAP_OF_AB, _A), result=_B),
         ),
         Function(
             name="@in",

@@ -13,7 +13,7 @@ from string import ascii_lowercase, ascii_uppercase
 from policies.cel import cost, types
 from policies.cel.display import shown
 from policies.cel.errors import BudgetError, CelError
-from policies.cel.function import Function, Implementation, Library, Overload, single
+from policies.cel.function import Function, Implementation, Library, Overload, function, single
 from policies.cel.library.standard.textformat import LONGEST, format_text
 from policies.cel.types import Type
 from policies.cel.values import Value
@@ -143,71 +143,57 @@ _STRING, _INT, _LIST = types.STRING, types.INT, types.list_of(types.STRING)
 LIBRARY = Library(
     name="strings",
     functions=(
-        Function(name="charAt", overloads=(_member("string_char_at_int", (_STRING, _INT), _STRING, _char_at),)),
-        Function(
-            name="indexOf",
-            overloads=(
-                _member("string_index_of_string", (_STRING, _STRING), _INT, _index_of),
-                _member("string_index_of_string_int", (_STRING, _STRING, _INT), _INT, _index_of),
-            ),
+        function("charAt", _member("string_char_at_int", (_STRING, _INT), _STRING, _char_at)),
+        function(
+            "indexOf",
+            _member("string_index_of_string", (_STRING, _STRING), _INT, _index_of),
+            _member("string_index_of_string_int", (_STRING, _STRING, _INT), _INT, _index_of),
             cost=cost.of_tree,
         ),
-        Function(
-            name="lastIndexOf",
-            overloads=(
-                _member("string_last_index_of_string", (_STRING, _STRING), _INT, _last_index_of),
-                _member("string_last_index_of_string_int", (_STRING, _STRING, _INT), _INT, _last_index_of_offset),
-            ),
+        function(
+            "lastIndexOf",
+            _member("string_last_index_of_string", (_STRING, _STRING), _INT, _last_index_of),
+            _member("string_last_index_of_string_int", (_STRING, _STRING, _INT), _INT, _last_index_of_offset),
             cost=cost.of_tree,
         ),
         _of_text("lowerAscii", "string_lower_ascii", _lower_ascii),
-        Function(
-            name="replace",
-            overloads=(
-                _member("string_replace_string_string", (_STRING, _STRING, _STRING), _STRING, _replace),
-                _member("string_replace_string_string_int", (_STRING, _STRING, _STRING, _INT), _STRING, _replace),
-            ),
+        function(
+            "replace",
+            _member("string_replace_string_string", (_STRING, _STRING, _STRING), _STRING, _replace),
+            _member("string_replace_string_string_int", (_STRING, _STRING, _STRING, _INT), _STRING, _replace),
             cost=cost.of_first_twice,
         ),
-        Function(
-            name="split",
-            overloads=(
-                _member("string_split_string", (_STRING, _STRING), _LIST, _split),
-                _member("string_split_string_int", (_STRING, _STRING, _INT), _LIST, _split),
-            ),
+        function(
+            "split",
+            _member("string_split_string", (_STRING, _STRING), _LIST, _split),
+            _member("string_split_string_int", (_STRING, _STRING, _INT), _LIST, _split),
             cost=cost.of_first_twice,
         ),
-        Function(
-            name="substring",
-            overloads=(
-                _member("string_substring_int", (_STRING, _INT), _STRING, _substring),
-                _member("string_substring_int_int", (_STRING, _INT, _INT), _STRING, _substring_range),
-            ),
+        function(
+            "substring",
+            _member("string_substring_int", (_STRING, _INT), _STRING, _substring),
+            _member("string_substring_int_int", (_STRING, _INT, _INT), _STRING, _substring_range),
             cost=cost.of_first,
         ),
         _of_text("trim", "string_trim", trimmed),
         _of_text("upperAscii", "string_upper_ascii", _upper_ascii),
-        Function(
-            name="format",
-            overloads=(
-                Overload(
-                    id="string_format",
-                    parameters=(_STRING, types.LIST),
-                    result=_STRING,
-                    call=format_text,
-                    member=True,
-                    stepwise=True,
-                    cost=cost.of_first,
-                ),
+        function(
+            "format",
+            Overload(
+                id="string_format",
+                parameters=(_STRING, types.LIST),
+                result=_STRING,
+                call=format_text,
+                member=True,
+                stepwise=True,
+                cost=cost.of_first,
             ),
         ),
         single("strings.quote", "strings_quote", (_STRING,), _STRING, _quote, cost=cost.of_first),
-        Function(
-            name="join",
-            overloads=(
-                _member("list_join", (_LIST,), _STRING, _join),
-                _member("list_join_string", (_LIST, _STRING), _STRING, _join),
-            ),
+        function(
+            "join",
+            _member("list_join", (_LIST,), _STRING, _join),
+            _member("list_join_string", (_LIST, _STRING), _STRING, _join),
             cost=_of_result,
         ),
     ),

@@ -17,7 +17,8 @@ from policies.cel.errors import BudgetError, CelError
 from policies.cel.library.standard.conversion import text_of, text_to_double, text_to_index
 from policies.cel.types import Type
 from policies.cel.values import Duration, Timestamp, Uint, Value, type_of
-from policies.golang.strconv import fixed, general, quote
+from policies.golang.quote import quote
+from policies.golang.strconv import fixed, general
 
 LONGEST = int(cost.EXPRESSION_LIMIT / cost.STRING_TRAVERSAL)
 """A text is not made longer than this: one pass over it would cost more than an evaluation may."""
@@ -206,22 +207,17 @@ def _literal(value: Value) -> str:
             raise _Failure(f"no formatting function for {type_of(value).name}")
 
 
-def _decimal(value: Value) -> str:
+def _integer(letter: str, value: Value) -> str:
+    """`%d` and `%o`, which are Python's letters too."""
     if value.__class__ is int or value.__class__ is Uint:
-        return int.__repr__(value)
-    raise _wrong("d", value)
+        return format(value, letter)
+    raise _wrong(letter, value)
 
 
 def _binary(value: Value) -> str:
     if isinstance(value, int):
         return format(value, "b")
     raise _wrong("b", value)
-
-
-def _octal(value: Value) -> str:
-    if value.__class__ is int or value.__class__ is Uint:
-        return format(value, "o")
-    raise _wrong("o", value)
 
 
 def _hexadecimal(value: Value) -> str:
@@ -287,9 +283,9 @@ def _not_finite(number: float) -> str:
 _WITH_PRECISION: dict[str, Callable[[int, Value], str]] = {"f": _fixed_point, "e": _scientific}
 _CLAUSES: dict[str, _Clause] = {
     "s": _string,
-    "d": _decimal,
+    "d": partial(_integer, "d"),
     "b": _binary,
-    "o": _octal,
+    "o": partial(_integer, "o"),
     "x": _hexadecimal,
     "X": lambda value: _hexadecimal(value).upper(),
 }

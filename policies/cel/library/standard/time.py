@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from policies.cel import types
 from policies.cel.errors import CelError
-from policies.cel.function import Function, Library, Overload
+from policies.cel.function import Function, Library, Overload, function
 from policies.cel.library.standard.conversion import text_to_index
 from policies.cel.values import INT_MIN, Duration, Timestamp
 from policies.golang.time import HOUR, MINUTE, SECOND, CalendarFields, fields, seconds
@@ -56,13 +56,11 @@ def _named(name: str, moment: int) -> int:
 def _zone(name: str) -> ZoneInfo:
     try:
         return ZoneInfo(name)
-    except ZoneInfoNotFoundError:
-        raise CelError(f"unknown time zone {name}") from None
     except IsADirectoryError:
         raise CelError("is a directory") from None
     except ValueError:
         raise CelError("invalid argument" if "\0" in name else f"unknown time zone {name}") from None
-    except OSError:
+    except (ZoneInfoNotFoundError, OSError):
         raise CelError(f"unknown time zone {name}") from None
 
 
@@ -94,7 +92,7 @@ def _function(
         call=zoned,
         member=True,
     )
-    return Function(name=name, overloads=(utc, elsewhere, *durations))
+    return function(name, utc, elsewhere, *durations)
 
 
 def _of_duration(part: str, read: Callable[[Duration], int]) -> Overload:

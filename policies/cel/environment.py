@@ -1,4 +1,4 @@
-"""What an expression may speak of: variables, functions, types and their fields. Immutable; the compiler reads it.
+"""What an expression may name: variables, functions, types and their fields. Immutable; the compiler reads it.
 
 An environment is built once and shared by all expressions of a kind; `kubernetes.py` makes those of admission policies.
 """

@@ -52,7 +52,7 @@ class JSONPatch:
         return equal(self.value, other.value)
 
     def cel_field(self, name: str) -> Value:
-        """A field; raises CelError for a name that is none."""
+        """A field. Raises CelError for an unknown name."""
         match name:
             case "op":
                 return self.op

@@ -1,4 +1,4 @@
-"""Compile an expression, evaluate it: the interface that everything else uses.
+"""Compile an expression and evaluate it: the interface for all other packages.
 
 >>> from policies.cel.kubernetes import admission
 >>> program = compile_expression("object.spec.replicas <= 5", admission(), types.BOOL)
@@ -177,7 +177,7 @@ def _handed_over(raised: Exception) -> bool:
 
 
 _TOO_EXPENSIVE = HandOverError()
-"""Stands for a cost above the limit, about which the steps have the last word."""
+"""Stands for a cost above the limit, which the steps decide."""
 
 
 def _unloaded(_names: Names, _limit: int, _expired: Expired | None) -> tuple[Value, int]:

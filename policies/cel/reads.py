@@ -182,7 +182,7 @@ class _Walk:
             self.read_whole(source.items)
 
     def _passed(self, source: _Source) -> _Source:
-        """Note that a value is there. An object is no list: whoever takes it for one gets all of it."""
+        """Note that a value is present. An object that is used as a list is read as a whole."""
         self.present |= source.at
         self.whole |= {place[:1] for place in source.at if place[1:2] == (Wildcard.ITEMS,)}
         return source

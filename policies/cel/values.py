@@ -59,7 +59,7 @@ class Timestamp:
 
 
 def lacking(function: str, value: Value) -> CelError:
-    """A function met a value without the trait that it needs; what has methods of its own is told so by those."""
+    """The error of a function that does not support a value; for types with own methods it names no function."""
     return no_such_overload() if value.__class__ in _RECEIVERS else CelError(f"no such overload: {function}")
 
 

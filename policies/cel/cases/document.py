@@ -165,7 +165,7 @@ def encode(value: Value) -> Any:
     name = type_of(value).name
     if name == "kubernetes.variables":
         return {}
-    # an authorizer and its kin have no text
+    # authorizers, checks and decisions have no text
     return {f"${name}": "" if name.startswith("kubernetes.authorization.") else str(value)}
 
 
@@ -256,7 +256,7 @@ _ENCODERS: Mapping[type, Callable[[Any], Any]] = {
 
 
 _OWN_WORDS = re.compile(r"(Syntax error: |error parsing regexp: ).*", re.DOTALL)
-"""The words of these errors are our own. What stands before them, the place included, has to be the reference's."""
+"""These errors have our own wording. What stands before it, including the place, has to match the reference."""
 
 
 def difference(case: CelCase, outcome: Outcome) -> str | None:

@@ -1,4 +1,4 @@
-"""What this engine makes of a case (`cases.py`): for `cks-admission eval --cases` and for the conformance tests."""
+"""Run cases (`document.py`), for `cks-admission eval --cases` and the conformance tests."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ _ITERABLE_AS_DYN = {Kind.DYN, Kind.ERROR, Kind.PARAMETER}
 
 
 class UntypedFieldError(CompileError):
-    """A field of JSONPatch that does not exist is read: Kubernetes has no type for it, and stumbles later."""
+    """An expression reads an unknown field of JSONPatch. Kubernetes has no type for it and fails later."""
 
     def reference(self) -> str:
         """Kubernetes' words, which name no place."""
@@ -273,7 +273,7 @@ class _Checker:
         node.type = types.list_of(joined or self._unifier.fresh())
 
     def _content(self, node: Node, *, optional: bool) -> Type:
-        """The type that an element, entry or field adds; one with a question mark has to be an optional, or dyn."""
+        """The type that an element, entry or field adds; with a question mark it has to be optional or dyn."""
         own = self.type(node)
         if not optional:
             return own
@@ -298,7 +298,7 @@ class _Checker:
         return key, self._join(value, self._content(entry.value, optional=entry.optional))
 
     def _join(self, previous: Type | None, current: Type) -> Type:
-        """The type of elements so far; validation.py says later that elements of different types are none."""
+        """The common type of the elements so far; validation.py later reports elements of different types."""
         if previous is None:
             return current
         return more_general(previous, current) if self._unifier.assignable((previous,), (current,)) else types.DYN

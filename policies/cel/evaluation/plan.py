@@ -1,7 +1,7 @@
 """From a checked tree to steps: what is known beforehand is computed once, as kube-apiserver does (OptOptimize).
 
 Literal lists and maps, conversions of literals (`duration('1h')`) and look-ups in literal lists become constants and
-cost nothing at run time; a conversion that fails and a pattern that is none are errors of the compilation.
+cost nothing at run time; a conversion that fails and an invalid pattern are compile errors.
 Source: cel-go's interpreter/planner.go and decorators.go.
 """
 

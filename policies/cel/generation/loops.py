@@ -80,7 +80,7 @@ def _exactly_one(generator: NodeEmitter, node: Comprehension) -> str:
 
 
 def _building(generator: NodeEmitter, node: Comprehension) -> str:
-    """`map`, `filter` and their kin: what the step appends is read off the tree, its cost included."""
+    """`map`, `filter` and the like. What the step appends, and its cost, are read off the tree."""
     result = generator.atom("[]" if _kind(node.init) is Kind.LIST else "{}")
     with _loop(generator, node):
         _conditionally(generator, node.step, lambda step: _append(generator, step, result))

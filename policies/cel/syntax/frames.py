@@ -43,7 +43,7 @@ class Chain(OpenOperator):
         self.positions: list[int] = []
 
     def reduce(self, parser: ParseState) -> None:
-        """The last term is there."""
+        """Build the tree once the last term is read."""
         self.terms.append(parser.nodes.pop())
         parser.add(self._balanced(0, len(self.positions) - 1), *self.terms)
 
@@ -66,7 +66,7 @@ class Unary(OpenOperator):
         self.function, self.position = function, position
 
     def reduce(self, parser: ParseState) -> None:
-        """The operand is there."""
+        """Build the call once the operand is read."""
         operand = parser.nodes.pop()
         node = Call(self.function, None, [operand], position=self.position, start=self.position, end=operand.end)
         parser.add(node, operand)
@@ -84,11 +84,11 @@ class Ternary(OpenOperator):
 
     @property
     def follow(self) -> tuple[str, ...]:
-        """A colon, unless it is there."""
+        """A colon, until it has been read."""
         return (":",) if self.waiting else ()
 
     def reduce(self, parser: ParseState) -> None:
-        """The last of three operands is there."""
+        """Build the call once the last of three operands is read."""
         if self.waiting:
             raise missing(COLON)
         parts = parser.nodes[-3:]
@@ -231,7 +231,7 @@ class Entries(Items):
         self.optional = parser.skip("?")
 
     def colon(self, parser: ParseState) -> None:
-        """The key is there."""
+        """Keep the key, which is complete."""
         if self.key is not None:
             raise missing("`,` or `}`")
         self.key = parser.nodes.pop()

@@ -65,7 +65,7 @@ class Frame(OpenOperator):
         """Take the expression before a comma or the closer."""
 
     def build(self, parser: ParseState, end: int) -> None:
-        """The closer is there: put the whole on the parser's nodes."""
+        """Put the whole on the parser's nodes, now that the closer is read."""
         raise NotImplementedError
 
 

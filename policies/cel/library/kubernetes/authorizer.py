@@ -1,9 +1,9 @@
-"""The `authorizer` library: what a user may do, asked step by step, and answered by whoever evaluates.
+"""The `authorizer` library: what a user may do. Checks are built step by step; the caller answers them.
 
 `authorizer.group('apps').resource('deployments').namespace('team-a').check('create').allowed()`
 
-An evaluation asks nobody by itself: a check whose answer is not known raises Missing; the caller finds the
-answer and evaluates again. Sources: k8s.io/apiserver's pkg/cel/library/authz.go and cost.go,
+An evaluation does no I/O. A check without a known answer raises Missing; the caller finds the answer and
+evaluates again. Sources: k8s.io/apiserver's pkg/cel/library/authz.go and cost.go,
 pkg/authentication/serviceaccount and, for the SubjectAccessReview, plugin/pkg/authorizer/webhook.
 """
 
@@ -122,7 +122,7 @@ class Table:
 
 
 class _Unequal(Incomparable):
-    """These values have no equality: the reference knows none that would be theirs."""
+    """Values without equality, as in the reference."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""The conversions between types: `int(x)`, `string(x)`, `timestamp(x)`, `type(x)`, `dyn(x)` and their kin.
+"""The conversions between types: `int(x)`, `string(x)`, `timestamp(x)`, `type(x)`, `dyn(x)` and others.
 
 Source: cel-go's common/stdlib/standard.go, and ConvertToType of each type in common/types.
 """

@@ -1,4 +1,4 @@
-"""Work on text: `charAt`, `indexOf`, `join`, `lowerAscii`, `replace`, `split`, `substring`, `trim` and their kin.
+"""Functions of text: `charAt`, `indexOf`, `join`, `lowerAscii`, `replace`, `split`, `substring`, `trim` and others.
 
 Source: version 2 of cel-go's ext/strings.go; costs from k8s.io/apiserver's pkg/cel/library/cost.go. Positions count
 characters (code points).

@@ -1,4 +1,4 @@
-"""The accessors of timestamps and durations: `getFullYear`, `getHours` and their kin.
+"""The accessors of timestamps and durations: `getFullYear`, `getHours` and others.
 
 Source: cel-go's common/stdlib/standard.go and common/types/duration.go.
 """

@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Struct, field
 
 from policies.admissionpolicy.documents.document import Document, Path
-from policies.cel.library.kubernetes.authorizer import Answer, Check, User
+from policies.cel.library.kubernetes.authorizer import Check, CheckAnswer, User
 from policies.engine.match import LabelSelector, SelectorRequirement
 from policies.golang.strconv import quote
 
@@ -145,22 +145,22 @@ class Rights:
         self._rules = {key: tuple(_rules(role, by_key.values(), frozenset())) for key, role in by_key.items()}
         self._bindings = {(binding.namespace, binding.metadata.name): binding for binding in bindings}
 
-    def answer(self, check: Check) -> Answer:
+    def answer(self, check: Check) -> CheckAnswer:
         """Allowed by the first binding of the files that grants it, those of the cluster before those of a namespace.
 
         Members of system:masters may do everything, which is an authorizer of its own. What nothing grants is not
         allowed; the reason then names roles that are not there.
         """
         if _MASTERS in check.user.groups:
-            return Answer(allowed=True)
+            return CheckAnswer(allowed=True)
         missing: list[str] = []
         for binding, subject in self._applying(check):
             rules = self._granted(binding)
             if rules is None:
                 missing.append(_not_found(binding.role_ref))
             elif any(rule.allows(check) for rule in rules):
-                return Answer(allowed=True, reason=f"RBAC: allowed by {binding.describe(subject)}")
-        return Answer(allowed=False, reason=_aggregate(missing))
+                return CheckAnswer(allowed=True, reason=f"RBAC: allowed by {binding.describe(subject)}")
+        return CheckAnswer(allowed=False, reason=_aggregate(missing))
 
     def _applying(self, check: Check) -> Iterator[tuple[_Binding, RoleSubject]]:
         """The bindings for the user with the subject that counts: the first one that is the user."""

@@ -10,25 +10,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from policies.cel.library.kubernetes.authorizer import Decisions, User, authorizer, request_resource
+from policies.cel.library.kubernetes.authorizer import Authorizer, Decisions, ResourceCheck, User
 
 Json = Mapping[str, Any]
 
 _KIND = {"group": "", "version": "", "kind": ""}
 _RESOURCE = {"group": "", "version": "", "resource": ""}
 _METADATA = (
-    "name",
-    "generateName",
-    "namespace",
-    "uid",
-    "resourceVersion",
-    "generation",
-    "creationTimestamp",
-    "deletionTimestamp",
-    "labels",
-    "annotations",
-    "finalizers",
-)
+    "name", "generateName", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp",
+    "deletionTimestamp", "labels", "annotations", "finalizers",
+)  # fmt: skip
 
 
 def activation(
@@ -44,7 +35,7 @@ def activation(
 
     `decisions` answers what an expression asks of `authorizer`.
     """
-    user = requester(request)
+    authorizer = Authorizer(requester(request), decisions)
     resource = request.get("resource") or {}
     return {
         "object": object,
@@ -52,10 +43,9 @@ def activation(
         "params": params,
         "namespaceObject": shown_namespace(namespace),
         "request": shown_request(request),
-        "authorizer": authorizer(user, decisions),
-        "authorizer.requestResource": request_resource(
-            user,
-            decisions,
+        "authorizer": authorizer,
+        "authorizer.requestResource": ResourceCheck(
+            authorizer,
             group=resource.get("group", ""),
             resource=resource.get("resource", ""),
             subresource=request.get("subResource", ""),

@@ -1,4 +1,4 @@
-"""What an expression may speak of: variables, functions, types and their fields. Immutable; the compiler reads it.
+"""What an expression may name: variables, functions, types and their fields. Immutable; the compiler reads it.
 
 An environment is built once and shared by all expressions of a kind; `kubernetes.py` makes those of admission policies.
 """
@@ -13,23 +13,11 @@ from policies.cel.function import Function, Library
 from policies.cel.patchtypes import JSON_PATCH_FIELDS, is_patch_type
 from policies.cel.types import Kind, Type
 
-STANDARD_TYPES: Mapping[str, Type] = {
-    type_.name: type_
-    for type_ in (
-        types.BOOL,
-        types.BYTES,
-        types.DOUBLE,
-        types.DURATION,
-        types.INT,
-        types.LIST,
-        types.MAP,
-        types.NULL,
-        types.STRING,
-        types.TIMESTAMP,
-        types.TYPE,
-        types.UINT,
-    )
-}
+_STANDARD_TYPES = (
+    types.BOOL, types.BYTES, types.DOUBLE, types.DURATION, types.INT, types.LIST, types.MAP, types.NULL,
+    types.STRING, types.TIMESTAMP, types.TYPE, types.UINT,
+)  # fmt: skip
+STANDARD_TYPES: Mapping[str, Type] = {type_.name: type_ for type_ in _STANDARD_TYPES}
 _GENERIC = {
     "list": types.list_of(types.parameter("A")),
     "map": types.map_of(types.parameter("A"), types.parameter("B")),

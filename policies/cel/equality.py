@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from policies.cel.errors import CelError
@@ -115,14 +116,12 @@ def contains(items: list[Value], item: Value) -> bool:
             return item in items
         except CelError:  # a library's value is among them
             pass
-    return any(map(_probe(item), items))
+    return any(map(partial(alike, item), items))
 
 
-def _probe(item: Value) -> Callable[[Value], bool]:
-    def probe(other: Value) -> bool:
-        try:
-            return equal(item, other)
-        except CelError:
-            return False
-
-    return probe
+def alike(left: Value, right: Value) -> bool:
+    """Whether two values are equal; values that cannot be compared are not."""
+    try:
+        return equal(left, right)
+    except CelError:
+        return False

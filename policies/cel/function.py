@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from policies.cel.errors import CelError
 from policies.cel.types import Type
 from policies.cel.values import Value
 
@@ -54,9 +55,7 @@ class Function:
     stepwise: bool = False
     cost: Cost | int | None = None
     guarded: bool = True
-    pattern: int | None = (
-        None  # index of the argument that is a regular expression, compiled early when it is a literal
-    )
+    pattern: int | None = None  # which argument is a regular expression: a literal is compiled early
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,3 +65,37 @@ class Library:
     name: str
     functions: tuple[Function, ...] = ()
     types: Mapping[str, Type] = field(default_factory=dict)
+
+
+def function(name: str, *overloads: Overload, cost: Cost | int | None = None) -> Function:
+    """A function with its overloads in the reference's order."""
+    return Function(name=name, overloads=overloads, cost=cost)
+
+
+def single(
+    name: str,
+    id: str,
+    parameters: tuple[Type, ...],
+    result: Type,
+    call: Implementation | None = None,
+    *,
+    member: bool = False,
+    stepwise: bool = False,
+    cost: Cost | int | None = None,
+) -> Function:
+    """A function with one overload; the cost is the function's."""
+    overload = Overload(id=id, parameters=parameters, result=result, call=call, member=member, stepwise=stepwise)
+    return function(name, overload, cost=cost)
+
+
+def succeeds(read: Implementation) -> Implementation:
+    """Whether an implementation takes its arguments: `isIP` asks it of `ip`."""
+
+    def is_readable(*arguments: Value) -> bool:
+        try:
+            read(*arguments)
+        except CelError:
+            return False
+        return True
+
+    return is_readable

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from functools import cache
 
 from policies.cel.environment import STANDARD_TYPES, Environment, merged
-from policies.cel.function import Library
 from policies.cel.library.kubernetes import authorizer, cidr, ip, jsonpatch, lists, quantity, regex, semver, url
 from policies.cel.library.kubernetes import format as format_
 from policies.cel.library.standard import (
@@ -134,13 +133,12 @@ def admission(*, params: bool = True, authorizer_: bool = True, patch_types: boo
         functions=merged(libraries),
         variables=variables,
         structs=STRUCTS,
-        type_names={**STANDARD_TYPES, **_names(libraries)},
+        type_names={
+            **STANDARD_TYPES,
+            **{name: type_ for library in libraries for name, type_ in library.types.items()},
+        },
         patch_types=patch_types,
     )
-
-
-def _names(libraries: tuple[Library, ...]) -> dict[str, Type]:
-    return {name: type_ for library in libraries for name, type_ in library.types.items()}
 
 
 _KEPT = {Kind.BOOL, Kind.BYTES, Kind.DOUBLE, Kind.DURATION, Kind.INT, Kind.NULL, Kind.STRING, Kind.TIMESTAMP, Kind.UINT}

@@ -1,4 +1,4 @@
-"""Which of two values comes first (cel-go's Compare), for `<` and its kin, sorting and smallest and largest."""
+"""The order of two values (cel-go's Compare), for comparisons, sorting, minimum and maximum."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class JSONPatch:
         return equal(self.value, other.value)
 
     def cel_field(self, name: str) -> Value:
-        """A field; raises CelError for a name that is none."""
+        """A field. Raises CelError for an unknown name."""
         match name:
             case "op":
                 return self.op
@@ -138,8 +138,8 @@ def construct(type_name: str, fields: Mapping[str, Value]) -> JSONPatch | Object
         return ObjectValue(type_name, fields)
     for name, value in fields.items():
         if name != "value" and value.__class__ is not str:
-            found = _GO_TYPES.get(value.__class__, str(value.__class__.__name__))
-            raise CelError(f"unexpected type {found} for JSONPatchType '{name}' field")
+            given = _GO_TYPES.get(value.__class__, str(value.__class__.__name__))
+            raise CelError(f"unexpected type {given} for JSONPatchType '{name}' field")
     return JSONPatch(
         op=fields.get("op", ""),
         path=fields.get("path", ""),

@@ -1,4 +1,4 @@
-"""Compile an expression, evaluate it: the interface that everything else uses.
+"""Compile an expression and evaluate it: the interface for all other packages.
 
 >>> from policies.cel.kubernetes import admission
 >>> program = compile_expression("object.spec.replicas <= 5", admission(), types.BOOL)
@@ -91,15 +91,14 @@ class Program:
 
         Raises Missing where an authorization check has no answer yet: find it, and evaluate again.
         """
-        if self._function is _unloaded:
-            self._load()
-        if self._function is None:
+        function = self._loaded()
+        if function is None:
             return self.evaluate_exactly(names, limit=limit, expired=expired)
         variables = names["variables"] if self._reads_variables else NO_VARIABLES
         mark = variables.mark() if self._reads_variables else None
         raised: Exception = _TOO_EXPENSIVE
         try:
-            value, cost = self._function(names, limit, expired)
+            value, cost = function(names, limit, expired)
         except Missing:
             raise
         except TimeLimitError as error:
@@ -127,12 +126,11 @@ class Program:
 
         Raises Missing.
         """
-        if self._function is _unloaded:
-            self._load()
-        if self._function is None:
+        function = self._loaded()
+        if function is None:
             return None
         try:
-            evaluated = self._function(names, EXPRESSION_LIMIT, expired)
+            evaluated = function(names, EXPRESSION_LIMIT, expired)
         except Missing:
             raise
         except Exception:  # noqa: BLE001 - whatever went wrong, the exact evaluator says what
@@ -158,9 +156,11 @@ class Program:
             outcome = CelError("values are nested too deeply")
         return Evaluation(None, run.cost, outcome) if failed(outcome) else Evaluation(outcome, run.cost)
 
-    def _load(self) -> None:
-        """Make the function when it is first called: not every policy that is loaded is ever asked."""
-        self._function = None if self.generated is None else self.generated.load()
+    def _loaded(self) -> Function | None:
+        """The function, made when it is first called: not every policy that is loaded is ever asked."""
+        if self._function is _unloaded:
+            self._function = None if self.generated is None else self.generated.load()
+        return self._function
 
 
 def _handed_over(raised: Exception) -> bool:
@@ -177,7 +177,7 @@ def _handed_over(raised: Exception) -> bool:
 
 
 _TOO_EXPENSIVE = HandOverError()
-"""Stands for a cost above the limit, about which the steps have the last word."""
+"""Stands for a cost above the limit, which the steps decide."""
 
 
 def _unloaded(_names: Names, _limit: int, _expired: Expired | None) -> tuple[Value, int]:
@@ -198,19 +198,19 @@ def compile_expression(
 
 def _compiled(source: Source, environment: Environment, result: Type | None) -> Program:
     tree = parse(source)
-    found = check(tree, source, environment)
-    if result is not None and found != result:
-        message = f"must evaluate to {result.declared} but got {found.declared}"
-        raise ResultError(source, (Issue(tree.start, message, _result_hint(result, found)),))
+    actual = check(tree, source, environment)
+    if result is not None and actual != result:
+        message = f"must evaluate to {result.declared} but got {actual.declared}"
+        raise ResultError(source, (Issue(tree.start, message, _result_hint(result, actual)),))
     try:
         steps = plan(tree)
     except PlanError as error:
         raise InstantiationError(source, (Issue(error.node.position, error.message, error.hint),)) from None
-    return Program(source, found, steps, generate(tree))
+    return Program(source, actual, steps, generate(tree))
 
 
-def _result_hint(result: Type, found: Type) -> str:
-    if found == types.DYN and result == types.BOOL:
+def _result_hint(result: Type, actual: Type) -> str:
+    if actual == types.DYN and result == types.BOOL:
         return "compare the value, as in `object.spec.hostNetwork == true`: fields of object have no known type"
     return ""
 

@@ -111,13 +111,13 @@ def composed_reads(sources: Iterable[Source], composition: Composition) -> Mappi
     >>> composed_reads([Source("variables.spec.a > 1"), Source("has(oldObject.b)")], composition)["object"].paths
     frozenset({'spec.a'})
     """
-    programs = {name: each for name, each in composition.programs.items() if isinstance(each, Program)}
+    programs = {name: program for name, program in composition.programs.items() if isinstance(program, Program)}
     variables = {name: _tree(program.source, composition) for name, program in programs.items()}
-    found = dict.fromkeys(ROOTS, NOTHING)
+    together = dict.fromkeys(ROOTS, NOTHING)
     for source in sources:
         more = reads(_tree(source, composition), variables)
-        found = {root: found[root] | more[root] for root in ROOTS}
-    return found
+        together = {root: together[root] | more[root] for root in ROOTS}
+    return together
 
 
 def _tree(source: Source, composition: Composition) -> Node:
@@ -182,7 +182,7 @@ class _Walk:
             self.read_whole(source.items)
 
     def _passed(self, source: _Source) -> _Source:
-        """Note that a value is there. An object is no list: whoever takes it for one gets all of it."""
+        """Note that a value is present. An object that is used as a list is read as a whole."""
         self.present |= source.at
         self.whole |= {place[:1] for place in source.at if place[1:2] == (Wildcard.ITEMS,)}
         return source
@@ -260,12 +260,12 @@ class _Walk:
             case "hasValue" | "type":
                 self.source(given[0], scope)
                 return _COMPUTED
-            case "_==_" | "_!=_" if any(isinstance(each, Literal) and each.value is None for each in given):
-                for each in given:
-                    self.source(each, scope)
+            case "_==_" | "_!=_" if any(isinstance(argument, Literal) and argument.value is None for argument in given):
+                for argument in given:
+                    self.source(argument, scope)
                 return _COMPUTED
             case "_+_" if node.type is None or node.type.kind not in _SCALARS:
-                left, right = (self.source(each, scope) for each in given)
+                left, right = (self.source(argument, scope) for argument in given)
                 return _Source(items=left.elements | right.elements)
             case _:
                 return self._read_all(given, scope)
@@ -290,14 +290,14 @@ class _Walk:
             if node.range.type is None or node.range.type.kind is not Kind.LIST:
                 self.read_whole(over)
                 inner[node.variable2] = _COMPUTED
-        found = self.source(node.init, scope)
+        accumulated = self.source(node.init, scope)
         for _ in range(_ROUNDS):
-            inner[node.accumulator] = found
+            inner[node.accumulator] = accumulated
             self._read_all([node.condition], inner)
-            stepped = found | self.source(node.step, inner)
-            if stepped == found:
+            stepped = accumulated | self.source(node.step, inner)
+            if stepped == accumulated:
                 break
-            found = stepped
+            accumulated = stepped
         else:
-            self.read_whole(found)
-        return self.source(node.result, {**scope, node.accumulator: found})
+            self.read_whole(accumulated)
+        return self.source(node.result, {**scope, node.accumulator: accumulated})

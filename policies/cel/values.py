@@ -59,7 +59,7 @@ class Timestamp:
 
 
 def lacking(function: str, value: Value) -> CelError:
-    """A function met a value without the trait that it needs; what has methods of its own is told so by those."""
+    """The error of a function that does not support a value; for types with own methods it names no function."""
     return no_such_overload() if value.__class__ in _RECEIVERS else CelError(f"no such overload: {function}")
 
 
@@ -137,5 +137,5 @@ _TYPES: dict[type, Type] = {
 
 def type_of(value: Value) -> Type:
     """The type of a value while the program runs: lists and maps are of dyn, as in the reference."""
-    found = _TYPES.get(value.__class__)
-    return value.cel_type if found is None else found
+    type_ = _TYPES.get(value.__class__)
+    return value.cel_type if type_ is None else type_

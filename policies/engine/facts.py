@@ -20,7 +20,7 @@ from policies.engine.request import JsonObject, mapping
 if TYPE_CHECKING:
     from typing import Self
 
-    from policies.cel.library.kubernetes.authorizer import Answer, Check, Decisions
+    from policies.cel.library.kubernetes.authorizer import Check, CheckAnswer, Decisions
     from policies.topology.topology import Topology
 
 NAME_LABEL = "kubernetes.io/metadata.name"
@@ -121,7 +121,7 @@ class Facts(Struct, frozen=True, kw_only=True):
         """The workloads that name a topology. Raises Missing or FactUnavailable."""
         return self.look_up(ReferencesKey(topology))
 
-    def answer(self, check: Check) -> Answer:
+    def answer(self, check: Check) -> CheckAnswer:
         """The answer to an authorization check of an expression. Raises Missing."""
         return self.look_up(check)
 
@@ -193,7 +193,7 @@ class StaticFacts(Facts, frozen=True):
             return self.naming.get(key.topology, NO_REFERENCES)
         return key.without_cluster()
 
-    def answer(self, check: Check) -> Answer:
+    def answer(self, check: Check) -> CheckAnswer:
         """The answer of whoever decides; an errored one where there is nobody to ask."""
         return super().answer(check) if self.decisions is None else self.decisions.answer(check)
 

@@ -15,7 +15,7 @@ from policies.golang.quote import clean, quote
 IPV4_BITS, IPV6_BITS = 32, 128
 _FIRST_SIGN = re.compile(r"[.:%]")
 _HEX = re.compile(r"[0-9a-fA-F]*")
-_NUMBER = re.compile(r"[0-9]+")
+_NUMBER = re.compile(r"0|[1-9][0-9]*")
 _MAPPED = 0xFFFF  # the upper 96 bits of ::ffff:a.b.c.d
 
 
@@ -44,8 +44,8 @@ class Address:
 
 def parse_address(text: str) -> Address:
     """The address that a text stands for (netip.ParseAddr). Raises AddressError."""
-    found = _FIRST_SIGN.search(text)
-    match found and found[0]:
+    sign = _FIRST_SIGN.search(text)
+    match sign and sign[0]:
         case ".":
             return Address(_ipv4(text, text), IPV4_BITS)
         case ":":
@@ -68,9 +68,7 @@ def parse_prefix(text: str) -> tuple[Address, int]:
         raise _prefix_error(text, str(error)) from None
     if address.zone:
         raise _prefix_error(text, "IPv6 zones cannot be present in a prefix")
-    if not _NUMBER.fullmatch(length) or (len(length) > 1 and length[0] == "0"):
-        raise _prefix_error(text, f"bad bits after slash: {quote(length)}")
-    if len(length) > 19 or int(length) >= 2**63:
+    if not _NUMBER.fullmatch(length) or len(length) > 19 or int(length) >= 2**63:
         raise _prefix_error(text, f"bad bits after slash: {quote(length)}")
     if int(length) > address.bits:
         raise _prefix_error(text, "prefix length out of range")
@@ -140,8 +138,8 @@ def _ipv6(text: str) -> Address:
 
 def _group(text: str, rest: str) -> int:
     """How many hexadecimal digits the group at the start of `rest` has."""
-    found = _HEX.match(rest)
-    digits = found.end() if found else 0
+    match = _HEX.match(rest)
+    digits = match.end() if match else 0
     if digits > 4:
         raise _error(text, "each group must have 4 or less digits", rest)
     if digits == 0:

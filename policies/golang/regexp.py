@@ -139,14 +139,14 @@ class _Reader:
 
     def flags(self) -> None:
         """`(?i)`, `(?i-s:`, `(?:`."""
-        negative = seen = False
+        negative = flagged = False
         for index in range(self.at + 2, len(self.text)):
             sign = self.text[index]
             if sign in "imsU":
-                seen = True
+                flagged = True
             elif sign == "-" and not negative:
-                negative, seen = True, False
-            elif sign in ":)" and (seen or not negative):
+                negative, flagged = True, False
+            elif sign in ":)" and (flagged or not negative):
                 if sign == ":":
                     self.groups.append(_Group(captures=False))
                 self.at = index + 1

@@ -8,8 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 _INSERTION = 12  # lengths up to this are sorted by insertion, which is stable
-_NINTHER = 50
-_SHIFTED = 50
+_NINTHER = _SHIFTED = 50
 _STEPS = 5
 _MOST_SWAPS = 12
 _MASK = 2**64 - 1

@@ -17,7 +17,7 @@ _UNITS = {"ns": 1, "us": 10**3, "\u00b5s": 10**3, "\u03bcs": 10**3, "ms": 10**6,
 _PART = re.compile(r"([0-9]*)(\.[0-9]*)?([^.0-9]+)")
 _LONGEST = 1 << 63
 _MOMENT = re.compile(
-    r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{1,2}):([0-9]{2}):([0-9]{2})(?:[.,]([0-9]+))?(?:Z|([+-])([0-9]{2}):([0-9]{2}))",
+    r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{1,2}):([0-9]{2}):([0-9]{2})(?:[.,]([0-9]+))?(?:Z|([+-])([0-9]{2}):([0-9]{2}))"
 )
 _DAYS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _DAYS_BEFORE_1970 = 719_468  # from the first of March of the year 0
@@ -83,7 +83,7 @@ def go_duration(nanoseconds: int) -> str:
     """Go's own text of a duration, as messages show it (time.Duration.String): `1h30m0s`, `1.5ms`."""
     size, sign = abs(nanoseconds), "-" if nanoseconds < 0 else ""
     if size < SECOND:
-        unit, name = next((each for each in ((10**6, "ms"), (10**3, "\u00b5s")) if size >= each[0]), (1, "ns"))
+        unit, name = (10**6, "ms") if size >= 10**6 else (10**3, "\u00b5s") if size >= 10**3 else (1, "ns")
         return f"{sign}{_decimal(size, unit)}{name}" if size else "0s"
     minutes, rest = divmod(size, MINUTE)
     hours, minutes = divmod(minutes, 60)
@@ -114,18 +114,18 @@ def parse_timestamp(text: str) -> tuple[int, int] | None:
     Like Go it takes an hour of one digit, a comma before the fraction, and offsets up to 24:60. Raises
     OverflowError for a moment outside of the years 1 to 9999.
     """
-    found = _MOMENT.fullmatch(text)
-    if found is None:
+    match = _MOMENT.fullmatch(text)
+    if match is None:
         return None
-    year, month, day, hour, minute, second = map(int, found.groups()[:6])
+    year, month, day, hour, minute, second = map(int, match.groups()[:6])
     if not (1 <= month <= 12 and 1 <= day <= _days(year, month) and hour < 24 and minute < 60 and second < 60):
         return None
-    sign, hours, minutes = found.group(8) or "+", int(found.group(9) or 0), int(found.group(10) or 0)
+    sign, hours, minutes = match.group(8) or "+", int(match.group(9) or 0), int(match.group(10) or 0)
     if hours > 24 or minutes > 60:  # as Go allows
         return None
     offset = (hours * 3600 + minutes * 60) * (-1 if sign == "-" else 1)
     moment = _days_since_1970(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second - offset
-    return in_range(moment) * SECOND + int((found.group(7) or "")[:9].ljust(9, "0")), offset
+    return in_range(moment) * SECOND + int((match.group(7) or "")[:9].ljust(9, "0")), offset
 
 
 def in_range(moment: int) -> int:
@@ -148,7 +148,7 @@ def format_timestamp(nanoseconds: int, offset: int = 0) -> str:
     return f"{text}{'-' if offset < 0 else '+'}{minutes // 60:02d}:{minutes % 60:02d}"
 
 
-class Fields(NamedTuple):
+class CalendarFields(NamedTuple):
     """A moment on the calendar and the clock of a place. Days of the year and of the week count from 0 (Sunday)."""
 
     year: int
@@ -161,7 +161,7 @@ class Fields(NamedTuple):
     day_of_week: int
 
 
-def fields(moment: int, offset: int = 0) -> Fields:
+def fields(moment: int, offset: int = 0) -> CalendarFields:
     """Seconds since 1970 on the Gregorian calendar, at an offset in seconds; any year, as Go has it."""
     days, rest = divmod(moment + offset, 86_400)
     era, of_era = divmod(days + _DAYS_BEFORE_1970, _ERA)
@@ -172,7 +172,7 @@ def fields(moment: int, offset: int = 0) -> Fields:
     year = year_of_era + era * 400 + (month <= 2)  # January and February
     day = of_year - (153 * shifted + 2) // 5 + 1
     since_january = days - _days_since_1970(year, 1, 1)
-    return Fields(year, month, day, rest // 3600, rest // 60 % 60, rest % 60, since_january, (days + 4) % 7)
+    return CalendarFields(year, month, day, rest // 3600, rest // 60 % 60, rest % 60, since_january, (days + 4) % 7)
 
 
 def _days_since_1970(year: int, month: int, day: int) -> int:

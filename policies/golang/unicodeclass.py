@@ -26,7 +26,7 @@ _ALIASES = """
     Symbol=S Titlecaseletter=Lt Uppercaseletter=Lu Cntrl=Cc Digit=Nd Punct=P
 """
 _SPELLINGS = {name: name for name in f"{_SCRIPTS} {_CATEGORIES} Any".split()} | dict(
-    each.split("=") for each in _ALIASES.split()
+    alias.split("=") for alias in _ALIASES.split()
 )
 _POSIX = "alnum alpha ascii blank cntrl digit graph lower print punct space upper word xdigit"
 
@@ -39,7 +39,7 @@ def unicode_class(name: str) -> str | None:
     Go's Assigned, ASCII, Cn and LC, which RE2 lacks, are not found either.
     """
     negation, plain = ("^", name[1:]) if name.startswith("^") else ("", name)
-    letters = "".join(each for each in plain if each not in "_- ")
+    letters = "".join(letter for letter in plain if letter not in "_- ")
     canonical = letters[:1].upper() + letters[1:].lower() if letters.isascii() else letters
     spelled = _SPELLINGS.get(canonical)
     return None if spelled is None else negation + spelled

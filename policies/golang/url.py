@@ -7,7 +7,7 @@ bytes, as in Go: escapes and messages may cut a character in two.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from policies.golang.netip import IPV4_BITS, AddressError, parse_address
@@ -24,7 +24,7 @@ _ALWAYS = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz012345
 _PARAMETERS_LIMIT = 10_000
 
 
-class Part(Enum):
+class UrlPart(Enum):
     """A part of a URL, by the characters that it has besides letters, digits and -_.~ without escaping them."""
 
     PATH = b"$&+,/:;=@"
@@ -33,6 +33,9 @@ class Part(Enum):
     USER = b"$&+,;="
     QUERY = b""
     FRAGMENT = b"$&+,/:;=?@!()*"
+
+
+_FRAGMENT_SUFFICIENT = _ALWAYS | frozenset(b"!$&'()*+,;=:@[]%") | frozenset(UrlPart.FRAGMENT.value)
 
 
 class UrlError(ValueError):
@@ -60,14 +63,14 @@ class WebUrl:
         """The path as it was written, or else escaped."""
         if self.raw_path and _PATH_SUFFICIENT.fullmatch(self.raw_path):
             return self.raw_path
-        return b"*" if self.path == b"*" else escape(self.path, Part.PATH)
+        return b"*" if self.path == b"*" else escape(self.path, UrlPart.PATH)
 
     @property
     def escaped_fragment(self) -> bytes:
         """The fragment as it was written, or else escaped."""
-        if self.raw_fragment and _valid_fragment(self.raw_fragment):
+        if self.raw_fragment and _FRAGMENT_SUFFICIENT.issuperset(self.raw_fragment):
             return self.raw_fragment
-        return escape(self.fragment, Part.FRAGMENT)
+        return escape(self.fragment, UrlPart.FRAGMENT)
 
     @property
     def hostname(self) -> bytes:
@@ -88,7 +91,7 @@ class WebUrl:
 
     def __bytes__(self) -> bytes:
         parts = [self.scheme + b":"] if self.scheme else []
-        parts += [self.opaque] if self.opaque else [self._authority(), self._path(bool(self.scheme))]
+        parts += [self.opaque] if self.opaque else [self._authority(), self._path()]
         if self.force_query or self.query:
             parts += [b"?", self.query]
         if self.fragment:
@@ -99,38 +102,38 @@ class WebUrl:
         if not (self.scheme or self.host or self.user) or (self.omit_host and not self.host and not self.user):
             return b""
         slashes = b"//" if self.host or self.path or self.user else b""
-        return slashes + self._userinfo() + escape(self.host, Part.HOST)
+        return slashes + self._userinfo() + escape(self.host, UrlPart.HOST)
 
     def _userinfo(self) -> bytes:
         if self.user is None:
             return b""
         name, password = self.user
-        secret = b"" if password is None else b":" + escape(password, Part.USER)
-        return escape(name, Part.USER) + secret + b"@"
+        secret = b"" if password is None else b":" + escape(password, UrlPart.USER)
+        return escape(name, UrlPart.USER) + secret + b"@"
 
-    def _path(self, after_something: bool) -> bytes:  # noqa: FBT001 - one caller
+    def _path(self) -> bytes:
         path = self.escaped_path
         if path and not path.startswith(b"/") and self.host:
             return b"/" + path
-        if not (after_something or self.host or self.user) and b":" in path.partition(b"/")[0]:
+        if not (self.scheme or self.host or self.user) and b":" in path.partition(b"/")[0]:
             return b"./" + path
         return path
 
     def parameters(self) -> dict[bytes, list[bytes]]:
         """The parameters of the query; those that are not well formed are left out (URL.Query)."""
-        found: dict[bytes, list[bytes]] = {}
+        parameters: dict[bytes, list[bytes]] = {}
         if self.query.count(b"&") >= _PARAMETERS_LIMIT:
-            return found
+            return parameters
         for pair in self.query.split(b"&"):
             if not pair or b";" in pair:
                 continue
             key, _, value = pair.partition(b"=")
             try:
-                name, content = unescape(key, Part.QUERY), unescape(value, Part.QUERY)
+                name, content = unescape(key, UrlPart.QUERY), unescape(value, UrlPart.QUERY)
             except UrlError:
                 continue
-            found.setdefault(name, []).append(content)
-        return found
+            parameters.setdefault(name, []).append(content)
+        return parameters
 
 
 def parse_request_uri(text: str) -> WebUrl:
@@ -152,11 +155,11 @@ def parse_url(text: str) -> WebUrl:
         if not fragment:
             return url
         shown = raw
-        plain = unescape(fragment, Part.FRAGMENT)
+        plain = unescape(fragment, UrlPart.FRAGMENT)
     except UrlError as error:
         raise UrlError(f"parse {quote(shown)}: {error}") from None
-    kept = b"" if escape(plain, Part.FRAGMENT) == fragment else fragment
-    return _with(url, fragment=plain, raw_fragment=kept)
+    kept = b"" if escape(plain, UrlPart.FRAGMENT) == fragment else fragment
+    return replace(url, fragment=plain, raw_fragment=kept)
 
 
 def _parse(raw: bytes, *, request: bool) -> WebUrl:
@@ -168,8 +171,8 @@ def _parse(raw: bytes, *, request: bool) -> WebUrl:
         return WebUrl(path=b"*")
     if raw.startswith(b":"):
         raise UrlError("missing protocol scheme")
-    found = _SCHEME.match(raw)
-    scheme, rest = (found[1].lower(), raw[found.end() :]) if found else (b"", raw)
+    match = _SCHEME.match(raw)
+    scheme, rest = (match[1].lower(), raw[match.end() :]) if match else (b"", raw)
     force_query = rest.endswith(b"?") and rest.count(b"?") == 1
     rest, _, query = rest.partition(b"?")
     if not rest.startswith(b"/"):
@@ -183,8 +186,8 @@ def _parse(raw: bytes, *, request: bool) -> WebUrl:
         user, host = _authority(scheme, authority)
     elif scheme and rest.startswith(b"/"):
         omit_host = True
-    path = unescape(rest, Part.PATH)
-    raw_path = b"" if escape(path, Part.PATH) == rest else rest
+    path = unescape(rest, UrlPart.PATH)
+    raw_path = b"" if escape(path, UrlPart.PATH) == rest else rest
     return WebUrl(scheme, b"", user, host, path, raw_path, query, force_query, omit_host)
 
 
@@ -203,7 +206,7 @@ def _authority(scheme: bytes, authority: bytes) -> tuple[tuple[bytes, bytes | No
     if not _USERINFO.fullmatch(userinfo):
         raise UrlError("net/url: invalid userinfo")
     name, colon, password = userinfo.partition(b":")
-    return (unescape(name, Part.USER), unescape(password, Part.USER) if colon else None), host
+    return (unescape(name, UrlPart.USER), unescape(password, UrlPart.USER) if colon else None), host
 
 
 def _host(scheme: bytes, host: bytes) -> bytes:
@@ -215,7 +218,7 @@ def _host(scheme: bytes, host: bytes) -> bytes:
     colon = host.find(b":") if scheme in {b"http", b"https"} else host.rfind(b":")
     if colon >= 0:
         _check_port(host[colon:])
-    return unescape(host, Part.HOST)
+    return unescape(host, UrlPart.HOST)
 
 
 def _literal(host: bytes) -> bytes:
@@ -227,9 +230,9 @@ def _literal(host: bytes) -> bytes:
     name = host[1:closing]
     zone = name.find(b"%25")
     if zone >= 0:
-        plain = unescape(name[:zone], Part.HOST) + unescape(name[zone:], Part.ZONE)
+        plain = unescape(name[:zone], UrlPart.HOST) + unescape(name[zone:], UrlPart.ZONE)
     else:
-        plain = unescape(name, Part.HOST)
+        plain = unescape(name, UrlPart.HOST)
     try:
         address = parse_address(plain.decode(errors="surrogateescape"))
     except AddressError as error:
@@ -244,28 +247,7 @@ def _check_port(port: bytes) -> None:
         raise UrlError(f"invalid port {quote(port)} after host")
 
 
-def _with(url: WebUrl, *, fragment: bytes, raw_fragment: bytes) -> WebUrl:
-    return WebUrl(
-        url.scheme,
-        url.opaque,
-        url.user,
-        url.host,
-        url.path,
-        url.raw_path,
-        url.query,
-        url.force_query,
-        url.omit_host,
-        fragment,
-        raw_fragment,
-    )
-
-
-def _valid_fragment(raw: bytes) -> bool:
-    allowed = _ALWAYS | frozenset(b"!$&'()*+,;=:@[]%") | frozenset(Part.FRAGMENT.value)
-    return allowed.issuperset(raw)
-
-
-def escape(raw: bytes, part: Part) -> bytes:
+def escape(raw: bytes, part: UrlPart) -> bytes:
     """The bytes with %XX for all that the part does not have as it is."""
     allowed = _ALWAYS | frozenset(part.value)
     if allowed.issuperset(raw):
@@ -274,22 +256,22 @@ def escape(raw: bytes, part: Part) -> bytes:
     return b"".join([table[code] for code in raw])
 
 
-def unescape(raw: bytes, part: Part) -> bytes:
+def unescape(raw: bytes, part: UrlPart) -> bytes:
     """The bytes that are meant. Raises UrlError for a bad escape, and in a host for a character that it cannot have."""
-    if part in {Part.HOST, Part.ZONE}:
+    if part in {UrlPart.HOST, UrlPart.ZONE}:
         _check_host(raw, part)
     else:
-        for found in _PERCENT.finditer(raw):
-            if not _HEX.fullmatch(found[0]):
-                raise _bad_escape(found[0])
-    if part is Part.QUERY:
+        for match in _PERCENT.finditer(raw):
+            if not _HEX.fullmatch(match[0]):
+                raise _bad_escape(match[0])
+    if part is UrlPart.QUERY:
         raw = raw.replace(b"+", b" ")
-    return _HEX.sub(lambda found: bytes((int(found[0][1:], 16),)), raw) if b"%" in raw else raw
+    return _HEX.sub(lambda match: bytes((int(match[0][1:], 16),)), raw) if b"%" in raw else raw
 
 
-def _check_host(raw: bytes, part: Part) -> None:
+def _check_host(raw: bytes, part: UrlPart) -> None:
     """Escapes are for bytes beyond ASCII, and in a zone for what a host could have as it is."""
-    allowed = _ALWAYS | frozenset(Part.HOST.value)
+    allowed = _ALWAYS | frozenset(UrlPart.HOST.value)
     at = 0
     while at < len(raw):
         if raw[at] == 0x25:  # %
@@ -297,7 +279,7 @@ def _check_host(raw: bytes, part: Part) -> None:
             if not _HEX.fullmatch(escaped):
                 raise _bad_escape(escaped)
             code = int(escaped[1:], 16)
-            if escaped != b"%25" and (code < 0x80 if part is Part.HOST else code not in allowed and code != 0x20):
+            if escaped != b"%25" and (code < 0x80 if part is UrlPart.HOST else code not in allowed and code != 0x20):
                 raise _bad_escape(escaped)
             at += 3
             continue

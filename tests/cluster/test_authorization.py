@@ -8,7 +8,7 @@ import pytest
 
 from policies.cel.activation import activation
 from policies.cel.kubernetes import admission
-from policies.cel.library.kubernetes.authorizer import Answer, Check, Table
+from policies.cel.library.kubernetes.authorizer import Check, CheckAnswer, Table
 from policies.cel.program import Evaluation, compile_expression
 from policies.engine.lookup import Missing
 from webhook.cluster.api.client import connect
@@ -77,7 +77,7 @@ async def _evaluated(control_plane: ControlPlane, namespace: str, expression: st
     }
 
     api = await connect(str(control_plane.kubeconfig("admin")), in_cluster=False)
-    answers: dict[Check, Answer] = {}
+    answers: dict[Check, CheckAnswer] = {}
     try:
         while True:
             try:

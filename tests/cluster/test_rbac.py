@@ -9,7 +9,7 @@ from support.policies.rbacrights import CHECKS, OTHER, RIGHTS, TEAM
 
 from cluster.apicalls import Caller
 from cluster.polling import NotYet
-from policies.cel.library.kubernetes.authorizer import Answer, answer_of, subject_access_review
+from policies.cel.library.kubernetes.authorizer import CheckAnswer, answer_of, subject_access_review
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -29,14 +29,14 @@ _SETTLED = (
 
 
 @pytest.fixture(scope="module")
-def answers(control_plane: ControlPlane) -> Iterator[Mapping[str, Answer]]:
+def answers(control_plane: ControlPlane) -> Iterator[Mapping[str, CheckAnswer]]:
     """What the API server says of every check, once the controller has filled the aggregated roles."""
     for name in (TEAM, OTHER):
         control_plane.namespace(name)
     control_plane.objects.apply(RIGHTS)
     with Caller(control_plane) as caller:
 
-        def ask(check: Check) -> Answer:
+        def ask(check: Check) -> CheckAnswer:
             document = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview"}
             return answer_of(caller.make(_REVIEWS, document | {"spec": subject_access_review(check)})["status"])
 
@@ -53,6 +53,6 @@ def answers(control_plane: ControlPlane) -> Iterator[Mapping[str, Answer]]:
 
 
 @pytest.mark.parametrize("name", CHECKS)
-def test_a_check_is_answered_as_the_api_server_does(answers: Mapping[str, Answer], name: str) -> None:
+def test_a_check_is_answered_as_the_api_server_does(answers: Mapping[str, CheckAnswer], name: str) -> None:
     """Decision and reason are those that our RBAC gives, which the unit tests compare with the same table."""
     assert answers[name] == CHECKS[name][1]

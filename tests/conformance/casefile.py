@@ -7,7 +7,7 @@ from pathlib import Path
 
 import yaml
 
-from policies.cel.cases.document import Case, cases
+from policies.cel.cases.document import CelCase, cases
 
 HERE = Path(__file__).parent
 
@@ -18,6 +18,6 @@ def files() -> list[Path]:
 
 
 @cache
-def read(path: Path) -> tuple[Case, ...]:
+def read(path: Path) -> tuple[CelCase, ...]:
     """The cases of one file, which is parsed once for all tests."""
     return cases(yaml.load(path.read_bytes(), Loader=yaml.CSafeLoader))

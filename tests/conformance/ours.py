@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from policies.cel.cases.document import Case, encode
+from policies.cel.cases.document import CelCase, encode
 from policies.cel.cases.run import bound, compiled
 from policies.cel.cost import EXPRESSION_LIMIT
 from policies.cel.syntax.source import CompileError
 from policies.cel.values import type_of
 
 
-def generated_differs(case: Case) -> str | None:
+def generated_differs(case: CelCase) -> str | None:
     """In which way the generated function differs from the exact evaluator: it may hand over, but say nothing else."""
     try:
         program, composition = compiled(case)
@@ -34,7 +34,7 @@ def generated_differs(case: Case) -> str | None:
     return None if repr(found) == repr(expected) else f"generated: {found}, exactly: {expected}"
 
 
-def faulty(case: Case) -> bool:
+def faulty(case: CelCase) -> bool:
     """Whether generated code has failed in an evaluation of this case in which nothing was wrong."""
     try:
         return compiled(case)[0].faults > 0

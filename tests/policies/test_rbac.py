@@ -8,7 +8,7 @@ import pytest
 from support.policies.policydocuments import documents
 from support.policies.rbacrights import CHECKS, RIGHTS
 
-from policies.cel.library.kubernetes.authorizer import Answer, Check, User, service_account
+from policies.cel.library.kubernetes.authorizer import Check, CheckAnswer, User, service_account
 from policies.rbac import RbacError, Rights, read
 
 _BINDING = """\
@@ -33,7 +33,7 @@ def _rights(*texts: str) -> Rights:
 
 
 @pytest.mark.parametrize(("check", "answer"), CHECKS.values(), ids=CHECKS)
-def test_checks_are_answered_as_rbac_does(check: Check, answer: Answer) -> None:
+def test_checks_are_answered_as_rbac_does(check: Check, answer: CheckAnswer) -> None:
     """The answer and its reason are those that a real API server gives, which tests/cluster asks the same."""
     assert _rights(RIGHTS).answer(check) == answer
 
@@ -42,7 +42,7 @@ def test_a_namespace_that_is_not_said_is_default() -> None:
     """A Role and a RoleBinding without a namespace are in `default`, as is a ServiceAccount of theirs."""
     check = Check(user=service_account("default", "robot"), verb="get", resource="pods", namespace="default")
 
-    assert _rights(_ROLE, _BINDING).answer(check) == Answer(
+    assert _rights(_ROLE, _BINDING).answer(check) == CheckAnswer(
         allowed=True, reason='RBAC: allowed by RoleBinding "b/default" of Role "r" to ServiceAccount "robot/default"'
     )
 
@@ -82,7 +82,7 @@ def test_roles_that_select_each_other_end() -> None:
         """)
     rights = _rights(text.replace("NAME", "a"), text.replace("NAME", "b"), binding)
 
-    assert rights.answer(Check(user=User("alice"), verb="get", resource="pods")) == Answer(allowed=False)
+    assert rights.answer(Check(user=User("alice"), verb="get", resource="pods")) == CheckAnswer(allowed=False)
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,12 @@ from typing import Any
 import click
 
 from policies.cel.activation import activation
-from policies.cel.cases.document import Case, CaseError, Outcome, cases, difference, encode
+from policies.cel.cases.document import CaseError, CelCase, Outcome, cases, difference, encode
 from policies.cel.cases.run import PATCHING, RESULTS, run
 from policies.cel.cost import EXPRESSION_LIMIT
 from policies.cel.explanation.explain import explain
 from policies.cel.kubernetes import admission
-from policies.cel.library.kubernetes.authorizer import Answer, Check
+from policies.cel.library.kubernetes.authorizer import Check, CheckAnswer
 from policies.cel.program import Composition, Evaluation, Program, compile_expression
 from policies.cel.syntax.source import CompileError, Source
 from policies.cel.values import type_of
@@ -34,11 +34,11 @@ class _Same:
     def __init__(self, answer: str | None) -> None:
         self._answer = answer
 
-    def answer(self, check: Check) -> Answer:
+    def answer(self, check: Check) -> CheckAnswer:
         """The answer to a check. Raises Missing."""
         if self._answer is None:
             raise Missing(check)
-        return Answer(allowed=self._answer == "allow", reason="given by --authorizer")
+        return CheckAnswer(allowed=self._answer == "allow", reason="given by --authorizer")
 
 
 @click.command("eval")
@@ -122,16 +122,20 @@ def _compile(expression: str, variables: Iterable[str], result: str) -> tuple[Co
 def _object(path: str | None) -> Any:
     if path is None:
         return None
+    objects = [value for value in _documents(path) if value is not None]
+    if len(objects) != 1 or not isinstance(objects[0], dict):
+        raise InputError(f"{path}: holds {len(objects)} documents; one object is needed")
+    return objects[0]
+
+
+def _documents(path: str) -> list[Any]:
     try:
         content = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
-        documents = [document for document in yamlfile.load(path, content) if document.value is not None]
+        return [document.value for document in yamlfile.load(path, content)]
     except OSError as error:
         raise unreadable(error, path) from None
     except FileError as error:
         raise InputError(str(error)) from None
-    if len(documents) != 1 or not isinstance(documents[0].value, dict):
-        raise InputError(f"{path}: holds {len(documents)} documents; one object is needed")
-    return documents[0].value
 
 
 def _activation(inputs: Mapping[str, Any], authorizer: str | None) -> dict[str, Any]:
@@ -200,26 +204,21 @@ def _show(answer: dict[str, Any], form: str) -> None:
 def _run_cases(path: str) -> int:
     """Run a file of cases, print those that differ, and say how many agree."""
     try:
-        documents = yamlfile.load(path, sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes())
-        found = [case for document in documents for case in cases(document.value)]
-    except OSError as error:
-        raise unreadable(error, path) from None
-    except FileError as error:
-        raise InputError(str(error)) from None
+        given = [case for value in _documents(path) for case in cases(value)]
     except CaseError as error:
         raise InputError(f"{path}: {error}") from None
     agreed = 0
-    for case in found:
+    for case in given:
         outcome = run(case)
         wrong = difference(case, outcome)
         agreed += wrong is None
         if wrong is not None:
             _show_difference(case, outcome, wrong)
-    click.echo(f"{agreed} of {len(found)} cases agree")
-    return exits.OK if agreed == len(found) else exits.REFUSED
+    click.echo(f"{agreed} of {len(given)} cases agree")
+    return exits.OK if agreed == len(given) else exits.REFUSED
 
 
-def _show_difference(case: Case, outcome: Outcome, wrong: str) -> None:
+def _show_difference(case: CelCase, outcome: Outcome, wrong: str) -> None:
     click.echo(f"{case.id}: {case.expression}\n  {wrong}")
     if outcome.error is not None and not wrong.startswith("error"):
         click.echo(f"  found the {outcome.stage} error: {outcome.error}")

@@ -6,8 +6,7 @@ import asyncio
 from collections.abc import Collection
 from typing import Any
 
-from policies.cel.library.kubernetes.authorizer import Answer as CheckAnswer
-from policies.cel.library.kubernetes.authorizer import Check
+from policies.cel.library.kubernetes.authorizer import Check, CheckAnswer
 from policies.engine import engine
 from policies.engine.engine import Answer
 from policies.engine.lookup import FactUnavailable, Key, Missing

@@ -26,7 +26,7 @@ from typing import Any
 from msgspec import Struct, ValidationError, convert
 
 from policies.cel.errors import CelError
-from policies.cel.library.kubernetes.authorizer import Answer, Check
+from policies.cel.library.kubernetes.authorizer import Check, CheckAnswer
 from policies.cel.library.kubernetes.format import Format
 from policies.cel.patchtypes import JSONPatch, ObjectValue
 from policies.cel.types import Type
@@ -43,7 +43,7 @@ class CaseError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class CelCase:
     """One expression. `variables` are names with their expressions, `inputs` the values of `INPUTS` or None."""
 
     id: str
@@ -83,10 +83,10 @@ class AuthorizerRules:
 
     rules: tuple[AuthorizerRule, ...]
 
-    def answer(self, check: Check) -> Answer:
+    def answer(self, check: Check) -> CheckAnswer:
         """The answer of the first rule that matches, or else a denial."""
         rule = next((rule for rule in self.rules if rule.matches(check)), _DENIAL)
-        return Answer(rule.allowed, rule.reason, rule.error)
+        return CheckAnswer(rule.allowed, rule.reason, rule.error)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +103,7 @@ class Outcome:
 # Reading -------------------------------------------------------------------------------------------------------------
 
 
-def cases(document: Any) -> tuple[Case, ...]:
+def cases(document: Any) -> tuple[CelCase, ...]:
     """The cases of a document. Raises CaseError."""
     if not isinstance(document, dict) or not isinstance(document.get("cases"), list):
         raise CaseError("cases: a list of cases is needed")
@@ -113,7 +113,7 @@ def cases(document: Any) -> tuple[Case, ...]:
     return tuple(_case(raw, fixtures, f"cases[{number}]") for number, raw in enumerate(document["cases"]))
 
 
-def _case(raw: Any, fixtures: Mapping[str, Any], path: str) -> Case:
+def _case(raw: Any, fixtures: Mapping[str, Any], path: str) -> CelCase:
     if not isinstance(raw, dict) or not isinstance(raw.get("expression"), str):
         raise CaseError(f"{path}.expression: a text is needed")
     mode = raw.get("mode", "any")
@@ -124,7 +124,7 @@ def _case(raw: Any, fixtures: Mapping[str, Any], path: str) -> Case:
         authorizer_rules(inputs)
     except ValidationError as error:
         raise CaseError(f"{path}: authorizer: {error}") from None
-    return Case(
+    return CelCase(
         id=str(raw.get("id", path)),
         expression=raw["expression"],
         category=str(raw.get("category", "")),
@@ -142,7 +142,7 @@ def authorizer_rules(inputs: Mapping[str, Any]) -> AuthorizerRules:
 
 def _variables(raw: Any, path: str) -> tuple[tuple[str, str], ...]:
     try:
-        return tuple((str(one["name"]), str(one["expression"])) for one in raw)
+        return tuple((str(variable["name"]), str(variable["expression"])) for variable in raw)
     except (KeyError, TypeError):
         raise CaseError(f"{path}.variables: each needs a name and an expression") from None
 
@@ -165,7 +165,7 @@ def encode(value: Value) -> Any:
     name = type_of(value).name
     if name == "kubernetes.variables":
         return {}
-    # an authorizer and its kin have no text
+    # authorizers, checks and decisions have no text
     return {f"${name}": "" if name.startswith("kubernetes.authorization.") else str(value)}
 
 
@@ -256,46 +256,46 @@ _ENCODERS: Mapping[type, Callable[[Any], Any]] = {
 
 
 _OWN_WORDS = re.compile(r"(Syntax error: |error parsing regexp: ).*", re.DOTALL)
-"""The words of these errors are our own. What stands before them, the place included, has to be the reference's."""
+"""These errors have our own wording. What stands before it, including the place, has to match the reference."""
 
 
-def difference(case: Case, outcome: Outcome) -> str | None:
+def difference(case: CelCase, outcome: Outcome) -> str | None:
     """In which way an outcome is not what the case expects; None where it is, or where nothing is expected."""
     if case.expect is None:
         return None
     for name in ("stage", "error", "type", "value", "cost"):
         if name not in case.expect and (name != "stage" or "error" in case.expect):
             continue  # not asked for; but an error has to be
-        expected, found = case.expect.get(name), getattr(outcome, name)
-        if not (_same_error if name == "error" else _fits)(expected, found):
-            return f"{name}: expected {expected!r}, found {found!r}"
+        expected, actual = case.expect.get(name), getattr(outcome, name)
+        if not (_same_error if name == "error" else _fits)(expected, actual):
+            return f"{name}: expected {expected!r}, found {actual!r}"
     return None
 
 
-def _fits(expected: Any, found: Any) -> bool:
+def _fits(expected: Any, actual: Any) -> bool:
     if isinstance(expected, dict) and "oneOf" in expected:
-        return any(_equal(one, found) for one in expected["oneOf"])
-    return _equal(expected, found)
+        return any(_equal(choice, actual) for choice in expected["oneOf"])
+    return _equal(expected, actual)
 
 
-def _equal(expected: Any, found: Any) -> bool:
+def _equal(expected: Any, actual: Any) -> bool:
     """Equal with the types of JSON: true is not 1. A number after `$double` may be written without a point."""
-    if isinstance(expected, dict) and isinstance(found, dict):
-        if expected.keys() == found.keys() == {"$double"}:
-            return _equal_doubles(expected["$double"], found["$double"])
-        return expected.keys() == found.keys() and all(_equal(expected[key], found[key]) for key in expected)
-    if isinstance(expected, list) and isinstance(found, list):
-        return len(expected) == len(found) and all(map(_equal, expected, found))
-    return expected.__class__ is found.__class__ and bool(expected == found)
+    if isinstance(expected, dict) and isinstance(actual, dict):
+        if expected.keys() == actual.keys() == {"$double"}:
+            return _equal_doubles(expected["$double"], actual["$double"])
+        return expected.keys() == actual.keys() and all(_equal(expected[key], actual[key]) for key in expected)
+    if isinstance(expected, list) and isinstance(actual, list):
+        return len(expected) == len(actual) and all(map(_equal, expected, actual))
+    return expected.__class__ is actual.__class__ and bool(expected == actual)
 
 
-def _same_error(expected: Any, found: Any) -> bool:
-    texts = isinstance(expected, str) and isinstance(found, str)
-    return _OWN_WORDS.sub(r"\1", expected) == _OWN_WORDS.sub(r"\1", found) if texts else expected is found
+def _same_error(expected: Any, actual: Any) -> bool:
+    texts = isinstance(expected, str) and isinstance(actual, str)
+    return _OWN_WORDS.sub(r"\1", expected) == _OWN_WORDS.sub(r"\1", actual) if texts else expected is actual
 
 
-def _equal_doubles(expected: Any, found: Any) -> bool:
-    if isinstance(expected, str) or isinstance(found, str):
-        return bool(expected == found)
-    left, right = float(expected), float(found)
+def _equal_doubles(expected: Any, actual: Any) -> bool:
+    if isinstance(expected, str) or isinstance(actual, str):
+        return bool(expected == actual)
+    left, right = float(expected), float(actual)
     return left == right and math.copysign(1.0, left) == math.copysign(1.0, right)

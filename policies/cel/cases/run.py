@@ -1,4 +1,4 @@
-"""What this engine makes of a case (`document.py`): for `cks-admission eval --cases` and for the conformance tests."""
+"""Run cases (`document.py`), for `cks-admission eval --cases` and the conformance tests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from policies.cel import types
 from policies.cel.activation import activation
-from policies.cel.cases.document import BUDGET, COMPILE, EVAL, Case, Outcome, authorizer_rules, encode
+from policies.cel.cases.document import BUDGET, COMPILE, EVAL, CelCase, Outcome, authorizer_rules, encode
 from policies.cel.cost import POLICY_LIMIT
 from policies.cel.kubernetes import admission
 from policies.cel.patchtypes import JSON_PATCH, OBJECT
@@ -29,7 +29,7 @@ PATCHING = frozenset({"jsonpatch", "applyconfig"})
 OUT_OF_BUDGET = "validation failed due to running out of cost budget, no further validation rules will be run"
 
 
-def run(case: Case) -> Outcome:
+def run(case: CelCase) -> Outcome:
     """The outcome of a case."""
     try:
         program, composition = compiled(case)
@@ -45,7 +45,7 @@ def run(case: Case) -> Outcome:
     return Outcome(value=encode(evaluation.value), type=type_of(evaluation.value).name, cost=cost)
 
 
-def compiled(case: Case) -> tuple[Program, Composition]:
+def compiled(case: CelCase) -> tuple[Program, Composition]:
     """The program of a case, and the variables that it was compiled with. Raises CompileError."""
     return _compiled(case.expression, case.mode, case.variables)
 

@@ -37,7 +37,7 @@ _ITERABLE_AS_DYN = {Kind.DYN, Kind.ERROR, Kind.PARAMETER}
 
 
 class UntypedFieldError(CompileError):
-    """A field of JSONPatch that does not exist is read: Kubernetes has no type for it, and stumbles later."""
+    """An expression reads an unknown field of JSONPatch. Kubernetes has no type for it and fails later."""
 
     def reference(self) -> str:
         """Kubernetes' words, which name no place."""
@@ -181,11 +181,11 @@ class _Checker:
         if not self._environment.is_struct(struct):
             self._report(node, f"unexpected failed resolution of '{struct}'")
             return types.ERROR
-        found = self._environment.field(struct, field)
-        if found is None:
+        declared = self._environment.field(struct, field)
+        if declared is None:
             self._report(node, f"undefined field '{field}'", nearest(field, self._environment.fields(struct)))
             return types.ERROR
-        return found
+        return declared
 
     def _check_call(self, node: Call) -> None:
         if node.function == "_?._":
@@ -224,13 +224,13 @@ class _Checker:
         if function.name in _LOGIC:
             self._resolve_logic(node, function)
             return
-        found = self._matching(function, tuple(map(self.type, given)), member=node.target is not None)
-        if found is None:
+        match = self._matching(function, tuple(map(self.type, given)), member=node.target is not None)
+        if match is None:
             node.type = types.ERROR
             self._report_no_overload(node, function, given)
             return
         node.declared = function
-        node.overloads, node.type = found
+        node.overloads, node.type = match
 
     def _resolve_logic(self, node: Call, function: Function) -> None:
         node.declared, node.overloads, node.type = function, function.overloads, types.BOOL
@@ -242,7 +242,7 @@ class _Checker:
     def _matching(
         self, function: Function, given: tuple[Type, ...], *, member: bool
     ) -> tuple[tuple[Overload, ...], Type] | None:
-        found: list[Overload] = []
+        overloads: list[Overload] = []
         result: Type | None = None
         for overload in function.overloads:
             if overload.member is not member:
@@ -250,13 +250,13 @@ class _Checker:
             *expected, declared = self._unifier.instance((*overload.parameters, overload.result))
             if len(expected) != len(given) or not self._unifier.assignable(given, tuple(expected)):
                 continue
-            found.append(overload)
+            overloads.append(overload)
             declared = self._unifier.resolve(declared)
             if result is None:
                 result = declared
             elif not result.is_dyn and declared != result:
                 result = types.DYN
-        return None if result is None else (tuple(found), result)
+        return None if result is None else (tuple(overloads), result)
 
     def _report_no_overload(self, node: Call, function: Function, given: Sequence[Node]) -> None:
         shown = [str(self._unifier.resolve(self.type(arg), unknown_is_dyn=True)) for arg in given]
@@ -269,16 +269,15 @@ class _Checker:
         joined: Type | None = None
         for index, element in enumerate(node.elements):
             self.check(element)
-            found = self._content(element, optional=index in node.optional)
-            joined = self._join(joined, found)
+            joined = self._join(joined, self._content(element, optional=index in node.optional))
         node.type = types.list_of(joined or self._unifier.fresh())
 
     def _content(self, node: Node, *, optional: bool) -> Type:
-        """The type that an element, entry or field adds; one with a question mark has to be an optional, or dyn."""
-        found = self.type(node)
+        """The type that an element, entry or field adds; with a question mark it has to be optional or dyn."""
+        own = self.type(node)
         if not optional:
-            return found
-        content, is_optional = optional_content(found)
+            return own
+        content, is_optional = optional_content(own)
         if not is_optional and not content.is_dyn:
             self._report(node, f"expected type '{types.optional_of(content)}' but found '{content}'")
         return content
@@ -299,7 +298,7 @@ class _Checker:
         return key, self._join(value, self._content(entry.value, optional=entry.optional))
 
     def _join(self, previous: Type | None, current: Type) -> Type:
-        """The type of elements so far; validation.py says later that elements of different types are none."""
+        """The common type of the elements so far; validation.py later reports elements of different types."""
         if previous is None:
             return current
         return more_general(previous, current) if self._unifier.assignable((previous,), (current,)) else types.DYN
@@ -327,12 +326,12 @@ class _Checker:
     def _check_field(self, node: StructLiteral, field: FieldValue) -> None:
         self.check(field.value)
         expected = self._struct_field(field, node.type_name, field.name)
-        found = self._content(field.value, optional=field.optional)
+        given = self._content(field.value, optional=field.optional)
         if expected == types.ERROR and node.type_name == "JSONPatch":  # the reference has no type to show for it
-            message = f"expected type of field '{field.name}' is '' but provided type is '{found}'"
+            message = f"expected type of field '{field.name}' is '' but provided type is '{given}'"
             self._report(field, message, nearest(field.name, self._environment.fields(node.type_name)))
-        elif not self._unifier.assignable((expected,), (found,)):
-            self._report(field, f"expected type of field '{field.name}' is '{expected}' but provided type is '{found}'")
+        elif not self._unifier.assignable((expected,), (given,)):
+            self._report(field, f"expected type of field '{field.name}' is '{expected}' but provided type is '{given}'")
 
     def _check_comprehension(self, node: Comprehension) -> None:
         self.check(node.range)

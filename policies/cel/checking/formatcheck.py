@@ -23,18 +23,10 @@ _SUITABLE = {
     "x": _WHOLE | {Kind.STRING, Kind.BYTES},
     "X": _WHOLE | {Kind.STRING, Kind.BYTES},
 }
-_SHOWN = {
-    Kind.LIST,
-    Kind.MAP,
-    Kind.DOUBLE,
-    Kind.BOOL,
-    Kind.STRING,
-    Kind.TIMESTAMP,
-    Kind.BYTES,
-    Kind.DURATION,
-    Kind.TYPE,
-}
-_SHOWN |= _WHOLE | {Kind.NULL}
+_SHOWN = _WHOLE | {
+    Kind.LIST, Kind.MAP, Kind.DOUBLE, Kind.BOOL, Kind.STRING, Kind.TIMESTAMP, Kind.BYTES, Kind.DURATION, Kind.TYPE,
+    Kind.NULL,
+}  # fmt: skip
 
 
 def is_format(node: Node) -> bool:

@@ -92,7 +92,7 @@ class Unifier:
             return types.DYN if unknown_is_dyn else type_
         if not type_.parameters:
             return type_
-        parameters = tuple(self.resolve(each, unknown_is_dyn=unknown_is_dyn) for each in type_.parameters)
+        parameters = tuple(self.resolve(parameter, unknown_is_dyn=unknown_is_dyn) for parameter in type_.parameters)
         return type_ if parameters == type_.parameters else Type(type_.kind, type_.name, parameters)
 
     def instance(self, signature: tuple[Type, ...]) -> tuple[Type, ...]:
@@ -107,7 +107,7 @@ class Unifier:
             return names[type_]
         if not type_.parameters:
             return type_
-        return Type(type_.kind, type_.name, tuple(self._renamed(each, names) for each in type_.parameters))
+        return Type(type_.kind, type_.name, tuple(self._renamed(parameter, names) for parameter in type_.parameters))
 
 
 def more_general(left: Type, right: Type) -> Type:

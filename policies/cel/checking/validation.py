@@ -66,14 +66,14 @@ def issues(tree: Node) -> list[Issue]:
     """What is wrong with a well-typed tree, in the reference's order."""
     nodes = list(walk(tree))
     exempt = {id(below) for node in nodes if formatcheck.is_format(node) for below in walk(node)}
-    found = [issue for node in nodes for issue in formatcheck.issues(node)]
-    found += [issue for name in _READ for node in nodes for issue in _literal(node, name)]
+    problems = [issue for node in nodes for issue in formatcheck.issues(node)]
+    problems += [issue for name in _READ for node in nodes for issue in _literal(node, name)]
     for node in nodes:
         if isinstance(node, ListLiteral) and id(node) not in exempt:
-            found += _elements(node)
+            problems += _elements(node)
         elif isinstance(node, MapLiteral) and id(node) not in exempt:
-            found += _entries(node)
-    return found
+            problems += _entries(node)
+    return problems
 
 
 def _literal(node: Node, name: str) -> Iterator[Issue]:
@@ -93,11 +93,11 @@ def _literal(node: Node, name: str) -> Iterator[Issue]:
 def _elements(node: ListLiteral) -> Iterator[Issue]:
     first: Type | None = None
     for index, element in enumerate(node.elements):
-        found = _content(element, optional=index in node.optional)
+        own = _content(element, optional=index in node.optional)
         if first is None:
-            first = found
-        elif not equivalent(first, found):
-            yield _mismatch(element, first, found)
+            first = own
+        elif not equivalent(first, own):
+            yield _mismatch(element, first, own)
             return
 
 
@@ -108,20 +108,20 @@ def _entries(node: MapLiteral) -> Iterator[Issue]:
     value = _content(node.entries[0].value, optional=node.entries[0].optional)
     for entry in node.entries[1:]:
         for part, expected, optional in ((entry.key, key, False), (entry.value, value, entry.optional)):
-            found = _content(part, optional=optional)
-            if not equivalent(expected, found):
-                yield _mismatch(part, expected, found)
+            own = _content(part, optional=optional)
+            if not equivalent(expected, own):
+                yield _mismatch(part, expected, own)
 
 
 def _content(node: Node, *, optional: bool) -> Type:
-    found = node.type
-    assert found is not None  # noqa: S101 - the checker has set it
-    return found.parameters[0] if optional and found.parameters else found
+    type_ = node.type
+    assert type_ is not None  # noqa: S101 - the checker has set it
+    return type_.parameters[0] if optional and type_.parameters else type_
 
 
-def _mismatch(node: Node, expected: Type, found: Type) -> Issue:
+def _mismatch(node: Node, expected: Type, actual: Type) -> Issue:
     return Issue(
         node.position,
-        f"expected type '{expected}' but found '{found}'",
+        f"expected type '{expected}' but found '{actual}'",
         "all elements have to be of one type; wrap each in dyn(...) where they really differ",
     )

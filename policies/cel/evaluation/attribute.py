@@ -46,8 +46,8 @@ class Qualifier:
 
     def _get(self, value: Value, key: Value) -> Value:
         if self._typed and isinstance(value, ObjectValue):
-            found = value.field(key)
-            return None if found is ABSENT else found
+            content = value.field(key)
+            return None if content is ABSENT else content
         return qualify(value, key)
 
     def apply_if_present(self, value: Value, run: Run) -> Outcome:
@@ -86,7 +86,7 @@ class Presence(Qualifier):
 
 
 class Attribute:
-    """A root and the qualifiers behind it; `resolve` is without the cost of the whole, which only `Read` charges."""
+    """A root and the qualifiers behind it. The cost of the whole is charged by `ReadStep`, not by `resolve`."""
 
     def __init__(self) -> None:
         self.qualifiers: list[Qualifier] = []
@@ -205,7 +205,7 @@ class Choice(Attribute):
         return chosen.is_native(run)
 
 
-class Read(Step):
+class ReadStep(Step):
     """An attribute as a step: costs 1, a choice nothing of its own; a presence test 1 less."""
 
     def __init__(self, attribute: Attribute, *, presence: bool = False) -> None:

@@ -16,7 +16,7 @@ _COMPOSED = {Kind.LIST, Kind.MAP}
 
 
 @dataclass(frozen=True, slots=True)
-class Binding:
+class CallBinding:
     """What a call runs, what it costs, and whether its first failing argument ends it."""
 
     call: Callable[..., Value]
@@ -26,14 +26,14 @@ class Binding:
     """The overload's own implementation, for arguments whose types are known to fit; None where there is a choice."""
 
 
-def bind(node: Call) -> Binding:
+def bind(node: Call) -> CallBinding:
     """The binding of a checked call."""
     function = node.declared
     assert function is not None  # noqa: S101 - the checker has set it
     overload = node.overloads[0] if len(node.overloads) == 1 else None
     cost = overload.cost if overload is not None and overload.cost is not None else function.cost
     call, stepwise = _implementation(function, overload, node)
-    return Binding(
+    return CallBinding(
         call=call,
         cost=1 if cost is None else cost,
         stepwise=stepwise or len(arguments(node)) > 2,  # cel-go has unary, binary, and the rest

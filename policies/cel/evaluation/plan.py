@@ -1,7 +1,7 @@
 """From a checked tree to steps: what is known beforehand is computed once, as kube-apiserver does (OptOptimize).
 
 Literal lists and maps, conversions of literals (`duration('1h')`) and look-ups in literal lists become constants and
-cost nothing at run time; a conversion that fails and a pattern that is none are errors of the compilation.
+cost nothing at run time; a conversion that fails and an invalid pattern are compile errors.
 Source: cel-go's interpreter/planner.go and decorators.go.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from policies.cel.environment import NOT_A_VALUE
 from policies.cel.equality import equal
 from policies.cel.errors import CelError
-from policies.cel.evaluation.attribute import Attribute, Choice, Name, Operand, Presence, Qualifier, Read
+from policies.cel.evaluation.attribute import Attribute, Choice, Name, Operand, Presence, Qualifier, ReadStep
 from policies.cel.evaluation.dispatch import arguments, bind, text_only
 from policies.cel.evaluation.qualify import check_key
 from policies.cel.evaluation.run import Run
@@ -91,7 +91,7 @@ def _plan_ident(node: Ident) -> Step:
     if node.type is not None and node.type.kind is Kind.TYPE:  # the library takes any name of such a type for a type's
         hint = "a name that holds a type cannot be read in Kubernetes; write dyn(...) where it gets its value: dyn(int)"
         raise PlanError(node, f"reference to undefined type: {node.name}", hint)
-    return Read(Name(node.name))
+    return ReadStep(Name(node.name))
 
 
 def _plan_type(node: Ident | Select, value: Value) -> Step:
@@ -104,16 +104,16 @@ def _plan_select(node: Select) -> Step:
     if node.constant is not None:
         return _plan_type(node, node.constant[0])
     if node.name is not None:
-        return Read(Name(node.name))
+        return ReadStep(Name(node.name))
     attribute = _attribute(plan(node.operand))
     key, typed = Constant(node.field), _is_patch_part(node.operand)
     qualifier = Presence(key, typed=typed) if node.test_only else Qualifier(key, typed=typed)
     attribute.add(qualifier)
-    return Read(attribute, presence=node.test_only)
+    return ReadStep(attribute, presence=node.test_only)
 
 
 def _attribute(step: Step) -> Attribute:
-    return step.attribute if isinstance(step, Read) and not step.presence else Operand(step)
+    return step.attribute if isinstance(step, ReadStep) and not step.presence else Operand(step)
 
 
 def _is_patch_part(node: Node) -> bool:
@@ -128,31 +128,23 @@ def _plan_index(node: Call) -> Step:
             check_key(index.value)
         except CelError as error:
             raise PlanError(node, error.message) from None
-    key = index.attribute if isinstance(index, Read) else index
+    key = index.attribute if isinstance(index, ReadStep) else index
     attribute.add(Qualifier(key, optional=node.function != "_[_]"))
-    return Read(attribute)
+    return ReadStep(attribute)
 
 
 def _branch(step: Step) -> Attribute:
     """An attribute within an attribute: not even a presence test counts as read there."""
-    return step.attribute if isinstance(step, Read) else Operand(step)
+    return step.attribute if isinstance(step, ReadStep) else Operand(step)
 
 
 def _plan_choice(node: Call) -> Step:
     condition, truthy, falsy = map(plan, node.args)
-    return Read(Choice(condition, _branch(truthy), _branch(falsy)))
+    return ReadStep(Choice(condition, _branch(truthy), _branch(falsy)))
 
 
-def _plan_and(node: Call) -> Step:
-    return Logic([plan(arg) for arg in node.args], decisive=False)
-
-
-def _plan_or(node: Call) -> Step:
-    return Logic([plan(arg) for arg in node.args], decisive=True)
-
-
-def _plan_lenient(node: Call) -> Step:
-    return Lenient(plan(node.args[0]))
+def _plan_logic(node: Call) -> Step:
+    return Logic(list(map(plan, node.args)), decisive=node.function == "_||_")
 
 
 def _plan_alternative(node: Call) -> Step:
@@ -181,17 +173,12 @@ def _membership(values: Value) -> Callable[[Value], bool] | None:
     return lambda item: any(equal(value, item) for value in values)
 
 
-def _plan_add(node: Call) -> Step:
-    left, right = map(plan, node.args)
-    return _call_step(node, [left, right], _add)
-
-
 def _add(left: Value, right: Value) -> Value:
     return grow(left, right) if left.__class__ is Growing else arithmetic.add(left, right)
 
 
 def _plan_call(node: Call) -> Step:
-    return _call_step(node, [plan(argument) for argument in arguments(node)])
+    return _call_step(node, list(map(plan, arguments(node))))
 
 
 def _call_step(node: Call, given: list[Step], call: Callable[..., Value] | None = None) -> Step:
@@ -222,9 +209,9 @@ def _literal_pattern(node: Call, given: list[Step]) -> str | None:
 
 
 def _plan_list(node: ListLiteral) -> Step:
-    elements = [plan(element) for element in node.elements]
+    elements = list(map(plan, node.elements))
     step = ListStep(elements, node.optional)
-    return Constant(step.build(Run({}))) if all(isinstance(each, Constant) for each in elements) else step
+    return Constant(step.build(Run({}))) if all(isinstance(element, Constant) for element in elements) else step
 
 
 def _plan_map(node: MapLiteral) -> Step:
@@ -235,15 +222,15 @@ def _plan_map(node: MapLiteral) -> Step:
 
 
 _CALLS: dict[str, Callable[[Call], Step]] = {
-    "_&&_": _plan_and,
-    "_||_": _plan_or,
+    "_&&_": _plan_logic,
+    "_||_": _plan_logic,
     "_?_:_": _plan_choice,
     "_[_]": _plan_index,
     "_[?_]": _plan_index,
     "_?._": _plan_index,
-    "@not_strictly_false": _plan_lenient,
+    "@not_strictly_false": lambda node: Lenient(plan(node.args[0])),
     "or": _plan_alternative,
     "orValue": _plan_alternative,
     "@in": _plan_in,
-    "_+_": _plan_add,
+    "_+_": lambda node: _call_step(node, list(map(plan, node.args)), _add),
 }

@@ -18,13 +18,13 @@ def qualify(value: Value, key: Value) -> Value:
             return value[index]
         raise CelError(f"index out of bounds: {show_key(key)}")
     if value.__class__ is dict:
-        found = find(value, key)
+        content = find(value, key)
     else:
         fields = getattr(value, "cel_field", None)
-        found = ABSENT if fields is None else fields(key)
-    if found is ABSENT:
+        content = ABSENT if fields is None else fields(key)
+    if content is ABSENT:
         raise CelError(f"no such key: {show_key(key)}")
-    return found
+    return content
 
 
 def present(value: Value, key: Value) -> Value:
@@ -103,10 +103,10 @@ _GO_OWN_TYPES = {
 
 def go_type(value: Value) -> str:
     """The name of the reference's class for a value, which some of its messages show."""
-    found = _GO_TYPES.get(value.__class__)
+    name = _GO_TYPES.get(value.__class__)
     if getattr(value, "computed", False):  # a quantity
         return "*cel.Quantity"
-    return found or _GO_OWN_TYPES.get(type_of(value).name, "*types.Type")
+    return name or _GO_OWN_TYPES.get(type_of(value).name, "*types.Type")
 
 
 def native_type(value: Value) -> str:

@@ -49,7 +49,7 @@ _ROOM = _Room()
 def deeply(function: Callable[[], _Result]) -> _Result:
     """What a function gives, with more room if it needs it. Raises NestingError where even that is too little.
 
-    A plain RecursionError means that there was no room left to begin with: whoever called may have more to give.
+    A plain RecursionError means that there was no room left at the start; a caller further up may have more.
     """
     try:
         return function()

@@ -52,7 +52,7 @@ class Run:
             scope = self.scopes[depth]
             if name in scope:
                 value = scope[name]
-                return self._start(scope, name, depth) if value.__class__ is Pending else value
+                return self._start(scope, name, depth) if value.__class__ is Deferred else value
         if name in self.names:
             return self.names[name]
         return CelError(f"no such attribute(s): {name}")
@@ -60,7 +60,7 @@ class Run:
     def _start(self, scope: dict[str, Any], name: str, depth: int) -> Outcome:
         """The first value of an accumulator, computed when it is first needed, in the scope around the macro."""
         inner, self.scopes = self.scopes, self.scopes[:depth]
-        pending: Pending = scope[name]
+        pending: Deferred = scope[name]
         try:
             scope[name] = value = pending.compute(self)
         finally:  # the budget may end in there
@@ -69,7 +69,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Pending:
+class Deferred:
     """A first value that was not needed yet."""
 
     compute: Callable[[Run], Outcome]

@@ -15,7 +15,7 @@ from policies.cel.cost import LIST_CREATION, MAP_CREATION, STRUCT_CREATION
 from policies.cel.display import shown
 from policies.cel.errors import BudgetError, CelError, no_such_overload
 from policies.cel.evaluation.qualify import go_type, show_key
-from policies.cel.evaluation.run import Outcome, Pending, Run
+from policies.cel.evaluation.run import Deferred, Outcome, Run
 from policies.cel.evaluation.step import Step, failed
 from policies.cel.function import Cost
 from policies.cel.patchtypes import construct
@@ -87,12 +87,7 @@ class CallStep(Step):
     """A function call. `stepwise`: the first argument that fails ends it, and unless that was the last, it is free."""
 
     def __init__(
-        self,
-        arguments: Sequence[Step],
-        call: Callable[..., Value],
-        cost: Cost | int,
-        *,
-        stepwise: bool,
+        self, arguments: Sequence[Step], call: Callable[..., Value], cost: Cost | int, *, stepwise: bool
     ) -> None:
         self._arguments, self._call, self._cost, self._stepwise = tuple(arguments), call, cost, stepwise
 
@@ -232,7 +227,7 @@ class Fold(Step):
             return elements
         if elements.__class__ not in (list, dict):
             return CelError(self._not_iterable(elements))
-        scope: dict[str, Value] = {self._accumulator: Pending(self._first)}
+        scope: dict[str, Value] = {self._accumulator: Deferred(self._first)}
         run.scopes.append(scope)
         try:
             self._loop(elements, scope, run)

@@ -8,7 +8,7 @@ Made only after a refusal, by compiling the expression again and evaluating its 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 
@@ -91,15 +91,13 @@ class _Explainer:
         self._text = source.text
         self._run = run
         self._steps: dict[int, Step] = {}
-        programs = {name: each for name, each in composition.programs.items() if isinstance(each, Program)}
+        programs = {name: program for name, program in composition.programs.items() if isinstance(program, Program)}
         self._texts = {name: program.source.text for name, program in programs.items()}
-        self._variables: Mapping[str, Node] = {
-            name: _tree(program.source, composition) for name, program in programs.items()
-        }
+        self._variables = {name: _tree(program.source, composition) for name, program in programs.items()}
         self._places = Places(self.evaluate, self._variables)
         self._element = ""
-        kinds = (run.names.get(name) for name in ("object", "oldObject"))
-        self._is_secret = any(isinstance(each, dict) and each.get("kind") == "Secret" for each in kinds)
+        objects = (run.names.get(name) for name in ("object", "oldObject"))
+        self._is_secret = any(isinstance(obj, dict) and obj.get("kind") == "Secret" for obj in objects)
 
     def evaluate(self, node: Node, scope: Scope) -> Outcome:
         """What a part of the expression comes to. Raises BudgetError when finding out costs too much."""
@@ -134,17 +132,15 @@ class _Explainer:
         """The side that decided, or both where neither could alone."""
         decisive = node.function == "_||_"
         sides = [(side, self.evaluate(side, scope)) for side in node.args]
-        deciding = [side for side, found in sides if found is decisive][:1] if outcome is decisive else []
-        deciding = deciding or [side for side, found in sides if failed(found) is failed(outcome)]
+        deciding = [side for side, value in sides if value is decisive][:1] if outcome is decisive else []
+        deciding = deciding or [side for side, value in sides if failed(value) is failed(outcome)]
         for side in deciding:
             yield from self.reasons(side, scope)
 
     def _of_choice(self, node: Call, scope: Scope) -> Iterator[Reason]:
         condition = self.evaluate(node.args[0], scope)
-        if failed(condition):
-            yield from self.reasons(node.args[0], scope)
-            return
-        yield from self.reasons(node.args[1 if condition is True else 2], scope)
+        decisive = 0 if failed(condition) else 1 if condition is True else 2
+        yield from self.reasons(node.args[decisive], scope)
 
     def _of_variable(self, node: Select) -> Iterator[Reason]:
         """A variable that is true or false is explained by its own expression."""
@@ -154,7 +150,7 @@ class _Explainer:
 
     def _of_count(self, node: Call, outcome: Outcome, scope: Scope) -> Iterator[Reason]:
         """`bad.size() == 0` where `bad` filters a list: the elements that were kept, and why."""
-        counted = next((found for argument in arguments(node) if (found := _counted(argument)) is not None), None)
+        counted = next((items for argument in arguments(node) if (items := _counted(argument)) is not None), None)
         source = None if counted is None else self._filtering(counted, scope)
         if source is None:
             yield self._reason(node, outcome, scope)
@@ -198,8 +194,8 @@ class _Explainer:
             return
         decisive = _QUANTIFIERS[node.macro]
         for inner, element in self._turns(node, elements, scope):
-            found = self.evaluate(node.body[0], inner)
-            if (outcome is decisive and found is not decisive) or failed(outcome) is not failed(found):
+            value = self.evaluate(node.body[0], inner)
+            if (outcome is decisive and value is not decisive) or failed(outcome) is not failed(value):
                 continue
             outside, self._element = self._element, element or self._element
             yield from self.reasons(node.body[0], inner)
@@ -220,11 +216,9 @@ class _Explainer:
 
     def _of_failure(self, node: Node, outcome: CelError, scope: Scope) -> Iterator[Reason]:
         """The innermost part that failed the same way."""
-        below = () if isinstance(node, Comprehension) else children(node)
-        below = (node.range,) if isinstance(node, Comprehension) else below
-        for child in below:
-            found = self.evaluate(child, scope) if _is_expression(child) else None
-            if isinstance(found, CelError) and found.message == outcome.message:
+        for child in (node.range,) if isinstance(node, Comprehension) else children(node):
+            value = self.evaluate(child, scope) if _is_expression(child) else None
+            if isinstance(value, CelError) and value.message == outcome.message:
                 yield from self.reasons(child, scope)
                 return
         yield self._reason(node, outcome, scope)
@@ -250,13 +244,12 @@ class _Explainer:
         if isinstance(node, Select) and node.test_only:
             return self._named(node.operand, scope)
         own = self._named(node, scope)
-        if own is not None or isinstance(node, Comprehension):
-            return own or self._place_of_range(node, scope)
+        if own is not None:
+            return own
+        if isinstance(node, Comprehension):
+            return self._place(node.range, scope)
         places = (self._place(child, scope) for child in children(node) if _is_expression(child))
         return next((place for place in places if place is not None), None)
-
-    def _place_of_range(self, node: Node, scope: Scope) -> Place | None:
-        return self._place(node.range, scope) if isinstance(node, Comprehension) else None
 
     def _named(self, node: Node, scope: Scope) -> Place | None:
         place = self._places.of(node, scope)

@@ -61,13 +61,13 @@ def reads_secrets(node: Node, variables: Mapping[str, Node], *, is_secret: bool)
     return {"env", "value"} <= fields or (is_secret and bool(fields & _SECRET_FIELDS))
 
 
-def _fields(node: Node, variables: Mapping[str, Node], seen: set[str]) -> Iterator[str]:
+def _fields(node: Node, variables: Mapping[str, Node], followed: set[str]) -> Iterator[str]:
     for part in walk(node):
         if isinstance(part, Select):
             yield part.field
-            if isinstance(part.operand, Ident) and part.operand.name == "variables" and part.field not in seen:
-                seen.add(part.field)
+            if isinstance(part.operand, Ident) and part.operand.name == "variables" and part.field not in followed:
+                followed.add(part.field)
                 if part.field in variables:
-                    yield from _fields(variables[part.field], variables, seen)
+                    yield from _fields(variables[part.field], variables, followed)
         elif isinstance(part, Call) and part.function in ("_[_]", "_[?_]", "_?._"):
             yield from (key.value for key in part.args if isinstance(key, Literal) and isinstance(key.value, str))

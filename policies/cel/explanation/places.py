@@ -59,8 +59,8 @@ class Places:
                 return self._below(node.operand, node.field, scope)
             case Call(function="_[_]" | "_[?_]" | "_?._"):
                 operand, key = arguments(node)
-                found = key.value if isinstance(key, Literal) else self._evaluate(key, scope)
-                return self._below(operand, found, scope) if isinstance(found, str | int) else None
+                index = key.value if isinstance(key, Literal) else self._evaluate(key, scope)
+                return self._below(operand, index, scope) if isinstance(index, str | int) else None
             case Call(function="orValue" | "value") if node.target is not None:
                 return self.of(node.target, scope)
             case Call(function="_?_:_"):

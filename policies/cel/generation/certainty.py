@@ -27,7 +27,7 @@ def trusted(node: Node) -> bool:  # noqa: PLR0911 - one return per kind of node
         case Call(function="_?_:_"):
             return trusted(node.args[1]) and trusted(node.args[2])
         case Call():
-            return node.function not in _PASSED_ON and all(_definite(each.result) for each in node.overloads)
+            return node.function not in _PASSED_ON and all(_definite(overload.result) for overload in node.overloads)
         case Comprehension():
             return node.macro in _BUILDING or node.macro.startswith(("all", "exists"))
         case _:

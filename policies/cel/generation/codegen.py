@@ -14,7 +14,7 @@ from collections.abc import Callable
 from policies.cel.checking.validation import walk
 from policies.cel.cost import LIST_CREATION, MAP_CREATION, STRUCT_CREATION
 from policies.cel.evaluation.dispatch import arguments
-from policies.cel.evaluation.plan import plan
+from policies.cel.evaluation.plan import CONVERSIONS, plan
 from policies.cel.evaluation.step import Constant, failed
 from policies.cel.evaluation.steps import Membership
 from policies.cel.generation import inline
@@ -107,9 +107,7 @@ class Generator(NodeEmitter):
                 return self._select(node)
             case Call(function="_[_]") if not is_optional(arguments(node)[0]):
                 return self._index(node)
-            case Call(function="_[_]"):
-                return self.wrapped(self.optional_attribute(node))
-            case Call(function="_?._" | "_[?_]"):
+            case Call(function="_[_]" | "_?._" | "_[?_]"):
                 return self.wrapped(self.optional_attribute(node))
             case Call(function="_?_:_"):
                 return self.choice(node)
@@ -161,18 +159,13 @@ class Generator(NodeEmitter):
         self.charge(1)
         operand = self.atom(self._operand(node.operand))
         path = self.path(node.operand)
-        if (
-            path is None
-            or is_variables(node.operand)
-            or self._uses[(*(written_path(node.operand) or ()), node.field)] < 1
-        ):
-            return (
-                f"({node.field!r} in {operand} if {operand}.__class__ is dict else has({operand}, {node.field!r}))",
-                {},
-            )
-        found = self.temporary()
-        self.line(f"{found} = {operand}.get({node.field!r}, ABSENT)")
-        return f"{found} is not ABSENT", {(*path, node.field): found}
+        written = (*(written_path(node.operand) or ()), node.field)
+        if path is None or is_variables(node.operand) or self._uses[written] < 1:
+            name = repr(node.field)
+            return f"({name} in {operand} if {operand}.__class__ is dict else has({operand}, {name}))", {}
+        content = self.temporary()
+        self.line(f"{content} = {operand}.get({node.field!r}, ABSENT)")
+        return f"{content} is not ABSENT", {(*path, node.field): content}
 
     def _index(self, node: Call) -> str:
         self.charge(1)
@@ -199,13 +192,14 @@ class Generator(NodeEmitter):
 
     def optional(self, node: Node) -> str:
         """The content of an optional as a name, ABSENT for none: no Optional is made where none is needed."""
-        if isinstance(node, Call) and node.function in ("_?._", "_[?_]"):
-            self.charge(0 if chooses(node) else 1)
-            return self.optional_attribute(node)
         if isinstance(node, Select) and is_optional(node.operand) and not node.test_only:
             self.charge(0 if chooses(node) else 1)
             return self._behind_optional(node.operand, node.field)
-        if isinstance(node, Call) and node.function == "_[_]" and is_optional(arguments(node)[0]):
+        if (
+            isinstance(node, Call)
+            and node.function in INDEX
+            and (node.function != "_[_]" or is_optional(arguments(node)[0]))
+        ):
             self.charge(0 if chooses(node) else 1)
             return self.optional_attribute(node)
         if isinstance(node, Call) and node.function == "optional.none":
@@ -242,13 +236,11 @@ class Generator(NodeEmitter):
         raise UnsupportedError
 
     def _get(self, result: str, operand: str, key: Value | Node) -> None:
-        if isinstance(key, Node):
-            found = f"maybe({operand}, {self._key(key)})"
-        elif key.__class__ is str:
-            found = f"{operand}.get({key!r}, ABSENT)"
+        if key.__class__ is str:
+            self.line(f"{result} = {operand}.get({key!r}, ABSENT)")
         else:
-            found = f"maybe({operand}, {self.constant(key)})"
-        self.line(f"{result} = {found}")
+            written = self._key(key) if isinstance(key, Node) else self.constant(key)
+            self.line(f"{result} = maybe({operand}, {written})")
         with self.block(f"if {result} is not ABSENT:"):
             self.charge(1)
 
@@ -270,7 +262,7 @@ class Generator(NodeEmitter):
                 return self._membership(node)
             return self.constant(step.value) if isinstance(step, Constant) else None
         if len(given) == 1 and isinstance(given[0], Literal | Ident | Call | ListLiteral | MapLiteral):
-            folded = plan(node) if node.function in inline.FOLDED and is_constant(given[0]) else None
+            folded = plan(node) if node.function in CONVERSIONS and is_constant(given[0]) else None
             if isinstance(folded, Constant):
                 return self.constant(folded.value)
         return None

@@ -9,14 +9,11 @@ from policies.cel.evaluation.run import Expired
 from policies.cel.generation.codegen import Generator
 from policies.cel.generation.emitter import TooDeepError, UnsupportedError
 from policies.cel.generation.support import NAMESPACE
-from policies.cel.library.standard.comprehensions import insert, insert_all
 from policies.cel.syntax.ast import Node
 from policies.cel.values import Value
 
 Function = Callable[[Mapping[str, Value], int, Expired | None], tuple[Value, int]]
 """Takes the names, the cost limit and the clock; returns value and cost; raises anything where it cannot tell."""
-
-_NAMESPACE = {**NAMESPACE, "insert": insert, "insert_all": insert_all}
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +26,7 @@ class Generated:
 
     def load(self) -> Function | None:
         """The function; None where Python finds the source too complex."""
-        namespace = {**_NAMESPACE, **self.constants}
+        namespace = {**NAMESPACE, **self.constants}
         try:
             exec(compile(self.source, "<cel>", "exec"), namespace)  # noqa: S102 - see emitter.py on what gets in
         except (SyntaxError, RecursionError, MemoryError):

@@ -11,8 +11,7 @@ from math import ceil
 
 from policies.cel.cost import REGEX_LENGTH, STRING_TRAVERSAL, of_first
 from policies.cel.errors import BudgetError, CelError
-from policies.cel.evaluation.dispatch import Binding, arguments, bind, literal_pattern, text_only
-from policies.cel.evaluation.plan import CONVERSIONS as FOLDED
+from policies.cel.evaluation.dispatch import CallBinding, arguments, bind, literal_pattern, text_only
 from policies.cel.generation.certainty import trusted
 from policies.cel.generation.emitter import NodeEmitter
 from policies.cel.generation.support import PASS
@@ -60,7 +59,7 @@ def _plain(generator: NodeEmitter, node: Call) -> str:
     return result
 
 
-def _of_literals(node: Call, binding: Binding) -> tuple[Value, int] | None:
+def _of_literals(node: Call, binding: CallBinding) -> tuple[Value, int] | None:
     """Value and cost of a call of literals, such as `quantity('64Gi')`: it need not be made in each evaluation."""
     given = arguments(node)
     if not given or not all(isinstance(argument, Literal) for argument in given):
@@ -75,7 +74,7 @@ def _of_literals(node: Call, binding: Binding) -> tuple[Value, int] | None:
     return value, binding.cost if isinstance(binding.cost, int) else binding.cost(values, value)
 
 
-def _implementation(node: Call, binding: Binding) -> Callable[..., object]:
+def _implementation(node: Call, binding: CallBinding) -> Callable[..., object]:
     if literal_pattern(node) is not None:
         return text_only(binding.exact or binding.call)
     fitting = len(node.overloads) == 1 and all(
@@ -246,14 +245,11 @@ def _membership(generator: NodeEmitter, node: Call) -> str | None:
     if not _is_text(item) or container.type is None:
         return None
     names = [generator.atom(generator.value(argument)) for argument in node.args]
-    if container.type.kind is Kind.LIST and trusted(container):
-        generator.line(f"cost += len({names[1]})")
-        return f"({names[0]} in {names[1]})"
     if container.type.kind is Kind.LIST:
         generator.line(f"cost += len({names[1]})")
     else:
         generator.charge(1)
-    if container.type.kind is Kind.MAP and trusted(container):
+    if container.type.kind in (Kind.LIST, Kind.MAP) and trusted(container):
         return f"({names[0]} in {names[1]})"
     guard = f"{names[1]}.__class__ is dict or {names[1]}.__class__ is list"
     return f"({names[0]} in {names[1]} if {guard} else is_in({names[0]}, {names[1]}))"
@@ -289,13 +285,13 @@ def _matches(generator: NodeEmitter, node: Call) -> str | None:
     name = generator.atom(generator.value(text))
     if not _is_text(text):
         generator.line(f"if {name}.__class__ is not str_: fail()")
-    found = f"{generator.bound(matcher(pattern))}({name})"
+    search = f"{generator.bound(matcher(pattern))}({name})"
     if len(node.overloads) == 1 and node.overloads[0].id == "matches":
         generator.charge(1)
     else:
         factor = ceil(len(pattern) * REGEX_LENGTH)
         generator.line(f"cost += PASS[len({name}) + 1]" + (f" * {factor}" if factor != 1 else ""))
-    return found
+    return search
 
 
 _INLINED: dict[str, Callable[[NodeEmitter, Call], str | None]] = {
@@ -311,5 +307,3 @@ _INLINED: dict[str, Callable[[NodeEmitter, Call], str | None]] = {
     "contains": _contains,
     "matches": _matches,
 }
-
-__all__ = ["FOLDED", "generate"]

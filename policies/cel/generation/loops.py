@@ -44,9 +44,12 @@ def _loop(generator: NodeEmitter, node: Comprehension) -> Iterator[str]:
 
 def _range(generator: NodeEmitter, node: Comprehension) -> str:
     expression = generator.value(node.range)
-    kind = node.range.type.kind if node.range.type is not None else Kind.DYN
     if node.variable2 is None:
-        return expression if kind in (Kind.LIST, Kind.MAP) and trusted(node.range) else f"elements({expression})"
+        return (
+            expression
+            if _kind(node.range) in (Kind.LIST, Kind.MAP) and trusted(node.range)
+            else f"elements({expression})"
+        )
     return f"pairs({expression})"
 
 
@@ -77,7 +80,7 @@ def _exactly_one(generator: NodeEmitter, node: Comprehension) -> str:
 
 
 def _building(generator: NodeEmitter, node: Comprehension) -> str:
-    """`map`, `filter` and their kin: what the step appends is read off the tree, its cost included."""
+    """`map`, `filter` and the like. What the step appends, and its cost, are read off the tree."""
     result = generator.atom("[]" if _kind(node.init) is Kind.LIST else "{}")
     with _loop(generator, node):
         _conditionally(generator, node.step, lambda step: _append(generator, step, result))

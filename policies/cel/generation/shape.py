@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from policies.cel.evaluation.dispatch import arguments
-from policies.cel.generation import inline
+from policies.cel.evaluation.plan import CONVERSIONS
 from policies.cel.generation.emitter import Path
 from policies.cel.kubernetes import VARIABLES
 from policies.cel.syntax.ast import Call, Ident, ListLiteral, Literal, MapLiteral, Node, Select
@@ -47,7 +47,7 @@ def is_constant(node: Node) -> bool:
             return all(is_constant(entry.key) and is_constant(entry.value) for entry in node.entries)
         case Call():
             given = arguments(node)
-            return node.function in inline.FOLDED and len(given) == 1 and is_constant(given[0])
+            return node.function in CONVERSIONS and len(given) == 1 and is_constant(given[0])
         case _:
             return False
 

@@ -11,7 +11,8 @@ from policies.cel.equality import equal
 from policies.cel.errors import TimeLimitError
 from policies.cel.evaluation.qualify import check_key, present, qualify
 from policies.cel.evaluation.run import Expired
-from policies.cel.library.standard.arithmetic import add, divide, modulo, multiply, negate, subtract
+from policies.cel.library.standard.arithmetic import add, multiply, subtract
+from policies.cel.library.standard.comprehensions import insert, insert_all
 from policies.cel.library.standard.relations import (
     different,
     greater,
@@ -88,26 +89,22 @@ def guard(cost: int, limit: int, expired: Expired | None) -> int:
     return min(limit, cost + _BETWEEN_LOOKS)
 
 
+_FUNCTIONS: tuple[Callable[..., Any], ...] = (
+    add, subtract, multiply, equal, different, is_in, length, construct, qualify, fail, has, item, maybe, pairs,
+    elements, unwrap, wrap, guard, size, traversal, insert, insert_all,
+)  # fmt: skip
 NAMESPACE: Mapping[str, Any] = {
     "__builtins__": {"len": len, "iter": iter, "next": next, "min": min, "list": list, "dict": dict},
     "ABSENT": ABSENT,
-    "NONE": NONE,
-    "Optional": Optional,
     "SIZED": SIZED,
     "PASS": PASS,
     "LOW": INT_MIN,
     "HIGH": INT_MAX,
     "int_": int,
-    "float_": float,
     "str_": str,
-    "bool_": bool,
     "less": less,
     "less_or_equal": less_or_equal,
     "greater": greater,
     "greater_or_equal": greater_or_equal,
+    **{function.__name__: function for function in _FUNCTIONS},
 }
-_FUNCTIONS: tuple[Callable[..., Any], ...] = (
-    add, subtract, multiply, divide, modulo, negate, equal, different, is_in, length, construct, qualify,
-    fail, has, item, maybe, pairs, elements, unwrap, wrap, guard, size, traversal,
-)  # fmt: skip
-NAMESPACE = {**NAMESPACE, **{function.__name__: function for function in _FUNCTIONS}}

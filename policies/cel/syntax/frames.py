@@ -8,21 +8,13 @@ from __future__ import annotations
 from policies.cel.syntax.ast import Call, Entry, FieldValue, ListLiteral, MapLiteral, Node, StructLiteral
 from policies.cel.syntax.lexer import IDENTIFIER, QUOTED_IDENTIFIER
 from policies.cel.syntax.macros import Expansion, MacroError, expand
-from policies.cel.syntax.parsestate import (
-    RELATION,
-    TERNARY,
-    UNARY,
-    Frame,
-    Pending,
-    State,
-    missing,
-)
+from policies.cel.syntax.parsestate import RELATION, TERNARY, UNARY, Frame, OpenOperator, ParseState, missing
 from policies.cel.syntax.source import NOWHERE
 
 COLON = "the `:` of `?`"
 
 
-class Binary(Pending):
+class Binary(OpenOperator):
     """A relation, a sum or a product."""
 
     __slots__ = ("function", "level", "position")
@@ -30,19 +22,17 @@ class Binary(Pending):
     def __init__(self, level: int, function: str, position: int) -> None:
         self.level, self.function, self.position = level, function, position
 
-    def reduce(self, parser: State) -> None:
+    def reduce(self, parser: ParseState) -> None:
         """`left operator right`."""
         right = parser.nodes.pop()
         left = parser.nodes.pop()
         node = Call(self.function, None, [left, right], position=self.position, start=left.start, end=right.end)
-        if self.level == RELATION:
-            parser.relations -= 1
-        else:
-            parser.sums -= 1
+        parser.relations -= self.level == RELATION
+        parser.sums -= self.level != RELATION
         parser.add(node, left, right, deeper=1)
 
 
-class Chain(Pending):
+class Chain(OpenOperator):
     """`a && b && c`, which becomes a balanced tree."""
 
     __slots__ = ("function", "level", "positions", "terms")
@@ -52,8 +42,8 @@ class Chain(Pending):
         self.terms: list[Node] = []
         self.positions: list[int] = []
 
-    def reduce(self, parser: State) -> None:
-        """The last term is there."""
+    def reduce(self, parser: ParseState) -> None:
+        """Build the tree once the last term is read."""
         self.terms.append(parser.nodes.pop())
         parser.add(self._balanced(0, len(self.positions) - 1), *self.terms)
 
@@ -66,7 +56,7 @@ class Chain(Pending):
         return Call(self.function, None, [left, right], position=position, start=left.start, end=right.end)
 
 
-class Unary(Pending):
+class Unary(OpenOperator):
     """An odd number of `!` or `-`."""
 
     __slots__ = ("function", "position")
@@ -75,14 +65,14 @@ class Unary(Pending):
     def __init__(self, function: str, position: int) -> None:
         self.function, self.position = function, position
 
-    def reduce(self, parser: State) -> None:
-        """The operand is there."""
+    def reduce(self, parser: ParseState) -> None:
+        """Build the call once the operand is read."""
         operand = parser.nodes.pop()
         node = Call(self.function, None, [operand], position=self.position, start=self.position, end=operand.end)
         parser.add(node, operand)
 
 
-class Ternary(Pending):
+class Ternary(OpenOperator):
     """`condition ? then : else`; until the colon, `then` is being read."""
 
     __slots__ = ("position", "waiting")
@@ -94,11 +84,11 @@ class Ternary(Pending):
 
     @property
     def follow(self) -> tuple[str, ...]:
-        """A colon, unless it is there."""
+        """A colon, until it has been read."""
         return (":",) if self.waiting else ()
 
-    def reduce(self, parser: State) -> None:
-        """The last of three operands is there."""
+    def reduce(self, parser: ParseState) -> None:
+        """Build the call once the last of three operands is read."""
         if self.waiting:
             raise missing(COLON)
         parts = parser.nodes[-3:]
@@ -113,7 +103,7 @@ class Whole(Frame):
 
     __slots__ = ()
 
-    def build(self, parser: State, end: int) -> None:
+    def build(self, parser: ParseState, end: int) -> None:
         """It stays as it is."""
 
 
@@ -123,7 +113,7 @@ class Parentheses(Frame):
     __slots__ = ()
     closer = ")"
 
-    def build(self, parser: State, end: int) -> None:
+    def build(self, parser: ParseState, end: int) -> None:
         """The same node."""
         node = parser.nodes[-1]
         node.start, node.end = self.start, end
@@ -135,11 +125,11 @@ class Index(Frame):
     __slots__ = ("function",)
     closer = "]"
 
-    def prefix(self, parser: State) -> None:
+    def prefix(self, parser: ParseState) -> None:
         """Whether it is optional."""
         self.function = "_[?_]" if parser.skip("?") else "_[_]"
 
-    def build(self, parser: State, end: int) -> None:
+    def build(self, parser: ParseState, end: int) -> None:
         """A call of the operator."""
         index = parser.nodes.pop()
         operand = parser.nodes.pop()
@@ -158,7 +148,7 @@ class Items(Frame):
         self.items: list[Node] = []
         self.optional = False
 
-    def take(self, parser: State) -> None:
+    def take(self, parser: ParseState) -> None:
         """One more."""
         self.items.append(parser.nodes.pop())
 
@@ -176,7 +166,7 @@ class Arguments(Items):
         self.reserved = reserved  # how many issues there were before a call of a reserved name
         self.function, self.target = function, target
 
-    def build(self, parser: State, end: int) -> None:
+    def build(self, parser: ParseState, end: int) -> None:
         """A call, or what the macro makes of it."""
         if self.reserved is not None:
             del parser.issues[self.reserved :]  # the reference does not look at the arguments then
@@ -206,12 +196,12 @@ class Elements(Items):
         super().__init__(position, start)
         self.optionals: list[int] = []
 
-    def prefix(self, parser: State) -> None:
+    def prefix(self, parser: ParseState) -> None:
         """Whether the next element is optional."""
         if parser.skip("?"):
             self.optionals.append(len(self.items))
 
-    def build(self, parser: State, end: int) -> None:
+    def build(self, parser: ParseState, end: int) -> None:
         """A list literal."""
         optional = frozenset(self.optionals)
         node = ListLiteral(self.items, optional, position=self.position, start=self.start, end=end)
@@ -236,18 +226,18 @@ class Entries(Items):
         """After a key comes its value."""
         return (":",) if self.key is None else super().follow
 
-    def prefix(self, parser: State) -> None:
+    def prefix(self, parser: ParseState) -> None:
         """Whether the next entry is optional."""
         self.optional = parser.skip("?")
 
-    def colon(self, parser: State) -> None:
-        """The key is there."""
+    def colon(self, parser: ParseState) -> None:
+        """Keep the key, which is complete."""
         if self.key is not None:
             raise missing("`,` or `}`")
         self.key = parser.nodes.pop()
         self.colon_at = parser.starts[parser.at]
 
-    def take(self, parser: State) -> None:
+    def take(self, parser: ParseState) -> None:
         """One more entry."""
         if self.key is None:
             raise missing("`:` and a value")
@@ -257,7 +247,7 @@ class Entries(Items):
         self.items += (key, value)
         self.key = None
 
-    def build(self, parser: State, end: int) -> None:
+    def build(self, parser: ParseState, end: int) -> None:
         """A map literal."""
         parser.add(MapLiteral(self.entries, position=self.position, start=self.start, end=end), *self.items)
 
@@ -275,7 +265,7 @@ class Fields(Items):
         self.fields: list[FieldValue] = []
         self.fields_at = NOWHERE
 
-    def prefix(self, parser: State) -> None:
+    def prefix(self, parser: ParseState) -> None:
         """The name of the field and the colon."""
         self.field_at = parser.starts[parser.at]
         if not self.fields:
@@ -289,14 +279,14 @@ class Fields(Items):
         self.colon_at = parser.starts[parser.at]
         parser.expect(":")
 
-    def take(self, parser: State) -> None:
+    def take(self, parser: ParseState) -> None:
         """One more field."""
         value = parser.nodes.pop()
         place = {"position": self.colon_at, "start": self.field_at, "end": value.end}
         self.fields.append(FieldValue(self.field, value, self.optional, **place))
         self.items.append(value)
 
-    def build(self, parser: State, end: int) -> None:
+    def build(self, parser: ParseState, end: int) -> None:
         """A message."""
         node = StructLiteral(self.type_name, self.fields, position=self.position, start=self.start, end=end)
         parser.add(node, *self.items)

@@ -175,44 +175,27 @@ def _has(e: Expansion) -> Node:
     raise MacroError(selected.position, "invalid argument to has() macro", hint)
 
 
-def _all(e: Expansion) -> Node:
+def _quantifier(e: Expansion, init: Value, condition: Node, step: Node, result: Node) -> Node:
     variable, variable2 = _quantified(e)
-    return e.fold(
-        e.over(),
-        variable,
-        e.literal(True),  # noqa: FBT003
-        e.call("@not_strictly_false", e.accumulator()),
-        e.call("_&&_", e.accumulator(), e.args[-1]),
-        e.accumulator(),
-        variable2=variable2,
-    )
+    return e.fold(e.over(), variable, e.literal(init), condition, step, result, variable2=variable2)
+
+
+def _all(e: Expansion) -> Node:
+    going_on = e.call("@not_strictly_false", e.accumulator())
+    step = e.call("_&&_", e.accumulator(), e.args[-1])
+    return _quantifier(e, True, going_on, step, e.accumulator())  # noqa: FBT003
 
 
 def _exists(e: Expansion) -> Node:
-    variable, variable2 = _quantified(e)
-    return e.fold(
-        e.over(),
-        variable,
-        e.literal(False),  # noqa: FBT003
-        e.call("@not_strictly_false", e.call("!_", e.accumulator())),
-        e.call("_||_", e.accumulator(), e.args[-1]),
-        e.accumulator(),
-        variable2=variable2,
-    )
+    going_on = e.call("@not_strictly_false", e.call("!_", e.accumulator()))
+    step = e.call("_||_", e.accumulator(), e.args[-1])
+    return _quantifier(e, False, going_on, step, e.accumulator())  # noqa: FBT003
 
 
 def _exists_one(e: Expansion) -> Node:
-    variable, variable2 = _quantified(e)
     one_more = e.call("_+_", e.accumulator(), e.literal(1))
-    return e.fold(
-        e.over(),
-        variable,
-        e.literal(0),
-        e.literal(True),  # noqa: FBT003
-        e.call("_?_:_", e.args[-1], one_more, e.accumulator()),
-        e.call("_==_", e.accumulator(), e.literal(1)),
-        variable2=variable2,
-    )
+    step = e.call("_?_:_", e.args[-1], one_more, e.accumulator())
+    return _quantifier(e, 0, e.literal(True), step, e.call("_==_", e.accumulator(), e.literal(1)))  # noqa: FBT003
 
 
 def _where(e: Expansion, condition: list[Node], step: Node) -> Node:
@@ -220,20 +203,19 @@ def _where(e: Expansion, condition: list[Node], step: Node) -> Node:
     return e.call("_?_:_", condition[0], step, e.accumulator()) if condition else step
 
 
-def _mapped(e: Expansion, over: Node) -> Node:
+def _listed(e: Expansion, over: Node, condition: list[Node], item: Node) -> Node:
+    """A list with an item for each element that meets the condition, if there is one."""
     variable = _variable(e, "argument is not an identifier")
-    step = _where(e, e.args[1:-1], e.call("_+_", e.accumulator(), e.items(e.args[-1])))
+    step = _where(e, condition, e.call("_+_", e.accumulator(), e.items(item)))
     return e.fold(over, variable, e.items(), e.literal(True), step, e.accumulator())  # noqa: FBT003
 
 
 def _map(e: Expansion) -> Node:
-    return _mapped(e, e.over())
+    return _listed(e, e.over(), e.args[1:-1], e.args[-1])
 
 
 def _filter(e: Expansion) -> Node:
-    variable = _variable(e, "argument is not an identifier")
-    step = _where(e, e.args[1:], e.call("_+_", e.accumulator(), e.items(e.args[0])))
-    return e.fold(e.over(), variable, e.items(), e.literal(True), step, e.accumulator())  # noqa: FBT003
+    return _listed(e, e.over(), e.args[1:], e.args[0])
 
 
 def _transform(e: Expansion, init: Node, step: Callable[[str], Node]) -> Node:
@@ -270,19 +252,11 @@ def _if_value(e: Expansion, then: Node) -> Node:
     return e.call("_?_:_", e.call("hasValue", target=e.over()), then, e.call("optional.none"))
 
 
-def _opt_map(e: Expansion) -> Node:
-    return _if_value(e, e.call("optional.of", _optional_value(e)))
-
-
-def _opt_flat_map(e: Expansion) -> Node:
-    return _if_value(e, _optional_value(e))
-
-
 def _sort_by(e: Expansion) -> Node:
     if not isinstance(e.target, (ListLiteral, Select, Ident, Comprehension, Call)):
         kinds = "list, identifier, comprehension, call or select expression"
         raise MacroError(e.over().position, f"sortBy can only be applied to a {kinds}")
-    keys = _mapped(e, e.ident(SORT_INPUT))
+    keys = _listed(e, e.ident(SORT_INPUT), e.args[1:-1], e.args[-1])
     return _bound(e, SORT_INPUT, e.target, e.call(SORT, keys, target=e.ident(SORT_INPUT)))
 
 
@@ -304,8 +278,8 @@ METHODS: dict[tuple[str, int], Expander] = {
     ("transformMap", 4): _transform_map,
     ("transformMapEntry", 3): _transform_map_entry,
     ("transformMapEntry", 4): _transform_map_entry,
-    ("optMap", 2): _opt_map,
-    ("optFlatMap", 2): _opt_flat_map,
+    ("optMap", 2): lambda e: _if_value(e, e.call("optional.of", _optional_value(e))),
+    ("optFlatMap", 2): lambda e: _if_value(e, _optional_value(e)),
     ("sortBy", 2): _sort_by,
 }
 
@@ -333,10 +307,10 @@ def _duplicate(root: Node, position: int) -> Node:
     while work:
         node = work.pop()
         for name in _CHILDREN[type(node)]:
-            child = getattr(node, name)
-            children = child if isinstance(child, list) else [] if child is None else [child]
-            made = [copies.setdefault(one, copy(one)) for one in children]
-            setattr(node, name, made if isinstance(child, list) else made[0] if made else None)
+            below = getattr(node, name)
+            children = below if isinstance(below, list) else [] if below is None else [below]
+            made = [copies.setdefault(child, copy(child)) for child in children]
+            setattr(node, name, made if isinstance(below, list) else made[0] if made else None)
             work += made
         if isinstance(node, (Entry, FieldValue)):
             node.position = position
@@ -344,5 +318,5 @@ def _duplicate(root: Node, position: int) -> Node:
             raise TooLargeError(position)
     for node in copies.values():
         if isinstance(node, Comprehension):
-            node.body = tuple(copies[one] for one in node.body)
+            node.body = tuple(copies[part] for part in node.body)
     return copies[root]

@@ -47,7 +47,7 @@ from policies.cel.syntax.parsestate import (
     SUM,
     Frame,
     LimitError,
-    State,
+    ParseState,
     UnexpectedTokenError,
     missing,
 )
@@ -55,27 +55,8 @@ from policies.cel.syntax.source import NOWHERE, CompileError, Issue, Source
 from policies.cel.values import Value
 
 MAX_LENGTH = 100_000
-RESERVED = frozenset(
-    (
-        "as",
-        "break",
-        "const",
-        "continue",
-        "else",
-        "for",
-        "function",
-        "if",
-        "import",
-        "let",
-        "loop",
-        "namespace",
-        "package",
-        "return",
-        "var",
-        "void",
-        "while",
-    )
-)
+_RESERVED = "as break const continue else for function if import let loop namespace package return var void while"
+RESERVED = frozenset(_RESERVED.split())
 
 
 def parse(source: Source) -> Node:
@@ -98,7 +79,7 @@ def parse(source: Source) -> Node:
     return node
 
 
-class Parser(State):
+class Parser(ParseState):
     """Reads tokens: each method takes the current token, and says whether an operand is complete then."""
 
     __slots__ = ("_messages",)
@@ -190,23 +171,12 @@ class Parser(State):
             at += 2
         return at if kinds[at] == "{" else 0
 
-    def parenthesis(self) -> bool:
-        """`(`."""
+    def bracketed(self) -> bool:
+        """`(`, `[` or `{`."""
         start = self.starts[self.at]
+        frame = _BRACKETS[self.kinds[self.at]](start, start)
         self.at += 1
-        return self.open(Parentheses(start, start))
-
-    def list_literal(self) -> bool:
-        """`[`."""
-        start = self.starts[self.at]
-        self.at += 1
-        return self.open(Elements(start, start))
-
-    def map_literal(self) -> bool:
-        """`{`."""
-        start = self.starts[self.at]
-        self.at += 1
-        return self.open(Entries(start, start))
+        return self.open(frame)
 
     def minus(self) -> bool:
         """`-`: of a number, or an operator."""
@@ -214,18 +184,14 @@ class Parser(State):
         if self._number_follows(at):
             self.at += 2
             return self._literal(at, at + 1, "-")
-        return self._unary("-", "-_")
-
-    def negation(self) -> bool:
-        """`!`."""
-        return self._unary("!", "!_")
+        return self.unary()
 
     def _number_follows(self, at: int) -> bool:
         return self.kinds[at + 1] in {INT, DOUBLE}
 
-    def _unary(self, sign: str, function: str) -> bool:
-        """An operator that may be repeated; two cancel each other out. What follows has no other unary operator."""
-        first = self.at
+    def unary(self) -> bool:
+        """`!` or `-`, which may be repeated; two cancel each other out. What follows has no other unary operator."""
+        first, sign = self.at, self.kinds[self.at]
         while self.skip(sign):
             pass
         kind = self.kinds[self.at]
@@ -235,7 +201,7 @@ class Parser(State):
             self.at += 1
             raise UnexpectedTokenError("only a number may follow `!-`; write !(-a)")
         if (self.at - first) % 2:
-            self.stack.append(Unary(function, self.starts[first]))
+            self.stack.append(Unary(f"{sign}_", self.starts[first]))
         return False
 
     # An operand is complete
@@ -245,10 +211,8 @@ class Parser(State):
         level, function = _BINARY[self.kinds[self.at]]
         self.reduce(level)
         self.stack.append(Binary(level, function, self.starts[self.at]))
-        if level == RELATION:
-            self.relations += 1
-        else:
-            self.sums += 1
+        self.relations += level == RELATION
+        self.sums += level != RELATION
         if self.relations > MAX_DEPTH or self.sums > MAX_DEPTH:
             raise LimitError
         self.at += 1
@@ -354,27 +318,15 @@ class Parser(State):
         return self.open(Index(position, self.nodes[-1].start))
 
 
-def _true(_: str) -> Value:
-    return True
-
-
-def _false(_: str) -> Value:
-    return False
-
-
-def _null(_: str) -> Value:
-    return None
-
-
 _LITERALS: dict[str, Callable[..., Value]] = {
     INT: integer,
     UINT: unsigned,
     DOUBLE: double,
     STRING: string,
     BYTES: octets,
-    "true": _true,
-    "false": _false,
-    "null": _null,
+    "true": lambda _: True,
+    "false": lambda _: False,
+    "null": lambda _: None,
 }
 _BINARY = {
     "<": (RELATION, "_<_"),
@@ -390,6 +342,7 @@ _BINARY = {
     "/": (PRODUCT, "_/_"),
     "%": (PRODUCT, "_%_"),
 }
+_BRACKETS: dict[str, type[Frame]] = {"(": Parentheses, "[": Elements, "{": Entries}
 _LOGICAL = {"&&": (AND, "_&&_"), "||": (OR, "_||_")}
 
 _Handler = Callable[[Parser], bool]
@@ -399,11 +352,9 @@ _OPERAND: dict[str, _Handler] = {
     **dict.fromkeys(_LITERALS, Parser.literal),
     IDENTIFIER: Parser.name,
     ".": Parser.dotted_name,
-    "(": Parser.parenthesis,
-    "[": Parser.list_literal,
-    "{": Parser.map_literal,
+    **dict.fromkeys(_BRACKETS, Parser.bracketed),
     "-": Parser.minus,
-    "!": Parser.negation,
+    "!": Parser.unary,
 }
 _AFTER_OPERAND: dict[str, _Handler] = {
     **dict.fromkeys(_BINARY, Parser.binary),

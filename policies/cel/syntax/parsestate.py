@@ -23,7 +23,7 @@ class LimitError(Exception):
     """The expression is nested deeper than the reference allows."""
 
 
-class Pending:
+class OpenOperator:
     """An operator whose right operand is being read."""
 
     __slots__ = ()
@@ -34,12 +34,12 @@ class Pending:
         """The tokens that may follow an expression in it, operators apart; none if what is around decides."""
         return ()
 
-    def reduce(self, parser: State) -> None:
+    def reduce(self, parser: ParseState) -> None:
         """Take the operands from the parser's nodes and put the whole there."""
         raise NotImplementedError
 
 
-class Frame(Pending):
+class Frame(OpenOperator):
     """Something with a closer. `separated`: it takes commas; `trailing`: also one before the closer."""
 
     __slots__ = ("position", "start")
@@ -54,22 +54,22 @@ class Frame(Pending):
         """The closer, and a comma."""
         return (",", self.closer) if self.separated else (self.closer,)
 
-    def prefix(self, parser: State) -> None:
+    def prefix(self, parser: ParseState) -> None:
         """Read what stands before an expression: a question mark, the name of a field."""
 
-    def colon(self, parser: State) -> None:  # noqa: ARG002
+    def colon(self, parser: ParseState) -> None:  # noqa: ARG002
         """Take the expression before a colon."""
         raise UnexpectedTokenError("it belongs to no `?`")
 
-    def take(self, parser: State) -> None:
+    def take(self, parser: ParseState) -> None:
         """Take the expression before a comma or the closer."""
 
-    def build(self, parser: State, end: int) -> None:
-        """The closer is there: put the whole on the parser's nodes."""
+    def build(self, parser: ParseState, end: int) -> None:
+        """Put the whole on the parser's nodes, now that the closer is read."""
         raise NotImplementedError
 
 
-class State:
+class ParseState:
     """Where a parser is. `stack` holds what is open, `nodes` the operands that are complete, `at` is the current token.
 
     `expressions`, `relations` and `sums` count how deep the reference would be in its rules of these names (`sums` for
@@ -99,7 +99,7 @@ class State:
         self.at = 0
         self.done = False
         self.nodes: list[Node] = []
-        self.stack: list[Pending] = [whole]
+        self.stack: list[OpenOperator] = [whole]
         self.issues: list[Issue] = []
         self.expressions = self.relations = self.sums = 1
         # With so few tokens no limit can be reached, and depths need no account.

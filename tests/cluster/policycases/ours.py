@@ -20,7 +20,7 @@ from policies.admissionpolicy.evaluation.parameters import KindScope, StaticPara
 from policies.admissionpolicy.model import Binding, ParamKind
 from policies.admissionpolicy.mutation import dispatcher
 from policies.admissionpolicy.schema import built_in
-from policies.cel.library.kubernetes.authorizer import Answer, Check, Table, answer_of, subject_access_review
+from policies.cel.library.kubernetes.authorizer import Check, CheckAnswer, Table, answer_of, subject_access_review
 from policies.engine.lookup import Missing
 from policies.engine.request import GroupVersionKind
 
@@ -57,7 +57,7 @@ class World:
     namespace: Json
     parameters: Sequence[Json]
     review: Callable[[Json], Json]
-    answers: dict[Check, Answer] = field(default_factory=dict)
+    answers: dict[Check, CheckAnswer] = field(default_factory=dict)
     rounds: int = 0
     """How often an evaluation had to be repeated with an answer."""
 

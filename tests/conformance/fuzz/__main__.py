@@ -24,7 +24,7 @@ from conformance.fuzz.grammar import Tree, generate, typed
 from conformance.ours import generated_differs
 from conformance.record import built, dump, expectation, question
 
-from policies.cel.cases.document import Case, difference
+from policies.cel.cases.document import CelCase, difference
 from policies.cel.cases.run import run
 
 BATCH = 200
@@ -51,7 +51,7 @@ class Oracle:
     def _started(self) -> subprocess.Popen[bytes]:
         return subprocess.Popen([self._path, "-serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
-    def ask(self, cases: Sequence[Case]) -> list[dict[str, Any]]:
+    def ask(self, cases: Sequence[CelCase]) -> list[dict[str, Any]]:
         """The answers to cases. One that takes too long, or kills the program, counts as a panic."""
         answers: list[dict[str, Any]] = []
         while len(answers) < len(cases):
@@ -63,7 +63,7 @@ class Oracle:
                 self._process = self._started()
         return answers
 
-    def _ask(self, cases: Sequence[Case]) -> Iterator[dict[str, Any]]:
+    def _ask(self, cases: Sequence[CelCase]) -> Iterator[dict[str, Any]]:
         source, sink = _pipes(self._process)
         for case in cases:
             sink.write(f"{json.dumps(_question(case))}\n".encode())
@@ -118,7 +118,7 @@ def main() -> int:
     return 1 if found else 0
 
 
-def _batches(random: Random, count: int) -> Iterator[list[tuple[Case, Tree]]]:
+def _batches(random: Random, count: int) -> Iterator[list[tuple[CelCase, Tree]]]:
     for first in range(0, count, BATCH):
         shared = _inputs(random), _variables(random)
         yield [_case(random, f"fuzz-{first + number}", *shared) for number in range(min(BATCH, count - first))]
@@ -126,10 +126,10 @@ def _batches(random: Random, count: int) -> Iterator[list[tuple[Case, Tree]]]:
 
 def _case(
     random: Random, name: str, inputs: Mapping[str, Any], variables: tuple[tuple[str, str], ...]
-) -> tuple[Case, Tree]:
+) -> tuple[CelCase, Tree]:
     mode = random.choice(MODES)
     tree = generate(random, mode)
-    return Case(id=name, expression=str(tree), mode=mode, inputs=inputs, variables=variables), tree
+    return CelCase(id=name, expression=str(tree), mode=mode, inputs=inputs, variables=variables), tree
 
 
 def _inputs(random: Random) -> dict[str, Any]:
@@ -175,14 +175,14 @@ def _variables(random: Random) -> tuple[tuple[str, str], ...]:
     return tuple((name, str(typed(random, type_))) for name, type_ in VARIABLES)
 
 
-def _different(oracle: Oracle, batch: Sequence[tuple[Case, Tree]]) -> Iterator[tuple[Case, Tree]]:
+def _different(oracle: Oracle, batch: Sequence[tuple[CelCase, Tree]]) -> Iterator[tuple[CelCase, Tree]]:
     answers = oracle.ask([case for case, _ in batch])
     for (case, tree), answer in zip(batch, answers, strict=True):
         if _compare(case, [answer]) is not None and _problem(oracle, case) is not None:
             yield case, tree
 
 
-def _problem(oracle: Oracle, case: Case) -> str | None:
+def _problem(oracle: Oracle, case: CelCase) -> str | None:
     """The difference, if no answer that the reference gives in several tries is ours."""
     problem = _compare(case, oracle.ask([case] * AGAIN))
     if problem is None or not case.variables:
@@ -191,7 +191,7 @@ def _problem(oracle: Oracle, case: Case) -> str | None:
     return None if any(map(_panicked, oracle.ask(alone))) else problem  # a panic in a variable shows only in the cost
 
 
-def _compare(case: Case, answers: Sequence[dict[str, Any]]) -> str | None:
+def _compare(case: CelCase, answers: Sequence[dict[str, Any]]) -> str | None:
     if any(map(_panicked, answers)):
         return None  # nobody depends on it
     try:
@@ -214,7 +214,7 @@ def _panicked(answer: Mapping[str, Any]) -> bool:
     return "'$error'" in value or "'ForceQuery'" in value  # the second is a url within an Object{}
 
 
-def _minimised(oracle: Oracle, case: Case, tree: Tree) -> Case:
+def _minimised(oracle: Oracle, case: CelCase, tree: Tree) -> CelCase:
     """The smallest expression, and then inputs, that still differ."""
     if case.variables and _problem(oracle, replace(case, variables=())) is not None:
         case = replace(case, variables=())
@@ -233,16 +233,16 @@ def _minimised(oracle: Oracle, case: Case, tree: Tree) -> Case:
     return case
 
 
-def _question(case: Case) -> dict[str, Any]:
+def _question(case: CelCase) -> dict[str, Any]:
     return question({"fixtures": case.inputs}, _raw(case))
 
 
-def _raw(case: Case) -> dict[str, Any]:
+def _raw(case: CelCase) -> dict[str, Any]:
     variables = [{"name": name, "expression": expression} for name, expression in case.variables]
     return {"id": case.id, "expression": case.expression, "mode": case.mode, "variables": variables}
 
 
-def _written(oracle: Oracle, case: Case) -> dict[str, Any]:
+def _written(oracle: Oracle, case: CelCase) -> dict[str, Any]:
     raw = {key: value for key, value in _raw(case).items() if value}
     own = {name: value for name, value in case.inputs.items() if value != AUTHORIZER}
     return raw | own | {"expect": expectation(oracle.ask([case]))}

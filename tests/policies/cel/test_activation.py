@@ -6,7 +6,7 @@ import pytest
 
 from policies.cel.activation import activation, requester, shown_namespace, shown_request
 from policies.cel.kubernetes import admission
-from policies.cel.library.kubernetes.authorizer import Answer, Check, Table, User
+from policies.cel.library.kubernetes.authorizer import Check, CheckAnswer, Table, User
 from policies.cel.program import NO_VARIABLES, compile_expression
 
 EMPTY: dict[str, Any] = {
@@ -139,7 +139,7 @@ def test_the_resource_of_the_request() -> None:
         namespace="team",
         name="web",
     )
-    names = activation(REQUEST, Table({check: Answer(allowed=True)}), object=None)
+    names = activation(REQUEST, Table({check: CheckAnswer(allowed=True)}), object=None)
     program = compile_expression("authorizer.requestResource.check('update').allowed()", admission())
 
     assert program.evaluate({**names, "variables": NO_VARIABLES}).value is True

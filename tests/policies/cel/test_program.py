@@ -11,7 +11,7 @@ from policies.cel import types
 from policies.cel.cost import EXPRESSION_LIMIT
 from policies.cel.errors import BudgetError, CelError, TimeLimitError
 from policies.cel.generation.compiled import Generated
-from policies.cel.library.kubernetes.authorizer import Answer, Check, Table, User, authorizer
+from policies.cel.library.kubernetes.authorizer import Authorizer, Check, CheckAnswer, Table, User
 from policies.cel.program import (
     NO_VARIABLES,
     Composition,
@@ -164,7 +164,7 @@ def test_a_patient_clock() -> None:
 def test_unanswered_checks_pass_through() -> None:
     """A check without an answer ends the evaluation as an exception, and is no failure that `||` absorbs."""
     program = compiled("authorizer.group('').resource('pods').check('get').allowed() || true")
-    given = names(authorizer=authorizer(User("jane"), Table({})))
+    given = names(authorizer=Authorizer(User("jane"), Table({})))
     for evaluate in (program.evaluate, program.evaluate_exactly):
         with pytest.raises(Missing) as caught:
             evaluate(given)
@@ -177,7 +177,7 @@ class _Refusing:
     def __init__(self) -> None:
         self.asked: list[Check] = []
 
-    def answer(self, check: Check) -> Answer:
+    def answer(self, check: Check) -> CheckAnswer:
         """No answer but a failure."""
         self.asked.append(check)
         raise CelError("refused")
@@ -211,7 +211,7 @@ def test_variables_are_evaluated_once() -> None:
     composition = _composition(
         list="[object.a, object.a]", ok="authorizer.group('').resource('pods').check('get').allowed()"
     )
-    bound = composition.bind(names(authorizer=authorizer(User("jane"), rules)))
+    bound = composition.bind(names(authorizer=Authorizer(User("jane"), rules)))
     same = compile_expression("variables.list == variables.list", composition.environment)
     failing = compile_expression("variables.ok || variables.ok", composition.environment)
     found, asked = [], []

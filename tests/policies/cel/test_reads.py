@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from properties.shapes import bounded, pods
 from support.builders import Json
 
-from policies.cel.cases.document import COMPILE, Case, difference, encode
+from policies.cel.cases.document import COMPILE, CelCase, difference, encode
 from policies.cel.cases.run import bound, compiled, run
 from policies.cel.checking.checker import check
 from policies.cel.kubernetes import admission
@@ -243,7 +243,7 @@ def _outcome(program: Program, composition: Composition, inputs: Mapping[str, An
     return repr(encode(evaluation.value)), error, evaluation.cost + names["variables"].cost
 
 
-def _difference(case: Case) -> Any:
+def _difference(case: CelCase) -> Any:
     """How the outcome on what is read differs from the recorded one, which is that on the whole objects."""
     expect = dict(case.expect or {})
     if expect.get("stage") == COMPILE:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from support.builders import TODAY
 
-from policies.cel.library.kubernetes.authorizer import Answer, Check, User
+from policies.cel.library.kubernetes.authorizer import Check, CheckAnswer, User
 from policies.engine.facts import Facts, NamespaceKey, References, ReferencesKey, StaticFacts
 from policies.engine.lookup import FactUnavailable
 from policies.engine.request import JsonObject
@@ -76,4 +76,4 @@ def test_a_check_without_a_cluster_is_answered_with_an_error() -> None:
     """Expressions see why there is no answer."""
     answer = StaticFacts(TODAY).answer(Check(user=User("alice"), verb="get"))
 
-    assert answer == Answer(allowed=False, error="there is no cluster to ask")
+    assert answer == CheckAnswer(allowed=False, error="there is no cluster to ask")

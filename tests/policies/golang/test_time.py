@@ -5,7 +5,7 @@ import pytest
 from policies.golang.time import (
     FIRST_SECOND,
     LAST_SECOND,
-    Fields,
+    CalendarFields,
     fields,
     format_duration,
     format_timestamp,
@@ -154,13 +154,13 @@ def test_format_timestamp(nanoseconds: int, offset: int, expected: str) -> None:
 @pytest.mark.parametrize(
     ("moment", "offset", "expected"),
     [
-        (0, 0, Fields(1970, 1, 1, 0, 0, 0, 0, 4)),
-        (-1, 0, Fields(1969, 12, 31, 23, 59, 59, 364, 3)),
-        (951_782_399, 1, Fields(2000, 2, 29, 0, 0, 0, 59, 2)),
-        (FIRST_SECOND, -3600, Fields(0, 12, 31, 23, 0, 0, 365, 0)),
-        (LAST_SECOND, 3600, Fields(10_000, 1, 1, 0, 59, 59, 0, 6)),
+        (0, 0, CalendarFields(1970, 1, 1, 0, 0, 0, 0, 4)),
+        (-1, 0, CalendarFields(1969, 12, 31, 23, 59, 59, 364, 3)),
+        (951_782_399, 1, CalendarFields(2000, 2, 29, 0, 0, 0, 59, 2)),
+        (FIRST_SECOND, -3600, CalendarFields(0, 12, 31, 23, 0, 0, 365, 0)),
+        (LAST_SECOND, 3600, CalendarFields(10_000, 1, 1, 0, 59, 59, 0, 6)),
     ],
 )
-def test_fields(moment: int, offset: int, expected: Fields) -> None:
+def test_fields(moment: int, offset: int, expected: CalendarFields) -> None:
     """The calendar goes on before the year 1 and after the year 9999."""
     assert fields(moment, offset) == expected

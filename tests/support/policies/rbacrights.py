@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from policies.cel.library.kubernetes.authorizer import Answer, Check, User, service_account
+from policies.cel.library.kubernetes.authorizer import Check, CheckAnswer, User, service_account
 
 TEAM, OTHER = "rbac-team", "rbac-other"
 """The Namespaces that the roles and bindings are in."""
@@ -164,15 +164,15 @@ def _path(user: User, path: str, verb: str = "get") -> Check:
     return Check(user=user, verb=verb, path=path)
 
 
-def _allowed(reason: str) -> Answer:
-    return Answer(allowed=True, reason=reason)
+def _allowed(reason: str) -> CheckAnswer:
+    return CheckAnswer(allowed=True, reason=reason)
 
 
-def _refused(reason: str = "") -> Answer:
-    return Answer(allowed=False, reason=reason)
+def _refused(reason: str = "") -> CheckAnswer:
+    return CheckAnswer(allowed=False, reason=reason)
 
 
-CHECKS: dict[str, tuple[Check, Answer]] = {
+CHECKS: dict[str, tuple[Check, CheckAnswer]] = {
     "a user in a namespace": (_resource(_RAE, "get", "pods", TEAM), _allowed(f'{_READER}User "rae"')),
     "a user in all namespaces": (_resource(_RAE, "list", "pods"), _allowed(f'{_READER}User "rae"')),
     "a user by a name": (_resource(_RAE, "get", "pods", TEAM, "web"), _allowed(f'{_READER}User "rae"')),

@@ -12,7 +12,7 @@ from support.service.reviews import TODAY
 from support.service.wire import Reply
 
 from policies.admissionpolicy.evaluation.parameters import KnownParameters, ParametersKey
-from policies.cel.library.kubernetes.authorizer import Answer, Check
+from policies.cel.library.kubernetes.authorizer import Check, CheckAnswer
 from policies.engine.facts import Facts, NamespaceKey, References, ReferencesKey, StaticFacts
 from policies.engine.lookup import FactUnavailable, Key, Missing
 from policies.engine.ruleset import RuleSet
@@ -140,7 +140,7 @@ class Directory:
                 return self._references[topology]
             case Check(user=user):
                 self.reviewed.append(key)
-                return Answer(user.name == "alice")
+                return CheckAnswer(user.name == "alice")
             case _:
                 raise NotImplementedError
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from policies.cel.library.kubernetes.authorizer import Answer, Check, answer_of, subject_access_review
+from policies.cel.library.kubernetes.authorizer import Check, CheckAnswer, answer_of, subject_access_review
 from webhook.cluster.api.call import Call, fetch
 from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.api.wire import UNREADABLE
@@ -30,7 +30,7 @@ class _Review(msgspec.Struct):
 _REVIEW = msgspec.json.Decoder(_Review)
 
 
-async def review(api: ApiClient, check: Check, seconds: float) -> Answer:
+async def review(api: ApiClient, check: Check, seconds: float) -> CheckAnswer:
     """The API server's answer to a check, an errored one where it does not answer within so many seconds."""
     body = {
         "apiVersion": "authorization.k8s.io/v1",
@@ -48,5 +48,5 @@ async def review(api: ApiClient, check: Check, seconds: float) -> Answer:
         return _errored(f"the answer to POST {PATH} is not a SubjectAccessReview: {error}")
 
 
-def _errored(reason: str) -> Answer:
-    return Answer(allowed=False, error=reason)
+def _errored(reason: str) -> CheckAnswer:
+    return CheckAnswer(allowed=False, error=reason)

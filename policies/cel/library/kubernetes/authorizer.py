@@ -1,9 +1,9 @@
-"""The `authorizer` library: what a user may do, asked step by step, and answered by whoever evaluates.
+"""The `authorizer` library: what a user may do. Checks are built step by step; the caller answers them.
 
 `authorizer.group('apps').resource('deployments').namespace('team-a').check('create').allowed()`
 
-An evaluation asks nobody by itself: a check whose answer is not known raises Missing; the caller finds the
-answer and evaluates again. Sources: k8s.io/apiserver's pkg/cel/library/authz.go and cost.go,
+An evaluation does no I/O. A check without a known answer raises Missing; the caller finds the answer and
+evaluates again. Sources: k8s.io/apiserver's pkg/cel/library/authz.go and cost.go,
 pkg/authentication/serviceaccount and, for the SubjectAccessReview, plugin/pkg/authorizer/webhook.
 """
 
@@ -12,12 +12,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
+from operator import attrgetter
 from typing import Any, ClassVar, NoReturn, Protocol
 
 from policies.cel import types
 from policies.cel.cost import LIST_CREATION, STRING_TRAVERSAL, STRUCT_CREATION, size
 from policies.cel.errors import CelError, no_such_overload
-from policies.cel.function import Function, Implementation, Library, Overload
+from policies.cel.function import Function, Implementation, Library, Overload, function
 from policies.cel.library.kubernetes import selector
 from policies.cel.library.kubernetes.selector import NO_SELECTOR, Selector
 from policies.cel.types import Type
@@ -59,7 +60,7 @@ def service_account(namespace: str, name: str) -> User:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class CheckAnswer:
     """What an authorizer says. `allowed` is False for a denial and for no opinion; `error` goes with either."""
 
     allowed: bool
@@ -68,7 +69,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Check(Key[Answer]):
+class Check(Key[CheckAnswer]):
     """A question: may this user do this? About a path where there is one, else about a resource in any version.
 
     A selector that could not be parsed comes with its error and without requirements.
@@ -90,15 +91,15 @@ class Check(Key[Answer]):
         """Says that there is no answer."""
         return "an authorization check has no answer yet"
 
-    def failure(self, reason: str) -> Answer:
+    def failure(self, reason: str) -> CheckAnswer:
         """An errored answer, which `errored()` tells an expression, as it does where an authorizer fails."""
-        return Answer(allowed=False, error=reason)
+        return CheckAnswer(allowed=False, error=reason)
 
 
 class Decisions(Protocol):
     """Who answers while an expression runs."""
 
-    def answer(self, check: Check) -> Answer:
+    def answer(self, check: Check) -> CheckAnswer:
         """The answer, at once. Raises Missing."""
         ...
 
@@ -107,21 +108,21 @@ class Decisions(Protocol):
 class Table:
     """The answers that are known; any other check is unanswered."""
 
-    answers: Mapping[Check, Answer]
+    answers: Mapping[Check, CheckAnswer]
 
-    def answer(self, check: Check) -> Answer:
+    def answer(self, check: Check) -> CheckAnswer:
         """The answer of the table. Raises Missing."""
-        found = self.answers.get(check)
-        if found is None:
+        answer = self.answers.get(check)
+        if answer is None:
             raise Missing(check)
-        return found
+        return answer
 
 
 # Values --------------------------------------------------------------------------------------------------------------
 
 
 class _Unequal(Incomparable):
-    """These values have no equality: the reference knows none that would be theirs."""
+    """Values without equality, as in the reference."""
 
     __slots__ = ()
 
@@ -174,23 +175,11 @@ class ResourceCheck(_Unequal):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Decision(_Unequal):
+class CheckDecision(_Unequal):
     """The result of `check`."""
 
     cel_type: ClassVar[Type] = DECISION
-    answer: Answer
-
-
-def authorizer(user: User, decisions: Decisions) -> Authorizer:
-    """The variable `authorizer`: checks for the user who made the request."""
-    return Authorizer(user, decisions)
-
-
-def request_resource(
-    user: User, decisions: Decisions, *, group: str, resource: str, subresource: str, namespace: str, name: str
-) -> ResourceCheck:
-    """The variable `authorizer.requestResource`: the resource of the request, as it was asked for."""
-    return ResourceCheck(Authorizer(user, decisions), group, resource, subresource, namespace, name)
+    answer: CheckAnswer
 
 
 # Functions -----------------------------------------------------------------------------------------------------------
@@ -226,12 +215,12 @@ def _with(field: str) -> Implementation:
     return changed
 
 
-def _check_path(target: PathCheck, verb: str) -> Decision:
+def _check_path(target: PathCheck, verb: str) -> CheckDecision:
     check = Check(user=target.authorizer.user, verb=verb, path=target.path)
-    return Decision(target.authorizer.decisions.answer(check))
+    return CheckDecision(target.authorizer.decisions.answer(check))
 
 
-def _check_resource(target: ResourceCheck, verb: str) -> Decision:
+def _check_resource(target: ResourceCheck, verb: str) -> CheckDecision:
     check = Check(
         user=target.authorizer.user,
         verb=verb,
@@ -243,23 +232,7 @@ def _check_resource(target: ResourceCheck, verb: str) -> Decision:
         field_selector=selector.field_selector(target.field_selector),
         label_selector=selector.label_selector(target.label_selector),
     )
-    return Decision(target.authorizer.decisions.answer(check))
-
-
-def _errored(target: Decision) -> bool:
-    return target.answer.error is not None
-
-
-def _error(target: Decision) -> str:
-    return target.answer.error or ""
-
-
-def _allowed(target: Decision) -> bool:
-    return target.answer.allowed
-
-
-def _reason(target: Decision) -> str:
-    return target.answer.reason
+    return CheckDecision(target.authorizer.decisions.answer(check))
 
 
 def _selector_cost(arguments: Sequence[Value], _: Value) -> int:
@@ -276,8 +249,8 @@ def _member(overload: str, target: Type, texts: int, result: Type, call: Impleme
     return Overload(id=overload, parameters=parameters, result=result, call=call, member=True, stepwise=texts > 1)
 
 
-def _function(name: str, *overloads: Overload) -> Function:
-    return Function(name=name, overloads=overloads, cost=1)
+def _function(name: str, overload: Overload) -> Function:
+    return function(name, overload, cost=1)
 
 
 def _setter(name: str) -> Function:
@@ -286,7 +259,7 @@ def _setter(name: str) -> Function:
 
 def _selector(name: str, field: str) -> Function:
     overload = _member(f"authorizer_{name.lower()}", RESOURCE_CHECK, 1, RESOURCE_CHECK, _with(field))
-    return Function(name=name, overloads=(overload,), cost=_selector_cost)
+    return function(name, overload, cost=_selector_cost)
 
 
 # The names of the types are not among what an expression may refer to: the reference does not register them.
@@ -300,18 +273,21 @@ LIBRARY = Library(
         _setter("subresource"),
         _setter("namespace"),
         _setter("name"),
-        Function(
-            name="check",
-            overloads=(
-                _member("pathcheck_check", PATH_CHECK, 1, DECISION, _check_path),
-                _member("resourcecheck_check", RESOURCE_CHECK, 1, DECISION, _check_resource),
-            ),
+        function(
+            "check",
+            _member("pathcheck_check", PATH_CHECK, 1, DECISION, _check_path),
+            _member("resourcecheck_check", RESOURCE_CHECK, 1, DECISION, _check_resource),
             cost=CHECK_COST,
         ),
-        _function("errored", _member("decision_errored", DECISION, 0, types.BOOL, _errored)),
-        _function("error", _member("decision_error", DECISION, 0, types.STRING, _error)),
-        _function("allowed", _member("decision_allowed", DECISION, 0, types.BOOL, _allowed)),
-        _function("reason", _member("decision_reason", DECISION, 0, types.STRING, _reason)),
+        _function(
+            "errored",
+            _member("decision_errored", DECISION, 0, types.BOOL, lambda target: target.answer.error is not None),
+        ),
+        _function(
+            "error", _member("decision_error", DECISION, 0, types.STRING, lambda target: target.answer.error or "")
+        ),
+        _function("allowed", _member("decision_allowed", DECISION, 0, types.BOOL, attrgetter("answer.allowed"))),
+        _function("reason", _member("decision_reason", DECISION, 0, types.STRING, attrgetter("answer.reason"))),
         _selector("fieldSelector", "field_selector"),
         _selector("labelSelector", "label_selector"),
     ),
@@ -376,7 +352,7 @@ def _requirements(given: Selector) -> Iterator[dict[str, Any]]:
             yield {"key": requirement.key, "operator": operator, **_set({"values": list(requirement.values)})}
 
 
-def answer_of(status: Mapping[str, Any]) -> Answer:
+def answer_of(status: Mapping[str, Any]) -> CheckAnswer:
     """The answer that the `status` of a SubjectAccessReview gives.
 
     `evaluationError` is what the API server's own authorizers returned as their error beside the decision, so it is the
@@ -386,4 +362,4 @@ def answer_of(status: Mapping[str, Any]) -> Answer:
     error = status.get("evaluationError") or None
     if allowed and denied:
         error = "webhook subject access review returned both allow and deny response"
-    return Answer(allowed and not denied, str(status.get("reason") or ""), None if error is None else str(error))
+    return CheckAnswer(allowed and not denied, str(status.get("reason") or ""), None if error is None else str(error))

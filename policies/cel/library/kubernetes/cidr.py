@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
+from operator import attrgetter
 from typing import ClassVar
 
 from policies.cel import types
-from policies.cel.cost import STRING_TRAVERSAL, of_first, size, traversal
+from policies.cel.cost import of_first, of_first_twice, traversal
 from policies.cel.errors import CelError, no_such_overload
-from policies.cel.function import Function, Library, Overload
+from policies.cel.function import Library, Overload, function, single, succeeds
 from policies.cel.library.kubernetes import ip
 from policies.cel.library.kubernetes.ip import IP
 from policies.cel.types import Type
@@ -57,14 +58,6 @@ def parse(text: str) -> CIDR:
     return CIDR(address, length)
 
 
-def _is_cidr(text: str) -> bool:
-    try:
-        parse(text)
-    except CelError:
-        return False
-    return True
-
-
 def _same_network(network: CIDR, other: Address, length: int) -> bool:
     address = network.address
     return address.bits == other.bits and (address.number ^ other.number) >> (address.bits - length) == 0
@@ -96,24 +89,12 @@ def _masked(network: CIDR) -> CIDR:
     return CIDR(Address(address.number >> host << host, address.bits), network.length)
 
 
-def _ip_of(network: CIDR) -> IP:
-    return IP(network.address)
-
-
-def _prefix_length(network: CIDR) -> int:
-    return network.length
-
-
-def _of_contains_ip(arguments: Sequence[Value], _: Value) -> int:
-    return ceil(size(arguments[0]) * 2 * STRING_TRAVERSAL)
-
-
 def _of_contains_ip_text(arguments: Sequence[Value], result: Value) -> int:
-    return _of_contains_ip(arguments, result) + traversal(arguments[1])
+    return of_first_twice(arguments, result) + traversal(arguments[1])
 
 
 def _of_contains_cidr(arguments: Sequence[Value], result: Value) -> int:
-    return _of_contains_ip(arguments, result) + traversal(arguments[0]) + 1
+    return of_first_twice(arguments, result) + traversal(arguments[0]) + 1
 
 
 def _of_contains_cidr_text(arguments: Sequence[Value], result: Value) -> int:
@@ -147,40 +128,24 @@ LIBRARY = Library(
     name="kubernetes.net.cidr",
     types={"net.CIDR": TYPE, "net.IP": ip.TYPE},
     functions=(
-        Function(
-            name="cidr",
-            overloads=(Overload(id="string_to_cidr", parameters=(types.STRING,), result=TYPE, call=parse),),
-            cost=of_first,
-        ),
-        Function(name="containsIP", overloads=_CONTAINS_IP, cost=_of_contains_ip),
-        Function(name="containsCIDR", overloads=_CONTAINS_CIDR, cost=_of_contains_cidr),
-        Function(
-            name="ip",
-            overloads=(Overload(id="cidr_ip", parameters=(TYPE,), result=ip.TYPE, call=_ip_of, member=True, cost=1),),
-            cost=of_first,
-        ),
-        Function(
-            name="prefixLength",
-            overloads=(
-                Overload(
-                    id="cidr_prefix_length", parameters=(TYPE,), result=types.INT, call=_prefix_length, member=True
-                ),
+        single("cidr", "string_to_cidr", (types.STRING,), TYPE, parse, cost=of_first),
+        function("containsIP", *_CONTAINS_IP, cost=of_first_twice),
+        function("containsCIDR", *_CONTAINS_CIDR, cost=_of_contains_cidr),
+        function(
+            "ip",
+            Overload(
+                id="cidr_ip",
+                parameters=(TYPE,),
+                result=ip.TYPE,
+                call=lambda network: IP(network.address),
+                member=True,
+                cost=1,
             ),
-            cost=1,
-        ),
-        Function(
-            name="masked",
-            overloads=(Overload(id="cidr_masked", parameters=(TYPE,), result=TYPE, call=_masked, member=True),),
-            cost=1,
-        ),
-        Function(
-            name="isCIDR",
-            overloads=(Overload(id="is_cidr", parameters=(types.STRING,), result=types.BOOL, call=_is_cidr),),
             cost=of_first,
         ),
-        Function(
-            name="string",
-            overloads=(Overload(id="cidr_to_string", parameters=(TYPE,), result=types.STRING, call=str),),
-        ),
+        single("prefixLength", "cidr_prefix_length", (TYPE,), types.INT, attrgetter("length"), member=True, cost=1),
+        single("masked", "cidr_masked", (TYPE,), TYPE, _masked, member=True, cost=1),
+        single("isCIDR", "is_cidr", (types.STRING,), types.BOOL, succeeds(parse), cost=of_first),
+        single("string", "cidr_to_string", (TYPE,), types.STRING, str),
     ),
 )

@@ -14,7 +14,7 @@ from typing import ClassVar
 from policies.cel import types
 from policies.cel.cost import REGEX_LENGTH, STRING_TRAVERSAL, size
 from policies.cel.errors import no_such_overload
-from policies.cel.function import Function, Library, Overload
+from policies.cel.function import Function, Library, single
 from policies.cel.library.kubernetes import formats
 from policies.cel.types import Type
 from policies.cel.values import NONE, Incomparable, Optional, Value
@@ -70,8 +70,7 @@ def _validate(format_: Format, text: str) -> Optional:
 
 
 def _named(name: str) -> Optional:
-    found = FORMATS.get(name)
-    return NONE if found is None else Optional(found)
+    return Optional(FORMATS[name]) if name in FORMATS else NONE
 
 
 def _of_validate(arguments: Sequence[Value], _: Value) -> int:
@@ -85,34 +84,22 @@ def _constant(name: str, value: Format) -> Function:
     def call() -> Format:
         return value
 
-    return Function(
-        name=name, overloads=(Overload(id=name, parameters=(), result=TYPE, call=call, stepwise=True),), cost=1
-    )
+    return single(name, name, (), TYPE, call, stepwise=True, cost=1)
 
 
 LIBRARY = Library(
     name="kubernetes.format",
     functions=(
-        Function(
-            name="validate",
-            overloads=(
-                Overload(
-                    id="format-validate",
-                    parameters=(TYPE, types.STRING),
-                    result=types.optional_of(types.list_of(types.STRING)),
-                    call=_validate,
-                    member=True,
-                ),
-            ),
+        single(
+            "validate",
+            "format-validate",
+            (TYPE, types.STRING),
+            types.optional_of(types.list_of(types.STRING)),
+            _validate,
+            member=True,
             cost=_of_validate,
         ),
-        Function(
-            name="format.named",
-            overloads=(
-                Overload(id="format-named", parameters=(types.STRING,), result=types.optional_of(TYPE), call=_named),
-            ),
-            cost=1,
-        ),
+        single("format.named", "format-named", (types.STRING,), types.optional_of(TYPE), _named, cost=1),
         *(_constant(f"format.{name}", value) for name, value in FORMATS.items()),
     ),
 )

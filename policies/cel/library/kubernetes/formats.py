@@ -47,15 +47,15 @@ def date(text: str) -> list[str]:
 def datetime(text: str) -> list[str]:
     """A moment in RFC 3339. What follows a second T is not looked at."""
     day, *rest = text.lower().split("t", 2)
-    found = _IS_TIME.fullmatch(rest[0]) if rest and _is_date(day) else None
-    valid = found and found[1] <= "23" and found[2] <= "59" and found[3] <= "59"
+    clock = _IS_TIME.fullmatch(rest[0]) if rest and _is_date(day) else None
+    valid = clock and clock[1] <= "23" and clock[2] <= "59" and clock[3] <= "59"
     return [] if valid else ["invalid datetime"]
 
 
 def _is_date(text: str) -> bool:
-    found = _IS_DATE.fullmatch(text)
-    if not found:
+    match = _IS_DATE.fullmatch(text)
+    if not match:
         return False
-    year, month, day = map(int, found.groups())
+    year, month, day = map(int, match.groups())
     # The calendar repeats every 400 years; the library's has no year 0.
     return 1 <= month <= 12 and 1 <= day <= monthrange(year % 400 + 400, month)[1]

@@ -8,7 +8,7 @@ from typing import ClassVar
 from policies.cel import types
 from policies.cel.cost import of_first, of_first_twice
 from policies.cel.errors import CelError, no_such_overload
-from policies.cel.function import Function, Implementation, Library, Overload
+from policies.cel.function import Function, Implementation, Library, single, succeeds
 from policies.cel.types import Type
 from policies.cel.values import Incomparable
 from policies.golang.netip import IPV4_BITS, Address, AddressError, parse_address
@@ -54,20 +54,8 @@ def parse(text: str) -> IP:
     return IP(address)
 
 
-def _is_ip(text: str) -> bool:
-    try:
-        parse(text)
-    except CelError:
-        return False
-    return True
-
-
 def _is_canonical(text: str) -> bool:
     return str(parse(text)) == text
-
-
-def _family(ip: IP) -> int:
-    return 4 if ip.address.bits == IPV4_BITS else 6
 
 
 def _is_unspecified(ip: IP) -> bool:
@@ -105,41 +93,22 @@ def _is_global_unicast(ip: IP) -> bool:
 
 
 def _property(name: str, overload: str, result: Type, call: Implementation) -> Function:
-    return Function(
-        name=name, overloads=(Overload(id=overload, parameters=(TYPE,), result=result, call=call, member=True),), cost=1
-    )
+    return single(name, overload, (TYPE,), result, call, member=True, cost=1)
 
 
 LIBRARY = Library(
     name="kubernetes.net.ip",
     types={"net.IP": TYPE},
     functions=(
-        Function(
-            name="ip",
-            overloads=(Overload(id="string_to_ip", parameters=(types.STRING,), result=TYPE, call=parse),),
-            cost=of_first,
-        ),
-        _property("family", "ip_family", types.INT, _family),
-        Function(
-            name="ip.isCanonical",
-            overloads=(
-                Overload(id="ip_is_canonical", parameters=(types.STRING,), result=types.BOOL, call=_is_canonical),
-            ),
-            cost=of_first_twice,
-        ),
+        single("ip", "string_to_ip", (types.STRING,), TYPE, parse, cost=of_first),
+        _property("family", "ip_family", types.INT, lambda ip: 4 if ip.address.bits == IPV4_BITS else 6),
+        single("ip.isCanonical", "ip_is_canonical", (types.STRING,), types.BOOL, _is_canonical, cost=of_first_twice),
         _property("isUnspecified", "ip_is_unspecified", types.BOOL, _is_unspecified),
         _property("isLoopback", "ip_is_loopback", types.BOOL, _is_loopback),
         _property("isLinkLocalMulticast", "ip_is_link_local_multicast", types.BOOL, _is_link_local_multicast),
         _property("isLinkLocalUnicast", "ip_is_link_local_unicast", types.BOOL, _is_link_local_unicast),
         _property("isGlobalUnicast", "ip_is_global_unicast", types.BOOL, _is_global_unicast),
-        Function(
-            name="isIP",
-            overloads=(Overload(id="is_ip", parameters=(types.STRING,), result=types.BOOL, call=_is_ip),),
-            cost=of_first,
-        ),
-        Function(
-            name="string",
-            overloads=(Overload(id="ip_to_string", parameters=(TYPE,), result=types.STRING, call=str),),
-        ),
+        single("isIP", "is_ip", (types.STRING,), types.BOOL, succeeds(parse), cost=of_first),
+        single("string", "ip_to_string", (TYPE,), types.STRING, str),
     ),
 )

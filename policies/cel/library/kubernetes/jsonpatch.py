@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from policies.cel import types
 from policies.cel.cost import of_first
-from policies.cel.function import Function, Library, Overload
+from policies.cel.function import Library, single
 
 
 def escape_key(key: str) -> str:
@@ -15,16 +15,12 @@ def escape_key(key: str) -> str:
 LIBRARY = Library(
     name="kubernetes.jsonpatch",
     functions=(
-        Function(
-            name="jsonpatch.escapeKey",
-            overloads=(
-                Overload(
-                    id="string_jsonpatch_escapeKey_string",
-                    parameters=(types.STRING,),
-                    result=types.STRING,
-                    call=escape_key,
-                ),
-            ),
+        single(
+            "jsonpatch.escapeKey",
+            "string_jsonpatch_escapeKey_string",
+            (types.STRING,),
+            types.STRING,
+            escape_key,
             cost=of_first,
         ),
     ),

@@ -6,29 +6,23 @@ Source: k8s.io/apiserver's pkg/cel/library/lists.go and cost.go.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import islice
 from operator import attrgetter, gt
 from typing import Any
 
 from policies.cel import cost, types
-from policies.cel.equality import equal
+from policies.cel.equality import alike
 from policies.cel.errors import CelError, no_such_overload
-from policies.cel.function import Function, Implementation, Library, Overload
+from policies.cel.function import Function, Implementation, Library, Overload, function, single
 from policies.cel.ordering import compare
 from policies.cel.types import Type
 from policies.cel.values import INT_MAX, INT_MIN, UINT_MAX, Duration, Timestamp, Uint, Value
 
-_SUMMABLE = {"int": types.INT, "uint": types.UINT, "double": types.DOUBLE, "duration": types.DURATION}
 _COMPARABLE = {
-    "int": types.INT,
-    "uint": types.UINT,
-    "double": types.DOUBLE,
-    "bool": types.BOOL,
-    "duration": types.DURATION,
-    "timestamp": types.TIMESTAMP,
-    "string": types.STRING,
-    "bytes": types.BYTES,
-}
+    "int": types.INT, "uint": types.UINT, "double": types.DOUBLE, "bool": types.BOOL, "duration": types.DURATION,
+    "timestamp": types.TIMESTAMP, "string": types.STRING, "bytes": types.BYTES,
+}  # fmt: skip
 _NATIVE = frozenset({int, Uint, float, bool, str, bytes})
 _ORDERED = _NATIVE | {Duration, Timestamp}
 _LENGTH_OF_TIME = attrgetter("nanoseconds")
@@ -68,18 +62,11 @@ def _comparison(left: Value, right: Value) -> int:
         return 0
 
 
-def _smallest(items: list[Value]) -> Value:
+def _extreme(choose: Callable[..., Value], replaced_at: int, items: list[Value]) -> Value:
     if not items:
-        raise CelError("min called on empty list")
+        raise CelError(f"{choose.__name__} called on empty list")
     of_one_type, key = _key_of(items)
-    return min(items, key=key) if of_one_type else _preferred(items, 1)
-
-
-def _largest(items: list[Value]) -> Value:
-    if not items:
-        raise CelError("max called on empty list")
-    of_one_type, key = _key_of(items)
-    return max(items, key=key) if of_one_type else _preferred(items, -1)
+    return choose(items, key=key) if of_one_type else _preferred(items, replaced_at)
 
 
 def _preferred(items: list[Value], replaced_at: int) -> Value:
@@ -91,14 +78,6 @@ def _preferred(items: list[Value], replaced_at: int) -> Value:
     return best
 
 
-def _sum_of_ints(items: list[Value]) -> int:
-    return _total(int, items, INT_MIN, INT_MAX, "integer overflow")
-
-
-def _sum_of_uints(items: list[Value]) -> Uint:
-    return Uint(_total(Uint, items, 0, UINT_MAX, "unsigned integer overflow"))
-
-
 def _sum_of_doubles(items: list[Value]) -> float:
     total = 0.0
     for item in items:
@@ -106,10 +85,6 @@ def _sum_of_doubles(items: list[Value]) -> float:
             raise no_such_overload()
         total += item
     return total
-
-
-def _sum_of_durations(items: list[Value]) -> Duration:
-    return Duration(_total(int, map(_nanoseconds, items), INT_MIN, INT_MAX, "integer overflow"))
 
 
 def _nanoseconds(item: Value) -> int:
@@ -130,53 +105,34 @@ def _total(kind: type[int], items: Iterable[Value], low: int, high: int, failure
 
 
 def _index_of(items: list[Value], item: Value) -> int:
-    for index, candidate in enumerate(items):
-        if _is(candidate, item):
-            return index
-    return -1
+    return next((index for index, candidate in enumerate(items) if alike(candidate, item)), -1)
 
 
 def _last_index_of(items: list[Value], item: Value) -> int:
-    for index in range(len(items) - 1, -1, -1):
-        if _is(items[index], item):
-            return index
-    return -1
-
-
-def _is(candidate: Value, item: Value) -> bool:
-    """Values that cannot be compared differ."""
-    try:
-        return equal(candidate, item)
-    except CelError:
-        return False
+    return next((index for index in range(len(items) - 1, -1, -1) if alike(items[index], item)), -1)
 
 
 def _for_each(name: str, template: str, result: Type | None, call: Implementation) -> Function:
     overloads = tuple(
         Overload(
-            id=template.format(element),
-            parameters=(types.list_of(of),),
-            result=result or of,
-            call=call,
-            member=True,
+            id=template.format(element), parameters=(types.list_of(of),), result=result or of, call=call, member=True
         )
         for element, of in _COMPARABLE.items()
     )
-    return Function(name=name, overloads=overloads, cost=cost.of_tree)
+    return function(name, *overloads, cost=cost.of_tree)
 
 
 _SUMS: dict[str, Implementation] = {
-    "int": _sum_of_ints,
-    "uint": _sum_of_uints,
+    "int": lambda items: _total(int, items, INT_MIN, INT_MAX, "integer overflow"),
+    "uint": lambda items: Uint(_total(Uint, items, 0, UINT_MAX, "unsigned integer overflow")),
     "double": _sum_of_doubles,
-    "duration": _sum_of_durations,
+    "duration": lambda items: Duration(_total(int, map(_nanoseconds, items), INT_MIN, INT_MAX, "integer overflow")),
 }
 _ANY = types.parameter("A")
 
 
 def _search(name: str, id: str, call: Implementation) -> Function:
-    overload = Overload(id=id, parameters=(types.list_of(_ANY), _ANY), result=types.INT, call=call, member=True)
-    return Function(name=name, overloads=(overload,), cost=cost.of_tree)
+    return single(name, id, (types.list_of(_ANY), _ANY), types.INT, call, member=True, cost=cost.of_tree)
 
 
 LIBRARY = Library(
@@ -188,17 +144,17 @@ LIBRARY = Library(
             overloads=tuple(
                 Overload(
                     id=f"list_{element}_sum_{element}",
-                    parameters=(types.list_of(of),),
-                    result=of,
-                    call=_SUMS[element],
+                    parameters=(types.list_of(_COMPARABLE[element]),),
+                    result=_COMPARABLE[element],
+                    call=call,
                     member=True,
                 )
-                for element, of in _SUMMABLE.items()
+                for element, call in _SUMS.items()
             ),
             cost=cost.of_tree,
         ),
-        _for_each("max", "list_{0}_max_{0}", None, _largest),
-        _for_each("min", "list_{0}_min_{0}", None, _smallest),
+        _for_each("max", "list_{0}_max_{0}", None, partial(_extreme, max, -1)),
+        _for_each("min", "list_{0}_min_{0}", None, partial(_extreme, min, 1)),
         _search("indexOf", "list_a_index_of_int", _index_of),
         _search("lastIndexOf", "list_a_last_index_of_int", _last_index_of),
     ),

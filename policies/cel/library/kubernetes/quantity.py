@@ -16,7 +16,7 @@ from typing import ClassVar
 from policies.cel import types
 from policies.cel.cost import of_first
 from policies.cel.errors import CelError, no_such_overload
-from policies.cel.function import Function, Implementation, Library, Overload
+from policies.cel.function import Function, Implementation, Library, Overload, function, single, succeeds
 from policies.cel.library.kubernetes.amount import (
     EXACT,
     Amount,
@@ -81,10 +81,10 @@ class Quantity(Incomparable):
 
 def parse(text: str) -> Quantity:
     """The quantity that a text stands for. Raises CelError with the reference's words."""
-    found = _TEXT.fullmatch(text)
-    if not found or not text:
+    match = _TEXT.fullmatch(text)
+    if not match or not text:
         raise CelError(_WRONG)
-    number, whole, fraction, suffix = found[1], found[2] or "0", found[3] or "", found[4]
+    number, whole, fraction, suffix = match[1], match[2] or "0", match[3] or "", match[4]
     form, exponent = _suffix(suffix)
     small = _small(whole, fraction, form, exponent)
     if small is None:
@@ -109,13 +109,13 @@ def _suffix(suffix: str) -> tuple[Form, int]:
         return Form.DECIMAL, _DECIMAL[suffix]
     if suffix in _BINARY:
         return Form.BINARY, _BINARY[suffix]
-    found = _EXPONENT.fullmatch(suffix)
-    if not found:
+    match = _EXPONENT.fullmatch(suffix)
+    if not match:
         raise CelError(_WRONG_SUFFIX)
-    digits = found[1].lstrip("+-").lstrip("0") or "0"
+    digits = match[1].lstrip("+-").lstrip("0") or "0"
     if len(digits) > 19:
         raise CelError(_WRONG_SUFFIX)
-    exponent = -int(digits) if found[1][0] == "-" else int(digits)
+    exponent = -int(digits) if match[1][0] == "-" else int(digits)
     if not INT_MIN <= exponent <= INT_MAX:
         raise CelError(_WRONG_SUFFIX)
     return Form.EXPONENT, wrap(exponent, 32)
@@ -185,14 +185,6 @@ def _exponent_suffix(exponent: int) -> str:
     return f"e{exponent}" if exponent else ""
 
 
-def _is_quantity(text: str) -> bool:
-    try:
-        read(text)
-    except CelError:
-        return False
-    return True
-
-
 def _sign(quantity: Quantity) -> int:
     number = quantity.amount.decimal
     return (number > 0) - (number < 0)
@@ -202,10 +194,6 @@ def _integer(quantity: Quantity) -> int | None:
     return quantity.amount.integer() if isinstance(quantity.amount, Small) else None
 
 
-def _is_integer(quantity: Quantity) -> bool:
-    return _integer(quantity) is not None
-
-
 def _as_integer(quantity: Quantity) -> int:
     integer = _integer(quantity)
     if integer is None:
@@ -213,39 +201,11 @@ def _as_integer(quantity: Quantity) -> int:
     return integer
 
 
-def _as_float(quantity: Quantity) -> float:
-    return approximate(quantity.amount)
-
-
 def _compare(left: Quantity, right: Quantity) -> int:
     return compare(left.amount, right.amount)
 
 
-def _is_greater(left: Quantity, right: Quantity) -> bool:
-    return compare(left.amount, right.amount) > 0
-
-
-def _is_less(left: Quantity, right: Quantity) -> bool:
-    return compare(left.amount, right.amount) < 0
-
-
-def _add(left: Quantity, right: Quantity) -> Quantity:
-    return _sum(left, right.amount, right.form)
-
-
-def _sub(left: Quantity, right: Quantity) -> Quantity:
-    return _sum(left, right.amount, right.form, negative=True)
-
-
-def _add_integer(left: Quantity, right: int) -> Quantity:
-    return _sum(left, Small(right, 0), Form.EXPONENT)
-
-
-def _sub_integer(left: Quantity, right: int) -> Quantity:
-    return _sum(left, Small(right, 0), Form.EXPONENT, negative=True)
-
-
-def _sum(left: Quantity, other: Amount, other_form: Form, *, negative: bool = False) -> Quantity:
+def _sum(left: Quantity, other: Amount, other_form: Form, *, negative: bool) -> Quantity:
     """The sum or the difference, written like the first unless that is zero."""
     amount = left.amount
     form = left.form if amount.decimal else other_form
@@ -263,7 +223,7 @@ def _without_limits(amount: Amount) -> Large:
 
 
 def _member(name: str, overload: str, others: tuple[Type, ...], result: Type, call: Implementation) -> Function:
-    return Function(name=name, overloads=(_overload(overload, (TYPE, *others), result, call),), cost=1)
+    return single(name, overload, (TYPE, *others), result, call, member=True, cost=1)
 
 
 def _overload(overload: str, parameters: tuple[Type, ...], result: Type, call: Implementation) -> Overload:
@@ -271,20 +231,20 @@ def _overload(overload: str, parameters: tuple[Type, ...], result: Type, call: I
 
 
 def _reading(name: str, overload: str, result: Type, call: Implementation) -> Function:
-    return Function(
-        name=name,
-        overloads=(Overload(id=overload, parameters=(types.STRING,), result=result, call=call),),
-        cost=of_first,
-    )
+    return single(name, overload, (types.STRING,), result, call, cost=of_first)
 
 
-def _arithmetic(name: str, on_quantity: Implementation, on_integer: Implementation) -> Function:
-    return Function(
-        name=name,
-        overloads=(
-            _overload(f"quantity_{name}", (TYPE, TYPE), TYPE, on_quantity),
-            _overload(f"quantity_{name}_int", (TYPE, types.INT), TYPE, on_integer),
-        ),
+def _arithmetic(name: str, *, negative: bool) -> Function:
+    def on_quantity(left: Quantity, right: Quantity) -> Quantity:
+        return _sum(left, right.amount, right.form, negative=negative)
+
+    def on_integer(left: Quantity, right: int) -> Quantity:
+        return _sum(left, Small(right, 0), Form.EXPONENT, negative=negative)
+
+    return function(
+        name,
+        _overload(f"quantity_{name}", (TYPE, TYPE), TYPE, on_quantity),
+        _overload(f"quantity_{name}_int", (TYPE, types.INT), TYPE, on_integer),
         cost=1,
     )
 
@@ -293,19 +253,25 @@ LIBRARY = Library(
     name="kubernetes.quantity",
     functions=(
         _reading("quantity", "string_to_quantity", TYPE, read),
-        _reading("isQuantity", "is_quantity_string", types.BOOL, _is_quantity),
-        Function(
-            name="sign",
-            overloads=(Overload(id="quantity_sign", parameters=(TYPE,), result=types.INT, call=_sign),),
-            cost=1,
+        _reading("isQuantity", "is_quantity_string", types.BOOL, succeeds(read)),
+        single("sign", "quantity_sign", (TYPE,), types.INT, _sign, cost=1),
+        _member(
+            "isGreaterThan",
+            "quantity_is_greater_than",
+            (TYPE,),
+            types.BOOL,
+            lambda left, right: _compare(left, right) > 0,
         ),
-        _member("isGreaterThan", "quantity_is_greater_than", (TYPE,), types.BOOL, _is_greater),
-        _member("isLessThan", "quantity_is_less_than", (TYPE,), types.BOOL, _is_less),
+        _member(
+            "isLessThan", "quantity_is_less_than", (TYPE,), types.BOOL, lambda left, right: _compare(left, right) < 0
+        ),
         _member("compareTo", "quantity_compare_to", (TYPE,), types.INT, _compare),
-        _member("asApproximateFloat", "quantity_get_float", (), types.DOUBLE, _as_float),
+        _member(
+            "asApproximateFloat", "quantity_get_float", (), types.DOUBLE, lambda quantity: approximate(quantity.amount)
+        ),
         _member("asInteger", "quantity_get_int", (), types.INT, _as_integer),
-        _member("isInteger", "quantity_is_integer", (), types.BOOL, _is_integer),
-        _arithmetic("add", _add, _add_integer),
-        _arithmetic("sub", _sub, _sub_integer),
+        _member("isInteger", "quantity_is_integer", (), types.BOOL, lambda quantity: _integer(quantity) is not None),
+        _arithmetic("add", negative=False),
+        _arithmetic("sub", negative=True),
     ),
 )

@@ -63,17 +63,17 @@ class Pattern:
 
         An empty one right after another is passed over (Go's FindAllString).
         """
-        raw, found, at, before = utf8(text), list[str](), 0, -1
-        while at <= len(raw) and len(found) != limit:
+        raw, places, at, before = utf8(text), list[str](), 0, -1
+        while at <= len(raw) and len(places) != limit:
             span = self._search(raw, at)
             if span is None:
                 break
             start, end = span
             if end > at or start != before:
-                found.append(raw[start:end].decode())
+                places.append(raw[start:end].decode())
             at = end if end > at else _next(raw, at)
             before = end
-        return found
+        return places
 
 
 def _next(raw: bytes, at: int) -> int:
@@ -89,7 +89,8 @@ def compile_pattern(text: str) -> Pattern:
     """The compiled expression. Raises CelError."""
     text = clean(text)
     try:
-        search, matches = _searcher(to_re2(text))
+        pattern, private = to_re2(text), getattr(getattr(re2, "_re2", None), "RE2", None)
+        search, matches = _public(pattern) if private is None else _private(private, pattern)
         if "\\B" in text:
             search = _between_characters(search)
             matches = _matching(search)
@@ -121,18 +122,9 @@ def _comparing(start: str, plain: str, end: str) -> Matcher:
 
 def _matching(search: Search) -> Matcher:
     def matches(text: str) -> bool:
-        try:
-            raw = text.encode()
-        except UnicodeEncodeError:
-            raw = utf8(text)
-        return search(raw, 0) is not None
+        return search(utf8(text), 0) is not None
 
     return matches
-
-
-def _searcher(pattern: str) -> tuple[Search, Matcher]:
-    private = getattr(getattr(re2, "_re2", None), "RE2", None)
-    return _public(pattern) if private is None else _private(private, pattern)
 
 
 def _between_characters(search: Search) -> Search:
@@ -175,8 +167,8 @@ def _public(pattern: str) -> tuple[Search, Matcher]:
         raise RegexError(TOO_LARGE) from None
 
     def search(raw: bytes, start: int) -> tuple[int, int] | None:
-        found = compiled.search(raw, start)
-        return None if found is None else found.span()
+        match = compiled.search(raw, start)
+        return None if match is None else match.span()
 
     return search, _matching(search)
 

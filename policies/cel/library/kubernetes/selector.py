@@ -85,7 +85,7 @@ def parse_fields(text: str) -> tuple[Requirement, ...]:
 
     As fields.ParseSelector: sorted by their text, a term without key and value left out.
     """
-    found = []
+    requirements = []
     for term in sorted(_terms(text)):
         if not term:
             continue
@@ -94,8 +94,8 @@ def parse_fields(text: str) -> tuple[Requirement, ...]:
             raise SelectorError(f"invalid selector: '{text}'; can't understand '{term}'")
         key, value = term[: split.start()], _unescaped(term[split.end() :])
         if key or value:
-            found.append(Requirement(key, NOT_EQUALS if split[0] == NOT_EQUALS else EQUALS, (value,)))
-    return tuple(found)
+            requirements.append(Requirement(key, NOT_EQUALS if split[0] == NOT_EQUALS else EQUALS, (value,)))
+    return tuple(requirements)
 
 
 def _terms(text: str) -> Iterator[str]:
@@ -110,20 +110,20 @@ def _terms(text: str) -> Iterator[str]:
 
 def _unescaped(value: str) -> str:
     r"""A value without the backslashes before `\`, `,` and `=`. Raises SelectorError."""
-    found = []
+    plain = []
     characters = iter(value)
     for character in characters:
         if character == "\\":
             escaped = next(characters, "")
             if not escaped or escaped not in "\\,=":
                 raise SelectorError(f"invalid field selector: invalid escape sequence: \\{escaped}")
-            found.append(escaped)
+            plain.append(escaped)
         elif character in ",=":
             # the reference prints the number of the character
             raise SelectorError(f"invalid field selector: unescaped character in value: {ord(character)}")
         else:
-            found.append(character)
-    return "".join(found)
+            plain.append(character)
+    return "".join(plain)
 
 
 # Labels ------------------------------------------------------------------------------------------------------------
@@ -275,16 +275,16 @@ _INTEGER = re.compile(r"[+-]?[0-9]+").fullmatch
 
 def _checked(requirement: Requirement) -> Requirement:
     """The requirement itself where its values may be a label's (NewRequirement). Raises SelectorError."""
-    found = []
+    faults = []
     for position, value in enumerate(requirement.values):
         if requirement.operator in (GREATER, LESS) and not _is_int64(value):
             detail = "for 'Gt', 'Lt' operators, the value must be an integer"
-            found.append(_invalid(f"values[{position}]", value, [detail]))
+            faults.append(_invalid(f"values[{position}]", value, [detail]))
     for position, value in enumerate(requirement.values):
         if problems := label_value(value):
-            found.append(_invalid(f"values[{position}][{requirement.key}]", value, problems))
-    if found:
-        raise SelectorError(found[0] if len(found) == 1 else f"[{', '.join(found)}]")
+            faults.append(_invalid(f"values[{position}][{requirement.key}]", value, problems))
+    if faults:
+        raise SelectorError(faults[0] if len(faults) == 1 else f"[{', '.join(faults)}]")
     return requirement
 
 

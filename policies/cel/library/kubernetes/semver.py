@@ -12,7 +12,7 @@ from typing import ClassVar
 from policies.cel import types
 from policies.cel.cost import of_first
 from policies.cel.errors import CelError, no_such_overload
-from policies.cel.function import Function, Implementation, Library, Overload
+from policies.cel.function import Function, Implementation, Library, Overload, function, single, succeeds
 from policies.cel.types import Type
 from policies.cel.values import Incomparable
 from policies.golang.quote import clean, quote
@@ -138,68 +138,36 @@ def _semver(text: str, normalized: bool = False) -> Semver:  # noqa: FBT001, FBT
     return parse(normalize(text) if normalized else text)
 
 
-def _is_semver(text: str, normalized: bool = False) -> bool:  # noqa: FBT001, FBT002 - as above
-    try:
-        _semver(text, normalized)
-    except CelError:
-        return False
-    return True
-
-
 def _int64(number: int) -> int:
     return number - _UINT64 if number >= 2**63 else number  # Go's conversion from uint64 to int64
 
 
-def _major(version: Semver) -> int:
-    return _int64(version.major)
-
-
-def _minor(version: Semver) -> int:
-    return _int64(version.minor)
-
-
-def _patch(version: Semver) -> int:
-    return _int64(version.patch)
-
-
-def _is_greater(left: Semver, right: Semver) -> bool:
-    return compare(left, right) == 1
-
-
-def _is_less(left: Semver, right: Semver) -> bool:
-    return compare(left, right) == -1
-
-
 def _reading(name: str, ids: tuple[str, str], result: Type, call: Implementation) -> Function:
-    return Function(
-        name=name,
-        overloads=(
-            Overload(id=ids[0], parameters=(types.STRING,), result=result, call=call),
-            Overload(id=ids[1], parameters=(types.STRING, types.BOOL), result=result, call=call),
-        ),
+    return function(
+        name,
+        Overload(id=ids[0], parameters=(types.STRING,), result=result, call=call),
+        Overload(id=ids[1], parameters=(types.STRING, types.BOOL), result=result, call=call),
         cost=of_first,
     )
 
 
 def _member(name: str, overload: str, others: int, result: Type, call: Implementation) -> Function:
     parameters = (TYPE,) * (1 + others)
-    return Function(
-        name=name,
-        overloads=(Overload(id=overload, parameters=parameters, result=result, call=call, member=True),),
-        cost=1,
-    )
+    return single(name, overload, parameters, result, call, member=True, cost=1)
 
 
 LIBRARY = Library(
     name="kubernetes.Semver",
     functions=(
         _reading("semver", ("string_to_semver", "string_bool_to_semver"), TYPE, _semver),
-        _reading("isSemver", ("is_semver_string", "is_semver_string_bool"), types.BOOL, _is_semver),
-        _member("isGreaterThan", "semver_is_greater_than", 1, types.BOOL, _is_greater),
-        _member("isLessThan", "semver_is_less_than", 1, types.BOOL, _is_less),
+        _reading("isSemver", ("is_semver_string", "is_semver_string_bool"), types.BOOL, succeeds(_semver)),
+        _member(
+            "isGreaterThan", "semver_is_greater_than", 1, types.BOOL, lambda left, right: compare(left, right) == 1
+        ),
+        _member("isLessThan", "semver_is_less_than", 1, types.BOOL, lambda left, right: compare(left, right) == -1),
         _member("compareTo", "semver_compare_to", 1, types.INT, compare),
-        _member("major", "semver_major", 0, types.INT, _major),
-        _member("minor", "semver_minor", 0, types.INT, _minor),
-        _member("patch", "semver_patch", 0, types.INT, _patch),
+        _member("major", "semver_major", 0, types.INT, lambda version: _int64(version.major)),
+        _member("minor", "semver_minor", 0, types.INT, lambda version: _int64(version.minor)),
+        _member("patch", "semver_patch", 0, types.INT, lambda version: _int64(version.patch)),
     ),
 )

@@ -8,7 +8,7 @@ from typing import ClassVar
 from policies.cel import types
 from policies.cel.cost import of_first
 from policies.cel.errors import CelError, no_such_overload
-from policies.cel.function import Function, Implementation, Library, Overload
+from policies.cel.function import Function, Implementation, Library, single
 from policies.cel.types import Type
 from policies.cel.values import Incomparable
 from policies.golang.quote import text_of
@@ -51,53 +51,24 @@ def _is_url(text: str) -> bool:
     return True
 
 
-def _scheme(url: URL) -> str:
-    return text_of(url.parts.scheme)
-
-
-def _host(url: URL) -> str:
-    return text_of(url.parts.host)
-
-
-def _hostname(url: URL) -> str:
-    return text_of(url.parts.hostname)
-
-
-def _port(url: URL) -> str:
-    return text_of(url.parts.port)
-
-
-def _escaped_path(url: URL) -> str:
-    return text_of(url.parts.escaped_path)
-
-
 def _query(url: URL) -> dict[str, list[str]]:
     return {text_of(name): list(map(text_of, values)) for name, values in url.parts.parameters().items()}
 
 
 def _getter(name: str, overload: str, result: Type, call: Implementation) -> Function:
-    return Function(
-        name=name, overloads=(Overload(id=overload, parameters=(TYPE,), result=result, call=call, member=True),), cost=1
-    )
+    return single(name, overload, (TYPE,), result, call, member=True, cost=1)
 
 
 LIBRARY = Library(
     name="kubernetes.urls",
     functions=(
-        Function(
-            name="url",
-            overloads=(Overload(id="string_to_url", parameters=(types.STRING,), result=TYPE, call=parse),),
-            cost=of_first,
-        ),
-        _getter("getScheme", "url_get_scheme", types.STRING, _scheme),
-        _getter("getHost", "url_get_host", types.STRING, _host),
-        _getter("getHostname", "url_get_hostname", types.STRING, _hostname),
-        _getter("getPort", "url_get_port", types.STRING, _port),
-        _getter("getEscapedPath", "url_get_escaped_path", types.STRING, _escaped_path),
+        single("url", "string_to_url", (types.STRING,), TYPE, parse, cost=of_first),
+        _getter("getScheme", "url_get_scheme", types.STRING, lambda url: text_of(url.parts.scheme)),
+        _getter("getHost", "url_get_host", types.STRING, lambda url: text_of(url.parts.host)),
+        _getter("getHostname", "url_get_hostname", types.STRING, lambda url: text_of(url.parts.hostname)),
+        _getter("getPort", "url_get_port", types.STRING, lambda url: text_of(url.parts.port)),
+        _getter("getEscapedPath", "url_get_escaped_path", types.STRING, lambda url: text_of(url.parts.escaped_path)),
         _getter("getQuery", "url_get_query", types.map_of(types.STRING, types.list_of(types.STRING)), _query),
-        Function(
-            name="isURL",
-            overloads=(Overload(id="is_url_string", parameters=(types.STRING,), result=types.BOOL, call=_is_url),),
-        ),
+        single("isURL", "is_url_string", (types.STRING,), types.BOOL, _is_url),
     ),
 )

@@ -6,7 +6,7 @@ from policies.cel import types
 from policies.cel.equality import find
 from policies.cel.errors import CelError
 from policies.cel.evaluation.qualify import show_key
-from policies.cel.function import Function, Library, Overload
+from policies.cel.function import Library, Overload, function
 from policies.cel.values import ABSENT, Value
 
 _MAP = types.map_of(types.parameter("K"), types.parameter("V"))
@@ -30,18 +30,16 @@ def insert_all(mapping: dict[Value, Value], entries: dict[Value, Value]) -> dict
 LIBRARY = Library(
     name="comprehensions",
     functions=(
-        Function(
-            name="cel.@mapInsert",
-            overloads=(
-                Overload(
-                    id="@mapInsert_map_key_value",
-                    parameters=(_MAP, types.parameter("K"), types.parameter("V")),
-                    result=_MAP,
-                    call=insert,
-                    stepwise=True,
-                ),
-                Overload(id="@mapInsert_map_map", parameters=(_MAP, _MAP), result=_MAP, call=insert_all),
+        function(
+            "cel.@mapInsert",
+            Overload(
+                id="@mapInsert_map_key_value",
+                parameters=(_MAP, types.parameter("K"), types.parameter("V")),
+                result=_MAP,
+                call=insert,
+                stepwise=True,
             ),
+            Overload(id="@mapInsert_map_map", parameters=(_MAP, _MAP), result=_MAP, call=insert_all),
         ),
     ),
 )

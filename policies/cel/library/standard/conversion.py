@@ -1,4 +1,4 @@
-"""The conversions between types: `int(x)`, `string(x)`, `timestamp(x)`, `type(x)`, `dyn(x)` and their kin.
+"""The conversions between types: `int(x)`, `string(x)`, `timestamp(x)`, `type(x)`, `dyn(x)` and others.
 
 Source: cel-go's common/stdlib/standard.go, and ConvertToType of each type in common/types.
 """
@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from policies.cel import cost, types
 from policies.cel.errors import CelError
-from policies.cel.function import Cost, Function, Implementation, Library, Overload
+from policies.cel.function import Cost, Function, Implementation, Library, Overload, function
 from policies.cel.patchtypes import JSONPatch
 from policies.cel.types import Type
 from policies.cel.values import INT_MAX, INT_MIN, UINT_MAX, Duration, Timestamp, Uint, Value, type_of
@@ -47,38 +47,35 @@ def _encoded(value: str) -> bytes:
 
 
 def _text_to_bool(value: str) -> bool:
-    found = _BOOLEANS.get(value)
-    if found is None:
+    if value not in _BOOLEANS:
         raise _impossible(types.STRING, types.BOOL)
-    return found
+    return _BOOLEANS[value]
 
 
 def _text_to_int(value: str) -> int:
-    try:
-        found = integer(value)
-    except OverflowError:
-        found = None
-    if found is None:
-        raise _impossible(types.STRING, types.INT)
-    return found
+    return _digits(integer, value, types.INT)
 
 
 def _text_to_uint(value: str) -> Uint:
+    return Uint(_digits(unsigned, value, types.UINT))
+
+
+def _digits(read: Callable[[str], int | None], value: str, target: Type) -> int:
     try:
-        found = unsigned(value)
+        number = read(value)
     except OverflowError:
-        found = None
-    if found is None:
-        raise _impossible(types.STRING, types.UINT)
-    return Uint(found)
+        number = None
+    if number is None:
+        raise _impossible(types.STRING, target)
+    return number
 
 
 def text_to_double(value: str) -> float:
     """`double(value)` of a string."""
-    found = double(value)
-    if found is None:
+    number = double(value)
+    if number is None:
         raise _impossible(types.STRING, types.DOUBLE)
-    return found
+    return number
 
 
 def text_to_index(text: str) -> int:
@@ -90,10 +87,10 @@ def text_to_index(text: str) -> int:
 
 
 def _text_to_duration(value: str) -> Duration:
-    found = parse_duration(value)
-    if found is None:
+    nanoseconds = parse_duration(value)
+    if nanoseconds is None:
         raise _impossible(types.STRING, types.DURATION)
-    return Duration(found)
+    return Duration(nanoseconds)
 
 
 def _text_to_timestamp(value: str) -> Timestamp:
@@ -167,86 +164,64 @@ LIBRARY = Library(
     name="conversion",
     functions=(
         Function(
-            name="type",
-            overloads=(Overload(id="type", parameters=(_ANY,), result=types.type_of(_ANY)),),
-            call=_type,
+            name="type", overloads=(Overload(id="type", parameters=(_ANY,), result=types.type_of(_ANY)),), call=_type
         ),
-        Function(
-            name="bool",
-            overloads=(
-                _from(types.BOOL, "bool_to_bool", types.BOOL, _identity),
-                _from(types.STRING, "string_to_bool", types.BOOL, _text_to_bool),
-            ),
+        function(
+            "bool",
+            _from(types.BOOL, "bool_to_bool", types.BOOL, _identity),
+            _from(types.STRING, "string_to_bool", types.BOOL, _text_to_bool),
         ),
-        Function(
-            name="bytes",
-            overloads=(
-                _from(types.BYTES, "bytes_to_bytes", types.BYTES, _identity),
-                _from(types.STRING, "string_to_bytes", types.BYTES, _encoded, cost.of_first),
-            ),
+        function(
+            "bytes",
+            _from(types.BYTES, "bytes_to_bytes", types.BYTES, _identity),
+            _from(types.STRING, "string_to_bytes", types.BYTES, _encoded, cost.of_first),
         ),
-        Function(
-            name="double",
-            overloads=(
-                _from(types.DOUBLE, "double_to_double", types.DOUBLE, _identity),
-                _from(types.INT, "int64_to_double", types.DOUBLE, float),
-                _from(types.STRING, "string_to_double", types.DOUBLE, text_to_double),
-                _from(types.UINT, "uint64_to_double", types.DOUBLE, float),
-            ),
+        function(
+            "double",
+            _from(types.DOUBLE, "double_to_double", types.DOUBLE, _identity),
+            _from(types.INT, "int64_to_double", types.DOUBLE, float),
+            _from(types.STRING, "string_to_double", types.DOUBLE, text_to_double),
+            _from(types.UINT, "uint64_to_double", types.DOUBLE, float),
         ),
-        Function(
-            name="duration",
-            overloads=(
-                _from(types.DURATION, "duration_to_duration", types.DURATION, _identity),
-                _from(types.INT, "int64_to_duration", types.DURATION, _int_to_duration),
-                _from(types.STRING, "string_to_duration", types.DURATION, _text_to_duration),
-            ),
+        function(
+            "duration",
+            _from(types.DURATION, "duration_to_duration", types.DURATION, _identity),
+            _from(types.INT, "int64_to_duration", types.DURATION, _int_to_duration),
+            _from(types.STRING, "string_to_duration", types.DURATION, _text_to_duration),
         ),
-        Function(
-            name="dyn",
-            overloads=(Overload(id="to_dyn", parameters=(_ANY,), result=types.DYN),),
-            call=_identity,
+        Function(name="dyn", overloads=(Overload(id="to_dyn", parameters=(_ANY,), result=types.DYN),), call=_identity),
+        function(
+            "int",
+            _from(types.INT, "int64_to_int64", types.INT, _identity),
+            _from(types.DOUBLE, "double_to_int64", types.INT, _double_to_int),
+            _from(types.DURATION, "duration_to_int64", types.INT, lambda value: value.nanoseconds),
+            _from(types.STRING, "string_to_int64", types.INT, _text_to_int),
+            _from(types.TIMESTAMP, "timestamp_to_int64", types.INT, lambda value: value.nanoseconds // SECOND),
+            _from(types.UINT, "uint64_to_int64", types.INT, _uint_to_int),
         ),
-        Function(
-            name="int",
-            overloads=(
-                _from(types.INT, "int64_to_int64", types.INT, _identity),
-                _from(types.DOUBLE, "double_to_int64", types.INT, _double_to_int),
-                _from(types.DURATION, "duration_to_int64", types.INT, lambda value: value.nanoseconds),
-                _from(types.STRING, "string_to_int64", types.INT, _text_to_int),
-                _from(types.TIMESTAMP, "timestamp_to_int64", types.INT, lambda value: value.nanoseconds // SECOND),
-                _from(types.UINT, "uint64_to_int64", types.INT, _uint_to_int),
-            ),
+        function(
+            "string",
+            _from(types.STRING, "string_to_string", types.STRING, _identity),
+            _from(types.BOOL, "bool_to_string", types.STRING, text_of),
+            _from(types.BYTES, "bytes_to_string", types.STRING, _decoded, cost.of_first),
+            _from(types.DOUBLE, "double_to_string", types.STRING, general),
+            _from(types.DURATION, "duration_to_string", types.STRING, text_of),
+            _from(types.INT, "int64_to_string", types.STRING, int.__repr__),
+            _from(types.TIMESTAMP, "timestamp_to_string", types.STRING, text_of),
+            _from(types.UINT, "uint64_to_string", types.STRING, int.__repr__),
         ),
-        Function(
-            name="string",
-            overloads=(
-                _from(types.STRING, "string_to_string", types.STRING, _identity),
-                _from(types.BOOL, "bool_to_string", types.STRING, text_of),
-                _from(types.BYTES, "bytes_to_string", types.STRING, _decoded, cost.of_first),
-                _from(types.DOUBLE, "double_to_string", types.STRING, general),
-                _from(types.DURATION, "duration_to_string", types.STRING, text_of),
-                _from(types.INT, "int64_to_string", types.STRING, int.__repr__),
-                _from(types.TIMESTAMP, "timestamp_to_string", types.STRING, text_of),
-                _from(types.UINT, "uint64_to_string", types.STRING, int.__repr__),
-            ),
+        function(
+            "timestamp",
+            _from(types.TIMESTAMP, "timestamp_to_timestamp", types.TIMESTAMP, _identity),
+            _from(types.INT, "int64_to_timestamp", types.TIMESTAMP, _int_to_timestamp),
+            _from(types.STRING, "string_to_timestamp", types.TIMESTAMP, _text_to_timestamp),
         ),
-        Function(
-            name="timestamp",
-            overloads=(
-                _from(types.TIMESTAMP, "timestamp_to_timestamp", types.TIMESTAMP, _identity),
-                _from(types.INT, "int64_to_timestamp", types.TIMESTAMP, _int_to_timestamp),
-                _from(types.STRING, "string_to_timestamp", types.TIMESTAMP, _text_to_timestamp),
-            ),
-        ),
-        Function(
-            name="uint",
-            overloads=(
-                _from(types.UINT, "uint64_to_uint64", types.UINT, _identity),
-                _from(types.DOUBLE, "double_to_uint64", types.UINT, _double_to_uint),
-                _from(types.INT, "int64_to_uint64", types.UINT, _int_to_uint),
-                _from(types.STRING, "string_to_uint64", types.UINT, _text_to_uint),
-            ),
+        function(
+            "uint",
+            _from(types.UINT, "uint64_to_uint64", types.UINT, _identity),
+            _from(types.DOUBLE, "double_to_uint64", types.UINT, _double_to_uint),
+            _from(types.INT, "int64_to_uint64", types.UINT, _int_to_uint),
+            _from(types.STRING, "string_to_uint64", types.UINT, _text_to_uint),
         ),
     ),
 )

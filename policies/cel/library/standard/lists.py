@@ -13,21 +13,14 @@ from policies.cel import cost, types
 from policies.cel.display import type_name
 from policies.cel.equality import contains
 from policies.cel.errors import BudgetError, CelError
-from policies.cel.function import Cost, Function, Implementation, Library, Overload
+from policies.cel.function import Cost, Function, Implementation, Library, Overload, single
 from policies.cel.types import Type
 from policies.cel.values import Duration, Timestamp, Uint, Value, lacking, type_of
 from policies.golang.sort import sorted_indices
 
 _COMPARABLE = (
-    types.INT,
-    types.UINT,
-    types.DOUBLE,
-    types.BOOL,
-    types.DURATION,
-    types.TIMESTAMP,
-    types.STRING,
-    types.BYTES,
-)
+    types.INT, types.UINT, types.DOUBLE, types.BOOL, types.DURATION, types.TIMESTAMP, types.STRING, types.BYTES,
+)  # fmt: skip
 _NATIVE = frozenset({int, Uint, float, bool, str, bytes})
 _ALIKE_WHEN_EQUAL = _NATIVE - {float}
 _TIMES = frozenset({Duration, Timestamp})
@@ -142,12 +135,8 @@ def _self_comparison(items: Value) -> int:
     return int(float(len(items) * len(items)) * factor) + _CALL
 
 
-def _of_first_pairs(arguments: Sequence[Value], _: Value) -> int:
-    return _self_comparison(arguments[0])
-
-
-def _of_second_pairs(arguments: Sequence[Value], _: Value) -> int:
-    return _self_comparison(arguments[1])
+def _of_pairs(arguments: Sequence[Value], _: Value) -> int:
+    return _self_comparison(arguments[-1])
 
 
 def _of_result(_: Sequence[Value], result: Value) -> int:
@@ -168,10 +157,7 @@ _LIST, _NESTED = types.list_of(_T), types.list_of(types.list_of(_T))
 def _member(
     name: str, id: str, parameters: tuple[Type, ...], call: Implementation, price: Cost, *, stepwise: bool = False
 ) -> Function:
-    overload = Overload(
-        id=id, parameters=parameters, result=_LIST, call=call, member=True, stepwise=stepwise, cost=price
-    )
-    return Function(name=name, overloads=(overload,))
+    return single(name, id, parameters, _LIST, call, member=True, stepwise=stepwise, cost=price)
 
 
 def _sorting(name: str, template: str, others: tuple[Type, ...], call: Implementation, price: Cost) -> Function:
@@ -197,12 +183,7 @@ LIBRARY = Library(
             name="flatten",
             overloads=(
                 Overload(
-                    id="list_flatten",
-                    parameters=(_NESTED,),
-                    result=_LIST,
-                    call=_flatten,
-                    member=True,
-                    cost=_of_depth,
+                    id="list_flatten", parameters=(_NESTED,), result=_LIST, call=_flatten, member=True, cost=_of_depth
                 ),
                 Overload(
                     id="list_flatten_int",
@@ -215,21 +196,10 @@ LIBRARY = Library(
             ),
             guarded=False,
         ),
-        _sorting("sort", "list_{0}_sort", (), _sort, _of_first_pairs),
-        _sorting("@sortByAssociatedKeys", "list_{0}_sortByAssociatedKeys", (_LIST,), _sort_by_keys, _of_second_pairs),
-        Function(
-            name="lists.range",
-            overloads=(
-                Overload(
-                    id="lists_range",
-                    parameters=(types.INT,),
-                    result=types.list_of(types.INT),
-                    call=_range,
-                    cost=_of_result,
-                ),
-            ),
-        ),
+        _sorting("sort", "list_{0}_sort", (), _sort, _of_pairs),
+        _sorting("@sortByAssociatedKeys", "list_{0}_sortByAssociatedKeys", (_LIST,), _sort_by_keys, _of_pairs),
+        single("lists.range", "lists_range", (types.INT,), types.list_of(types.INT), _range, cost=_of_result),
         _member("reverse", "list_reverse", (_LIST,), _reverse, _of_result),
-        _member("distinct", "list_distinct", (_LIST,), _distinct, _of_first_pairs),
+        _member("distinct", "list_distinct", (_LIST,), _distinct, _of_pairs),
     ),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from policies.cel import types
 from policies.cel.display import shown
 from policies.cel.errors import CelError
-from policies.cel.function import Function, Library, Overload
+from policies.cel.function import Function, Library, Overload, function, single
 from policies.cel.types import BOOL, DYN, INT, STRING
 from policies.cel.values import ABSENT, NONE, Duration, Optional, Timestamp, Uint, Value
 
@@ -37,10 +37,6 @@ def value_of(optional: Optional) -> Value:
     return optional.value
 
 
-def _has_value(optional: Optional) -> bool:
-    return optional.value is not ABSENT
-
-
 def _unwrap(values: list[Value]) -> list[Value]:
     for value in values:
         if value.__class__ is not Optional:
@@ -48,43 +44,21 @@ def _unwrap(values: list[Value]) -> list[Value]:
     return [optional.value for optional in values if optional.value is not ABSENT]
 
 
-def _first(values: list[Value]) -> Optional:
-    return Optional(values[0]) if values else NONE
-
-
-def _last(values: list[Value]) -> Optional:
-    return Optional(values[-1]) if values else NONE
-
-
-def _none() -> Optional:
-    return NONE
-
-
 LIBRARY = Library(
     name="optional",
     types={"optional_type": _OPTIONAL},
     functions=(
-        Function(
-            name="optional.of",
-            overloads=(Overload(id="optional_of", parameters=(_V,), result=_OPTIONAL, call=Optional),),
-        ),
-        Function(
-            name="optional.ofNonZeroValue",
-            overloads=(Overload(id="optional_ofNonZeroValue", parameters=(_V,), result=_OPTIONAL, call=of_non_zero),),
-        ),
-        Function(
-            name="optional.none",
-            overloads=(Overload(id="optional_none", parameters=(), result=_OPTIONAL, call=_none, stepwise=True),),
-        ),
-        Function(
-            name="value",
-            overloads=(Overload(id="optional_value", parameters=(_OPTIONAL,), result=_V, call=value_of, member=True),),
-        ),
-        Function(
-            name="hasValue",
-            overloads=(
-                Overload(id="optional_hasValue", parameters=(_OPTIONAL,), result=BOOL, call=_has_value, member=True),
-            ),
+        single("optional.of", "optional_of", (_V,), _OPTIONAL, Optional),
+        single("optional.ofNonZeroValue", "optional_ofNonZeroValue", (_V,), _OPTIONAL, of_non_zero),
+        single("optional.none", "optional_none", (), _OPTIONAL, lambda: NONE, stepwise=True),
+        single("value", "optional_value", (_OPTIONAL,), _V, value_of, member=True),
+        single(
+            "hasValue",
+            "optional_hasValue",
+            (_OPTIONAL,),
+            BOOL,
+            lambda optional: optional.value is not ABSENT,
+            member=True,
         ),
         Function(  # the compiler evaluates the right side only when it is needed
             name="or",
@@ -92,55 +66,45 @@ LIBRARY = Library(
                 Overload(id="optional_or_optional", parameters=(_OPTIONAL, _OPTIONAL), result=_OPTIONAL, member=True),
             ),
         ),
-        Function(
-            name="orValue",
-            overloads=(Overload(id="optional_orValue_value", parameters=(_OPTIONAL, _V), result=_V, member=True),),
-        ),
-        Function(
-            name="_?._",
-            overloads=(Overload(id="select_optional_field", parameters=(DYN, STRING), result=_OPTIONAL),),
-        ),
-        Function(
-            name="_[?_]",
-            overloads=(
-                Overload(id="list_optindex_optional_int", parameters=(_LIST, INT), result=_OPTIONAL),
-                Overload(
-                    id="optional_list_optindex_optional_int",
-                    parameters=(types.optional_of(_LIST), INT),
-                    result=_OPTIONAL,
-                ),
-                Overload(id="map_optindex_optional_value", parameters=(_MAP, _K), result=_OPTIONAL),
-                Overload(
-                    id="optional_map_optindex_optional_value",
-                    parameters=(types.optional_of(_MAP), _K),
-                    result=_OPTIONAL,
-                ),
+        single("orValue", "optional_orValue_value", (_OPTIONAL, _V), _V, member=True),
+        single("_?._", "select_optional_field", (DYN, STRING), _OPTIONAL),
+        function(
+            "_[?_]",
+            Overload(id="list_optindex_optional_int", parameters=(_LIST, INT), result=_OPTIONAL),
+            Overload(
+                id="optional_list_optindex_optional_int",
+                parameters=(types.optional_of(_LIST), INT),
+                result=_OPTIONAL,
+            ),
+            Overload(id="map_optindex_optional_value", parameters=(_MAP, _K), result=_OPTIONAL),
+            Overload(
+                id="optional_map_optindex_optional_value",
+                parameters=(types.optional_of(_MAP), _K),
+                result=_OPTIONAL,
             ),
         ),
-        Function(
-            name="_[_]",
-            overloads=(
-                Overload(id="optional_list_index_int", parameters=(types.optional_of(_LIST), INT), result=_OPTIONAL),
-                Overload(id="optional_map_index_value", parameters=(types.optional_of(_MAP), _K), result=_OPTIONAL),
-            ),
+        function(
+            "_[_]",
+            Overload(id="optional_list_index_int", parameters=(types.optional_of(_LIST), INT), result=_OPTIONAL),
+            Overload(id="optional_map_index_value", parameters=(types.optional_of(_MAP), _K), result=_OPTIONAL),
         ),
-        Function(
-            name="last",
-            overloads=(Overload(id="list_last", parameters=(_LIST,), result=_OPTIONAL, call=_last, member=True),),
+        single(
+            "last",
+            "list_last",
+            (_LIST,),
+            _OPTIONAL,
+            lambda values: Optional(values[-1]) if values else NONE,
+            member=True,
         ),
-        Function(
-            name="first",
-            overloads=(Overload(id="list_first", parameters=(_LIST,), result=_OPTIONAL, call=_first, member=True),),
+        single(
+            "first",
+            "list_first",
+            (_LIST,),
+            _OPTIONAL,
+            lambda values: Optional(values[0]) if values else NONE,
+            member=True,
         ),
-        Function(
-            name="optional.unwrap",
-            overloads=(Overload(id="optional_unwrap", parameters=(_OPTIONALS,), result=_LIST, call=_unwrap),),
-        ),
-        Function(
-            name="unwrapOpt",
-            overloads=(
-                Overload(id="optional_unwrapOpt", parameters=(_OPTIONALS,), result=_LIST, call=_unwrap, member=True),
-            ),
-        ),
+        single("optional.unwrap", "optional_unwrap", (_OPTIONALS,), _LIST, _unwrap),
+        single("unwrapOpt", "optional_unwrapOpt", (_OPTIONALS,), _LIST, _unwrap, member=True),
     ),
 )

@@ -7,9 +7,9 @@ from math import ceil
 
 from policies.cel import types
 from policies.cel.cost import STRING_TRAVERSAL, size
-from policies.cel.equality import contains, equal, find
+from policies.cel.equality import alike, contains, equal, find
 from policies.cel.errors import CelError, no_such_overload
-from policies.cel.function import Function, Library, Overload
+from policies.cel.function import Function, Library, Overload, function, single
 from policies.cel.ordering import compare
 from policies.cel.types import BOOL, BYTES, DOUBLE, DURATION, INT, STRING, TIMESTAMP, UINT, Type
 from policies.cel.values import ABSENT, Duration, Incomparable, Timestamp, Uint, Value, lacking
@@ -19,17 +19,9 @@ _LIST_OF_A, _MAP_OF_AB = types.list_of(_A), types.map_of(_A, _B)
 _ORDERED = (bool, int, Uint, float, str, bytes, Duration, Timestamp)
 
 
-def same(left: Value, right: Value) -> bool:
-    """`left == right`."""
-    return equal(left, right)
-
-
 def different(left: Value, right: Value) -> bool:
     """`left != right`: true also of values that cannot be compared."""
-    try:
-        return not equal(left, right)
-    except CelError:
-        return True
+    return not alike(left, right)
 
 
 def _ordered(name: str, holds: Callable[[int], bool]) -> Callable[[Value, Value], bool]:
@@ -113,18 +105,15 @@ def _sizes(kind: Type, name: str) -> tuple[Overload, Overload]:
 LIBRARY = Library(
     name="relations",
     functions=(
-        Function(name="_?_:_", overloads=(Overload(id="conditional", parameters=(BOOL, _A, _A), result=_A),)),
-        Function(name="_&&_", overloads=(Overload(id="logical_and", parameters=(BOOL, BOOL), result=BOOL),)),
-        Function(name="_||_", overloads=(Overload(id="logical_or", parameters=(BOOL, BOOL), result=BOOL),)),
+        single("_?_:_", "conditional", (BOOL, _A, _A), _A),
+        single("_&&_", "logical_and", (BOOL, BOOL), BOOL),
+        single("_||_", "logical_or", (BOOL, BOOL), BOOL),
         Function(name="!_", overloads=(Overload(id="logical_not", parameters=(BOOL,), result=BOOL),), call=opposite),
-        Function(
-            name="@not_strictly_false",
-            overloads=(Overload(id="not_strictly_false", parameters=(BOOL,), result=BOOL),),
-        ),
+        single("@not_strictly_false", "not_strictly_false", (BOOL,), BOOL),
         Function(
             name="_==_",
             overloads=(Overload(id="equals", parameters=(_A, _A), result=BOOL, cost=_equality),),
-            call=same,
+            call=equal,
         ),
         Function(
             name="_!=_",
@@ -135,12 +124,10 @@ LIBRARY = Library(
         _comparison("_<=_", "less_equals", less_or_equal),
         _comparison("_>_", "greater", greater),
         _comparison("_>=_", "greater_equals", greater_or_equal),
-        Function(
-            name="_[_]",
-            overloads=(
-                Overload(id="index_list", parameters=(_LIST_OF_A, INT), result=_A),
-                Overload(id="index_map", parameters=(_MAP_OF_AB, _A), result=_B),
-            ),
+        function(
+            "_[_]",
+            Overload(id="index_list", parameters=(_LIST_OF_A, INT), result=_A),
+            Overload(id="index_map", parameters=(_MAP_OF_AB, _A), result=_B),
         ),
         Function(
             name="@in",

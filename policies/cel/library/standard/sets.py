@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from policies.cel import cost, types
 from policies.cel.equality import contains
 from policies.cel.errors import BudgetError
-from policies.cel.function import Function, Library, Overload
+from policies.cel.function import Function, Library, single
 from policies.cel.values import Value
 
 _LIST = types.list_of(types.parameter("T"))
@@ -40,8 +40,7 @@ def _function(name: str, id: str, call: Callable[[list[Value], list[Value]], boo
             raise BudgetError(spent)
         return call(left, right)
 
-    overload = Overload(id=id, parameters=(_LIST, _LIST), result=types.BOOL, call=bounded, cost=price)
-    return Function(name=name, overloads=(overload,))
+    return single(name, id, (_LIST, _LIST), types.BOOL, bounded, cost=price)
 
 
 LIBRARY = Library(

@@ -1,4 +1,4 @@
-"""Work on text: `charAt`, `indexOf`, `join`, `lowerAscii`, `replace`, `split`, `substring`, `trim` and their kin.
+"""Functions of text: `charAt`, `indexOf`, `join`, `lowerAscii`, `replace`, `split`, `substring`, `trim` and others.
 
 Source: version 2 of cel-go's ext/strings.go; costs from k8s.io/apiserver's pkg/cel/library/cost.go. Positions count
 characters (code points).
@@ -13,7 +13,7 @@ from string import ascii_lowercase, ascii_uppercase
 from policies.cel import cost, types
 from policies.cel.display import shown
 from policies.cel.errors import BudgetError, CelError
-from policies.cel.function import Function, Implementation, Library, Overload
+from policies.cel.function import Function, Implementation, Library, Overload, function, single
 from policies.cel.library.standard.textformat import LONGEST, format_text
 from policies.cel.types import Type
 from policies.cel.values import Value
@@ -59,8 +59,8 @@ def _find_last(text: str, part: str) -> int:
     """The standard search backwards takes time by the product of the lengths; the one forwards never does."""
     if len(text) * len(part) <= _QUICK_SEARCH:
         return text.rfind(part)
-    found = text[::-1].find(part[::-1])
-    return found if found < 0 else len(text) - found - len(part)
+    behind = text[::-1].find(part[::-1])
+    return behind if behind < 0 else len(text) - behind - len(part)
 
 
 def _lower_ascii(text: str) -> str:
@@ -74,8 +74,8 @@ def _upper_ascii(text: str) -> str:
 def _replace(text: str, old: str, new: str, count: int = -1) -> str:
     growth = len(new) - len(old)
     if growth > 0 and len(text) * growth > LONGEST:
-        found = text.count(old)
-        length = len(text) + growth * (found if count < 0 else min(found, count))
+        times = text.count(old)
+        length = len(text) + growth * (times if count < 0 else min(times, count))
         if length > LONGEST:
             raise BudgetError(ceil(length * cost.STRING_TRAVERSAL))
     return text.replace(old, new, count)
@@ -107,10 +107,6 @@ def _substring_range(text: str, start: int, end: int) -> str:
     return text[start:end]
 
 
-def _trim(text: str) -> str:
-    return trimmed(text)
-
-
 def _quote(text: str) -> str:
     return f'"{text.translate(_QUOTED)}"'
 
@@ -139,7 +135,7 @@ def _member(id: str, parameters: tuple[Type, ...], result: Type, call: Implement
 
 
 def _of_text(name: str, id: str, call: Callable[[str], str]) -> Function:
-    return Function(name=name, overloads=(_member(id, (types.STRING,), types.STRING, call),), cost=cost.of_first)
+    return single(name, id, (types.STRING,), types.STRING, call, member=True, cost=cost.of_first)
 
 
 _STRING, _INT, _LIST = types.STRING, types.INT, types.list_of(types.STRING)
@@ -147,76 +143,57 @@ _STRING, _INT, _LIST = types.STRING, types.INT, types.list_of(types.STRING)
 LIBRARY = Library(
     name="strings",
     functions=(
-        Function(name="charAt", overloads=(_member("string_char_at_int", (_STRING, _INT), _STRING, _char_at),)),
-        Function(
-            name="indexOf",
-            overloads=(
-                _member("string_index_of_string", (_STRING, _STRING), _INT, _index_of),
-                _member("string_index_of_string_int", (_STRING, _STRING, _INT), _INT, _index_of),
-            ),
+        function("charAt", _member("string_char_at_int", (_STRING, _INT), _STRING, _char_at)),
+        function(
+            "indexOf",
+            _member("string_index_of_string", (_STRING, _STRING), _INT, _index_of),
+            _member("string_index_of_string_int", (_STRING, _STRING, _INT), _INT, _index_of),
             cost=cost.of_tree,
         ),
-        Function(
-            name="lastIndexOf",
-            overloads=(
-                _member("string_last_index_of_string", (_STRING, _STRING), _INT, _last_index_of),
-                _member("string_last_index_of_string_int", (_STRING, _STRING, _INT), _INT, _last_index_of_offset),
-            ),
+        function(
+            "lastIndexOf",
+            _member("string_last_index_of_string", (_STRING, _STRING), _INT, _last_index_of),
+            _member("string_last_index_of_string_int", (_STRING, _STRING, _INT), _INT, _last_index_of_offset),
             cost=cost.of_tree,
         ),
         _of_text("lowerAscii", "string_lower_ascii", _lower_ascii),
-        Function(
-            name="replace",
-            overloads=(
-                _member("string_replace_string_string", (_STRING, _STRING, _STRING), _STRING, _replace),
-                _member("string_replace_string_string_int", (_STRING, _STRING, _STRING, _INT), _STRING, _replace),
-            ),
+        function(
+            "replace",
+            _member("string_replace_string_string", (_STRING, _STRING, _STRING), _STRING, _replace),
+            _member("string_replace_string_string_int", (_STRING, _STRING, _STRING, _INT), _STRING, _replace),
             cost=cost.of_first_twice,
         ),
-        Function(
-            name="split",
-            overloads=(
-                _member("string_split_string", (_STRING, _STRING), _LIST, _split),
-                _member("string_split_string_int", (_STRING, _STRING, _INT), _LIST, _split),
-            ),
+        function(
+            "split",
+            _member("string_split_string", (_STRING, _STRING), _LIST, _split),
+            _member("string_split_string_int", (_STRING, _STRING, _INT), _LIST, _split),
             cost=cost.of_first_twice,
         ),
-        Function(
-            name="substring",
-            overloads=(
-                _member("string_substring_int", (_STRING, _INT), _STRING, _substring),
-                _member("string_substring_int_int", (_STRING, _INT, _INT), _STRING, _substring_range),
-            ),
+        function(
+            "substring",
+            _member("string_substring_int", (_STRING, _INT), _STRING, _substring),
+            _member("string_substring_int_int", (_STRING, _INT, _INT), _STRING, _substring_range),
             cost=cost.of_first,
         ),
-        _of_text("trim", "string_trim", _trim),
+        _of_text("trim", "string_trim", trimmed),
         _of_text("upperAscii", "string_upper_ascii", _upper_ascii),
-        Function(
-            name="format",
-            overloads=(
-                Overload(
-                    id="string_format",
-                    parameters=(_STRING, types.LIST),
-                    result=_STRING,
-                    call=format_text,
-                    member=True,
-                    stepwise=True,
-                    cost=cost.of_first,
-                ),
+        function(
+            "format",
+            Overload(
+                id="string_format",
+                parameters=(_STRING, types.LIST),
+                result=_STRING,
+                call=format_text,
+                member=True,
+                stepwise=True,
+                cost=cost.of_first,
             ),
         ),
-        Function(
-            name="strings.quote",
-            overloads=(
-                Overload(id="strings_quote", parameters=(_STRING,), result=_STRING, call=_quote, cost=cost.of_first),
-            ),
-        ),
-        Function(
-            name="join",
-            overloads=(
-                _member("list_join", (_LIST,), _STRING, _join),
-                _member("list_join_string", (_LIST, _STRING), _STRING, _join),
-            ),
+        single("strings.quote", "strings_quote", (_STRING,), _STRING, _quote, cost=cost.of_first),
+        function(
+            "join",
+            _member("list_join", (_LIST,), _STRING, _join),
+            _member("list_join_string", (_LIST, _STRING), _STRING, _join),
             cost=_of_result,
         ),
     ),

@@ -23,9 +23,8 @@ def _function(name: str, id: str, search: Callable[[str, str], bool], price: Cos
             raise no_such_overload()  # without the types: the reference looks at them late here
         return search(text, part)
 
-    overload = Overload(
-        id=id, parameters=(types.STRING, types.STRING), result=types.BOOL, call=call, member=True, cost=price
-    )
+    strings = (types.STRING, types.STRING)
+    overload = Overload(id=id, parameters=strings, result=types.BOOL, call=call, member=True, cost=price)
     return Function(name=name, overloads=(overload,), guarded=False)
 
 

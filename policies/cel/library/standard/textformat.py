@@ -17,7 +17,8 @@ from policies.cel.errors import BudgetError, CelError
 from policies.cel.library.standard.conversion import text_of, text_to_double, text_to_index
 from policies.cel.types import Type
 from policies.cel.values import Duration, Timestamp, Uint, Value, type_of
-from policies.golang.strconv import fixed, general, quote
+from policies.golang.quote import quote
+from policies.golang.strconv import fixed, general
 
 LONGEST = int(cost.EXPRESSION_LIMIT / cost.STRING_TRAVERSAL)
 """A text is not made longer than this: one pass over it would cost more than an evaluation may."""
@@ -53,15 +54,15 @@ def format_text(text: str, arguments: list[Value]) -> str:
     """The text with each clause replaced by its argument. More arguments than clauses are allowed."""
     pieces: list[str] = []
     position, taken, length = 0, 0, len(text)
-    while (found := text.find("%", position)) >= 0:
-        pieces.append(text[position:found])
-        if text.startswith("%%", found):
+    while (percent := text.find("%", position)) >= 0:
+        pieces.append(text[position:percent])
+        if text.startswith("%%", percent):
             pieces.append("%")
-            position = found + 2
+            position = percent + 2
             continue
         if taken >= len(arguments):
             raise CelError(f"index {taken} out of range")
-        piece, position = _clause_at(text, found + 1, arguments[taken])
+        piece, position = _clause_at(text, percent + 1, arguments[taken])
         pieces.append(piece)
         taken += 1
         length += len(piece)
@@ -87,13 +88,13 @@ def letters(text: str, count: int) -> Iterator[str]:
     argument left for it; `count` is the number of arguments.
     """
     position = taken = 0
-    while (found := text.find("%", position)) >= 0:
-        if text.startswith("%%", found):
-            position = found + 2
+    while (percent := text.find("%", position)) >= 0:
+        if text.startswith("%%", percent):
+            position = percent + 2
             continue
-        if taken >= count and found + 1 < len(text):
+        if taken >= count and percent + 1 < len(text):
             raise CelError(f"index {taken} out of range")
-        _, position = _read(text, found + 1)
+        _, position = _read(text, percent + 1)
         yield text[position - 1]
         taken += 1
 
@@ -206,22 +207,17 @@ def _literal(value: Value) -> str:
             raise _Failure(f"no formatting function for {type_of(value).name}")
 
 
-def _decimal(value: Value) -> str:
+def _integer(letter: str, value: Value) -> str:
+    """`%d` and `%o`, which are Python's letters too."""
     if value.__class__ is int or value.__class__ is Uint:
-        return int.__repr__(value)
-    raise _wrong("d", value)
+        return format(value, letter)
+    raise _wrong(letter, value)
 
 
 def _binary(value: Value) -> str:
     if isinstance(value, int):
         return format(value, "b")
     raise _wrong("b", value)
-
-
-def _octal(value: Value) -> str:
-    if value.__class__ is int or value.__class__ is Uint:
-        return format(value, "o")
-    raise _wrong("o", value)
 
 
 def _hexadecimal(value: Value) -> str:
@@ -287,9 +283,9 @@ def _not_finite(number: float) -> str:
 _WITH_PRECISION: dict[str, Callable[[int, Value], str]] = {"f": _fixed_point, "e": _scientific}
 _CLAUSES: dict[str, _Clause] = {
     "s": _string,
-    "d": _decimal,
+    "d": partial(_integer, "d"),
     "b": _binary,
-    "o": _octal,
+    "o": partial(_integer, "o"),
     "x": _hexadecimal,
     "X": lambda value: _hexadecimal(value).upper(),
 }

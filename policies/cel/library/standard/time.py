@@ -1,4 +1,4 @@
-"""The accessors of timestamps and durations: `getFullYear`, `getHours` and their kin.
+"""The accessors of timestamps and durations: `getFullYear`, `getHours` and others.
 
 Source: cel-go's common/stdlib/standard.go and common/types/duration.go.
 """
@@ -11,10 +11,10 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from policies.cel import types
 from policies.cel.errors import CelError
-from policies.cel.function import Function, Library, Overload
+from policies.cel.function import Function, Library, Overload, function
 from policies.cel.library.standard.conversion import text_to_index
 from policies.cel.values import INT_MIN, Duration, Timestamp
-from policies.golang.time import HOUR, MINUTE, SECOND, Fields, fields, seconds
+from policies.golang.time import HOUR, MINUTE, SECOND, CalendarFields, fields, seconds
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _AWAY_FROM_THE_EDGE = timedelta(days=3)
@@ -56,17 +56,15 @@ def _named(name: str, moment: int) -> int:
 def _zone(name: str) -> ZoneInfo:
     try:
         return ZoneInfo(name)
-    except ZoneInfoNotFoundError:
-        raise CelError(f"unknown time zone {name}") from None
     except IsADirectoryError:
         raise CelError("is a directory") from None
     except ValueError:
         raise CelError("invalid argument" if "\0" in name else f"unknown time zone {name}") from None
-    except OSError:
+    except (ZoneInfoNotFoundError, OSError):
         raise CelError(f"unknown time zone {name}") from None
 
 
-def _of_timestamp(name: str, part: str, read: Callable[[Fields], int], *durations: Overload) -> Function:
+def _of_timestamp(name: str, part: str, read: Callable[[CalendarFields], int], *durations: Overload) -> Function:
     """The function of a name: without a zone (UTC), with one, and for durations where that exists."""
 
     def plain(moment: Timestamp) -> int:
@@ -94,17 +92,11 @@ def _function(
         call=zoned,
         member=True,
     )
-    return Function(name=name, overloads=(utc, elsewhere, *durations))
+    return function(name, utc, elsewhere, *durations)
 
 
 def _of_duration(part: str, read: Callable[[Duration], int]) -> Overload:
-    return Overload(
-        id=f"duration_to_{part}",
-        parameters=(types.DURATION,),
-        result=types.INT,
-        call=read,
-        member=True,
-    )
+    return Overload(id=f"duration_to_{part}", parameters=(types.DURATION,), result=types.INT, call=read, member=True)
 
 
 def _truncated(unit: int) -> Callable[[Duration], int]:

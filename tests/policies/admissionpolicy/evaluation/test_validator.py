@@ -35,7 +35,7 @@ from policies.admissionpolicy.model import (
     Validation,
 )
 from policies.cel.explanation.places import shown
-from policies.cel.library.kubernetes.authorizer import Answer, Table
+from policies.cel.library.kubernetes.authorizer import CheckAnswer, Table
 from policies.engine.lookup import Missing
 from policies.engine.match import EVERYTHING
 
@@ -206,8 +206,8 @@ def test_an_unanswered_check_passes_through() -> None:
     compiled = validating({"expression": CHECK, "message": "may not"})
     with pytest.raises(Missing) as asked:
         evaluate(compiled, binding(), NO_PARAMETERS, inputs())
-    may_not = Table({asked.value.key: Answer(allowed=False)})
-    may = Table({asked.value.key: Answer(allowed=True)})
+    may_not = Table({asked.value.key: CheckAnswer(allowed=False)})
+    may = Table({asked.value.key: CheckAnswer(allowed=True)})
     assert [words for _, words, *_ in said(compiled, decisions=may_not)] == ["may not"]
     assert said(compiled, decisions=may) == []
 

@@ -11,7 +11,7 @@ from support.policies.policydocuments import documents
 from policies.admissionpolicy.documents.reader import read
 from policies.admissionpolicy.evaluation.parameters import NO_PARAMETERS
 from policies.admissionpolicy.rules.suiterun import SuiteRun
-from policies.cel.library.kubernetes.authorizer import Answer, Check
+from policies.cel.library.kubernetes.authorizer import Check, CheckAnswer
 from policies.suite import Case, CaseNamespace, Expectation
 
 _PODS = (
@@ -66,9 +66,9 @@ ValidatingAdmissionPolicy 'p' with binding 'b' denied request: wrong
 class _Everything:
     """Allows whatever is asked."""
 
-    def answer(self, check: Check) -> Answer:
+    def answer(self, check: Check) -> CheckAnswer:
         del check
-        return Answer(allowed=True)
+        return CheckAnswer(allowed=True)
 
 
 def _run(expression: str = "has(object.spec.hostNetwork)", action: str = "Deny", more: str = "") -> SuiteRun:

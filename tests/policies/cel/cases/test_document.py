@@ -4,8 +4,8 @@ from typing import Any
 import pytest
 
 from policies.cel import types
-from policies.cel.cases.document import Case, CaseError, Outcome, authorizer_rules, cases, difference, encode
-from policies.cel.library.kubernetes.authorizer import Answer, Check, User
+from policies.cel.cases.document import CaseError, CelCase, Outcome, authorizer_rules, cases, difference, encode
+from policies.cel.library.kubernetes.authorizer import Check, CheckAnswer, User
 from policies.cel.patchtypes import JSONPatch, ObjectValue
 from policies.cel.values import NONE, Duration, Optional, Timestamp, Uint
 
@@ -115,7 +115,7 @@ def test_a_value_as_json(value: Any, encoded: Any) -> None:
 )
 def test_the_difference_is_named(expect: dict[str, Any] | None, outcome: Outcome, text: str | None) -> None:
     """The first one, in the order of stage, error, type, value, cost."""
-    found = difference(Case(id="x", expression="1", expect=expect), outcome)
+    found = difference(CelCase(id="x", expression="1", expect=expect), outcome)
     assert found == text or (text is not None and found is not None and found.startswith(text))
 
 
@@ -132,15 +132,15 @@ RULES = [
     [
         (
             Check(user=User("alice"), verb="get", resource="x", namespace="team-a"),
-            Answer(allowed=True, reason="alice owns team-a"),
+            CheckAnswer(allowed=True, reason="alice owns team-a"),
         ),
-        (Check(user=User("bob"), verb="get", resource="configmaps"), Answer(allowed=True, reason="open")),
-        (Check(user=User("bob"), verb="fail", resource="pods"), Answer(allowed=False, error="authorizer is down")),
-        (Check(user=User("bob"), verb="get", path="/healthz"), Answer(allowed=True, reason="health")),
-        (Check(user=User("bob"), verb="fail", path="/x"), Answer(allowed=False, reason="no rule")),
+        (Check(user=User("bob"), verb="get", resource="configmaps"), CheckAnswer(allowed=True, reason="open")),
+        (Check(user=User("bob"), verb="fail", resource="pods"), CheckAnswer(allowed=False, error="authorizer is down")),
+        (Check(user=User("bob"), verb="get", path="/healthz"), CheckAnswer(allowed=True, reason="health")),
+        (Check(user=User("bob"), verb="fail", path="/x"), CheckAnswer(allowed=False, reason="no rule")),
     ],
 )
-def test_the_authorizer_of_a_file_answers(check: Check, answer: Answer) -> None:
+def test_the_authorizer_of_a_file_answers(check: Check, answer: CheckAnswer) -> None:
     """The first rule that matches answers; what none matches is denied."""
     (case,) = cases({"fixtures": {"authorizer": RULES}, "cases": [{"expression": "1"}]})
     assert authorizer_rules(case.inputs).answer(check) == answer

@@ -6,7 +6,7 @@ import pytest
 from support.cel.celrun import checked, compiled
 
 from policies.cel.errors import CelError
-from policies.cel.evaluation.dispatch import Binding, arguments, bind, fits, literal_pattern, text_only
+from policies.cel.evaluation.dispatch import CallBinding, arguments, bind, fits, literal_pattern, text_only
 from policies.cel.syntax.ast import Call, Literal
 from policies.cel.types import DOUBLE, DYN, INT, LIST, STRING, UINT, Type, list_of, map_of, parameter
 from policies.cel.values import Uint
@@ -18,11 +18,11 @@ def _call(text: str) -> Call:
     return node
 
 
-def _bound(text: str) -> Binding:
+def _bound(text: str) -> CallBinding:
     return bind(_call(text))
 
 
-def _called(binding: Binding, *values: Any) -> Any:
+def _called(binding: CallBinding, *values: Any) -> Any:
     try:
         return binding.call(*values)
     except CelError as error:

@@ -4,7 +4,7 @@ import pytest
 from support.cel.celrun import ENVIRONMENT, exactly, planned, refused
 
 from policies.cel.errors import CelError
-from policies.cel.evaluation.attribute import Read
+from policies.cel.evaluation.attribute import ReadStep
 from policies.cel.evaluation.plan import PlanError, plan
 from policies.cel.evaluation.step import Constant, Step
 from policies.cel.evaluation.steps import CallStep, Fold, ListStep, Logic, MapStep, Membership
@@ -60,13 +60,13 @@ def test_constants(text: str, value: object) -> None:
         ("[object]", ListStep),
         ("{'a': object}", MapStep),
         ("true && true", Logic),
-        ("true ? 1 : 2", Read),
+        ("true ? 1 : 2", ReadStep),
         ("[1].map(x, x)", Fold),
         ("object in [1, 2]", Membership),
         ("object in [object]", CallStep),
         ("object in [null, null]", CallStep),
         ("object in {'a': 1}", CallStep),
-        ("[1][0]", Read),
+        ("[1][0]", ReadStep),
     ],
 )
 def test_what_is_left_to_the_evaluation(text: str, kind: type[Step]) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from policies.cel.cost import EXPRESSION_LIMIT
 from policies.cel.errors import BudgetError, CelError, TimeLimitError
-from policies.cel.evaluation.run import Pending, Run
+from policies.cel.evaluation.run import Deferred, Run
 
 
 def test_costs_add_up_to_the_limit() -> None:
@@ -76,7 +76,7 @@ def test_first_values_are_computed_once_and_when_needed() -> None:
         seen.append((run.lookup("x"), len(run.scopes)))
         return 7
 
-    run = Run({}, scopes=[{"x": "outer"}, {"@result": Pending(compute)}, {"x": "inner"}])
+    run = Run({}, scopes=[{"x": "outer"}, {"@result": Deferred(compute)}, {"x": "inner"}])
     assert seen == []
 
     assert [run.lookup("@result"), run.lookup("@result"), run.lookup("x")] == [7, 7, "inner"]
@@ -89,7 +89,7 @@ def test_scopes_are_restored_when_the_budget_ends() -> None:
     def compute(run: Run) -> None:
         run.charge(9)
 
-    scopes: list[dict[str, Any]] = [{"@result": Pending(compute)}, {"x": 1}]
+    scopes: list[dict[str, Any]] = [{"@result": Deferred(compute)}, {"x": 1}]
     run = Run({}, limit=5, scopes=scopes)
     with pytest.raises(BudgetError):
         run.lookup("@result")

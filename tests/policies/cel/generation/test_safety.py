@@ -34,7 +34,7 @@ NODES = (
 ATTRIBUTES = {"__class__", "get", "startswith", "endswith", "find", "append", "pop"}
 BUILTINS = {"len", "iter", "next", "min", "list", "dict"}
 PARAMETERS = {"names", "limit", "expired", "cost", "mark"}
-SUPPORT = {*NAMESPACE, "insert", "insert_all"} - {"__builtins__"}
+SUPPORT = {*NAMESPACE} - {"__builtins__"}
 
 HOSTILE = {
     "single quote": "'",

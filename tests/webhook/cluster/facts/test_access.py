@@ -9,7 +9,7 @@ import pytest
 from support.api.fakeapi import FakeApi, status
 from support.patience import PATIENCE
 
-from policies.cel.library.kubernetes.authorizer import Answer, Check, User
+from policies.cel.library.kubernetes.authorizer import Check, CheckAnswer, User
 from webhook.cluster.api.client import Connection
 from webhook.cluster.facts.access import PATH, review
 
@@ -20,7 +20,7 @@ async def test_a_check_is_asked_as_a_review(server: FakeApi, api: Connection) ->
     """The API server gets the check as a SubjectAccessReview, and its status is the answer."""
     server.groups[PATH] = {"status": {"allowed": True, "reason": "RBAC: allowed"}}
 
-    assert await review(api, CHECK, PATIENCE) == Answer(allowed=True, reason="RBAC: allowed")
+    assert await review(api, CHECK, PATIENCE) == CheckAnswer(allowed=True, reason="RBAC: allowed")
     (seen,) = server.seen
     assert (seen.method, json.loads(seen.body)) == (
         "POST",
@@ -63,4 +63,6 @@ async def test_a_slow_answer_is_not_waited_for(server: FakeApi, api: Connection)
     """A review ends with the time that it was given."""
     server.held = asyncio.Event()
 
-    assert await review(api, CHECK, 0.05) == Answer(allowed=False, error="the API server did not answer within 0.1 s")
+    assert await review(api, CHECK, 0.05) == CheckAnswer(
+        allowed=False, error="the API server did not answer within 0.1 s"
+    )

@@ -10,15 +10,13 @@ from policies.cel.errors import CelError
 from policies.cel.function import Function, Overload
 from policies.cel.library.kubernetes.authorizer import (
     LIBRARY,
-    Answer,
     Authorizer,
     Check,
+    CheckAnswer,
     ResourceCheck,
     Table,
     User,
     answer_of,
-    authorizer,
-    request_resource,
     service_account,
     subject_access_review,
 )
@@ -28,7 +26,7 @@ from policies.engine.lookup import Missing
 
 _ALICE = User("alice", "42", ("dev",), (("scopes", ("read", "write")),))
 _FUNCTIONS = {function.name: function for function in LIBRARY.functions}
-_DENIED = Answer(allowed=False, reason="no rule")
+_DENIED = CheckAnswer(allowed=False, reason="no rule")
 _CREATE_PODS = Check(user=_ALICE, verb="create", resource="pods", namespace="team-a")
 
 
@@ -38,14 +36,14 @@ class _Rules:
     def __init__(self) -> None:
         self.asked: list[Check] = []
 
-    def answer(self, check: Check) -> Answer:
+    def answer(self, check: Check) -> CheckAnswer:
         self.asked.append(check)
         if check.user.name == "alice" and check.namespace == "team-a":
-            return Answer(allowed=True, reason="alice owns team-a")
+            return CheckAnswer(allowed=True, reason="alice owns team-a")
         if (check.path, check.verb) == ("/healthz", "get"):
-            return Answer(allowed=True, reason="health")
+            return CheckAnswer(allowed=True, reason="health")
         if check.user.name == "system:serviceaccount:team-a:builder" and check.verb == "create":
-            return Answer(allowed=True, reason="sa")
+            return CheckAnswer(allowed=True, reason="sa")
         return _DENIED
 
 
@@ -63,13 +61,11 @@ def _follow(value: Any, steps: str | tuple[tuple[str, ...], ...]) -> Any:
 
 
 def _alice(rules: _Rules | Table | None = None) -> Authorizer:
-    return authorizer(_ALICE, rules or _Rules())
+    return Authorizer(_ALICE, rules or _Rules())
 
 
 def _pods(rules: _Rules | Table | None = None) -> ResourceCheck:
-    return request_resource(
-        _ALICE, rules or _Rules(), group="", resource="pods", subresource="status", namespace="team-a", name="web-0"
-    )
+    return ResourceCheck(_alice(rules), "", "pods", "status", "team-a", "web-0")
 
 
 def test_signatures() -> None:
@@ -240,7 +236,7 @@ def test_steps_leave_their_target_alone() -> None:
 
 def test_answer_with_an_error() -> None:
     """`errored` and `error` tell of an error beside the decision, which stands."""
-    decision = _follow(_pods(Table({_STATUS: Answer(allowed=True, reason="r", error="e")})), "check get")
+    decision = _follow(_pods(Table({_STATUS: CheckAnswer(allowed=True, reason="r", error="e")})), "check get")
     found = [_follow(decision, name) for name in ("allowed", "reason", "errored", "error")]
     assert found == [True, "r", True, "e"]
 
@@ -333,27 +329,31 @@ def test_subject_access_review_with_selectors() -> None:
     ("status", "answer"),
     [
         pytest.param(
-            {"allowed": True, "reason": "RBAC: allowed"}, Answer(allowed=True, reason="RBAC: allowed"), id="allowed"
+            {"allowed": True, "reason": "RBAC: allowed"},
+            CheckAnswer(allowed=True, reason="RBAC: allowed"),
+            id="allowed",
         ),
-        pytest.param({"allowed": False}, Answer(allowed=False), id="no-opinion"),
-        pytest.param({"allowed": False, "denied": True, "reason": "r"}, Answer(allowed=False, reason="r"), id="denied"),
-        pytest.param({"allowed": True, "evaluationError": "e"}, Answer(allowed=True, error="e"), id="error"),
-        pytest.param({"allowed": False, "evaluationError": ""}, Answer(allowed=False), id="empty-error"),
+        pytest.param({"allowed": False}, CheckAnswer(allowed=False), id="no-opinion"),
+        pytest.param(
+            {"allowed": False, "denied": True, "reason": "r"}, CheckAnswer(allowed=False, reason="r"), id="denied"
+        ),
+        pytest.param({"allowed": True, "evaluationError": "e"}, CheckAnswer(allowed=True, error="e"), id="error"),
+        pytest.param({"allowed": False, "evaluationError": ""}, CheckAnswer(allowed=False), id="empty-error"),
         pytest.param(
             {"allowed": True, "denied": True},
-            Answer(allowed=False, error="webhook subject access review returned both allow and deny response"),
+            CheckAnswer(allowed=False, error="webhook subject access review returned both allow and deny response"),
             id="both",
         ),
-        pytest.param({}, Answer(allowed=False), id="empty"),
+        pytest.param({}, CheckAnswer(allowed=False), id="empty"),
     ],
 )
-def test_answer_of(status: Mapping[str, object], answer: Answer) -> None:
+def test_answer_of(status: Mapping[str, object], answer: CheckAnswer) -> None:
     """A review's status becomes the decision and the error that the API server's authorizers gave."""
     assert answer_of(status) == answer
 
 
 def test_asking_for_pods() -> None:
     """Equal checks are the same key, however they were built."""
-    table = Table({_CREATE_PODS: Answer(allowed=True)})
+    table = Table({_CREATE_PODS: CheckAnswer(allowed=True)})
     steps = (("group", ""), ("resource", "pods"), ("name", ""), ("namespace", "team-a"), ("check", "create"))
     assert _follow(_alice(table), (*steps, ("allowed",))) is True

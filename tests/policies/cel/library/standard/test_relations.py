@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from support.cel.overloads import Failed, declared, price
 
+from policies.cel.equality import equal
 from policies.cel.errors import CelError
 from policies.cel.library.kubernetes.quantity import LIBRARY as QUANTITY
 from policies.cel.library.standard.relations import (
@@ -17,7 +18,6 @@ from policies.cel.library.standard.relations import (
     less,
     less_or_equal,
     opposite,
-    same,
 )
 from policies.cel.values import Duration, Timestamp, Uint
 
@@ -47,12 +47,12 @@ class Picky:
 )
 def test_equality(left: Any, right: Any, expected: bool) -> None:  # noqa: FBT001
     """`!=` is the opposite of `==`."""
-    assert (same(left, right), different(left, right)) == (expected, not expected)
+    assert (equal(left, right), different(left, right)) == (expected, not expected)
 
 
 def test_values_that_cannot_be_compared() -> None:
     """They are different, and asking for their equality fails."""
-    assert _tried(same, Picky(), 1) == Failed("no such overload 1")
+    assert _tried(equal, Picky(), 1) == Failed("no such overload 1")
     assert different(Picky(), 1) is True
 
 

@@ -118,8 +118,9 @@ def ensure(
         try:
             decided = plan(stored, names, now, leaf_lifetime=leaf_lifetime, authority_lifetime=authority_lifetime)
         except ForeignFileError as error:
-            message = f"{store.path}: {error}, so it is not overwritten; use an empty directory, or move the file away"
-            raise ForeignFileError(message) from error
+            raise ForeignFileError(
+                f"{store.path}: {error}, so it is not overwritten; use an empty directory, or move the file away"
+            ) from error
         store.write(decided.writes)
         tightened = store.tighten()
     return replace(decided.ensured, reasons=(*decided.ensured.reasons, *tightened))

@@ -88,21 +88,18 @@ class Authority(Certified):
 
     def _check_span(self, now: datetime, lifetime: timedelta) -> None:
         if lifetime <= timedelta():
-            message = f"a lifetime of {lifetime} is over before it began; give a positive one"
-            raise AuthorityError(message)
+            raise AuthorityError(f"a lifetime of {lifetime} is over before it began; give a positive one")
         start, end = self.certificate.not_valid_before_utc, self.certificate.not_valid_after_utc
         if not start <= now <= end:
-            message = (
+            raise AuthorityError(
                 f"the CA {titled(self.certificate.subject)} is valid from {moment(start)} to {moment(end)}"
                 f" and cannot sign at {moment(now)}; make a new CA"
             )
-            raise AuthorityError(message)
         if now + lifetime > end:
-            message = (
+            raise AuthorityError(
                 f"a leaf until {moment(now + lifetime)} would outlive the CA {titled(self.certificate.subject)},"
                 f" which ends on {moment(end)}; ask for a shorter lifetime or make a new CA"
             )
-            raise AuthorityError(message)
 
 
 def new_authority(now: datetime, *, name: str = AUTHORITY_NAME, lifetime: timedelta = AUTHORITY_LIFETIME) -> Authority:
@@ -111,11 +108,9 @@ def new_authority(now: datetime, *, name: str = AUTHORITY_NAME, lifetime: timede
     Raises AuthorityError where the name is empty or longer than 64 characters, or the lifetime is not positive.
     """
     if not 0 < len(name) <= _LONGEST_COMMON_NAME:
-        message = f"the CA's name {name!r} has {len(name)} characters; give it 1 to {_LONGEST_COMMON_NAME}"
-        raise AuthorityError(message)
+        raise AuthorityError(f"the CA's name {name!r} has {len(name)} characters; give it 1 to {_LONGEST_COMMON_NAME}")
     if lifetime <= timedelta():
-        message = f"a lifetime of {lifetime} is over before it began; give a positive one"
-        raise AuthorityError(message)
+        raise AuthorityError(f"a lifetime of {lifetime} is over before it began; give a positive one")
     key = new_key()
     subject = authority_subject(name)
     builder = (
@@ -136,11 +131,11 @@ def load_authority(cert_pem: bytes, key_pem: bytes) -> Authority:
     """
     pair = load_pair(cert_pem, key_pem)
     if len(pair.chain) > 1:
-        message = f"it holds {len(pair.chain)} certificates; a CA and its key are exactly one"
-        raise AuthorityError(message)
+        raise AuthorityError(f"it holds {len(pair.chain)} certificates; a CA and its key are exactly one")
     if not may_sign(pair.certificate):
-        message = f"{titled(pair.certificate.subject)} may not sign: its basic constraints or key usage forbid it"
-        raise AuthorityError(message)
+        raise AuthorityError(
+            f"{titled(pair.certificate.subject)} may not sign: its basic constraints or key usage forbid it"
+        )
     return Authority(pair.certificate, pair.key)
 
 

@@ -29,16 +29,13 @@ def subject_names(names: Iterable[str]) -> tuple[x509.GeneralName, ...]:
     with it.
     """
     if isinstance(names, str):  # A string is an iterable of strings: one certificate for each letter's host.
-        message = f"names is the string {names!r}; give a list of names"
-        raise InvalidNameError(message)
+        raise InvalidNameError(f"names is the string {names!r}; give a list of names")
     wanted = dict.fromkeys(_canonical(name) for name in names)
     if not wanted:
-        message = "no names: a certificate needs at least one DNS name or IP address"
-        raise InvalidNameError(message)
+        raise InvalidNameError("no names: a certificate needs at least one DNS name or IP address")
     bad = [f"{name!r} {problem}" for name in wanted if (problem := next(_problems(name), None))]
     if bad:
-        message = f"not a DNS name or IP address: {'; '.join(bad)}"
-        raise InvalidNameError(message)
+        raise InvalidNameError(f"not a DNS name or IP address: {'; '.join(bad)}")
     return tuple(_general(name) for name in wanted)
 
 

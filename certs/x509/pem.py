@@ -64,8 +64,7 @@ def _certificate(block: Block) -> x509.Certificate:
         _ = certificate.extensions
         certificate.public_key()
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-        message = f"{block.place} does not decode as a certificate: {error}"
-        raise PemError(message, damaged=True) from error
+        raise PemError(f"{block.place} does not decode as a certificate: {error}", damaged=True) from error
     return certificate
 
 
@@ -86,11 +85,14 @@ def _scan(text: bytes) -> Iterator[Block]:
             number += 1
             opened, body = (label, line_number), [line]
         elif opened is None:
-            message = f"line {line_number} ends a {label} that never began: the text was cut off at its start"
-            raise PemError(message, damaged=True)
+            raise PemError(
+                f"line {line_number} ends a {label} that never began: the text was cut off at its start", damaged=True
+            )
         elif opened[0] != label:
-            message = f"block {number} (line {opened[1]}) begins a {opened[0]} but ends a {label} on line {line_number}"
-            raise PemError(message, damaged=True)
+            raise PemError(
+                f"block {number} (line {opened[1]}) begins a {opened[0]} but ends a {label} on line {line_number}",
+                damaged=True,
+            )
         else:
             yield Block(label, b"\n".join([*body, b""]), number, opened[1])
             opened = None

@@ -16,11 +16,11 @@ from aiohttp import web
 
 from policies.engine.facts import StaticFacts
 from webhook.configuration import rules
-from webhook.configuration.configuration import Configuration, Loaded
+from webhook.configuration.configuration import Configuration, LoadedConfiguration
 from webhook.configuration.settings import Settings, SettingsError
 from webhook.http import ports
 from webhook.http.app import Service
-from webhook.http.state import Served, State
+from webhook.http.state import Served, ServingState
 from webhook.metrics import Metrics
 from webhook.process import stop_signal
 from webhook.sources.rulekeeper import RuleKeeper
@@ -109,7 +109,9 @@ async def _assemble(stack: AsyncExitStack, configuration: Configuration, measure
     return _Parts(configuration, measures, cluster, taking_part, replica, certificates, keeper)
 
 
-def _run_all(stack: AsyncExitStack, parts: _Parts, registrar: Registrar | None, upkeep: Upkeep, state: State) -> None:
+def _run_all(
+    stack: AsyncExitStack, parts: _Parts, registrar: Registrar | None, upkeep: Upkeep, state: ServingState
+) -> None:
     """Look after all that may change, until the stack is left."""
 
     async def swap() -> None:
@@ -201,19 +203,19 @@ def _registrar(parts: _Parts, leading_and_ready: Callable[[], tuple[bool, bool]]
     replica, facts = parts.replica, parts.facts
     if replica is None or facts is None or not _registers(parts.settings):
         return None
-    from webhook.registration.registrar import Inputs, Registrar  # noqa: PLC0415 - for clusters only
+    from webhook.registration.registrar import Registrar, RegistrarInputs  # noqa: PLC0415 - for clusters only
 
-    def inputs() -> Inputs:
+    def inputs() -> RegistrarInputs:
         policies = parts.keeper.rules if parts.keeper.complete else None
         namespaces, bundle = facts.control_plane_namespaces(), parts.certificates.ca_bundle
-        return Inputs(*parts.configuration.current, policies, namespaces, bundle, *leading_and_ready())
+        return RegistrarInputs(*parts.configuration.current, policies, namespaces, bundle, *leading_and_ready())
 
     return Registrar(facts.api, inputs, replica.webhooks, parts.measures)
 
 
-def _state(parts: _Parts, registrar: Registrar | None) -> State:
+def _state(parts: _Parts, registrar: Registrar | None) -> ServingState:
     """What is served, with all on which readiness depends, and all that it tells."""
-    state = State(_served(parts))
+    state = ServingState(_served(parts))
     state.add_note("configuration", parts.configuration.notes)
     state.add_gate("certificate", parts.certificates.unready)
     if (cluster := parts.cluster) is not None:
@@ -251,7 +253,9 @@ async def _cluster(settings: Settings) -> AbstractAsyncContextManager[Followed]:
     )
 
 
-async def _keeper(loaded: Loaded, measures: Metrics, cluster: Followed | None) -> RuleKeeper | PolicyKeeper:
+async def _keeper(
+    loaded: LoadedConfiguration, measures: Metrics, cluster: Followed | None
+) -> RuleKeeper | PolicyKeeper:
     """The rules, with the policies as the sources have them now. Raises SettingsError."""
     settings, catalog = loaded
     directories = settings.policies.directories
@@ -288,7 +292,7 @@ class _NoCluster(StaticFacts, frozen=True):
 
 
 async def _drain(
-    state: State, stopping: asyncio.Future[signal.Signals], seconds: float, leave: Callable[[], Awaitable[None]]
+    state: ServingState, stopping: asyncio.Future[signal.Signals], seconds: float, leave: Callable[[], Awaitable[None]]
 ) -> None:
     """Wait for the signal, then let the cluster notice before the port closes.
 

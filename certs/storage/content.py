@@ -119,8 +119,8 @@ def _parsed(stored: Mapping[str, bytes], name: str, parse: Callable[[bytes], _T]
         raise _foreign(name, str(error)) from error
 
 
-def _foreign(name: str, found: str) -> ForeignFileError:
-    return ForeignFileError(f"{name}: {found}; it was not made here")
+def _foreign(name: str, reason: str) -> ForeignFileError:
+    return ForeignFileError(f"{name}: {reason}; it was not made here")
 
 
 def _is_ours(name: x509.Name) -> bool:

@@ -115,7 +115,7 @@ class Tls(_Model):
     check_seconds: float = Field(10.0, gt=0, description="How often the pair is checked for changes and for its age.")
 
 
-class Cluster(_Model):
+class ClusterSettings(_Model):
     """The cluster to read Namespaces, Nodes and claims from; without one, rules know only what the request says."""
 
     kubeconfig: str = Field("", description="Path of a kubeconfig.")
@@ -399,7 +399,7 @@ class ExceptionSettings(_Model):
     )
 
 
-class Safety(_Model):
+class SafetySettings(_Model):
     """What policies and refusing built-in rules leave alone, so that a cluster can come up. Labels stay guarded."""
 
     namespaces: Strings = Field(
@@ -425,7 +425,7 @@ class Settings(_Model):
     listen: Listen = Field(Listen(), description=Listen.__doc__)
     health: Health = Field(Health(), description=Health.__doc__)
     tls: Tls = Field(Tls(), description=Tls.__doc__)
-    cluster: Cluster = Field(Cluster(), description=Cluster.__doc__)
+    cluster: ClusterSettings = Field(ClusterSettings(), description=ClusterSettings.__doc__)
     registration: Registration = Field(Registration(), description=Registration.__doc__)
     organization: Organization = Field(Organization(), description=Organization.__doc__)
     labels: LabelsSettings = Field(LabelsSettings(), description=LabelsSettings.__doc__)
@@ -433,7 +433,7 @@ class Settings(_Model):
     sunk: SunkSettings = Field(SunkSettings(), description=SunkSettings.__doc__)
     topology: TopologySettings = Field(TopologySettings(), description=TopologySettings.__doc__)
     policies: Policies = Field(Policies(), description=Policies.__doc__)
-    safety: Safety = Field(Safety(), description=Safety.__doc__)
+    safety: SafetySettings = Field(SafetySettings(), description=SafetySettings.__doc__)
     workloads: Annotated[tuple[WorkloadSettings, ...], Field(strict=False)] = Field(
         (), description=WorkloadSettings.__doc__
     )

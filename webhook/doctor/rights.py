@@ -46,11 +46,11 @@ def _about(right: Right) -> tuple[str, str, str, str, str]:
 
 def _what(rights: list[Right]) -> str:
     """Verbs and resource: `list, watch nodes`, `get secrets ca in namespace cloud`."""
-    one = rights[0]
-    resource = f"{one.resource}.{one.group}" if one.group else one.resource
-    where = f" in namespace {one.namespace}" if one.namespace else ""
-    verbs = ", ".join(right.verb for right in rights)
-    return f"{verbs} {resource}{f' {one.name}' if one.name else ''}{where}"
+    right = rights[0]
+    resource = f"{right.resource}.{right.group}" if right.group else right.resource
+    where = f" in namespace {right.namespace}" if right.namespace else ""
+    verbs = ", ".join(same.verb for same in rights)
+    return f"{verbs} {resource}{f' {right.name}' if right.name else ''}{where}"
 
 
 def _remedy(about: tuple[str, str, str, str, str], rights: list[Right], *, own: bool) -> str:

@@ -88,7 +88,7 @@ def _routes(ruleset: RuleSet) -> Iterator[tuple[str, Route]]:
             yield f"/{phase}/{group}", Route(phase, group, ruleset)
 
 
-class State:
+class ServingState:
     """The one thing that changes while the service runs. A handler reads `served` once per review."""
 
     def __init__(self, served: Served) -> None:

@@ -72,7 +72,7 @@ async def versions(api: ApiClient, group: str) -> tuple[str, ...]:
     if document is None:
         return ()
     preferred = (document.preferred_version,) if document.preferred_version else ()
-    return tuple(dict.fromkeys(each.version for each in (*preferred, *document.versions)))
+    return tuple(dict.fromkeys(version.version for version in (*preferred, *document.versions)))
 
 
 async def kinds(api: ApiClient, api_version: str) -> Mapping[str, ServedKind]:

@@ -15,7 +15,7 @@ from policies.engine.lookup import Key, Missing
 from policies.engine.requester import CONTROL_PLANE, CONTROL_PLANE_LABEL
 from policies.topology.topology import Topology
 from webhook.cluster.api.clock import Clock
-from webhook.cluster.api.objects import NAMESPACES, NODES, NamespaceObject, NodeObject, name_of, namespace_of, node_of
+from webhook.cluster.api.objects import NAMESPACES, NODES, NamespaceObject, WatchedNode, name_of, namespace_of, node_of
 from webhook.cluster.facts import access, references
 from webhook.cluster.facts.namespaces import PATH, NamespaceReads
 from webhook.cluster.facts.references import WORKLOADS, GroupKind
@@ -38,7 +38,7 @@ class KnownFacts(Facts, frozen=True):
 
     namespaces: Cache[NamespaceObject, str, Namespace]
     reads: NamespaceReads
-    watched_nodes: Cache[NodeObject, str, Node]
+    watched_nodes: Cache[WatchedNode, str, Node]
     devices: Devices
     watched_topologies: Topologies
     parameters: ClusterParameters
@@ -103,7 +103,7 @@ class ClusterFacts:
         self._topologies = Topologies(api, VERSIONS if watch_topologies else {}, clock)
         self.parameters = ClusterParameters(api, clock)
         self._reflectors: list[Reflector[Any]] = [Reflector(api, NAMESPACES, PATH, self._namespaces, clock)]
-        nodes = Cache[NodeObject, str, Node](name_of, node_of)
+        nodes = Cache[WatchedNode, str, Node](name_of, node_of)
         if watch_nodes:
             self._reflectors.append(Reflector(api, NODES, "/api/v1/nodes", nodes, clock))
         self.known: Facts = KnownFacts(
@@ -135,7 +135,9 @@ class ClusterFacts:
 
     def problems(self) -> list[str]:
         """What is not up to date and why, a reason each."""
-        problems = [f"{each.resource.name}: {each.problem}" for each in self._reflectors if each.problem]
+        problems = [
+            f"{follower.resource.name}: {follower.problem}" for follower in self._reflectors if follower.problem
+        ]
         return [*problems, *self._devices.problems(), *self._topologies.problems()]
 
     async def read(self, key: Key[T], seconds: float) -> T:

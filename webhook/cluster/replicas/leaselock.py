@@ -139,7 +139,7 @@ class LeaseLock:
         began = self._clock.monotonic()
         spec = self._spec
         held = spec.get("holderIdentity") == self.identity
-        wanted: Json = {
+        renewed: Json = {
             **spec,
             "holderIdentity": self.identity,
             "leaseDurationSeconds": int(float(record.lease_duration)),
@@ -147,7 +147,7 @@ class LeaseLock:
             "leaseTransitions": spec.get("leaseTransitions", 0) + (0 if held or method == "POST" else 1),
         }
         try:
-            await self._write(method, path, wanted)
+            await self._write(method, path, renewed)
         except ClusterError as error:
             if isinstance(error, ApiError) and error.status == 409:
                 self._log.info("lease was changed by another", reason=str(error))

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from webhook.cluster.api.clock import Clock
-from webhook.cluster.api.objects import Resource, WholeObject, name_of, whole
+from webhook.cluster.api.objects import FollowedResource, WholeObject, name_of, whole
 from webhook.cluster.watches.cache import Cache
 from webhook.cluster.watches.reflector import Reflector
 from webhook.cluster.watches.tasks import cancelled, started
@@ -33,8 +33,8 @@ class NativePolicies:
         self._policies = Cache[WholeObject, str, Json](name_of, _asking, self.changed.set)
         self._bindings = Cache[WholeObject, str, Json](name_of, _binding, self.changed.set)
         self._reflectors = (
-            Reflector(api, Resource(_POLICIES, whole), f"{_GROUP}/{_POLICIES}", self._policies, clock),
-            Reflector(api, Resource(_BINDINGS, whole), f"{_GROUP}/{_BINDINGS}", self._bindings, clock),
+            Reflector(api, FollowedResource(_POLICIES, whole), f"{_GROUP}/{_POLICIES}", self._policies, clock),
+            Reflector(api, FollowedResource(_BINDINGS, whole), f"{_GROUP}/{_BINDINGS}", self._bindings, clock),
         )
         self._tasks: list[asyncio.Task[Any]] = []
 

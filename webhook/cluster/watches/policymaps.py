@@ -17,7 +17,7 @@ from policies.kubernetes.name import SUBDOMAIN_LENGTH
 from webhook.cluster.api.call import Call, fetch
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.errors import ApiError, ClusterError
-from webhook.cluster.api.objects import ConfigMapObject, Resource, name_of
+from webhook.cluster.api.objects import ConfigMapObject, FollowedResource, name_of
 from webhook.cluster.watches.cache import Cache
 from webhook.cluster.watches.reflector import Reflector
 from webhook.cluster.watches.tasks import cancelled
@@ -54,7 +54,7 @@ class PolicyMaps:
         self._path = f"/api/v1/namespaces/{quote(namespace, safe='')}"
         self.namespace = namespace
         self._known = Cache[ConfigMapObject, str, PolicyMap](name_of, _policy_map, self.changed.set)
-        resource = Resource(
+        resource = FollowedResource(
             "configmaps with policies",
             msgspec.json.Decoder(ConfigMapObject).decode,
             query=(("labelSelector", SELECTOR),),

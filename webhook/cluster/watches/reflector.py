@@ -15,7 +15,7 @@ import structlog
 from webhook.cluster.api.call import Call, opened, refused
 from webhook.cluster.api.clock import Backoff, Clock
 from webhook.cluster.api.errors import ApiError, ClusterError
-from webhook.cluster.api.objects import Object, Resource
+from webhook.cluster.api.objects import FollowedResource, Object
 from webhook.cluster.api.pages import pages
 from webhook.cluster.api.wire import EVENT, UNREADABLE, Lines
 from webhook.cluster.watches.cache import Sink
@@ -48,7 +48,7 @@ class Reflector(Generic[T]):
     def __init__(
         self,
         api: ApiClient,
-        resource: Resource[T],
+        resource: FollowedResource[T],
         path: str,
         sink: Sink[T],
         clock: Clock,

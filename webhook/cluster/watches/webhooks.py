@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from policies.engine.request import JsonObject
 from webhook.cluster.api.clock import Clock
-from webhook.cluster.api.objects import Resource, WholeObject, whole
+from webhook.cluster.api.objects import FollowedResource, WholeObject, whole
 from webhook.cluster.replicas.registration import GROUP, PLURALS, path
 from webhook.cluster.watches.cache import Change
 from webhook.cluster.watches.reflector import Reflector
@@ -38,7 +38,7 @@ class Webhooks:
         self._latest = {kind: _Latest(kind, self._notice) for kind in PLURALS}
         selector = (("fieldSelector", f"metadata.name={name}"),)
         self._reflectors = [
-            Reflector(api, Resource(PLURALS[kind], whole, query=selector), path(kind), latest, clock)
+            Reflector(api, FollowedResource(PLURALS[kind], whole, query=selector), path(kind), latest, clock)
             for kind, latest in self._latest.items()
         ]
         self._tasks: list[asyncio.Task[Any]] = []
@@ -47,10 +47,12 @@ class Webhooks:
     def state(self) -> WatchState:
         """What is known of them now."""
         return WatchState(
-            synced=all(each.synced.is_set() for each in self._reflectors),
-            current={kind: each.configuration for kind, each in self._latest.items() if each.configuration is not None},
-            ever=frozenset(kind for kind, each in self._latest.items() if each.ever),
-            unregistered=any(each.unregistered for each in self._latest.values()),
+            synced=all(reflector.synced.is_set() for reflector in self._reflectors),
+            current={
+                kind: latest.configuration for kind, latest in self._latest.items() if latest.configuration is not None
+            },
+            ever=frozenset(kind for kind, latest in self._latest.items() if latest.ever),
+            unregistered=any(latest.unregistered for latest in self._latest.values()),
         )
 
     async def start(self) -> None:

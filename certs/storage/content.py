@@ -56,10 +56,7 @@ class Found:
 
 
 def find_authority(stored: Mapping[str, bytes]) -> Found:
-    """Find our CA in `ca.crt` and `ca.key`.
-
-    Raises ForeignFileError where one of them was not made here.
-    """
+    """Find our CA in `ca.crt` and `ca.key`. Raises ForeignFileError where one of them was not made here."""
     return _find(stored, CA_CERT, CA_KEY, lambda certificate: _is_ours(certificate.subject) and may_sign(certificate))
 
 

@@ -45,10 +45,7 @@ def read_file(path: Path) -> bytes:
 
 
 def read_present(path: Path) -> bytes:
-    """Read a file as `read_file` does.
-
-    Raises StoreError also where it is not there.
-    """
+    """Read a file as `read_file` does. Raises StoreError also where it is not there."""
     try:
         return read_file(path)
     except FileNotFoundError as error:

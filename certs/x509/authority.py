@@ -72,8 +72,10 @@ class Authority(Certified):
         subjects = subject_names(names)
         self._check_span(now, lifetime)
         key = new_key()
+        # Cut without regret: it is for people who read lists of certificates, clients look at the alternative names.
+        common_name = authority_subject(str(subjects[0].value)[:_LONGEST_COMMON_NAME])
         builder = (
-            _builder(_common_name(str(subjects[0].value)), self.certificate.subject, key)
+            _builder(common_name, self.certificate.subject, key)
             .not_valid_before(max(now - _backdated(lifetime), self.certificate.not_valid_before_utc))
             .not_valid_after(now + lifetime)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
@@ -147,11 +149,6 @@ def authority_subject(name: str = AUTHORITY_NAME) -> x509.Name:
 def _backdated(lifetime: timedelta) -> timedelta:
     # Never by more than the lifetime: two thirds of a life that began an hour ago and lasts minutes are over at once.
     return min(CLOCK_SKEW, lifetime)
-
-
-def _common_name(text: str) -> x509.Name:
-    # Cut without regret: it is for people who read lists of certificates, clients look at the alternative names.
-    return authority_subject(text[:_LONGEST_COMMON_NAME])
 
 
 def _builder(subject: x509.Name, issuer: x509.Name, key: PrivateKey) -> x509.CertificateBuilder:

@@ -57,8 +57,5 @@ def merge(certificates: Iterable[x509.Certificate], now: datetime) -> Bundle:
     The result depends on the set of certificates alone, not on the order in which they are given.
     """
     alive = {certificate for certificate in certificates if certificate.not_valid_after_utc >= now}
-    return Bundle(tuple(sorted(alive, key=_newest_first)))
-
-
-def _newest_first(certificate: x509.Certificate) -> tuple[float, str]:
-    return -certificate.not_valid_before_utc.timestamp(), fingerprint(certificate)
+    newest_first = sorted(alive, key=lambda ca: (-ca.not_valid_before_utc.timestamp(), fingerprint(ca)))
+    return Bundle(tuple(newest_first))

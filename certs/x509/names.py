@@ -36,7 +36,7 @@ def subject_names(names: Iterable[str]) -> tuple[x509.GeneralName, ...]:
     bad = [f"{name!r} {problem}" for name in canonical if (problem := next(_problems(name), None))]
     if bad:
         raise InvalidNameError(f"not a DNS name or IP address: {'; '.join(bad)}")
-    return tuple(_general(name) for name in canonical)
+    return tuple(x509.IPAddress(address) if (address := _address(name)) else x509.DNSName(name) for name in canonical)
 
 
 def names_of(certificate: x509.Certificate) -> tuple[str, ...]:
@@ -77,11 +77,6 @@ def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
         return ipaddress.ip_address(name)
     except ValueError:
         return None
-
-
-def _general(name: str) -> x509.GeneralName:
-    address = _address(name)
-    return x509.IPAddress(address) if address is not None else x509.DNSName(name)
 
 
 def _problems(name: str) -> Iterator[str]:

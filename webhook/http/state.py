@@ -31,7 +31,6 @@ class Resolver(Protocol):
 
     async def read(self, key: Key[T], seconds: float) -> T:
         """The value of a key, found within some seconds. Raises FactUnavailable, and Missing where it is not there."""
-        ...
 
 
 class Route:

@@ -8,7 +8,6 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from webhook.cluster.api.errors import ApiError
 from webhook.registration.configurations import UNREGISTER
 from webhook.registration.drift import BundleOnly, WriteTarget, changed_by, foreign
 from webhook.registration.state import REACHED_SECONDS, Memory, Observation, Problem
@@ -111,7 +110,7 @@ def _with_failure(observation: Observation, conclusion: Conclusion) -> Conclusio
     failure = observation.failure
     if failure is None:
         return conclusion
-    if isinstance(failure, ApiError) and failure.status == 409:
+    if failure.status == 409:
         # The watch shows what they wrote, and then it is looked at again.
         event = LogEvent("info", "somebody else writes the registration, too", {"reason": str(failure)})
         return replace(conclusion, done=False, events=(*conclusion.events, event))

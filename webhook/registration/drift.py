@@ -46,11 +46,9 @@ class WriteTarget(Protocol):
 
     def correction(self, observed: JsonObject | None) -> Correction:
         """What is to be done about it as it was found; None where there is none."""
-        ...
 
     def replacement(self, observed: JsonObject) -> JsonObject | None:
         """What to put in its place where applying a correction did not help; None where nothing else can be done."""
-        ...
 
 
 class Managed(Struct, frozen=True):

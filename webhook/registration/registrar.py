@@ -170,7 +170,11 @@ class Registrar:
     async def _carried_out(self, step: Step, observation: Observation) -> Observation:
         """What is known after a step. Raises ClusterError."""
         if isinstance(step, FindOwner):
-            return replace(observation, owner=await self._owner(step.name))
+            try:
+                owner = OwnerLookUp(await cluster.owner_uid(self._api, step.name))
+            except ClusterError as error:
+                owner = OwnerLookUp(problem=str(error))
+            return replace(observation, owner=owner)
         name, progress = observation.registration.name, observation.progress
         if isinstance(step, ReadConfiguration):
             after = Progress(await cluster.read(self._api, step.kind, name))
@@ -192,12 +196,6 @@ class Registrar:
             if error.status != 422 or step.otherwise is None:
                 raise
             return await cluster.replace(self._api, step.otherwise)
-
-    async def _owner(self, name: str) -> OwnerLookUp:
-        try:
-            return OwnerLookUp(await cluster.owner_uid(self._api, name))
-        except ClusterError as error:
-            return OwnerLookUp(problem=str(error))
 
     def _conclude(self, conclusion: Conclusion) -> None:
         """Remember, log and count. A problem is logged when it arises or its reason changes."""

@@ -36,7 +36,6 @@ class FollowedParameters(Protocol):
 
     async def follow(self, keys: Iterable[ParametersKey]) -> None:
         """Know just these from now on."""
-        ...
 
 
 class InCluster(NamedTuple):

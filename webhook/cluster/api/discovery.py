@@ -122,7 +122,7 @@ class Discovery:
             except ClusterError as error:
                 self.problem = str(error)
                 self._log.warning("discovery failed", about=self._about, reason=self.problem)
-                await self._backoff.wait(error.retry_after if isinstance(error, ApiError) else 0.0)
+                await self._backoff.wait(error.retry_after)
             else:
                 self.problem = None
                 self._backoff.reset()

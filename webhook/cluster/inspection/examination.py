@@ -199,8 +199,7 @@ async def _machines(api: ApiClient, settings: Settings) -> tuple[Machine, ...]:
 async def _topologies(api: ApiClient, settings: Settings) -> TopologyObjects:
     if settings.topology.action == "off":
         return TopologyObjects()
-    listed = await inventory.topologies(api)
-    return TopologyObjects(listed.found, listed.problems)
+    return await inventory.topologies(api)
 
 
 async def _secret(api: ApiClient, where: str, name: str) -> Mapping[str, bytes] | None:

@@ -148,12 +148,7 @@ def usable_authority(stored: Mapping[str, bytes], now: datetime) -> Authority | 
 
 
 def plan_leaf(
-    leaf: Leaf | None,
-    authority: Authority,
-    names: Iterable[str],
-    now: datetime,
-    *,
-    lifetime: timedelta = LEAF_LIFETIME,
+    leaf: Leaf | None, authority: Authority, names: Iterable[str], now: datetime, *, lifetime: timedelta = LEAF_LIFETIME
 ) -> tuple[Leaf, str]:
     """Decide about a leaf that is kept in memory: the one to use, and why it is a new one (empty: it is the same).
 

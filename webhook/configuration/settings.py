@@ -360,12 +360,10 @@ class Policies(_Model):
         (), description="Files and directories with policies, bindings and parameters; watched for changes."
     )
     config_maps: bool = Field(
-        True,
-        description="In a cluster, also ConfigMaps labelled cks-admission.dev/policies=true in cluster.namespace.",
+        True, description="In a cluster, also ConfigMaps labelled cks-admission.dev/policies=true in cluster.namespace."
     )
     native: bool = Field(
-        True,
-        description="In a cluster, check pod templates by its own policies with cks-admission.dev/derive: true.",
+        True, description="In a cluster, check pod templates by its own policies with cks-admission.dev/derive: true."
     )
 
 
@@ -409,8 +407,7 @@ class SafetySettings(_Model):
         description="Namespaces besides the service's own; an empty list includes them all.",
     )
     bootstrap: bool = Field(
-        True,
-        description="Leases, CertificateSigningRequests, and Nodes as far as kubelets and controllers write them.",
+        True, description="Leases, CertificateSigningRequests, and Nodes as far as kubelets and controllers write them."
     )
 
 

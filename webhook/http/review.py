@@ -268,12 +268,7 @@ _encoder = msgspec.json.Encoder()
 
 def encode(uid: str, answer: Answer) -> bytes:
     """The review that answers the request with this uid."""
-    response = _Response(
-        uid,
-        answer.allowed,
-        audit_annotations=_annotations(answer),
-        warnings=answer.warnings,
-    )
+    response = _Response(uid, answer.allowed, audit_annotations=_annotations(answer), warnings=answer.warnings)
     if not response.allowed:
         response.status = _status(answer)
     elif answer.operations:

@@ -36,11 +36,6 @@ class Bundle:
         """The certificates as PEM: what `ca-bundle.crt` holds and, in base64, a `caBundle`."""
         return b"".join(certificate.public_bytes(Encoding.PEM) for certificate in self.certificates)
 
-    @property
-    def fingerprints(self) -> tuple[str, ...]:
-        """SHA-256 of each certificate, in their order."""
-        return tuple(fingerprint(certificate) for certificate in self.certificates)
-
     @classmethod
     def from_pem(cls, text: bytes) -> "Bundle":
         """Read a bundle as it stands, in its own order, expired ones too; only exact duplicates are dropped.

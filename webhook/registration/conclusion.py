@@ -77,7 +77,8 @@ def reconciled(
     problems = [_undone(event) for event in events if repairs.undone(observation.now)]
     problems += _missing(observation, targets, waiting)
     events += [_foreign(observation, kind, names) for kind, names in strangers.items()]
-    events += _news(observation, news)
+    if news:
+        events.append(LogEvent("info", "registered", {"configurations": [observation.title(kind) for kind in news]}))
     done = not waiting and observation.failure is None
     memory = _remembered(
         observation,
@@ -195,11 +196,6 @@ def _undone(repair: LogEvent) -> Problem:
         "a cloud adds requirements to every namespaceSelector, name them in registration.kept"
     )
     return Problem(UNDONE, reason, details={key: repair.details[key] for key in ("configuration", "differences")})
-
-
-def _news(observation: Observation, kinds: Sequence[str]) -> list[LogEvent]:
-    details = {"configurations": [observation.title(kind) for kind in kinds]}
-    return [LogEvent("info", "registered", details)] if kinds else []
 
 
 def _strangers(observation: Observation, stored: Iterable[str]) -> dict[str, list[str]]:

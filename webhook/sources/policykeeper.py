@@ -116,7 +116,8 @@ class PolicyKeeper:
                     if await self.look(before):
                         await changed()
                         await self._follow(self._made)
-                    await self._report()
+                    for source in self._sources:
+                        await source.report(self._made.refused)
                 except Exception:  # noqa: BLE001 - whatever it is, the next change must be looked at again
                     self._log.exception("policies could not be looked at")
 
@@ -162,11 +163,6 @@ class PolicyKeeper:
             return False
         self.rules, self.ruleset = made.rules, made.ruleset
         return True
-
-    async def _report(self) -> None:
-        """Tell the owners of sources what is refused, as far as they have not been told."""
-        for source in self._sources:
-            await source.report(self._made.refused)
 
     async def _read(self) -> tuple[Mapping[str, str], _Made] | None:
         """The versions of what there is now, and what it comes to; None where it is what was seen last."""

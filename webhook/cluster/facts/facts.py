@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from policies.admissionpolicy.evaluation.parameters import ParametersKey
 from policies.cel.library.kubernetes.authorizer import Check
-from policies.engine.facts import Facts, Namespace, NamespaceKey, Node, References, ReferencesKey
+from policies.engine.facts import Facts, Namespace, NamespaceKey, Node, ReferencesKey
 from policies.engine.lookup import Key, Missing
 from policies.engine.requester import CONTROL_PLANE, CONTROL_PLANE_LABEL
 from policies.topology.topology import Topology
@@ -150,7 +150,7 @@ class ClusterFacts:
         readers: Mapping[type[Key[Any]], Callable[[Any, float], Awaitable[Any]]] = {
             NamespaceKey: self._read_namespace,
             ParametersKey: self.parameters.read,
-            ReferencesKey: self._search_references,
+            ReferencesKey: lambda key, seconds: references.search(self.api, self.workloads, key.topology, seconds),
             Check: partial(access.review, self.api),
         }
         value: T = await readers[type(key)](key, seconds)
@@ -159,9 +159,6 @@ class ClusterFacts:
     async def _read_namespace(self, key: NamespaceKey, seconds: float) -> Namespace:
         await self._reads.read(key.name, seconds)
         return self.known.look_up(key)
-
-    async def _search_references(self, key: ReferencesKey, seconds: float) -> References:
-        return await references.search(self.api, self.workloads, key.topology, seconds)
 
     def control_plane_namespaces(self) -> tuple[str, ...]:
         """The names of the control-plane Namespaces, sorted."""

@@ -30,7 +30,7 @@ from certs.x509.authority import AUTHORITY_LIFETIME, LEAF_LIFETIME, Authority, n
 from certs.x509.bundle import Bundle, merge
 from certs.x509.leaf import Leaf
 
-__all__ = ["AuthorityPlan", "Ensured", "Plan", "plan", "plan_authority", "plan_leaf", "usable_authority"]
+__all__ = ["AuthorityPlan", "CertificatePlan", "Ensured", "plan", "plan_authority", "plan_leaf", "usable_authority"]
 
 
 _EMPTY: Final = Bundle()
@@ -64,7 +64,7 @@ class AuthorityPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class CertificatePlan:
     """The outcome, and the files to store before it is one, in the order of writing."""
 
     ensured: Ensured
@@ -78,7 +78,7 @@ def plan(
     *,
     leaf_lifetime: timedelta = LEAF_LIFETIME,
     authority_lifetime: timedelta = AUTHORITY_LIFETIME,
-) -> Plan:
+) -> CertificatePlan:
     """Decide about CA, bundle and leaf. `stored` maps file names to contents; absent files have no entry.
 
     Raises ForeignFileError where a file was not made here; InvalidNameError and AuthorityError as `Authority.issue`
@@ -91,11 +91,13 @@ def plan(
     if stored_leaf.pair is not None:
         reason = renewal_reason(stored_leaf.pair, now, names=names, authority=trust.authority) or ""
         if not reason:
-            return Plan(Ensured(stored_leaf.pair, trust.authority, trust.bundle, trust.reasons), trust.writes)
+            return CertificatePlan(
+                Ensured(stored_leaf.pair, trust.authority, trust.bundle, trust.reasons), trust.writes
+            )
     leaf = trust.authority.issue(names, now, lifetime=leaf_lifetime)
     reasons = (*trust.reasons, _line(LEAF_CERT, reason))
     writes = {**trust.writes, LEAF_CERT: leaf.cert_pem, LEAF_KEY: leaf.key_pem}
-    return Plan(Ensured(leaf, trust.authority, trust.bundle, reasons), writes)
+    return CertificatePlan(Ensured(leaf, trust.authority, trust.bundle, reasons), writes)
 
 
 def plan_authority(
@@ -146,12 +148,7 @@ def usable_authority(stored: Mapping[str, bytes], now: datetime) -> Authority | 
 
 
 def plan_leaf(
-    leaf: Leaf | None,
-    authority: Authority,
-    names: Iterable[str],
-    now: datetime,
-    *,
-    lifetime: timedelta = LEAF_LIFETIME,
+    leaf: Leaf | None, authority: Authority, names: Iterable[str], now: datetime, *, lifetime: timedelta = LEAF_LIFETIME
 ) -> tuple[Leaf, str]:
     """Decide about a leaf that is kept in memory: the one to use, and why it is a new one (empty: it is the same).
 

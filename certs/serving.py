@@ -163,8 +163,7 @@ def _server_context(clients: Bundle | None = None) -> ssl.SSLContext:
         try:
             context.load_verify_locations(cadata=clients.pem.decode("ascii"))
         except (ssl.SSLError, ValueError) as error:  # the latter where it is empty
-            message = f"OpenSSL refuses the CAs of clients: {error}"
-            raise ServingError(message) from error
+            raise ServingError(f"OpenSSL refuses the CAs of clients: {error}") from error
     return context
 
 
@@ -175,6 +174,5 @@ def _loaded(leaf: Leaf, clients: Bundle | None) -> ssl.SSLContext:
         try:
             context.load_cert_chain(path)
         except ssl.SSLError as error:
-            message = f"OpenSSL refuses the pair: {error.reason or error}"
-            raise ServingError(message) from error
+            raise ServingError(f"OpenSSL refuses the pair: {error.reason or error}") from error
     return context

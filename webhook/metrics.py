@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import collections
 import platform
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
@@ -24,11 +25,10 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self.requests = Counter(
-            "cks_admission_requests_total",
-            "AdmissionReviews answered.",
-            ("phase", "operation", "allowed", "dry_run"),
-            registry=self.registry,
+        counter = partial(Counter, registry=self.registry)
+        gauge = partial(Gauge, registry=self.registry)
+        self.requests = counter(
+            "cks_admission_requests_total", "AdmissionReviews answered.", ("phase", "operation", "allowed", "dry_run")
         )
         self.duration = Histogram(
             "cks_admission_request_duration_seconds",
@@ -37,94 +37,69 @@ class Metrics:
             buckets=BUCKETS,
             registry=self.registry,
         )
-        self.in_flight = Gauge(
-            "cks_admission_requests_in_flight", "AdmissionReviews being received or answered.", registry=self.registry
-        )
-        self.rejected_calls = Counter(
+        self.in_flight = gauge("cks_admission_requests_in_flight", "AdmissionReviews being received or answered.")
+        self.rejected_calls = counter(
             "cks_admission_rejected_calls_total",
             "Calls answered with an HTTP error instead of an AdmissionReview.",
             ("status",),
-            registry=self.registry,
         )
-        self.decisions = Counter(
+        self.decisions = counter(
             "cks_admission_decisions_total",
             "Decisions of rules: admit, patch, deny, warn, audit, excepted or error.",
             ("phase", "rule", "operation", "verdict"),
-            registry=self.registry,
         )
-        self.exceptions_used = Counter(
+        self.exceptions_used = counter(
             "cks_admission_exceptions_used_total",
             "Decisions in which an exception let a request pass a rule.",
             ("exception", "rule"),
-            registry=self.registry,
         )
-        self.patch_operations = Counter(
-            "cks_admission_patch_operations_total", "JSON Patch operations sent.", registry=self.registry
-        )
-        self.lookups = Counter(
+        self.patch_operations = counter("cks_admission_patch_operations_total", "JSON Patch operations sent.")
+        self.lookups = counter(
             "cks_admission_lookups_total",
             "Namespaces read, parameters waited for and authorization checks asked of the API server: found or failed.",
             ("outcome",),
-            registry=self.registry,
         )
-        self.policies = Gauge(
-            "cks_admission_policies", "Admission policies in force, by kind.", ("kind",), registry=self.registry
-        )
-        self.policy_reloads = Counter(
+        self.policies = gauge("cks_admission_policies", "Admission policies in force, by kind.", ("kind",))
+        self.policy_reloads = counter(
             "cks_admission_policy_reloads_total",
             "Times that policies were read after a change: loaded, or refused at least in part.",
             ("outcome",),
-            registry=self.registry,
         )
-        self.policies_refused = Gauge(
+        self.policies_refused = gauge(
             "cks_admission_policies_refused",
             "1 while the newest content of a source of policies is not in force, since it was refused; else 0.",
-            registry=self.registry,
         )
-        self.expression_faults = Counter(
+        self.expression_faults = counter(
             "cks_admission_expression_faults_total",
             "Evaluations in which generated code failed although the expression has a value, which was found slowly.",
-            registry=self.registry,
         )
-        self.certificate_expiry = Gauge(
-            "cks_admission_certificate_expiry_timestamp_seconds",
-            "When the served certificate expires, in Unix time.",
-            registry=self.registry,
+        self.certificate_expiry = gauge(
+            "cks_admission_certificate_expiry_timestamp_seconds", "When the served certificate expires, in Unix time."
         )
-        self.authority_expiry = Gauge(
+        self.authority_expiry = gauge(
             "cks_admission_authority_expiry_timestamp_seconds",
             "When the CA expires that signs the served certificate, in Unix time; only where the service has one.",
-            registry=self.registry,
         )
-        self.leader = Gauge(
-            "cks_admission_leader", "1 while this replica holds the lease; else 0.", registry=self.registry
-        )
-        self.registrations = Counter(
+        self.leader = gauge("cks_admission_leader", "1 while this replica holds the lease; else 0.")
+        self.registrations = counter(
             "cks_admission_registrations_total",
             "Webhook configurations written: for a change here, or to repair what somebody else changed; or failed.",
             ("outcome",),
-            registry=self.registry,
         )
-        self.configuration_reloads = Counter(
+        self.configuration_reloads = counter(
             "cks_admission_configuration_reloads_total",
             "Times that the configuration or files with topologies were read after a change: loaded or refused.",
             ("outcome",),
-            registry=self.registry,
         )
-        self.configuration_refused = Gauge(
+        self.configuration_refused = gauge(
             "cks_admission_configuration_refused",
             "1 while the newest configuration or files with topologies are not in force; else 0.",
-            registry=self.registry,
         )
-        self.workers = Gauge(
-            "cks_admission_workers", "Worker processes that answer their supervisor.", registry=self.registry
+        self.workers = gauge("cks_admission_workers", "Worker processes that answer their supervisor.")
+        self.worker_restarts = counter(
+            "cks_admission_worker_restarts_total", "Workers that were started in place of one that had ended."
         )
-        self.worker_restarts = Counter(
-            "cks_admission_worker_restarts_total",
-            "Workers that were started in place of one that had ended.",
-            registry=self.registry,
-        )
-        build = Gauge("cks_admission_build_info", "Always 1.", ("version", "python"), registry=self.registry)
+        build = gauge("cks_admission_build_info", "Always 1.", ("version", "python"))
         build.labels(VERSION, platform.python_version()).set(1)
         self._uncounted: dict[tuple[Counter, tuple[str, ...]], int] = {}
         self._durations = {phase: self.duration.labels(phase) for phase in ("mutate", "validate")}
@@ -155,10 +130,6 @@ class Metrics:
             self.policies.labels(kind).set(counted[kind])
         self.policy_reloads.labels("refused" if refused else "loaded").inc()
         self.policies_refused.set(1 if refused else 0)
-
-    def track_in_flight(self, count: Callable[[], float]) -> None:
-        """Read the number of requests in flight from its owner."""
-        self.in_flight.set_function(count)
 
     def expose(self) -> bytes:
         """The metrics in Prometheus' text form."""

@@ -9,18 +9,18 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import structlog
 from aiohttp import web
 
 from policies.engine.facts import StaticFacts
 from webhook.configuration import rules
-from webhook.configuration.configuration import Configuration, Loaded
+from webhook.configuration.configuration import Configuration, LoadedConfiguration
 from webhook.configuration.settings import Settings, SettingsError
 from webhook.http import ports
 from webhook.http.app import Service
-from webhook.http.state import Served, State
+from webhook.http.state import Served, ServingState
 from webhook.metrics import Metrics
 from webhook.process import stop_signal
 from webhook.sources.rulekeeper import RuleKeeper
@@ -37,6 +37,31 @@ if TYPE_CHECKING:
     from webhook.sources.policykeeper import PolicyKeeper
 
 
+class _Parts(NamedTuple):
+    """What a process is made of before it opens its ports.
+
+    taking_part: left before the ports close, so that another replica takes over what this one does for all.
+    """
+
+    configuration: Configuration
+    measures: Metrics
+    cluster: Followed | None
+    taking_part: AsyncExitStack
+    replica: Replica | None
+    certificates: Certificates
+    keeper: RuleKeeper | PolicyKeeper
+
+    @property
+    def settings(self) -> Settings:
+        """The settings as they are now."""
+        return self.configuration.current.settings
+
+    @property
+    def facts(self) -> ClusterFacts | None:
+        """The facts of the cluster, None without one."""
+        return self.cluster.facts if self.cluster else None
+
+
 async def serve(read: Callable[[], Settings], path: Path | None = None, health_socket: str = "") -> None:
     """Serve until SIGTERM or SIGINT. Raises SettingsError, CertificateError, ClusterError or PortError at start.
 
@@ -51,53 +76,57 @@ async def serve(read: Callable[[], Settings], path: Path | None = None, health_s
     settings = configuration.current.settings
     _check(settings)
     async with AsyncExitStack() as stack:
-        cluster = await stack.enter_async_context(await _cluster(settings)) if _has_cluster(settings) else None
-        # Left first, and before the port closes, so that another replica takes over what this one does for all.
-        taking_part = AsyncExitStack()
-        stack.push_async_callback(taking_part.aclose)
-        replica = await _replica(taking_part, settings, cluster)
-        certificates = _certificates(settings, measures, replica)
-        keeper = await _keeper(configuration.current, measures, cluster)
-        facts = cluster.facts if cluster else None
+        parts = await _assemble(stack, configuration, measures)
         # What the registrar asks for comes below.
-        leading_and_ready: Callable[[], tuple[bool, bool]] = lambda: (upkeep.writing, not state.unready())  # noqa: E731
-        registrar = _registrar(configuration, certificates, facts, keeper, measures, replica, leading_and_ready)
-        upkeep = Upkeep(
-            certificates,
-            registrar,
-            measures,
-            settings.tls.check_seconds,
-            replica,
-            trusted(settings.registration, replica.webhooks if replica else None),
-        )
+        registrar = _registrar(parts, lambda: (upkeep.writing, not state.unready()))
+        upkeep = _upkeep(parts, registrar, settings)
         await upkeep.start()
-        state = _state(_served(keeper, facts), configuration, certificates, registrar, cluster, replica, keeper)
+        state = _state(parts, registrar)
         service = Service(state, measures, settings.listen.max_in_flight)
         # Last of all, for an open port promises that the rules are in place.
-        health, admission = await _open(stack, service, settings, certificates, health_socket)
+        health, admission = await _open(stack, service, settings, parts.certificates, health_socket)
         # What start-up made lives as long as the process: the collector need not look at it again and again.
         gc.freeze()
-
-        async def swap() -> None:
-            if facts is not None:
-                facts.workloads = tuple(rules.topology_options(configuration.current.settings).workloads)
-            state.served = _served(keeper, facts)
-            if registrar is not None:
-                registrar.look()
-
-        _run(stack, "upkeep", upkeep.run())
-        _run(stack, "configuration", configuration.run(keeper.reconfigure, swap))
-        if not isinstance(keeper, RuleKeeper):
-            _run(stack, "policies", keeper.run(swap))
-        if registrar is not None:
-            _run(taking_part, "registration", registrar.run(settings.tls.check_seconds))
+        _run_all(stack, parts, registrar, upkeep, state)
         log.info(
             "serving", version=VERSION, admission=ports.address("https", admission),
             health=ports.address("http", health), rules=[rule.name for rule in state.served.ruleset.rules],
         )  # fmt: skip
-        await _drain(state, stopping, settings.listen.drain_seconds, taking_part.aclose)
+        await _drain(state, stopping, settings.listen.drain_seconds, parts.taking_part.aclose)
         await ports.finish(admission, state, settings.listen.grace_seconds)
     log.info("stopped")
+
+
+async def _assemble(stack: AsyncExitStack, configuration: Configuration, measures: Metrics) -> _Parts:
+    """Raises SettingsError, CertificateError or ClusterError."""
+    settings = configuration.current.settings
+    cluster = await stack.enter_async_context(await _cluster(settings)) if _has_cluster(settings) else None
+    taking_part = AsyncExitStack()
+    stack.push_async_callback(taking_part.aclose)
+    replica = await _replica(taking_part, settings, cluster)
+    certificates = _certificates(settings, measures, replica)
+    keeper = await _keeper(configuration.current, measures, cluster)
+    return _Parts(configuration, measures, cluster, taking_part, replica, certificates, keeper)
+
+
+def _run_all(
+    stack: AsyncExitStack, parts: _Parts, registrar: Registrar | None, upkeep: Upkeep, state: ServingState
+) -> None:
+    """Look after all that may change, until the stack is left."""
+
+    async def swap() -> None:
+        if parts.facts is not None:
+            parts.facts.workloads = tuple(rules.topology_options(parts.settings).workloads)
+        state.served = _served(parts)
+        if registrar is not None:
+            registrar.look()
+
+    _run(stack, "upkeep", upkeep.run())
+    _run(stack, "configuration", parts.configuration.run(parts.keeper.reconfigure, swap))
+    if not isinstance(parts.keeper, RuleKeeper):
+        _run(stack, "policies", parts.keeper.run(swap))
+    if registrar is not None:
+        _run(parts.taking_part, "registration", registrar.run(parts.settings.tls.check_seconds))
 
 
 async def _open(
@@ -121,8 +150,8 @@ def _check(settings: Settings) -> None:
     registration = settings.registration
     if registration.apply and registration.ca_only:
         raise SettingsError("registration: apply and caOnly exclude each other; give one of them")
-    for key, wanted in (("apply", registration.apply), ("caOnly", registration.ca_only)):
-        if wanted and not _has_cluster(settings):
+    for key, is_set in (("apply", registration.apply), ("caOnly", registration.ca_only)):
+        if is_set and not _has_cluster(settings):
             raise SettingsError(f"registration.{key} needs a cluster: set cluster.kubeconfig or cluster.inCluster")
 
 
@@ -163,51 +192,42 @@ def _certificates(settings: Settings, measures: Metrics, replica: Replica | None
     return Certificates(settings.tls, measures, shared)
 
 
-def _registrar(
-    configuration: Configuration,
-    certificates: Certificates,
-    facts: ClusterFacts | None,
-    keeper: RuleKeeper | PolicyKeeper,
-    measures: Metrics,
-    replica: Replica | None,
-    leading_and_ready: Callable[[], tuple[bool, bool]],
-) -> Registrar | None:
+def _upkeep(parts: _Parts, registrar: Registrar | None, settings: Settings) -> Upkeep:
+    replica = parts.replica
+    trust = trusted(settings.registration, replica.webhooks if replica else None)
+    return Upkeep(parts.certificates, registrar, parts.measures, settings.tls.check_seconds, replica, trust)
+
+
+def _registrar(parts: _Parts, leading_and_ready: Callable[[], tuple[bool, bool]]) -> Registrar | None:
     """Who writes the webhook configurations; None where that is none of the service's business."""
-    if replica is None or facts is None or not _registers(configuration.current.settings):
+    replica, facts = parts.replica, parts.facts
+    if replica is None or facts is None or not _registers(parts.settings):
         return None
-    from webhook.registration.registrar import Inputs, Registrar  # noqa: PLC0415 - for clusters only
+    from webhook.registration.registrar import Registrar, RegistrarInputs  # noqa: PLC0415 - for clusters only
 
-    def inputs() -> Inputs:
-        policies = keeper.rules if keeper.complete else None
-        namespaces, bundle = facts.control_plane_namespaces(), certificates.ca_bundle
-        return Inputs(*configuration.current, policies, namespaces, bundle, *leading_and_ready())
+    def inputs() -> RegistrarInputs:
+        policies = parts.keeper.rules if parts.keeper.complete else None
+        namespaces, bundle = facts.control_plane_namespaces(), parts.certificates.ca_bundle
+        return RegistrarInputs(*parts.configuration.current, policies, namespaces, bundle, *leading_and_ready())
 
-    return Registrar(facts.api, inputs, replica.webhooks, measures)
+    return Registrar(facts.api, inputs, replica.webhooks, parts.measures)
 
 
-def _state(
-    served: Served,
-    configuration: Configuration,
-    certificates: Certificates,
-    registrar: Registrar | None,
-    cluster: Followed | None,
-    replica: Replica | None,
-    keeper: RuleKeeper | PolicyKeeper,
-) -> State:
+def _state(parts: _Parts, registrar: Registrar | None) -> ServingState:
     """What is served, with all on which readiness depends, and all that it tells."""
-    state = State(served)
-    state.add_note("configuration", configuration.notes)
-    state.add_gate("certificate", certificates.unready)
-    if cluster is not None:
+    state = ServingState(_served(parts))
+    state.add_note("configuration", parts.configuration.notes)
+    state.add_gate("certificate", parts.certificates.unready)
+    if (cluster := parts.cluster) is not None:
         state.add_gate("cluster", cluster.unsynced)
         state.add_note("cluster", cluster.facts.problems)
         state.add_note("parameters of policies", cluster.facts.parameters.problems)
-    if replica is not None:
-        state.add_gate("replicas", replica.unsynced)
-        state.add_note("replicas", replica.problems)
+    if parts.replica is not None:
+        state.add_gate("replicas", parts.replica.unsynced)
+        state.add_note("replicas", parts.replica.problems)
     if registrar is not None:
         state.add_note("registration", registrar.problems)
-    if not isinstance(keeper, RuleKeeper):
+    if not isinstance(keeper := parts.keeper, RuleKeeper):
         state.add_gate("policies", lambda: () if keeper.complete else ["those of the cluster are not loaded yet"])
         state.add_note("policies", keeper.unused)
     return state
@@ -233,7 +253,9 @@ async def _cluster(settings: Settings) -> AbstractAsyncContextManager[Followed]:
     )
 
 
-async def _keeper(loaded: Loaded, measures: Metrics, cluster: Followed | None) -> RuleKeeper | PolicyKeeper:
+async def _keeper(
+    loaded: LoadedConfiguration, measures: Metrics, cluster: Followed | None
+) -> RuleKeeper | PolicyKeeper:
     """The rules, with the policies as the sources have them now. Raises SettingsError."""
     settings, catalog = loaded
     directories = settings.policies.directories
@@ -256,10 +278,10 @@ async def _keeper(loaded: Loaded, measures: Metrics, cluster: Followed | None) -
     return keeper
 
 
-def _served(keeper: RuleKeeper | PolicyKeeper, facts: ClusterFacts | None) -> Served:
-    if facts is None:
-        return Served(keeper.ruleset, _NoCluster(date.min))
-    return Served(keeper.ruleset, facts.known, facts)
+def _served(parts: _Parts) -> Served:
+    if parts.facts is None:
+        return Served(parts.keeper.ruleset, _NoCluster(date.min))
+    return Served(parts.keeper.ruleset, parts.facts.known, parts.facts)
 
 
 class _NoCluster(StaticFacts, frozen=True):
@@ -270,7 +292,7 @@ class _NoCluster(StaticFacts, frozen=True):
 
 
 async def _drain(
-    state: State, stopping: asyncio.Future[signal.Signals], seconds: float, leave: Callable[[], Awaitable[None]]
+    state: ServingState, stopping: asyncio.Future[signal.Signals], seconds: float, leave: Callable[[], Awaitable[None]]
 ) -> None:
     """Wait for the signal, then let the cluster notice before the port closes.
 

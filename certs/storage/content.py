@@ -56,10 +56,7 @@ class Found:
 
 
 def find_authority(stored: Mapping[str, bytes]) -> Found:
-    """Find our CA in `ca.crt` and `ca.key`.
-
-    Raises ForeignFileError where one of them was not made here.
-    """
+    """Find our CA in `ca.crt` and `ca.key`. Raises ForeignFileError where one of them was not made here."""
     return _find(stored, CA_CERT, CA_KEY, lambda certificate: _is_ours(certificate.subject) and may_sign(certificate))
 
 
@@ -119,8 +116,8 @@ def _parsed(stored: Mapping[str, bytes], name: str, parse: Callable[[bytes], _T]
         raise _foreign(name, str(error)) from error
 
 
-def _foreign(name: str, found: str) -> ForeignFileError:
-    return ForeignFileError(f"{name}: {found}; it was not made here")
+def _foreign(name: str, reason: str) -> ForeignFileError:
+    return ForeignFileError(f"{name}: {reason}; it was not made here")
 
 
 def _is_ours(name: x509.Name) -> bool:

@@ -40,21 +40,16 @@ def read_file(path: Path) -> bytes:
     except OSError as error:
         raise access_error(error, path, "read") from error
     if len(content) > _LARGEST:
-        message = f"{path} is larger than {_LARGEST} bytes, which no certificate or key is; name the right file"
-        raise StoreError(message)
+        raise StoreError(f"{path} is larger than {_LARGEST} bytes, which no certificate or key is; name the right file")
     return content
 
 
 def read_present(path: Path) -> bytes:
-    """Read a file as `read_file` does.
-
-    Raises StoreError also where it is not there.
-    """
+    """Read a file as `read_file` does. Raises StoreError also where it is not there."""
     try:
         return read_file(path)
     except FileNotFoundError as error:
-        message = f"{path} does not exist"
-        raise StoreError(message) from error
+        raise StoreError(f"{path} does not exist") from error
 
 
 def replace_file(path: Path, content: bytes, mode: int) -> None:

@@ -84,14 +84,14 @@ class DirectoryStore:
         Raises StoreError where the rights cannot be changed.
         """
         reasons = []
-        for name, wanted in _MODES.items():
+        for name, own_mode in _MODES.items():
             path = self.path / name
             try:
                 mode = path.lstat().st_mode
-                if wanted == _SECRET and stat.S_ISREG(mode) and mode & (stat.S_IRWXG | stat.S_IRWXO):
-                    path.chmod(wanted)
+                if own_mode == _SECRET and stat.S_ISREG(mode) and mode & (stat.S_IRWXG | stat.S_IRWXO):
+                    path.chmod(own_mode)
                     reasons.append(
-                        f"{name} was closed to others: its mode was {stat.S_IMODE(mode):04o}, now {wanted:04o}"
+                        f"{name} was closed to others: its mode was {stat.S_IMODE(mode):04o}, now {own_mode:04o}"
                     )
             except OSError as error:
                 raise access_error(error, path, "take others' rights from") from error
@@ -118,8 +118,9 @@ def ensure(
         try:
             decided = plan(stored, names, now, leaf_lifetime=leaf_lifetime, authority_lifetime=authority_lifetime)
         except ForeignFileError as error:
-            message = f"{store.path}: {error}, so it is not overwritten; use an empty directory, or move the file away"
-            raise ForeignFileError(message) from error
+            raise ForeignFileError(
+                f"{store.path}: {error}, so it is not overwritten; use an empty directory, or move the file away"
+            ) from error
         store.write(decided.writes)
         tightened = store.tighten()
     return replace(decided.ensured, reasons=(*decided.ensured.reasons, *tightened))

@@ -72,8 +72,10 @@ class Authority(Certified):
         subjects = subject_names(names)
         self._check_span(now, lifetime)
         key = new_key()
+        # Cut without regret: it is for people who read lists of certificates, clients look at the alternative names.
+        common_name = authority_subject(str(subjects[0].value)[:_LONGEST_COMMON_NAME])
         builder = (
-            _builder(_common_name(str(subjects[0].value)), self.certificate.subject, key)
+            _builder(common_name, self.certificate.subject, key)
             .not_valid_before(max(now - _backdated(lifetime), self.certificate.not_valid_before_utc))
             .not_valid_after(now + lifetime)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
@@ -88,21 +90,18 @@ class Authority(Certified):
 
     def _check_span(self, now: datetime, lifetime: timedelta) -> None:
         if lifetime <= timedelta():
-            message = f"a lifetime of {lifetime} is over before it began; give a positive one"
-            raise AuthorityError(message)
+            raise AuthorityError(f"a lifetime of {lifetime} is over before it began; give a positive one")
         start, end = self.certificate.not_valid_before_utc, self.certificate.not_valid_after_utc
         if not start <= now <= end:
-            message = (
+            raise AuthorityError(
                 f"the CA {titled(self.certificate.subject)} is valid from {moment(start)} to {moment(end)}"
                 f" and cannot sign at {moment(now)}; make a new CA"
             )
-            raise AuthorityError(message)
         if now + lifetime > end:
-            message = (
+            raise AuthorityError(
                 f"a leaf until {moment(now + lifetime)} would outlive the CA {titled(self.certificate.subject)},"
                 f" which ends on {moment(end)}; ask for a shorter lifetime or make a new CA"
             )
-            raise AuthorityError(message)
 
 
 def new_authority(now: datetime, *, name: str = AUTHORITY_NAME, lifetime: timedelta = AUTHORITY_LIFETIME) -> Authority:
@@ -111,11 +110,9 @@ def new_authority(now: datetime, *, name: str = AUTHORITY_NAME, lifetime: timede
     Raises AuthorityError where the name is empty or longer than 64 characters, or the lifetime is not positive.
     """
     if not 0 < len(name) <= _LONGEST_COMMON_NAME:
-        message = f"the CA's name {name!r} has {len(name)} characters; give it 1 to {_LONGEST_COMMON_NAME}"
-        raise AuthorityError(message)
+        raise AuthorityError(f"the CA's name {name!r} has {len(name)} characters; give it 1 to {_LONGEST_COMMON_NAME}")
     if lifetime <= timedelta():
-        message = f"a lifetime of {lifetime} is over before it began; give a positive one"
-        raise AuthorityError(message)
+        raise AuthorityError(f"a lifetime of {lifetime} is over before it began; give a positive one")
     key = new_key()
     subject = authority_subject(name)
     builder = (
@@ -136,11 +133,11 @@ def load_authority(cert_pem: bytes, key_pem: bytes) -> Authority:
     """
     pair = load_pair(cert_pem, key_pem)
     if len(pair.chain) > 1:
-        message = f"it holds {len(pair.chain)} certificates; a CA and its key are exactly one"
-        raise AuthorityError(message)
+        raise AuthorityError(f"it holds {len(pair.chain)} certificates; a CA and its key are exactly one")
     if not may_sign(pair.certificate):
-        message = f"{titled(pair.certificate.subject)} may not sign: its basic constraints or key usage forbid it"
-        raise AuthorityError(message)
+        raise AuthorityError(
+            f"{titled(pair.certificate.subject)} may not sign: its basic constraints or key usage forbid it"
+        )
     return Authority(pair.certificate, pair.key)
 
 
@@ -152,11 +149,6 @@ def authority_subject(name: str = AUTHORITY_NAME) -> x509.Name:
 def _backdated(lifetime: timedelta) -> timedelta:
     # Never by more than the lifetime: two thirds of a life that began an hour ago and lasts minutes are over at once.
     return min(CLOCK_SKEW, lifetime)
-
-
-def _common_name(text: str) -> x509.Name:
-    # Cut without regret: it is for people who read lists of certificates, clients look at the alternative names.
-    return authority_subject(text[:_LONGEST_COMMON_NAME])
 
 
 def _builder(subject: x509.Name, issuer: x509.Name, key: PrivateKey) -> x509.CertificateBuilder:

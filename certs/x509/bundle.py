@@ -36,11 +36,6 @@ class Bundle:
         """The certificates as PEM: what `ca-bundle.crt` holds and, in base64, a `caBundle`."""
         return b"".join(certificate.public_bytes(Encoding.PEM) for certificate in self.certificates)
 
-    @property
-    def fingerprints(self) -> tuple[str, ...]:
-        """SHA-256 of each certificate, in their order."""
-        return tuple(fingerprint(certificate) for certificate in self.certificates)
-
     @classmethod
     def from_pem(cls, text: bytes) -> "Bundle":
         """Read a bundle as it stands, in its own order, expired ones too; only exact duplicates are dropped.
@@ -57,8 +52,5 @@ def merge(certificates: Iterable[x509.Certificate], now: datetime) -> Bundle:
     The result depends on the set of certificates alone, not on the order in which they are given.
     """
     alive = {certificate for certificate in certificates if certificate.not_valid_after_utc >= now}
-    return Bundle(tuple(sorted(alive, key=_newest_first)))
-
-
-def _newest_first(certificate: x509.Certificate) -> tuple[float, str]:
-    return -certificate.not_valid_before_utc.timestamp(), fingerprint(certificate)
+    newest_first = sorted(alive, key=lambda ca: (-ca.not_valid_before_utc.timestamp(), fingerprint(ca)))
+    return Bundle(tuple(newest_first))

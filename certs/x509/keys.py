@@ -40,25 +40,25 @@ def load_key(text: bytes) -> PrivateKey:
     key_blocks = [block for block in blocks(text) if block.label != "EC PARAMETERS"]
     for block in key_blocks:
         if not block.label.endswith("PRIVATE KEY"):
-            message = f"{block.place} is a {block.label} where only a private key belongs"
-            raise PemError(message + ("; are certificate and key swapped?" if block.label == "CERTIFICATE" else ""))
+            raise PemError(
+                f"{block.place} is a {block.label} where only a private key belongs"
+                + ("; are certificate and key swapped?" if block.label == "CERTIFICATE" else "")
+            )
     if len(key_blocks) != 1:
-        message = f"it holds {len(key_blocks)} private keys; exactly one belongs there"
-        raise PemError(message)
+        raise PemError(f"it holds {len(key_blocks)} private keys; exactly one belongs there")
     if key_blocks[0].label == "ENCRYPTED PRIVATE KEY" or b"Proc-Type: 4,ENCRYPTED" in key_blocks[0].text:
-        message = (
+        raise PairError(
             "the private key is encrypted, and nobody can type its password here: openssl pkey -in KEY -out PLAIN_KEY"
         )
-        raise PairError(message)
     try:
         key = load_pem_private_key(key_blocks[0].text, password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
         # Without the library's own words: they are long, and about a secret.
-        message = f"{key_blocks[0].place} does not decode as a private key"
-        raise PemError(message, damaged=True) from error
+        raise PemError(f"{key_blocks[0].place} does not decode as a private key", damaged=True) from error
     if not isinstance(key, PrivateKey):
-        message = f"the private key is a {type(key).__name__.removesuffix('PrivateKey')} key; use EC, RSA or Ed25519"
-        raise PairError(message)
+        raise PairError(
+            f"the private key is a {type(key).__name__.removesuffix('PrivateKey')} key; use EC, RSA or Ed25519"
+        )
     return key
 
 

@@ -78,19 +78,20 @@ def join_pair(chain: Sequence[x509.Certificate], key: PrivateKey) -> Leaf:
     of_chain = [public_fingerprint(certificate.public_key()) for certificate in chain]
     if of_key in of_chain[1:] and of_chain[0] != of_key:
         place = of_chain.index(of_key) + 1
-        message = f"the key belongs to certificate {place} of {len(chain)}; the leaf has to be the first of its chain"
-        raise PairError(message)
+        raise PairError(
+            f"the key belongs to certificate {place} of {len(chain)}; the leaf has to be the first of its chain"
+        )
     # The first is the leaf whatever it says of itself: `openssl req -x509` makes self-signed CAs by default.
     others = [titled(certificate.subject) for certificate in chain[1:] if not may_sign(certificate)]
     if others:
-        message = f"several leaves: after {titled(chain[0].subject)} only CAs may follow, not {'; '.join(others)}"
-        raise PairError(message)
+        raise PairError(
+            f"several leaves: after {titled(chain[0].subject)} only CAs may follow, not {'; '.join(others)}"
+        )
     if of_chain[0] != of_key:
-        message = (
+        raise KeyMismatchError(
             f"the key does not match the certificate {titled(chain[0].subject)}:"
             f" SHA-256 of the certificate's public key is {of_chain[0]}, of the key's {of_key}"
         )
-        raise KeyMismatchError(message)
     return Leaf(tuple(chain), key)
 
 
@@ -98,5 +99,4 @@ def _named(what: str, load: Callable[[bytes], _T], text: bytes) -> _T:
     try:
         return load(text)
     except PemError as error:
-        message = f"{what}: {error}"
-        raise PemError(message, damaged=error.damaged) from error
+        raise PemError(f"{what}: {error}", damaged=error.damaged) from error

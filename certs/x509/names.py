@@ -29,17 +29,14 @@ def subject_names(names: Iterable[str]) -> tuple[x509.GeneralName, ...]:
     with it.
     """
     if isinstance(names, str):  # A string is an iterable of strings: one certificate for each letter's host.
-        message = f"names is the string {names!r}; give a list of names"
-        raise InvalidNameError(message)
-    wanted = dict.fromkeys(_canonical(name) for name in names)
-    if not wanted:
-        message = "no names: a certificate needs at least one DNS name or IP address"
-        raise InvalidNameError(message)
-    bad = [f"{name!r} {problem}" for name in wanted if (problem := next(_problems(name), None))]
+        raise InvalidNameError(f"names is the string {names!r}; give a list of names")
+    canonical = dict.fromkeys(_canonical(name) for name in names)
+    if not canonical:
+        raise InvalidNameError("no names: a certificate needs at least one DNS name or IP address")
+    bad = [f"{name!r} {problem}" for name in canonical if (problem := next(_problems(name), None))]
     if bad:
-        message = f"not a DNS name or IP address: {'; '.join(bad)}"
-        raise InvalidNameError(message)
-    return tuple(_general(name) for name in wanted)
+        raise InvalidNameError(f"not a DNS name or IP address: {'; '.join(bad)}")
+    return tuple(x509.IPAddress(address) if (address := _address(name)) else x509.DNSName(name) for name in canonical)
 
 
 def names_of(certificate: x509.Certificate) -> tuple[str, ...]:
@@ -62,12 +59,12 @@ def covers(present: Iterable[str], name: str) -> bool:
 
     A wildcard stands for exactly one label, the first, and never for an IP address (RFC 6125 section 6.4.3).
     """
-    wanted = _canonical(name)
+    canonical = _canonical(name)
     candidates = {_canonical(candidate) for candidate in present}
-    if wanted in candidates:
+    if canonical in candidates:
         return True
-    first, _, rest = wanted.partition(".")
-    return first != "" and _address(wanted) is None and f"*.{rest}" in candidates
+    first, _, rest = canonical.partition(".")
+    return first != "" and _address(canonical) is None and f"*.{rest}" in candidates
 
 
 def _canonical(name: str) -> str:
@@ -80,11 +77,6 @@ def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
         return ipaddress.ip_address(name)
     except ValueError:
         return None
-
-
-def _general(name: str) -> x509.GeneralName:
-    address = _address(name)
-    return x509.IPAddress(address) if address is not None else x509.DNSName(name)
 
 
 def _problems(name: str) -> Iterator[str]:

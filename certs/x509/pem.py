@@ -9,14 +9,14 @@ from cryptography.exceptions import UnsupportedAlgorithm
 
 from certs.errors import PemError
 
-__all__ = ["Block", "blocks", "load_certificates"]
+__all__ = ["PemBlock", "blocks", "load_certificates"]
 
 _BEGIN = b"-----BEGIN "
 _EDGE = re.compile(rb"-----(BEGIN|END) ([A-Z0-9 ]+)-----")
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class PemBlock:
     """One block: its kind (`CERTIFICATE`, `EC PRIVATE KEY`, ...), its text, and where it stands (both from 1)."""
 
     label: str
@@ -30,7 +30,7 @@ class Block:
         return f"block {self.number} (line {self.line})"
 
 
-def blocks(text: bytes) -> tuple[Block, ...]:
+def blocks(text: bytes) -> tuple[PemBlock, ...]:
     """Split PEM text into its blocks, at least one.
 
     Text between the blocks is skipped, as RFC 7468 section 2 has it: CA bundles carry comments there.
@@ -52,7 +52,7 @@ def load_certificates(text: bytes) -> tuple[x509.Certificate, ...]:
     return tuple(_certificate(block) for block in blocks(text))
 
 
-def _certificate(block: Block) -> x509.Certificate:
+def _certificate(block: PemBlock) -> x509.Certificate:
     if block.label != "CERTIFICATE":
         message = f"{block.place} is a {block.label} where only CERTIFICATE blocks belong"
         if block.label.endswith("PRIVATE KEY"):
@@ -64,12 +64,11 @@ def _certificate(block: Block) -> x509.Certificate:
         _ = certificate.extensions
         certificate.public_key()
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-        message = f"{block.place} does not decode as a certificate: {error}"
-        raise PemError(message, damaged=True) from error
+        raise PemError(f"{block.place} does not decode as a certificate: {error}", damaged=True) from error
     return certificate
 
 
-def _scan(text: bytes) -> Iterator[Block]:
+def _scan(text: bytes) -> Iterator[PemBlock]:
     opened: tuple[str, int] | None = None
     body: list[bytes] = []
     number = 0
@@ -86,13 +85,16 @@ def _scan(text: bytes) -> Iterator[Block]:
             number += 1
             opened, body = (label, line_number), [line]
         elif opened is None:
-            message = f"line {line_number} ends a {label} that never began: the text was cut off at its start"
-            raise PemError(message, damaged=True)
+            raise PemError(
+                f"line {line_number} ends a {label} that never began: the text was cut off at its start", damaged=True
+            )
         elif opened[0] != label:
-            message = f"block {number} (line {opened[1]}) begins a {opened[0]} but ends a {label} on line {line_number}"
-            raise PemError(message, damaged=True)
+            raise PemError(
+                f"block {number} (line {opened[1]}) begins a {opened[0]} but ends a {label} on line {line_number}",
+                damaged=True,
+            )
         else:
-            yield Block(label, b"\n".join([*body, b""]), number, opened[1])
+            yield PemBlock(label, b"\n".join([*body, b""]), number, opened[1])
             opened = None
     if opened is not None:
         raise _unfinished(number, opened)

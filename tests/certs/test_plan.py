@@ -8,7 +8,7 @@ import pytest
 from cryptography import x509
 
 from certs.errors import AuthorityError, ForeignFileError, InvalidNameError
-from certs.plan import Ensured, Plan, plan, plan_authority, plan_leaf, usable_authority
+from certs.plan import CertificatePlan, Ensured, plan, plan_authority, plan_leaf, usable_authority
 from certs.renewal import renewal_reason
 from certs.storage.content import BUNDLE, CA_CERT, CA_KEY, LEAF_CERT, LEAF_KEY
 from certs.x509.authority import Authority, new_authority
@@ -31,7 +31,7 @@ def _without(stored: Mapping[str, bytes], *names: str) -> dict[str, bytes]:
     return {name: content for name, content in stored.items() if name not in names}
 
 
-def _consistent(decided: Plan, stored: Mapping[str, bytes], now: datetime) -> None:
+def _consistent(decided: CertificatePlan, stored: Mapping[str, bytes], now: datetime) -> None:
     """What is returned is what would be stored, is good now, and needs nothing when it is looked at again."""
     ensured = decided.ensured
     after = {**stored, **decided.writes}
@@ -40,7 +40,7 @@ def _consistent(decided: Plan, stored: Mapping[str, bytes], now: datetime) -> No
     assert set(Bundle.from_pem(after[BUNDLE])) == set(ensured.bundle)
     assert ensured.authority.certificate in ensured.bundle
     assert renewal_reason(ensured.leaf, now, names=_NAMES, authority=ensured.authority) is None
-    assert plan(after, _NAMES, now) == Plan(Ensured(ensured.leaf, ensured.authority, ensured.bundle), {})
+    assert plan(after, _NAMES, now) == CertificatePlan(Ensured(ensured.leaf, ensured.authority, ensured.bundle), {})
 
 
 def test_the_first_plan_makes_everything(now: datetime) -> None:

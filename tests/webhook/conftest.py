@@ -11,7 +11,7 @@ from pytest_aiohttp import AiohttpClient
 from support.service.servers import Client, Running, Serve
 
 from webhook.http.app import Service
-from webhook.http.state import Served, State
+from webhook.http.state import Served, ServingState
 from webhook.metrics import Metrics
 
 
@@ -39,7 +39,7 @@ def serve(aiohttp_client: AiohttpClient) -> Serve:
     """Starts the two applications of a service for what is to be served; they end with the test."""
 
     async def start(served: Served, max_in_flight: int = 64) -> Running:
-        state = State(served)
+        state = ServingState(served)
         service = Service(state, Metrics(), max_in_flight)
         admission: Client = await aiohttp_client(_Server(ServerRunner(service.admission_server())))
         health: Client = await aiohttp_client(_Server(AppRunner(service.health_app())))

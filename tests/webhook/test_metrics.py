@@ -191,7 +191,7 @@ def test_requests_in_flight_are_read_from_their_owner() -> None:
     """The gauge shows the number as it is when somebody looks."""
     metrics = Metrics()
     in_flight = [3]
-    metrics.track_in_flight(lambda: in_flight[0])
+    metrics.in_flight.set_function(lambda: in_flight[0])
 
     assert "\ncks_admission_requests_in_flight 3.0\n" in metrics.expose().decode()
     in_flight[0] = 1

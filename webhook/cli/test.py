@@ -22,7 +22,7 @@ from webhook.cli import exits
 from webhook.cli.exits import InputError
 from webhook.cli.output import to_yaml
 from webhook.files import manifest, yamlfile
-from webhook.files.yamlfile import Document, FileError
+from webhook.files.yamlfile import FileError, YamlDocument
 from webhook.sources import policyfiles
 from webhook.sources.policyfiles import PolicyFiles, PolicyFilesError
 
@@ -120,7 +120,7 @@ def _run(file: Path, today: date) -> _Report:
     return _Report(file, suite.name, verdicts, list(map(str, policies.loaded.warnings)))
 
 
-def _document(file: Path) -> Document:
+def _document(file: Path) -> YamlDocument:
     try:
         documents = yamlfile.load(str(file), file.read_bytes())
     except FileError as error:
@@ -132,7 +132,7 @@ def _document(file: Path) -> Document:
     return documents[0]
 
 
-def _suite(file: Path, document: Document) -> Suite:
+def _suite(file: Path, document: YamlDocument) -> Suite:
     def beside(name: str) -> Any:
         try:
             return _document(file.parent / name).value
@@ -145,7 +145,7 @@ def _suite(file: Path, document: Document) -> Suite:
         raise _ProblemsError(f"{file}:{_line(document, problem)}: {problem}" for problem in error.problems) from None
 
 
-def _line(document: Document, problem: str) -> int:
+def _line(document: YamlDocument, problem: str) -> int:
     """The line of the path that a problem begins with."""
     steps = re.findall(r"[^.\[\]]+", problem.partition(": ")[0])
     return document.line([int(step) if step.isdecimal() else step for step in steps])

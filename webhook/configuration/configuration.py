@@ -24,7 +24,7 @@ from webhook.sources import topologyfiles
 _AT_START = ("listen", "health", "tls", "cluster", "policies", "log")
 
 
-class Loaded(NamedTuple):
+class LoadedConfiguration(NamedTuple):
     """What was read from files, and holds together."""
 
     settings: Settings
@@ -49,7 +49,7 @@ class Configuration:
         self._seen = written, topologyfiles.version(self._files)
         self._refused = ""
         self._waiting: list[str] = []
-        self.current = Loaded(self._start, rules.topologies(self._start))
+        self.current = LoadedConfiguration(self._start, rules.topologies(self._start))
 
     def notes(self) -> list[str]:
         """What the files hold now that is not in force, and why."""
@@ -58,7 +58,7 @@ class Configuration:
         return [note for note in (refused, waiting) if note]
 
     async def run(
-        self, prepare: Callable[[Loaded], Awaitable[None]], changed: Callable[[], Awaitable[None]]
+        self, prepare: Callable[[LoadedConfiguration], Awaitable[None]], changed: Callable[[], Awaitable[None]]
     ) -> NoReturn:
         """Follow the files; for the functions see `look`."""
         while True:
@@ -69,7 +69,9 @@ class Configuration:
                 self._log.exception("configuration could not be followed")
             await asyncio.sleep(LOOK_SECONDS)
 
-    async def look(self, prepare: Callable[[Loaded], Awaitable[None]], changed: Callable[[], Awaitable[None]]) -> bool:
+    async def look(
+        self, prepare: Callable[[LoadedConfiguration], Awaitable[None]], changed: Callable[[], Awaitable[None]]
+    ) -> bool:
         """Read the files where they hold something new, and say whether another configuration is in force now.
 
         prepare: make the rules of a configuration; it is refused where that raises. changed: put them in force, called
@@ -79,9 +81,11 @@ class Configuration:
             newest = await asyncio.to_thread(self._newest)
             if newest is None:
                 return False
-            wanted, catalog = newest
-            loaded = Loaded(_in_force(self._start, wanted), catalog)
-            is_other = _is_other(self.current, loaded)
+            newest_settings, catalog = newest
+            loaded = LoadedConfiguration(_in_force(self._start, newest_settings), catalog)
+            is_other = (
+                loaded.settings != self.current.settings or loaded.catalog.by_name != self.current.catalog.by_name
+            )
             if is_other:
                 await prepare(loaded)
         except SettingsError as error:
@@ -94,7 +98,7 @@ class Configuration:
         before = self.current
         if is_other:
             self.current = loaded
-        self._tell(before, wanted)
+        self._tell(before, newest_settings)
         if is_other:
             await changed()
         return is_other
@@ -155,7 +159,7 @@ class Configuration:
         self._metrics.configuration_reloads.labels("refused").inc()
         self._metrics.configuration_refused.set(1)
 
-    def _tell(self, before: Loaded, wanted: Settings) -> None:
+    def _tell(self, before: LoadedConfiguration, newest: Settings) -> None:
         self._refused = ""
         self._metrics.configuration_reloads.labels("loaded").inc()
         self._metrics.configuration_refused.set(0)
@@ -165,29 +169,25 @@ class Configuration:
             changed=_changed(before.settings, self.current.settings),
             **differences.flattened({"topologies": topologies}),
         )
-        waiting, self._waiting = self._waiting, _changed(self.current.settings, wanted)
+        waiting, self._waiting = self._waiting, _changed(self.current.settings, newest)
         if self._waiting and self._waiting != waiting:
             self._log.warning("restart needed", keys=self._waiting)
 
 
-def _in_force(start: Settings, wanted: Settings) -> Settings:
+def _in_force(start: Settings, newest: Settings) -> Settings:
     """The settings as they can be without a restart: what is read at the start stays as it was then."""
     kept: dict[str, Any] = {name: getattr(start, name) for name in _AT_START}
-    timeout = {"timeout_seconds": wanted.registration.timeout_seconds}
+    timeout = {"timeout_seconds": newest.registration.timeout_seconds}
     kept["registration"] = start.registration.model_copy(update=timeout)
     if start.cluster.kubeconfig or start.cluster.in_cluster:
         # What a rule would have to know of the cluster is not followed where the rule was off at the start.
         if not rules.follows_topologies(start):
-            kept["topology"] = wanted.topology.model_copy(update={"action": "off"})
+            kept["topology"] = newest.topology.model_copy(update={"action": "off"})
         if not rules.follows_nodes(start):
-            kept["sunk"] = wanted.sunk.model_copy(
+            kept["sunk"] = newest.sunk.model_copy(
                 update={"action": start.sunk.action, "daemon_sets": start.sunk.daemon_sets}
             )
-    return wanted.model_copy(update=kept)
-
-
-def _is_other(one: Loaded, other: Loaded) -> bool:
-    return one.settings != other.settings or one.catalog.by_name != other.catalog.by_name
+    return newest.model_copy(update=kept)
 
 
 def _by_name(catalog: Catalog) -> dict[str, object]:

@@ -36,11 +36,12 @@ def of_keys(before: Any, after: Any, at: str = "") -> list[str]:
         keys = (*before, *(key for key in after if key not in before))
         pairs = ((f"{at}.{key}" if at else key, before.get(key), after.get(key)) for key in keys)
     elif _is_list_of_maps(before) and _is_list_of_maps(after):
-        pairs = ((f"{at}[{name}]", one, other) for name, one, other in _entries(before, after))
+        pairs = ((f"{at}[{name}]", old, new) for name, old, new in _entries(before, after))
     else:
         return [at]
-    found = [key for where, one, other in pairs for key in of_keys(one, other, where)]
-    return found or [at]  # nothing but their order differs
+    return [key for where, old, new in pairs for key in of_keys(old, new, where)] or [
+        at
+    ]  # nothing but their order differs
 
 
 def _is_list_of_maps(value: Any) -> bool:
@@ -51,8 +52,8 @@ def _entries(before: Sequence[Any], after: Sequence[Any]) -> Iterator[tuple[str,
     """The entries of two lists that belong together; None for one that is not there."""
     ours, theirs = _named(before), _named(after)
     if len(ours) < len(before) or len(theirs) < len(after):
-        for number, (one, other) in enumerate(zip_longest(before, after)):
-            yield str(number), one, other
+        for number, (old, new) in enumerate(zip_longest(before, after)):
+            yield str(number), old, new
     else:
         for name in {**ours, **theirs}:
             yield name, ours.get(name), theirs.get(name)

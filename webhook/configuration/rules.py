@@ -267,13 +267,13 @@ def topologies(settings: Settings) -> Catalog:
     """The topologies that are known without a cluster. Raises SettingsError."""
     own = (
         document.make(
-            each.name,
-            [level.written for level in each.levels],
+            own_topology.name,
+            [level.written for level in own_topology.levels],
             f"topology.topologies[{index}] of the configuration",
-            requirement=_selector(each.node_requirement),
-            pool=_selector(each.pool) if each.pool != Selector() else None,
+            requirement=_selector(own_topology.node_requirement),
+            pool=_selector(own_topology.pool) if own_topology.pool != Selector() else None,
         )
-        for index, each in enumerate(settings.topology.topologies)
+        for index, own_topology in enumerate(settings.topology.topologies)
     )
     try:
         catalog = Catalog((*own, *topologyfiles.read(settings.topology.files), *BUILT_IN_TOPOLOGIES))
@@ -355,8 +355,10 @@ def _failure_policy(action: Action) -> FailurePolicy:
 def _exceptions(settings: Settings) -> list[PolicyException]:
     """The entries of `exceptions:`, which have their place in the configuration for a name."""
     return [
-        PolicyException(f"exceptions[{index}]", **{**dict(each), "object_selector": _selector(each.object_selector)})
-        for index, each in enumerate(settings.exceptions)
+        PolicyException(
+            f"exceptions[{index}]", **{**dict(exception), "object_selector": _selector(exception.object_selector)}
+        )
+        for index, exception in enumerate(settings.exceptions)
     ]
 
 

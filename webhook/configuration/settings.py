@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from datetime import date
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
@@ -22,6 +22,7 @@ from policies.topology.constraint import Options
 from policies.topology.document import TopologyError, make
 from webhook.logs import Format, Level
 
+T = TypeVar("T")
 TOLD: Final = "told"
 """The type of an error whose text says already what was found."""
 
@@ -63,10 +64,11 @@ RuleAction = Annotated[Action, BeforeValidator(_off)]
 DenyOrWarn = Literal["deny", "warn"]
 DaemonSets = Annotated[Literal["inject", "warn", "off"], BeforeValidator(_off)]
 Port = Annotated[int, Field(ge=0, le=65535)]
-Strings = Annotated[tuple[str, ...], Field(strict=False)]
-Globs = Annotated[tuple[Glob, ...], Field(strict=False)]
-FieldPaths = Annotated[tuple[FieldPath, ...], Field(strict=False)]
-InnerPaths = Annotated[tuple[InnerPath, ...], Field(strict=False)]
+Many = Annotated[tuple[T, ...], Field(strict=False)]
+Strings = Many[str]
+Globs = Many[Glob]
+FieldPaths = Many[FieldPath]
+InnerPaths = Many[InnerPath]
 
 
 class Listen(_Model):
@@ -115,7 +117,7 @@ class Tls(_Model):
     check_seconds: float = Field(10.0, gt=0, description="How often the pair is checked for changes and for its age.")
 
 
-class Cluster(_Model):
+class ClusterSettings(_Model):
     """The cluster to read Namespaces, Nodes and claims from; without one, rules know only what the request says."""
 
     kubeconfig: str = Field("", description="Path of a kubeconfig.")
@@ -158,7 +160,7 @@ class Registration(_Model):
     owner: str = Field(
         "", description="ClusterRole that owns the configurations: Kubernetes deletes them when it is deleted."
     )
-    kept: Annotated[tuple[KeptRequirement, ...], Field(strict=False)] = Field(
+    kept: Many[KeptRequirement] = Field(
         (
             KeptRequirement(key="control-plane", values=("true",)),
             KeptRequirement(key="kubernetes.azure.com/managedby", values=("aks",)),
@@ -187,7 +189,7 @@ class Selector(_Model):
     """A label selector; an empty one selects everything."""
 
     match_labels: dict[str, str] = Field({}, description="Labels that must have these values.")
-    match_expressions: Annotated[tuple[Requirement, ...], Field(strict=False)] = Field((), description="Requirements.")
+    match_expressions: Many[Requirement] = Field((), description="Requirements.")
 
 
 class LabelExceptionSettings(_Model):
@@ -217,7 +219,7 @@ class LabelsSettings(_Model):
 
     action: RuleAction = Field("deny", description="What happens on a violation: deny, warn, audit or off.")
     namespace_selector: Selector = Field(Selector(), description="Namespaces whose objects are checked.")
-    exceptions: Annotated[tuple[LabelExceptionSettings, ...], Field(strict=False)] = Field(
+    exceptions: Many[LabelExceptionSettings] = Field(
         (
             LabelExceptionSettings(key="qos.coreweave.cloud/interruptable", kinds=("Pod",)),
             LabelExceptionSettings(key="qos.coreweave.com/graceful-interruptible", kinds=("Pod",)),
@@ -281,7 +283,7 @@ class OwnTopology(_Model):
     """A topology beside the built-in ones."""
 
     name: str = Field(min_length=1, description="Name.")
-    levels: Annotated[tuple[LevelSettings, ...], Field(strict=False)] = Field(
+    levels: Many[LevelSettings] = Field(
         description="Levels, farthest first: node label keys, or maps of nodeLabel and alias."
     )
     node_requirement: Selector = Field(Selector(), description="Label selector of Nodes that Pods may be placed on.")
@@ -334,7 +336,7 @@ class TopologySettings(_Model):
         "warn", description="What happens when a Topology object that workloads name is deleted; off where action is."
     )
     default: DefaultPlacement = Field(DefaultPlacement(), description=DefaultPlacement.__doc__)
-    topologies: Annotated[tuple[OwnTopology, ...], Field(strict=False)] = Field((), description=OwnTopology.__doc__)
+    topologies: Many[OwnTopology] = Field((), description=OwnTopology.__doc__)
     files: Strings = Field(
         (), description="Files and directories with topologies in the form of KAI, of Kueue or of Run:ai's API."
     )
@@ -358,12 +360,10 @@ class Policies(_Model):
         (), description="Files and directories with policies, bindings and parameters; watched for changes."
     )
     config_maps: bool = Field(
-        True,
-        description="In a cluster, also ConfigMaps labelled cks-admission.dev/policies=true in cluster.namespace.",
+        True, description="In a cluster, also ConfigMaps labelled cks-admission.dev/policies=true in cluster.namespace."
     )
     native: bool = Field(
-        True,
-        description="In a cluster, check pod templates by its own policies with cks-admission.dev/derive: true.",
+        True, description="In a cluster, check pod templates by its own policies with cks-admission.dev/derive: true."
     )
 
 
@@ -399,7 +399,7 @@ class ExceptionSettings(_Model):
     )
 
 
-class Safety(_Model):
+class SafetySettings(_Model):
     """What policies and refusing built-in rules leave alone, so that a cluster can come up. Labels stay guarded."""
 
     namespaces: Strings = Field(
@@ -407,8 +407,7 @@ class Safety(_Model):
         description="Namespaces besides the service's own; an empty list includes them all.",
     )
     bootstrap: bool = Field(
-        True,
-        description="Leases, CertificateSigningRequests, and Nodes as far as kubelets and controllers write them.",
+        True, description="Leases, CertificateSigningRequests, and Nodes as far as kubelets and controllers write them."
     )
 
 
@@ -425,7 +424,7 @@ class Settings(_Model):
     listen: Listen = Field(Listen(), description=Listen.__doc__)
     health: Health = Field(Health(), description=Health.__doc__)
     tls: Tls = Field(Tls(), description=Tls.__doc__)
-    cluster: Cluster = Field(Cluster(), description=Cluster.__doc__)
+    cluster: ClusterSettings = Field(ClusterSettings(), description=ClusterSettings.__doc__)
     registration: Registration = Field(Registration(), description=Registration.__doc__)
     organization: Organization = Field(Organization(), description=Organization.__doc__)
     labels: LabelsSettings = Field(LabelsSettings(), description=LabelsSettings.__doc__)
@@ -433,11 +432,7 @@ class Settings(_Model):
     sunk: SunkSettings = Field(SunkSettings(), description=SunkSettings.__doc__)
     topology: TopologySettings = Field(TopologySettings(), description=TopologySettings.__doc__)
     policies: Policies = Field(Policies(), description=Policies.__doc__)
-    safety: Safety = Field(Safety(), description=Safety.__doc__)
-    workloads: Annotated[tuple[WorkloadSettings, ...], Field(strict=False)] = Field(
-        (), description=WorkloadSettings.__doc__
-    )
-    exceptions: Annotated[tuple[ExceptionSettings, ...], Field(strict=False)] = Field(
-        (), description=ExceptionSettings.__doc__
-    )
+    safety: SafetySettings = Field(SafetySettings(), description=SafetySettings.__doc__)
+    workloads: Many[WorkloadSettings] = Field((), description=WorkloadSettings.__doc__)
+    exceptions: Many[ExceptionSettings] = Field((), description=ExceptionSettings.__doc__)
     log: Log = Field(Log(), description=Log.__doc__)

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from policies.kubernetes.spelling import closest
 from webhook.configuration.settings import TOLD, Settings, SettingsError
-from webhook.files.yamlfile import Document, FileError, load
+from webhook.files.yamlfile import FileError, YamlDocument, load
 
 
 def read(path: Path) -> Settings:
@@ -43,7 +43,7 @@ def override(settings: Settings, changes: Iterable[tuple[str, Any]]) -> Settings
         raise SettingsError("\n".join(lines)) from None
 
 
-def _validated(document: Document) -> Settings:
+def _validated(document: YamlDocument) -> Settings:
     if not isinstance(document.value, dict):
         raise SettingsError(f"{document.name}:{document.line()}: a map of settings was expected")
     try:

@@ -22,11 +22,11 @@ from webhook.doctor import (
 )
 from webhook.doctor.desired import Desired
 from webhook.doctor.diagnosis import Diagnosis, Read, Unread
-from webhook.doctor.observation import Observation
+from webhook.doctor.observation import InstallationState
 from webhook.registration.configurations import KINDS
 
 
-def examine(settings: Settings, observation: Observation, desired: Desired, now: datetime) -> list[Diagnosis]:
+def examine(settings: Settings, observation: InstallationState, desired: Desired, now: datetime) -> list[Diagnosis]:
     """What was found, by check."""
     cluster, workspace, chosen = observation.cluster, observation.workspace, settings.registration
     own = cluster.own
@@ -46,7 +46,7 @@ def examine(settings: Settings, observation: Observation, desired: Desired, now:
     ]
 
 
-def _registration(settings: Settings, observation: Observation, desired: Desired) -> Iterator[Diagnosis]:
+def _registration(settings: Settings, observation: InstallationState, desired: Desired) -> Iterator[Diagnosis]:
     for kind, observed in observation.cluster.own.items():
         configurations = desired.configurations
         want: Read[JsonObject | None] = (
@@ -55,7 +55,7 @@ def _registration(settings: Settings, observation: Observation, desired: Desired
         yield from registration.check(kind, want, observed, settings.registration)
 
 
-def _certificates(settings: Settings, observation: Observation, now: datetime) -> Iterator[Diagnosis]:
+def _certificates(settings: Settings, observation: InstallationState, now: datetime) -> Iterator[Diagnosis]:
     own = {kind: registration.entries(configuration) for kind, configuration in observation.cluster.own.items()}
     trusted, wrong = certificate.trusts(own, settings)
     yield from wrong
@@ -64,7 +64,7 @@ def _certificates(settings: Settings, observation: Observation, now: datetime) -
     yield from certificate.check_secret(observation.workspace.secret, trusted, settings, now)
 
 
-def _probe(observation: Observation, desired: Desired, now: datetime) -> Iterator[Diagnosis]:
+def _probe(observation: InstallationState, desired: Desired, now: datetime) -> Iterator[Diagnosis]:
     if observation.probe is None:
         return
     refused: Read[bool]

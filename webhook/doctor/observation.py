@@ -90,7 +90,7 @@ class ClusterState(Struct, frozen=True):
     topologies: Read[TopologyObjects]
 
 
-class Observation(Struct, frozen=True):
+class InstallationState(Struct, frozen=True):
     """Everything that was read.
 
     asked_for: the user whose rights were checked. is_service: whether that is the service's account. probe: None if

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import groupby
+from operator import attrgetter
 from typing import Final
 
 from webhook.doctor.diagnosis import Diagnosis, Level, Read, Unread, count, unseen
@@ -25,39 +26,30 @@ def check(answers: Mapping[Right, Read[bool]], user: str, *, own: bool) -> Itera
     if unread is not None:
         yield unseen(CHECK, user, unread)
     missing = [right for right, answer in answers.items() if answer is False]
-    for about, rights in groupby(missing, _about):
+    for _, rights in groupby(missing, attrgetter("group", "resource", "name", "namespace", "reason")):
         same_object = list(rights)
         level: Level = "problem" if own and any(right.vital for right in same_object) else "warning"
-        yield Diagnosis(
-            CHECK,
-            level,
-            user,
-            f"it may not {_what(same_object)}: {same_object[0].reason}",
-            _remedy(about, same_object, own=own),
-        )
+        text = f"it may not {_what(same_object)}: {same_object[0].reason}"
+        yield Diagnosis(CHECK, level, user, text, _remedy(same_object, own=own))
     if unread is None and not missing:
         hint = "" if own else "; to check the service's own account, use --as-service-account NAMESPACE/NAME"
         yield Diagnosis(CHECK, "ok", user, f"it has the {count(len(answers), 'right')} that the service needs{hint}")
 
 
-def _about(right: Right) -> tuple[str, str, str, str, str]:
-    return right.group, right.resource, right.name, right.namespace, right.reason
-
-
 def _what(rights: list[Right]) -> str:
     """Verbs and resource: `list, watch nodes`, `get secrets ca in namespace cloud`."""
-    one = rights[0]
-    resource = f"{one.resource}.{one.group}" if one.group else one.resource
-    where = f" in namespace {one.namespace}" if one.namespace else ""
-    verbs = ", ".join(right.verb for right in rights)
-    return f"{verbs} {resource}{f' {one.name}' if one.name else ''}{where}"
+    right = rights[0]
+    resource = f"{right.resource}.{right.group}" if right.group else right.resource
+    where = f" in namespace {right.namespace}" if right.namespace else ""
+    verbs = ", ".join(same.verb for same in rights)
+    return f"{verbs} {resource}{f' {right.name}' if right.name else ''}{where}"
 
 
-def _remedy(about: tuple[str, str, str, str, str], rights: list[Right], *, own: bool) -> str:
-    group, resource, name, namespace, _ = about
-    quoted = group or '""'
-    rule = f"apiGroups: [{quoted}], resources: [{resource}], verbs: [{', '.join(r.verb for r in rights)}]"
-    names = f", resourceNames: [{name}]" if name else ""
-    role = f"a Role in namespace {namespace}" if namespace else "a ClusterRole"
+def _remedy(rights: list[Right], *, own: bool) -> str:
+    right = rights[0]
+    quoted = right.group or '""'
+    rule = f"apiGroups: [{quoted}], resources: [{right.resource}], verbs: [{', '.join(same.verb for same in rights)}]"
+    names = f", resourceNames: [{right.name}]" if right.name else ""
+    role = f"a Role in namespace {right.namespace}" if right.namespace else "a ClusterRole"
     grant = f"grant it with {role}: {{{rule}{names}}}"
     return grant if own else f"{grant}; or check the service's own account with --as-service-account NAMESPACE/NAME"

@@ -59,7 +59,7 @@ _Loader.add_implicit_resolver(f"{_TAG}int", _INT, list("-+0123456789"))
 _Loader.add_implicit_resolver(f"{_TAG}float", _FLOAT, list("-+0123456789."))
 
 
-class Document:
+class YamlDocument:
     """One document: its value, and where in the file each part of it stands: `node`, None for what is JSON only."""
 
     def __init__(self, name: str, value: Any, node: yaml.Node | None) -> None:
@@ -97,7 +97,7 @@ def decoded(name: str, content: str | bytes) -> str:
         raise FileError(f"{name}: not UTF-8 text: {error.reason} at byte {error.start}") from None
 
 
-def load(name: str, content: str | bytes) -> list[Document]:
+def load(name: str, content: str | bytes) -> list[YamlDocument]:
     """The documents of a file, empty ones left out. Raises FileError."""
     text = decoded(name, content)
     try:
@@ -110,11 +110,11 @@ def load(name: str, content: str | bytes) -> list[Document]:
         except (ValueError, RecursionError):
             pass
         else:
-            return [Document(name, value, None)]
+            return [YamlDocument(name, value, None)]
         raise
 
 
-def _documents(name: str, text: str) -> list[Document]:
+def _documents(name: str, text: str) -> list[YamlDocument]:
     documents = []
     loader: Any = None
     try:
@@ -125,7 +125,7 @@ def _documents(name: str, text: str) -> list[Document]:
             _refuse_duplicates(name, node)
             value = loader.construct_document(node)
             if value is not None:
-                documents.append(Document(name, value, node))
+                documents.append(YamlDocument(name, value, node))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"{name}:{mark.line + 1}:{mark.column + 1}" if mark else name

@@ -49,10 +49,10 @@ def _first(root: yaml.Node | None, path: Sequence[str], prefix: str) -> tuple[ya
         above, node = (node, index), node.value[index][1]
     if not isinstance(node, yaml.MappingNode):
         return None
-    wanted = [index for index, (key, _) in enumerate(node.value) if str(key.value).startswith(prefix)]
-    if not wanted:
+    indexes = [index for index, (key, _) in enumerate(node.value) if str(key.value).startswith(prefix)]
+    if not indexes:
         return None
-    return above if above is not None and len(wanted) == len(node.value) else (node, wanted[0])
+    return above if above is not None and len(indexes) == len(node.value) else (node, indexes[0])
 
 
 def _cut(text: str, parent: yaml.MappingNode, index: int) -> str:

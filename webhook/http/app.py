@@ -17,7 +17,7 @@ from webhook import logs, metrics
 from webhook.http import probes
 from webhook.http.decision import decide
 from webhook.http.review import ReviewError, encode
-from webhook.http.state import State
+from webhook.http.state import ServingState
 from webhook.metrics import Metrics
 
 # The API server takes writes of up to 3 MiB (k8s.io/apiserver MaxRequestBodyBytes). A review holds the object, the old
@@ -44,12 +44,12 @@ _JSON_HEADERS = CIMultiDict({hdrs.CONTENT_TYPE: _JSON})
 class Service:
     """The handlers and what they share."""
 
-    def __init__(self, state: State, measures: Metrics, max_in_flight: int) -> None:
+    def __init__(self, state: ServingState, measures: Metrics, max_in_flight: int) -> None:
         self.state = state
         self.metrics = measures
         self.max_in_flight = max_in_flight
         self.log = structlog.get_logger().bind()  # a logger, not a proxy that looks for one at each call
-        measures.track_in_flight(lambda: state.in_flight)
+        measures.in_flight.set_function(lambda: state.in_flight)
 
     def admission_server(self) -> web.Server:
         """`POST /mutate` and `/validate` with all rules, `/mutate/<group>` and `/validate/<group>` with some.

@@ -59,7 +59,7 @@ async def _entry(key: Key[Any], known: Collection[Key[Any]], resolver: Resolver 
 
 def _limit_reached(key: Key[Any], known: Collection[Key[Any]]) -> str:
     """Which limit leaves no room for one more look-up; empty where none does."""
-    checks = sum(isinstance(each, Check) for each in known)
+    checks = sum(isinstance(known_key, Check) for known_key in known)
     if isinstance(key, Check):
         return f"over {CHECKS} authorization checks in one review" if checks >= CHECKS else ""
     return f"one review looks for {LOOKUPS} things at most" if len(known) - checks >= LOOKUPS else ""

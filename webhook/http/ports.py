@@ -8,7 +8,7 @@ from contextlib import suppress
 from aiohttp import web
 from yarl import URL
 
-from webhook.http.state import State
+from webhook.http.state import ServingState
 from webhook.tls.certificates import Certificates
 
 BACKLOG = 1024
@@ -59,7 +59,7 @@ def address(scheme: str, runner: web.BaseRunner) -> str:
     return str(URL.build(scheme=scheme, host=host, port=port))
 
 
-async def finish(admission: web.ServerRunner, state: State, seconds: float) -> None:
+async def finish(admission: web.ServerRunner, state: ServingState, seconds: float) -> None:
     """Close the port, and wait for the reviews in flight, and for those whose connections were just being made.
 
     Not left to aiohttp's own clean-up: that drops what still arrives of a handshake or of a body.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from binascii import b2a_base64
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, TypedDict, cast
 from zlib import crc32
@@ -18,7 +18,6 @@ from msgspec import Struct
 
 from policies.engine.engine import Answer, Decision
 from policies.engine.request import AdmissionRequest, GroupVersionResource, JsonObject, Operation, Target, mapping
-from policies.engine.violation import Violation
 from policies.kubernetes.label import NAME_LENGTH
 from policies.kubernetes.status import CODES
 from policies.objects.fieldpath import Pattern, Step, Wildcard, parse
@@ -268,12 +267,7 @@ _encoder = msgspec.json.Encoder()
 
 def encode(uid: str, answer: Answer) -> bytes:
     """The review that answers the request with this uid."""
-    response = _Response(
-        uid,
-        answer.allowed,
-        audit_annotations=_annotations(answer),
-        warnings=answer.warnings,
-    )
+    response = _Response(uid, answer.allowed, audit_annotations=_annotations(answer), warnings=answer.warnings)
     if not response.allowed:
         response.status = _status(answer)
     elif answer.operations:
@@ -312,14 +306,12 @@ def _status(answer: Answer) -> _Status:
     reason = reasons.pop() if len(reasons) == 1 else "Forbidden"
     status = _Status(answer.message, reason, CODES[reason], "Failure")
     if reason == "Invalid":  # kubectl shows nothing but the causes of an Invalid answer
-        causes = [_Cause(line, violation.path) for violation, line in _causes(refused)]
+        causes = [
+            _Cause("\n".join(filter(None, (violation.summary, violation.line, violation.remedy))), violation.path)
+            for violation in sorted(refused)
+        ]
         status.details = _Details((*causes, *map(_Cause, answer.ended)))
     return status
-
-
-def _causes(violations: Iterable[Violation]) -> Iterator[tuple[Violation, str]]:
-    for violation in sorted(violations):
-        yield violation, "\n".join(part for part in (violation.summary, violation.line, violation.remedy) if part)
 
 
 def _annotation(decision: Decision) -> str:

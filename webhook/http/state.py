@@ -31,7 +31,6 @@ class Resolver(Protocol):
 
     async def read(self, key: Key[T], seconds: float) -> T:
         """The value of a key, found within some seconds. Raises FactUnavailable, and Missing where it is not there."""
-        ...
 
 
 class Route:
@@ -88,7 +87,7 @@ def _routes(ruleset: RuleSet) -> Iterator[tuple[str, Route]]:
             yield f"/{phase}/{group}", Route(phase, group, ruleset)
 
 
-class State:
+class ServingState:
     """The one thing that changes while the service runs. A handler reads `served` once per review."""
 
     def __init__(self, served: Served) -> None:

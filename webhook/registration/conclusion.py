@@ -8,9 +8,8 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from webhook.cluster.api.errors import ApiError
 from webhook.registration.configurations import UNREGISTER
-from webhook.registration.drift import BundleOnly, Target, changed_by, foreign
+from webhook.registration.drift import BundleOnly, WriteTarget, changed_by, foreign
 from webhook.registration.state import REACHED_SECONDS, Memory, Observation, Problem
 
 FAILED = "not registered"
@@ -22,7 +21,7 @@ ABSENT = "no configuration for the CA bundle"
 WAITING = "registration waits"
 
 
-class Event(Struct, frozen=True):
+class LogEvent(Struct, frozen=True):
     """A line for the log."""
 
     level: str
@@ -38,7 +37,7 @@ class Conclusion(Struct, frozen=True):
 
     memory: Memory
     done: bool
-    events: tuple[Event, ...] = ()
+    events: tuple[LogEvent, ...] = ()
     outcomes: tuple[str, ...] = ()
 
 
@@ -61,7 +60,7 @@ def follower(observation: Observation, *, done: bool) -> Conclusion:
 
 
 def reconciled(
-    observation: Observation, targets: Mapping[str, Target], settled: Iterable[str], waiting: Sequence[str]
+    observation: Observation, targets: Mapping[str, WriteTarget], settled: Iterable[str], waiting: Sequence[str]
 ) -> Conclusion:
     """The end of a turn in which the configurations were compared.
 
@@ -78,7 +77,8 @@ def reconciled(
     problems = [_undone(event) for event in events if repairs.undone(observation.now)]
     problems += _missing(observation, targets, waiting)
     events += [_foreign(observation, kind, names) for kind, names in strangers.items()]
-    events += _news(observation, news)
+    if news:
+        events.append(LogEvent("info", "registered", {"configurations": [observation.title(kind) for kind in news]}))
     done = not waiting and observation.failure is None
     memory = _remembered(
         observation,
@@ -93,8 +93,8 @@ def reconciled(
 
 
 def _written(
-    observation: Observation, targets: Mapping[str, Target], settled: Iterable[str], waiting: Sequence[str]
-) -> dict[str, Target]:
+    observation: Observation, targets: Mapping[str, WriteTarget], settled: Iterable[str], waiting: Sequence[str]
+) -> dict[str, WriteTarget]:
     """What each configuration was made last."""
     written = dict(observation.memory.written)
     for kind, target in targets.items():
@@ -111,9 +111,9 @@ def _with_failure(observation: Observation, conclusion: Conclusion) -> Conclusio
     failure = observation.failure
     if failure is None:
         return conclusion
-    if isinstance(failure, ApiError) and failure.status == 409:
+    if failure.status == 409:
         # The watch shows what they wrote, and then it is looked at again.
-        event = Event("info", "somebody else writes the registration, too", {"reason": str(failure)})
+        event = LogEvent("info", "somebody else writes the registration, too", {"reason": str(failure)})
         return replace(conclusion, done=False, events=(*conclusion.events, event))
     problems = {**conclusion.memory.problems, FAILED: Problem(FAILED, str(failure))}
     memory = replace(conclusion.memory, problems=problems)
@@ -134,7 +134,7 @@ def _remembered(
         over.add(UNREADABLE)
         if not observation.ca_file.problem:
             changes["ca_file"] = observation.ca_file.content
-    raised = {each.event: each for each in (*_ca_file(observation), *_owner(observation), *problems)}
+    raised = {problem.event: problem for problem in (*_ca_file(observation), *_owner(observation), *problems)}
     kept = {event: problem for event, problem in memory.problems.items() if event not in over}
     return replace(memory, problems=kept | raised, owner=observation.known_owner, **changes)
 
@@ -161,7 +161,7 @@ def _owner(observation: Observation) -> list[Problem]:
     return [Problem(NO_OWNER, f"registration.owner: {reason}", "warning")]
 
 
-def _missing(observation: Observation, targets: Mapping[str, Target], waiting: Sequence[str]) -> list[Problem]:
+def _missing(observation: Observation, targets: Mapping[str, WriteTarget], waiting: Sequence[str]) -> list[Problem]:
     """Problems with configurations that are not there, and are made later or by others."""
     name, problems = observation.registration.name, []
     if waiting:
@@ -175,7 +175,7 @@ def _missing(observation: Observation, targets: Mapping[str, Target], waiting: S
     return problems
 
 
-def _repair(observation: Observation, kind: str, target: Target) -> Event:
+def _repair(observation: Observation, kind: str, target: WriteTarget) -> LogEvent:
     """What was different, whose doing that was, and what is different nevertheless."""
     progress = observation.progress[kind]
     left = [] if progress.stored is None else list(target.correction(progress.stored).differences)
@@ -187,20 +187,15 @@ def _repair(observation: Observation, kind: str, target: Target) -> Event:
         "at": writer.time,
         **({"left": left} if left else {}),
     }
-    return Event("warning", "registration repaired", details)
+    return LogEvent("warning", "registration repaired", details)
 
 
-def _undone(repair: Event) -> Problem:
+def _undone(repair: LogEvent) -> Problem:
     reason = (
         f"{repair.details['by'] or 'somebody'} undoes the webhook configurations again and again; end that, or where "
         "a cloud adds requirements to every namespaceSelector, name them in registration.kept"
     )
     return Problem(UNDONE, reason, details={key: repair.details[key] for key in ("configuration", "differences")})
-
-
-def _news(observation: Observation, kinds: Sequence[str]) -> list[Event]:
-    details = {"configurations": [observation.title(kind) for kind in kinds]}
-    return [Event("info", "registered", details)] if kinds else []
 
 
 def _strangers(observation: Observation, stored: Iterable[str]) -> dict[str, list[str]]:
@@ -213,7 +208,7 @@ def _strangers(observation: Observation, stored: Iterable[str]) -> dict[str, lis
     return {kind: there for kind, there in new.items() if there}
 
 
-def _foreign(observation: Observation, kind: str, names: Sequence[str]) -> Event:
+def _foreign(observation: Observation, kind: str, names: Sequence[str]) -> LogEvent:
     """Entries of others stay, and go with the configuration."""
     details = {"configuration": observation.title(kind), "entries": names}
-    return Event("warning", "entries of others are left alone", details)
+    return LogEvent("warning", "entries of others are left alone", details)

@@ -93,13 +93,7 @@ def registered(settings: Settings, ca_bundle: bytes, ruleset: RuleSet) -> list[J
 
 
 def configurations(
-    ruleset: RuleSet,
-    client: Client,
-    *,
-    name: str,
-    own_namespace: str,
-    timeout_seconds: int,
-    inject_ca_from: str = "",
+    ruleset: RuleSet, client: Client, *, name: str, own_namespace: str, timeout_seconds: int, inject_ca_from: str = ""
 ) -> list[JsonObject]:
     """The MutatingWebhookConfiguration and the ValidatingWebhookConfiguration, those that have entries.
 

@@ -41,16 +41,14 @@ class Correction(Struct, frozen=True):
     differences: Sequence[str]
 
 
-class Target(Protocol):
+class WriteTarget(Protocol):
     """What a configuration should be like."""
 
     def correction(self, observed: JsonObject | None) -> Correction:
         """What is to be done about it as it was found; None where there is none."""
-        ...
 
     def replacement(self, observed: JsonObject) -> JsonObject | None:
         """What to put in its place where applying a correction did not help; None where nothing else can be done."""
-        ...
 
 
 class Managed(Struct, frozen=True):
@@ -65,11 +63,11 @@ class Managed(Struct, frozen=True):
             return Correction(None, [] if observed is None else ["no rule needs it"])
         if observed is None:
             return Correction(self.configuration, ["it does not exist"])
-        wanted = kept(injected(self.configuration, observed), observed, self.kept)
-        return Correction(_same_object(wanted, observed), difference(wanted, observed))
+        desired = kept(injected(self.configuration, observed), observed, self.kept)
+        return Correction(_same_object(desired, observed), difference(desired, observed))
 
     def replacement(self, observed: JsonObject) -> JsonObject | None:
-        """The object that was found, with the service's entries just as they are wanted."""
+        """The object that was found, with the service's entries just as they are desired."""
         if self.configuration is None:
             return None
         return restored(kept(injected(self.configuration, observed), observed, self.kept), observed)
@@ -86,85 +84,89 @@ class BundleOnly(Struct, frozen=True):
         if observed is None or not own or not self.bundle:
             return Correction(None, [])
         encoded = base64.b64encode(self.bundle).decode("ascii")
-        wanted = {
+        desired = {
             "apiVersion": API_VERSION,
             "kind": observed["kind"],
             "metadata": {"name": observed["metadata"]["name"]},
             "webhooks": [{"name": entry["name"], "clientConfig": {"caBundle": encoded}} for entry in own],
         }
         differing = [entry["name"] for entry in own if entry["clientConfig"].get("caBundle") != encoded]
-        return Correction(_same_object(wanted, observed), [f"{name}: caBundle" for name in differing])
+        return Correction(_same_object(desired, observed), [f"{name}: caBundle" for name in differing])
 
     def replacement(self, _: JsonObject) -> JsonObject | None:
         """Nothing: what else is in it is not the service's business."""
         return None
 
 
-def kept(wanted: JsonObject, observed: JsonObject, allowed: Iterable[KeptRequirement]) -> JsonObject:
-    """What is wanted, and in the namespaceSelector of each entry what a cloud added to it and is allowed to."""
+def kept(desired: JsonObject, observed: JsonObject, allowed: Iterable[KeptRequirement]) -> JsonObject:
+    """What is desired, and in the namespaceSelector of each entry what a cloud added to it and is allowed to."""
     observed_entries, allowed = {entry["name"]: entry for entry in _entries(observed)}, tuple(allowed)
-    webhooks = [_with_kept(entry, observed_entries.get(entry["name"], {}), allowed) for entry in _entries(wanted)]
-    return {**wanted, "webhooks": webhooks}
+    webhooks = [_with_kept(entry, observed_entries.get(entry["name"], {}), allowed) for entry in _entries(desired)]
+    return {**desired, "webhooks": webhooks}
 
 
-def injected(wanted: JsonObject, observed: JsonObject) -> JsonObject:
-    """What is wanted, with the caBundles that are cert-manager's to write, where they are, as they were found.
+def injected(desired: JsonObject, observed: JsonObject) -> JsonObject:
+    """What is desired, with the caBundles that are cert-manager's to write, where they are, as they were found.
 
     A new entry begins with that of another one: cert-manager's injector comes after the API server, which would
     meanwhile refuse what fails closed. What was there before cert-manager was told to come is somebody else's.
     """
     if not all(
-        INJECT_CA_FROM in (configuration["metadata"].get("annotations") or {}) for configuration in (wanted, observed)
+        INJECT_CA_FROM in (configuration["metadata"].get("annotations") or {}) for configuration in (desired, observed)
     ):
-        return wanted
+        return desired
     bundles = (entry["clientConfig"].get("caBundle") for entry in _entries(observed) if is_own(entry))
-    return with_bundles(wanted, observed, next(filter(None, bundles), None))
+    return with_bundles(desired, observed, next(filter(None, bundles), None))
 
 
-def with_bundles(wanted: JsonObject, observed: JsonObject, other: str | None = None) -> JsonObject:
-    """What is wanted, with the caBundles that were found. other: one (base64) for entries for which none was."""
+def with_bundles(desired: JsonObject, observed: JsonObject, other: str | None = None) -> JsonObject:
+    """What is desired, with the caBundles that were found. other: one (base64) for entries for which none was."""
     bundles = {entry["name"]: entry["clientConfig"].get("caBundle") for entry in _entries(observed)}
-    return {**wanted, "webhooks": [_with_bundle(each, bundles.get(each["name"]) or other) for each in _entries(wanted)]}
+    return {
+        **desired,
+        "webhooks": [_with_bundle(entry, bundles.get(entry["name"]) or other) for entry in _entries(desired)],
+    }
 
 
-def difference(wanted: JsonObject, observed: JsonObject) -> list[str]:
-    """What of the wanted is not so, for people, a line each; what others added to their own ends is no difference."""
+def difference(desired: JsonObject, observed: JsonObject) -> list[str]:
+    """What of the desired is not so, for people, a line each; what others added to their own ends is no difference."""
     metadata = observed["metadata"]
     differences = [
         f"{place[:-1]} {key}"
         for place in ("labels", "annotations")
-        for key, value in (wanted["metadata"].get(place) or {}).items()
+        for key, value in (desired["metadata"].get(place) or {}).items()
         if (metadata.get(place) or {}).get(key) != value
     ]
     owners = {owner["uid"] for owner in metadata.get("ownerReferences") or ()}
     differences += [
         f"owner {owner['kind']} {owner['name']}"
-        for owner in wanted["metadata"].get("ownerReferences", ())
+        for owner in desired["metadata"].get("ownerReferences", ())
         if owner["uid"] not in owners
     ]
     there = {entry["name"]: entry for entry in _entries(observed)}
-    for entry in _entries(wanted):
+    for entry in _entries(desired):
         name = entry["name"]
         other = there.pop(name, None)
         differences += [f"{name}: missing"] if other is None else _entry_difference(entry, other)
     return [*differences, *(f"{entry['name']}: not wanted" for entry in there.values() if is_own(entry))]
 
 
-def restored(wanted: JsonObject, observed: JsonObject) -> JsonObject:
-    """The observed object with the service's entries as they are wanted, whoever owns what was different in them.
+def restored(desired: JsonObject, observed: JsonObject) -> JsonObject:
+    """The observed object with the service's entries as they are desired, whoever owns what was different in them.
 
     Fields of an entry that this release does not know stay: the API server may have given them a default.
     """
     there = {entry["name"]: entry for entry in _entries(observed)}
-    own = [{**there.get(entry["name"], {}), **entry} for entry in _entries(wanted)]
+    own = [{**there.get(entry["name"], {}), **entry} for entry in _entries(desired)]
     metadata = dict(observed["metadata"])
     for place in ("labels", "annotations"):
-        if added := wanted["metadata"].get(place):
+        if added := desired["metadata"].get(place):
             metadata[place] = {**(metadata.get(place) or {}), **added}
-    if owners := wanted["metadata"].get("ownerReferences"):
+    if owners := desired["metadata"].get("ownerReferences"):
         others = [owner for owner in metadata.get("ownerReferences") or () if owner["uid"] != owners[0]["uid"]]
         metadata["ownerReferences"] = [*others, *owners]
-    return {**observed, **_head(wanted), "metadata": metadata, "webhooks": [*own, *foreign(observed)]}
+    head = {"apiVersion": desired["apiVersion"], "kind": desired["kind"]}
+    return {**observed, **head, "metadata": metadata, "webhooks": [*own, *foreign(observed)]}
 
 
 def foreign(observed: JsonObject) -> list[JsonObject]:
@@ -217,13 +219,13 @@ def _may_stay(requirement: JsonObject, allowed: Iterable[KeptRequirement]) -> bo
     )
 
 
-def _entry_difference(wanted: JsonObject, observed: JsonObject) -> list[str]:
+def _entry_difference(desired: JsonObject, observed: JsonObject) -> list[str]:
     """The fields of an entry that differ, out of those that the service writes: later ones are not known here."""
     differences = []
-    for field, value in wanted.items():
+    for field, value in desired.items():
         here, there = (_comparable(field, side) for side in (value, observed.get(field)))
         if here != there:
-            differences.append(f"{wanted['name']}: {_said(field, here, there)}")
+            differences.append(f"{desired['name']}: {_said(field, here, there)}")
     return differences
 
 
@@ -231,29 +233,25 @@ def _comparable(field: str, value: Any) -> Any:
     """A value of a field such that equal ones mean the same: in most lists the order means nothing."""
     if field in _SELECTORS:
         selector = value or {}
-        return selector.get("matchLabels") or {}, {_normal(each) for each in _requirements(selector)}
+        return selector.get("matchLabels") or {}, {_normal(requirement) for requirement in _requirements(selector)}
     if field == "matchConditions":
-        return {each["name"]: each["expression"] for each in value or ()}
+        return {condition["name"]: condition["expression"] for condition in value or ()}
     return value
 
 
-def _said(field: str, wanted: Any, observed: Any) -> str:
+def _said(field: str, desired: Any, observed: Any) -> str:
     """What differs in a field, of the values to compare: short ones themselves, of maps the keys."""
-    if isinstance(wanted, dict) and isinstance(observed, dict):
-        differing = sorted(key for key in wanted.keys() | observed.keys() if wanted.get(key) != observed.get(key))
+    if isinstance(desired, dict) and isinstance(observed, dict):
+        differing = sorted(key for key in desired.keys() | observed.keys() if desired.get(key) != observed.get(key))
         return f"{field} {', '.join(differing)}"
-    if isinstance(wanted, str | int):
-        return f"{field} is {observed}, not {wanted}"
+    if isinstance(desired, str | int):
+        return f"{field} is {observed}, not {desired}"
     return field
 
 
-def _same_object(wanted: JsonObject, observed: JsonObject) -> JsonObject:
-    """What is wanted of this very object: should it be deleted meanwhile, applying it must not make it again."""
-    return {**wanted, "metadata": {**wanted["metadata"], "uid": observed["metadata"]["uid"]}}
-
-
-def _head(wanted: JsonObject) -> JsonObject:
-    return {"apiVersion": wanted["apiVersion"], "kind": wanted["kind"]}
+def _same_object(desired: JsonObject, observed: JsonObject) -> JsonObject:
+    """What is desired of this very object: should it be deleted meanwhile, applying it must not make it again."""
+    return {**desired, "metadata": {**desired["metadata"], "uid": observed["metadata"]["uid"]}}
 
 
 def _entries(configuration: JsonObject) -> Sequence[JsonObject]:

@@ -15,7 +15,7 @@ from webhook.configuration.settings import Registration
 from webhook.registration import conclusion
 from webhook.registration.conclusion import Conclusion
 from webhook.registration.configurations import KINDS, owned
-from webhook.registration.drift import BundleOnly, Managed, Target, is_unregistered
+from webhook.registration.drift import BundleOnly, Managed, WriteTarget, is_unregistered
 from webhook.registration.state import CaFile, Observation
 
 
@@ -26,7 +26,7 @@ class FindOwner(Struct, frozen=True):
     reasons: Sequence[str] = ("it is made anew with each release",)
 
 
-class Read(Struct, frozen=True):
+class ReadConfiguration(Struct, frozen=True):
     """Read a configuration itself."""
 
     kind: str
@@ -58,10 +58,10 @@ class Remove(Struct, frozen=True):
 
 
 Write = Apply | Replace | Remove
-Step = FindOwner | Read | Write
+Step = FindOwner | ReadConfiguration | Write
 
 
-class Plan(Struct, frozen=True):
+class RegistrationPlan(Struct, frozen=True):
     """The steps to take now, and the conclusion that holds once there are none."""
 
     steps: Sequence[Step]
@@ -82,44 +82,44 @@ def ca_bundle(registration: Registration, own: bytes | None, file: CaFile | None
     return b"" if last is None and registration.inject_ca_from else last
 
 
-def plan(observation: Observation) -> Plan:
+def plan(observation: Observation) -> RegistrationPlan:
     """What to do next."""
     if _is_unregistered(observation):
-        return Plan((), conclusion.suspended(observation))
+        return RegistrationPlan((), conclusion.suspended(observation))
     if observation.configurations is None:
-        return Plan((), conclusion.early(observation, done=False))
+        return RegistrationPlan((), conclusion.early(observation, done=False))
     targets = _targets(observation, observation.configurations)
     if observation.leading:
         return _leading(observation, targets)
     current = observation.watch.current
     done = not any(target.correction(current.get(kind)).differences for kind, target in targets.items())
-    return Plan((), conclusion.follower(observation, done=done))
+    return RegistrationPlan((), conclusion.follower(observation, done=done))
 
 
-def _leading(observation: Observation, targets: Mapping[str, Target]) -> Plan:
+def _leading(observation: Observation, targets: Mapping[str, WriteTarget]) -> RegistrationPlan:
     """What to do next where this process is the one to write."""
     pending = {kind: target for kind, target in targets.items() if _is_pending(observation, kind, target)}
     name = observation.registration.owner if observation.registration.apply else ""
     if name and observation.owner is None and (pending or observation.known_owner is None):
         return _first(observation, [FindOwner(name)])
     if observation.owner_is_gone:
-        return Plan((), conclusion.early(observation, done=True))
-    if unread := [Read(kind) for kind in pending if kind not in observation.progress]:
+        return RegistrationPlan((), conclusion.early(observation, done=True))
+    if unread := [ReadConfiguration(kind) for kind in pending if kind not in observation.progress]:
         return _first(observation, unread)
     return _reconciliation(observation, pending)
 
 
-def _first(observation: Observation, steps: Sequence[Step]) -> Plan:
+def _first(observation: Observation, steps: Sequence[Step]) -> RegistrationPlan:
     """These steps, before anything can be decided, unless one of them failed."""
-    return Plan(() if observation.failure else steps, conclusion.early(observation, done=False))
+    return RegistrationPlan(() if observation.failure else steps, conclusion.early(observation, done=False))
 
 
-def _reconciliation(observation: Observation, targets: Mapping[str, Target]) -> Plan:
+def _reconciliation(observation: Observation, targets: Mapping[str, WriteTarget]) -> RegistrationPlan:
     """Write what is not so."""
     current, progress = observation.watch.current, observation.progress
     if any(progress[kind].read is None and kind in current for kind in targets):
         # Deleted just now: whether for good, the watch shows first.
-        return Plan((), conclusion.early(observation, done=False))
+        return RegistrationPlan((), conclusion.early(observation, done=False))
     waiting = [kind for kind, target in targets.items() if _waits(observation, kind, target)]
     writes = {
         kind: write
@@ -128,10 +128,10 @@ def _reconciliation(observation: Observation, targets: Mapping[str, Target]) -> 
     }
     settled = [kind for kind in targets if kind not in waiting and kind not in writes]
     reconciled = conclusion.reconciled(observation, targets, settled, waiting)
-    return Plan(() if observation.failure else list(writes.values()), reconciled)
+    return RegistrationPlan(() if observation.failure else list(writes.values()), reconciled)
 
 
-def _write(observation: Observation, kind: str, target: Target) -> Write | None:
+def _write(observation: Observation, kind: str, target: WriteTarget) -> Write | None:
     """The next write of a configuration; None where there is none."""
     progress = observation.progress[kind]
     if progress.writes == 0:
@@ -161,7 +161,7 @@ def _is_unregistered(observation: Observation) -> bool:
     )
 
 
-def _targets(observation: Observation, configurations: Mapping[str, JsonObject]) -> dict[str, Target]:
+def _targets(observation: Observation, configurations: Mapping[str, JsonObject]) -> dict[str, WriteTarget]:
     """What each configuration should be like, by kind."""
     registration, owner = observation.registration, observation.known_owner
     if not registration.apply:
@@ -171,14 +171,14 @@ def _targets(observation: Observation, configurations: Mapping[str, JsonObject])
     return {kind: Managed(configurations.get(kind), registration.kept) for kind in KINDS.values()}
 
 
-def _is_pending(observation: Observation, kind: str, target: Target) -> bool:
+def _is_pending(observation: Observation, kind: str, target: WriteTarget) -> bool:
     """Whether something has to be written of it, or may have to."""
     watch = observation.watch
     is_known = watch.synced and not observation.is_new(kind, target)
     return not is_known or bool(target.correction(watch.current.get(kind)).differences)
 
 
-def _waits(observation: Observation, kind: str, target: Target) -> bool:
+def _waits(observation: Observation, kind: str, target: WriteTarget) -> bool:
     """Whether it would be the first of its kind, and calls do not reach this process: what fails closed is refused."""
     is_absent = observation.progress[kind].read is None and kind not in observation.watch.ever
     return is_absent and target.correction(None).configuration is not None and not observation.calls_arrive

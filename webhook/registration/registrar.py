@@ -25,7 +25,7 @@ from webhook.configuration.settings import Settings
 from webhook.metrics import Metrics
 from webhook.registration.conclusion import WAITING, Conclusion
 from webhook.registration.configurations import registered
-from webhook.registration.plan import Apply, FindOwner, Read, Remove, Step, Write, ca_bundle, plan
+from webhook.registration.plan import Apply, FindOwner, ReadConfiguration, Remove, Step, Write, ca_bundle, plan
 from webhook.registration.state import CaFile, Calls, Memory, Observation, OwnerLookUp, Progress
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _READY_SECONDS = 1.0
 
 
-class Inputs(NamedTuple):
+class RegistrarInputs(NamedTuple):
     """What this process knows at one moment.
 
     policies: None while it is not known which there are: another replica may know, and its entries must not go.
@@ -70,7 +70,7 @@ class Registrar:
     def __init__(
         self,
         api: Connection,
-        inputs: Callable[[], Inputs],
+        inputs: Callable[[], RegistrarInputs],
         webhooks: Webhooks,
         metrics: Metrics,
         clock: Clock | None = None,
@@ -154,7 +154,7 @@ class Registrar:
             ca_file=file,
         )
 
-    async def _inputs_with_rules(self) -> Inputs:
+    async def _inputs_with_rules(self) -> RegistrarInputs:
         """The inputs as they are once their rules are made, which takes tenths of a second for a thousand policies.
 
         No review should wait for that. Of one moment are whether this process leads and its CA: whoever has begun to
@@ -170,9 +170,13 @@ class Registrar:
     async def _carried_out(self, step: Step, observation: Observation) -> Observation:
         """What is known after a step. Raises ClusterError."""
         if isinstance(step, FindOwner):
-            return replace(observation, owner=await self._owner(step.name))
+            try:
+                owner = OwnerLookUp(await cluster.owner_uid(self._api, step.name))
+            except ClusterError as error:
+                owner = OwnerLookUp(problem=str(error))
+            return replace(observation, owner=owner)
         name, progress = observation.registration.name, observation.progress
-        if isinstance(step, Read):
+        if isinstance(step, ReadConfiguration):
             after = Progress(await cluster.read(self._api, step.kind, name))
         else:
             before = progress[step.kind]
@@ -192,12 +196,6 @@ class Registrar:
             if error.status != 422 or step.otherwise is None:
                 raise
             return await cluster.replace(self._api, step.otherwise)
-
-    async def _owner(self, name: str) -> OwnerLookUp:
-        try:
-            return OwnerLookUp(await cluster.owner_uid(self._api, name))
-        except ClusterError as error:
-            return OwnerLookUp(problem=str(error))
 
     def _conclude(self, conclusion: Conclusion) -> None:
         """Remember, log and count. A problem is logged when it arises or its reason changes."""

@@ -11,7 +11,7 @@ from policies.engine.request import JsonObject
 from webhook.cluster.api.errors import ClusterError
 from webhook.configuration.settings import Registration
 from webhook.registration.configurations import Owner
-from webhook.registration.drift import Target
+from webhook.registration.drift import WriteTarget
 
 # A Service knows of no process before a probe has found it ready, every 5 s by the chart; then endpoints and the
 # proxies of all Nodes have to hear of it.
@@ -76,7 +76,7 @@ class Memory(Struct, frozen=True):
     of. problems: what is wrong, by event.
     """
 
-    written: Mapping[str, Target] = {}
+    written: Mapping[str, WriteTarget] = {}
     owner: Owner | None = None
     ca_file: bytes | None = None
     strangers: frozenset[tuple[str, str]] = frozenset()
@@ -159,7 +159,7 @@ class Observation(Struct, frozen=True):
         is_absent = self.owner is not None and self.owner.uid is None and not self.owner.problem
         return is_absent and self.memory.owner is not None
 
-    def is_new(self, kind: str, target: Target) -> bool:
+    def is_new(self, kind: str, target: WriteTarget) -> bool:
         """Whether a target is another one than was written, so that writing it repairs nothing."""
         return self.memory.written.get(kind) != target
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from policies.admissionpolicy.documents.document import Document
 from policies.admissionpolicy.documents.reader import Loaded, Part, parts, together
@@ -60,15 +60,13 @@ def load(policies: Mapping[str, Sequence[JsonObject]], known: Parsed) -> tuple[N
             revision = metadata.get("uid"), metadata.get("generation"), metadata.get("annotations")
             key = f"{value['kind']} {metadata['name']}", repr(revision)
             version.update(repr(key).encode())
-            parsed[key] = known.get(key) or parts(_document(key[0], value))
+            parsed[key] = known.get(key) or parts(
+                # An object of the cluster has no lines.
+                Document(value=value, name=key[0], places=lambda _: (1, 1))
+            )
             group += parsed[key]
         if errors := together(group).errors:
             problems.append(f"no rules for pod templates of {name}: {'; '.join(error.text for error in errors)}")
         else:
             usable += group
     return Native(version.hexdigest(), together(usable), tuple(problems)), parsed
-
-
-def _document(name: str, value: Any) -> Document:
-    """An object of the cluster, which has no lines."""
-    return Document(value=value, name=name, places=lambda _: (1, 1))

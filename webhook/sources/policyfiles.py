@@ -47,8 +47,8 @@ class PolicyFiles(NamedTuple):
     def facts(self, today: date) -> StaticFacts:
         """What rules may ask, as far as the files say it."""
         labels = {
-            name: {NAME_LABEL: name, **mapping(mapping(each, "metadata"), "labels")}
-            for name, each in self.namespaces.items()
+            name: {NAME_LABEL: name, **mapping(mapping(namespace, "metadata"), "labels")}
+            for name, namespace in self.namespaces.items()
         }
         return StaticFacts(today, labels, decisions=self.rights, whole_namespaces=self.namespaces)
 
@@ -90,8 +90,8 @@ def read(files: Iterable[tuple[str, str]], today: date | None = None) -> PolicyF
 
 def of(loaded: Loaded) -> PolicyFiles:
     """What documents come to that have no errors."""
-    objects = tuple(each.value for each in loaded.context if _is_object(each.value))
-    definitions = [each.get("spec") or {} for each in objects if each["kind"] == _CRD]
+    objects = tuple(document.value for document in loaded.context if _is_object(document.value))
+    definitions = [value.get("spec") or {} for value in objects if value["kind"] == _CRD]
     parameters = StaticParameters(objects, _scopes(objects, definitions))
     return PolicyFiles(loaded, parameters, _namespaces(objects), _custom(definitions))
 
@@ -119,7 +119,7 @@ def files(path: str) -> Iterator[Path]:
     return (file for file in manifest.followed(path) if file == named or not is_suite(file))
 
 
-def _document(document: yamlfile.Document, lines: Sequence[str]) -> Document:
+def _document(document: yamlfile.YamlDocument, lines: Sequence[str]) -> Document:
     root = document.node
     if root is None:  # JSON that is no YAML has no places
         return Document(value=document.value, name=document.name, places=lambda _: (1, 1))
@@ -169,14 +169,14 @@ def _scopes(
 ) -> Mapping[ParamKind, KindScope]:
     """The kinds that there are: Kubernetes' own, those of the objects, and those that definitions among them define."""
     scopes: dict[ParamKind, KindScope] = {
-        ParamKind(api_version=f"{each.group}/{each.version}".lstrip("/"), kind=each.kind.kind): each.scope
-        for each in resource.built_in()
-        if "/" not in each.name
+        ParamKind(api_version=f"{known.group}/{known.version}".lstrip("/"), kind=known.kind.kind): known.scope
+        for known in resource.built_in()
+        if "/" not in known.name
     }
-    for each in objects:
-        group = each["apiVersion"].rpartition("/")[0]
-        scope: KindScope = "Cluster" if each["kind"] in manifest.CLUSTER_SCOPED.get(group, ()) else "Namespaced"
-        scopes.setdefault(ParamKind(api_version=each["apiVersion"], kind=each["kind"]), scope)
+    for value in objects:
+        group = value["apiVersion"].rpartition("/")[0]
+        scope: KindScope = "Cluster" if value["kind"] in manifest.CLUSTER_SCOPED.get(group, ()) else "Namespaced"
+        scopes.setdefault(ParamKind(api_version=value["apiVersion"], kind=value["kind"]), scope)
     for spec in definitions:
         scope = "Cluster" if spec.get("scope") == "Cluster" else "Namespaced"
         for kind, _ in _versions(spec):
@@ -200,7 +200,7 @@ def _versions(spec: Mapping[str, Any]) -> Iterator[tuple[GroupVersionKind, Mappi
 
 def _namespaces(objects: Iterable[JsonObject]) -> Mapping[str, JsonObject]:
     return {
-        str(each["metadata"].get("name", "")): each
-        for each in objects
-        if (each["apiVersion"], each["kind"]) == ("v1", "Namespace")
+        str(value["metadata"].get("name", "")): value
+        for value in objects
+        if (value["apiVersion"], value["kind"]) == ("v1", "Namespace")
     }

@@ -18,7 +18,7 @@ from policies.engine.request import mapping
 from policies.engine.ruleset import RuleSet
 from policies.topology.catalog import Catalog
 from webhook.configuration import differences, rules
-from webhook.configuration.configuration import Loaded
+from webhook.configuration.configuration import LoadedConfiguration
 from webhook.configuration.rules import PolicyRules
 from webhook.configuration.settings import Settings, SettingsError
 from webhook.files.watch import LOOK_SECONDS
@@ -36,7 +36,6 @@ class FollowedParameters(Protocol):
 
     async def follow(self, keys: Iterable[ParametersKey]) -> None:
         """Know just these from now on."""
-        ...
 
 
 class InCluster(NamedTuple):
@@ -117,7 +116,8 @@ class PolicyKeeper:
                     if await self.look(before):
                         await changed()
                         await self._follow(self._made)
-                    await self._report()
+                    for source in self._sources:
+                        await source.report(self._made.refused)
                 except Exception:  # noqa: BLE001 - whatever it is, the next change must be looked at again
                     self._log.exception("policies could not be looked at")
 
@@ -130,7 +130,7 @@ class PolicyKeeper:
         async with self._looking:
             return await self._look(before)
 
-    async def reconfigure(self, loaded: Loaded) -> None:
+    async def reconfigure(self, loaded: LoadedConfiguration) -> None:
         """Make the rules of another configuration, with the policies that there are.
 
         Raises SettingsError where it cannot be used, and then the rules stay as they are.
@@ -139,7 +139,8 @@ class PolicyKeeper:
             before = self._settings, self._catalog
             self._settings, self._catalog = loaded
             try:
-                made = await _collected_later(asyncio.to_thread(self._judged_anew))
+                last = self._made
+                made = await _collected_later(asyncio.to_thread(self._ruled, last.set, last.native, last.refused))
             except BaseException:
                 self._settings, self._catalog = before
                 raise
@@ -163,11 +164,6 @@ class PolicyKeeper:
         self.rules, self.ruleset = made.rules, made.ruleset
         return True
 
-    async def _report(self) -> None:
-        """Tell the owners of sources what is refused, as far as they have not been told."""
-        for source in self._sources:
-            await source.report(self._made.refused)
-
     async def _read(self) -> tuple[Mapping[str, str], _Made] | None:
         """The versions of what there is now, and what it comes to; None where it is what was seen last."""
         newest: dict[str, Content] = {}
@@ -181,7 +177,7 @@ class PolicyKeeper:
 
     async def _follow(self, *made: _Made) -> None:
         if self._cluster is not None:
-            keys = [key for one in made for key in one.parameter_keys]
+            keys = [key for part in made for key in part.parameter_keys]
             await self._cluster.parameters.follow(dict.fromkeys(keys))
 
     async def _listen(self, source: Source | Natives, wake: asyncio.Event) -> NoReturn:
@@ -211,10 +207,6 @@ class PolicyKeeper:
         if self._seen is not None and (policy_set.versions, native.version) == (last.set.versions, last.native.version):
             return last._replace(refused=policy_set.refused, rules=None)
         return self._ruled(policy_set, native, policy_set.refused)
-
-    def _judged_anew(self) -> _Made:
-        """What the sources came to last, with the settings of now. Raises SettingsError. Runs in a thread."""
-        return self._ruled(self._made.set, self._made.native, self._made.refused)
 
     def _ruled(self, policy_set: PolicySet, native: Native, refused: Mapping[str, str]) -> _Made:
         self._compiler.begin()
@@ -263,10 +255,10 @@ class _Made(NamedTuple):
         """All that the sources hold, by its names."""
         files, native = self.set.files.loaded, self.native.loaded
         return {
-            "policies": {each.name: each for each in self.policies},
-            "bindings": {each.name: each for each in (*files.bindings, *native.bindings)},
-            "exceptions": {each.value.name: each.value for each in files.exceptions},
-            "objects": {_name(each.value): each.value for each in files.context},
+            "policies": {policy.name: policy for policy in self.policies},
+            "bindings": {binding.name: binding for binding in (*files.bindings, *native.bindings)},
+            "exceptions": {written.value.name: written.value for written in files.exceptions},
+            "objects": {_name(document.value): document.value for document in files.context},
         }
 
     @property

@@ -6,7 +6,7 @@ import asyncio
 
 from policies.engine.ruleset import RuleSet
 from webhook.configuration import rules
-from webhook.configuration.configuration import Loaded
+from webhook.configuration.configuration import LoadedConfiguration
 from webhook.configuration.rules import PolicyRules
 from webhook.configuration.settings import SettingsError
 
@@ -17,15 +17,15 @@ class RuleKeeper:
     complete = True
     rules: PolicyRules = rules.NO_POLICIES
 
-    def __init__(self, loaded: Loaded) -> None:
+    def __init__(self, loaded: LoadedConfiguration) -> None:
         self.ruleset = _built(loaded)
 
-    async def reconfigure(self, loaded: Loaded) -> None:
+    async def reconfigure(self, loaded: LoadedConfiguration) -> None:
         """Make the rules of another configuration. Raises SettingsError, and then those before stay."""
         self.ruleset = await asyncio.to_thread(_built, loaded)
 
 
-def _built(loaded: Loaded) -> RuleSet:
+def _built(loaded: LoadedConfiguration) -> RuleSet:
     if unknown := rules.unknown_names(loaded.settings):
         raise SettingsError("\n".join(unknown))
     return rules.build(loaded.settings, catalog=loaded.catalog)

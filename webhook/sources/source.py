@@ -13,12 +13,9 @@ class Source(Protocol):
 
     async def contents(self) -> Mapping[str, Content]:
         """What there is now, by the names of the places."""
-        ...
 
     def changes(self) -> AsyncIterator[None]:
         """Yields whenever it may be time to look again."""
-        ...
 
     async def report(self, refused: Mapping[str, str]) -> None:
         """Tell the owners of its places what is refused of them, by the names of the places."""
-        ...

@@ -13,7 +13,7 @@ from certs.plan import AuthorityPlan, plan_authority, plan_leaf, usable_authorit
 from certs.x509.authority import Authority
 from certs.x509.bundle import Bundle
 from certs.x509.leaf import Leaf
-from webhook.cluster.api.errors import ApiError, ClusterError
+from webhook.cluster.api.errors import ClusterError
 
 if TYPE_CHECKING:
     from webhook.cluster.watches.secrets import AuthoritySecret
@@ -25,12 +25,10 @@ class Leader(Protocol):
     @property
     def leading(self) -> bool:
         """Whether this process is the one."""
-        ...
 
     @property
     def holder(self) -> str:
         """The name of the one."""
-        ...
 
 
 class _Rewrite(NamedTuple):
@@ -129,7 +127,7 @@ class SharedAuthority:
             self.authority = plan.authority
 
     def _failed(self, error: ClusterError) -> None:
-        if isinstance(error, ApiError) and error.status == 409:
+        if error.status == 409:
             self._log.info("certificate", reason=f"{error}; somebody else was faster, and it is looked at again")
             return
         if str(error) != self._problem:  # it is tried again every few seconds

@@ -42,15 +42,12 @@ class Own(Protocol):
 
     def look(self, now: datetime) -> None:
         """Find out what is there, and renew what is due. Raises CertificateError."""
-        ...
 
     async def save(self, now: datetime) -> None:
         """Store what the last look found missing, where that takes the network."""
-        ...
 
     def lacking(self) -> str:
         """Why there is no CA; empty where there is one."""
-        ...
 
 
 class OwnDirectory:

@@ -56,7 +56,8 @@ def total(texts: Iterable[bytes]) -> bytes:
 
 def lasting(text: bytes) -> bytes:
     """What counts of a process that has ended: its counters and histograms, and none of its gauges."""
-    return generate_latest(_Collected(family for family in _families(text) if _is_counted(family)))
+    counted = (family for family in _families(text) if family.type in _COUNTED or family.name.endswith(_CREATED))
+    return generate_latest(_Collected(counted))
 
 
 class _Collected(Collector):
@@ -71,10 +72,6 @@ class _Collected(Collector):
 
 def _families(text: bytes) -> Iterator[Metric]:
     yield from text_string_to_metric_families(text.decode())
-
-
-def _is_counted(family: Metric) -> bool:
-    return family.type in _COUNTED or family.name.endswith(_CREATED)
 
 
 def _combine(family: Metric) -> Combine:

@@ -167,7 +167,9 @@ class Supervisor:
         while True:
             worker = await self._live(number)
             if not self._begun.is_set():
-                raise _start_error(worker)
+                if worker.code > 0:
+                    raise StartError(worker.code)
+                raise SupervisorError(f"the first worker ended by {worker.ending()} before it served")
             deaths = 0 if worker.was_ready else deaths + 1
             if deaths == DEATHS:
                 raise SupervisorError(
@@ -253,13 +255,6 @@ def _bound_socket(family: socket.AddressFamily, address: Any, *options: int) -> 
         made.close()
         raise
     return made
-
-
-def _start_error(worker: WorkerProcess) -> StartError | SupervisorError:
-    """The error for the first worker, which ended before it served."""
-    if worker.code > 0:
-        return StartError(worker.code)
-    return SupervisorError(f"the first worker ended by {worker.ending()} before it served")
 
 
 @contextmanager

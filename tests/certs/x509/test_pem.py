@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from certs.errors import PemError
 from certs.x509.authority import Authority
 from certs.x509.leaf import Leaf
-from certs.x509.pem import Block, blocks, load_certificates
+from certs.x509.pem import PemBlock, blocks, load_certificates
 
 _BLOCK = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
 
@@ -18,7 +18,7 @@ def test_blocks_are_numbered_and_placed() -> None:
     """Comments, indentation and Windows line ends are passed over; each block knows its number and line."""
     text = b"# ours\r\n  -----BEGIN CERTIFICATE-----\r\n  AAAA\r\n  -----END CERTIFICATE-----\r\n\r\nnext:\r\n" + _BLOCK
 
-    assert blocks(text) == (Block("CERTIFICATE", _BLOCK, 1, 2), Block("CERTIFICATE", _BLOCK, 2, 7))
+    assert blocks(text) == (PemBlock("CERTIFICATE", _BLOCK, 1, 2), PemBlock("CERTIFICATE", _BLOCK, 2, 7))
 
 
 @pytest.mark.parametrize(

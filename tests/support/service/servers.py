@@ -18,7 +18,7 @@ from policies.engine.lookup import FactUnavailable, Key, Missing
 from policies.engine.ruleset import RuleSet
 from webhook.configuration import rules
 from webhook.configuration.settings import Settings
-from webhook.http.state import Served, State
+from webhook.http.state import Served, ServingState
 from webhook.metrics import Metrics
 
 Client = TestClient[web.Request, Any]
@@ -27,7 +27,7 @@ Client = TestClient[web.Request, Any]
 class Running:
     """Both applications of a service, each with a client."""
 
-    def __init__(self, state: State, metrics: Metrics, admission: Client, health: Client) -> None:
+    def __init__(self, state: ServingState, metrics: Metrics, admission: Client, health: Client) -> None:
         self.state = state
         self.metrics = metrics
         self._admission = admission

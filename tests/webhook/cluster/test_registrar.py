@@ -29,7 +29,7 @@ from webhook.cluster.watches.webhooks import Webhooks
 from webhook.configuration.rules import NO_POLICIES, PolicyRules
 from webhook.configuration.settings import Settings
 from webhook.metrics import Metrics
-from webhook.registration.registrar import Inputs, Registrar
+from webhook.registration.registrar import Registrar, RegistrarInputs
 from webhook.registration.state import REACHED_SECONDS
 
 _HOOK = Hook("validate", "policies", (ResourceRule(("CREATE",), ("",), ("pods",)),), "Fail")
@@ -58,9 +58,9 @@ class Known:
     ready: bool = True
     metrics: Metrics = field(default_factory=Metrics)
 
-    def inputs(self) -> Inputs:
+    def inputs(self) -> RegistrarInputs:
         """What is known now."""
-        return Inputs(self.settings, _CATALOG, self.policies, (), self.ca_bundle, self.leads, self.ready)
+        return RegistrarInputs(self.settings, _CATALOG, self.policies, (), self.ca_bundle, self.leads, self.ready)
 
     def counted(self) -> dict[str, float]:
         """How many configurations were written, by outcome."""

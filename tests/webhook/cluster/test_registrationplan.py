@@ -27,7 +27,7 @@ from webhook.configuration.settings import Registration, Settings
 from webhook.registration.conclusion import ABSENT, FAILED, NO_OWNER, SUSPENDED, UNDONE, UNREADABLE, WAITING, Conclusion
 from webhook.registration.configurations import KINDS, registered
 from webhook.registration.drift import difference, foreign
-from webhook.registration.plan import Apply, FindOwner, Read, Remove, Replace, Step, ca_bundle, plan
+from webhook.registration.plan import Apply, FindOwner, ReadConfiguration, Remove, Replace, Step, ca_bundle, plan
 from webhook.registration.state import CaFile, Memory, Observation, OwnerLookUp, Progress, WatchState
 
 _MUTATING, _VALIDATING = KINDS.values()
@@ -89,7 +89,7 @@ class Model:
             raise failure
         if isinstance(step, FindOwner):
             return replace(observation, owner=OwnerLookUp(self.roles.get(step.name)))
-        if isinstance(step, Read):
+        if isinstance(step, ReadConfiguration):
             after = Progress(copy.deepcopy(self.objects.get(step.kind)))
         else:
             before = observation.progress[step.kind]
@@ -388,7 +388,7 @@ def test_the_steps_say_why() -> None:
 
     differences = ["labels.cks-admission.dev: matchConditions adds-reserved-labels, never"]
     shown = [(type(step), list(step.reasons)) for step in model.steps]
-    assert [kind for kind, _ in shown] == [Read, Apply, Replace]
+    assert [kind for kind, _ in shown] == [ReadConfiguration, Apply, Replace]
     assert shown[1][1][0].startswith(differences[0].split(" ", maxsplit=1)[0])
     assert shown[2][1] == ["labels.cks-admission.dev: matchConditions never"]
 

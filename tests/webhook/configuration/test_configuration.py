@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from support.builders import Json
 from support.patience import until
 
-from webhook.configuration.configuration import Configuration, Loaded
+from webhook.configuration.configuration import Configuration, LoadedConfiguration
 from webhook.configuration.settings import Settings, SettingsError
 from webhook.configuration.settingsfile import override, read
 from webhook.metrics import Metrics
@@ -30,7 +30,7 @@ class _Files:
         self.metrics = Metrics()
         self.configuration = Configuration(self.read, self.file, self.metrics)
         self.keeper = RuleKeeper(self.configuration.current)
-        self.swapped: list[Loaded] = []
+        self.swapped: list[LoadedConfiguration] = []
 
     def write(self, **settings: Any) -> None:
         self.file.write_text(yaml.safe_dump(settings), encoding="utf-8")
@@ -196,7 +196,7 @@ async def test_rules_that_cannot_be_made(tmp_path: Path) -> None:
     files = _Files(tmp_path)
     before = files.configuration.current
 
-    async def fail(loaded: Loaded) -> None:
+    async def fail(loaded: LoadedConfiguration) -> None:
         raise ValueError(f"no rules with {loaded.settings.labels.action}")
 
     files.write(labels={"action": "audit"})
@@ -311,7 +311,7 @@ async def test_a_mounted_config_map(tmp_path: Path) -> None:
     configuration = Configuration(lambda: read(tmp_path / "cks.yaml"), tmp_path / "cks.yaml", metrics)
     swapped = asyncio.Event()
 
-    async def prepare(loaded: Loaded) -> None:
+    async def prepare(loaded: LoadedConfiguration) -> None:
         del loaded
 
     async def swap() -> None:

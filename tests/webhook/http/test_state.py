@@ -15,12 +15,12 @@ from policies.engine.ruleset import RuleSet
 from webhook.configuration.rules import build
 from webhook.configuration.settings import Settings
 from webhook.http.review import is_about, presumed_target, target
-from webhook.http.state import FEW, GROUPS, Served, State
+from webhook.http.state import FEW, GROUPS, Served, ServingState
 
 
 def test_readiness_has_every_reason() -> None:
     """Each gate gives its reasons under its name, in the order of the gates; the end of the process comes first."""
-    state = State(served())
+    state = ServingState(served())
     reasons: list[str] = []
     state.add_gate("certificate", lambda: ())
     state.add_gate("cluster", lambda: reasons)
@@ -37,7 +37,7 @@ def test_readiness_has_every_reason() -> None:
 
 def test_a_gate_is_asked_each_time() -> None:
     """Readiness comes and goes with what a gate says now."""
-    state = State(served())
+    state = ServingState(served())
     reasons = ["expired"]
     state.add_gate("certificate", lambda: reasons)
 

@@ -14,7 +14,7 @@ from policies.cel.program import Program
 from policies.engine.engine import validate
 from policies.engine.facts import StaticFacts
 from webhook.configuration import rules
-from webhook.configuration.configuration import Loaded
+from webhook.configuration.configuration import LoadedConfiguration
 from webhook.configuration.settings import Settings, SettingsError
 from webhook.metrics import Metrics
 from webhook.sources.directories import Directories
@@ -44,9 +44,9 @@ spec: {policies: [names], reason: "REASON", until: "2099-12-31", match: {users: 
 _LIMITS = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: limits, namespace: team}\ndata: {most: 'MOST'}\n"
 
 
-def _loaded(**settings: Any) -> Loaded:
+def _loaded(**settings: Any) -> LoadedConfiguration:
     chosen = Settings.model_validate(settings)
-    return Loaded(chosen, rules.topologies(chosen))
+    return LoadedConfiguration(chosen, rules.topologies(chosen))
 
 
 class _Kept:

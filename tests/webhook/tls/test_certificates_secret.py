@@ -23,6 +23,7 @@ from certs.display import moment
 from certs.storage.content import BUNDLE, CA_CERT, CA_KEY
 from certs.x509.authority import new_authority
 from certs.x509.bundle import Bundle
+from certs.x509.certificate import fingerprint
 from webhook.cluster.api.client import connect
 from webhook.cluster.replicas.replica import Replica as Sharing
 from webhook.configuration.settings import SettingsError, Tls
@@ -56,7 +57,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 def another_ca(world: World) -> str:
     """Why a leaf of an old CA is renewed."""
     authority = Bundle.from_pem(world.stored[CA_CERT])
-    return f"{ANOTHER_CA} the current CA CN=cks-admission CA with SHA-256 {authority.fingerprints[0]}"
+    return f"{ANOTHER_CA} the current CA CN=cks-admission CA with SHA-256 {fingerprint(authority.certificates[0])}"
 
 
 async def test_the_first_turn(world: World) -> None:

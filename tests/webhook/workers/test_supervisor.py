@@ -5,10 +5,12 @@ import json
 import os
 import re
 import signal
+import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from select import select
 from typing import Any
 
 import pytest
@@ -19,10 +21,12 @@ from support.builders import Json
 from support.patience import PATIENCE, until
 
 from webhook.cluster.api.clock import Clock
+from webhook.configuration.settings import SettingsError
 from webhook.workers.health import Roster
-from webhook.workers.supervisor import Pace, StartError, Supervisor, SupervisorError
+from webhook.workers.supervisor import Pace, StartError, Supervisor, SupervisorError, reserve
 from webhook.workers.worker import WorkerProcess
 
+_HOST = "127.0.0.1"
 _FAKE = Path(__file__).parents[2] / "support" / "service" / "fakeworker.py"
 _QUICK = Pace(start=0.01, look=0.05)  # and as patient as ever with one that is silent
 _COUNTED = "# HELP reviews_total Reviews.\n# TYPE reviews_total counter\nreviews_total {}\n"
@@ -356,3 +360,53 @@ async def test_sums_never_go_back(tmp_path: Path, aiohttp_client: AiohttpClient)
     names = ("reviews_total", "cks_admission_workers", "cks_admission_worker_restarts_total")
     assert before == dict(zip(names, (5, 2, 0), strict=True))
     assert after == dict(zip(names, (7, 2, 1), strict=True))
+
+
+def _listening(port: int, *options: int) -> socket.socket:
+    made = socket.socket()
+    for option in options:
+        made.setsockopt(socket.SOL_SOCKET, option, 1)
+    made.bind((_HOST, port))
+    made.listen()
+    return made
+
+
+def test_calls_go_to_workers() -> None:
+    """The reserved socket takes no connection: without a worker there is none, with some each may get it."""
+    with reserve(_HOST, 0) as reserved:
+        address = reserved.getsockname()
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(address)
+        with (
+            _listening(address[1], socket.SO_REUSEPORT) as first,
+            _listening(address[1], socket.SO_REUSEPORT) as second,
+            socket.create_connection(address),
+        ):
+            called, _, _ = select([first, second], [], [], PATIENCE)
+
+    assert len(called) == 1
+
+
+@pytest.mark.parametrize("options", [[], [socket.SO_REUSEPORT]], ids=["alone", "shared"])
+def test_somebody_elses_port_is_refused(options: list[int]) -> None:
+    """Not even one whose owner would share it is taken: he would get some of the calls, and we some of his."""
+    with _listening(0, *options) as taken, pytest.raises(OSError, match="already in use"):
+        reserve(_HOST, taken.getsockname()[1])
+
+
+def test_a_port_is_free_again_afterwards() -> None:
+    """Whoever comes next can have it."""
+    with reserve(_HOST, 0) as reserved:
+        port = reserved.getsockname()[1]
+    with reserve(_HOST, port) as again:
+        assert again.getsockname() == (_HOST, port)
+
+
+def test_a_system_that_shares_no_ports_is_told() -> None:
+    """The text names the setting and the way out."""
+    with pytest.MonkeyPatch.context() as system:
+        system.delattr(socket, "SO_REUSEPORT")
+        with pytest.raises(SettingsError) as error:
+            reserve(_HOST, 0)
+
+    assert str(error.value) == "listen.workers: this system has no SO_REUSEPORT, by which processes share a port; use 1"

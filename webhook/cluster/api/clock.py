@@ -15,14 +15,10 @@ FIRST_PAUSE = 0.8
 LONGEST_PAUSE = 30.0
 
 
-def _utc() -> datetime:
-    return datetime.now(UTC)
-
-
 class Clock(Struct, frozen=True):
     """The date, a clock that never jumps, a way to wait, and a number from 0 to 1."""
 
-    now: Callable[[], datetime] = _utc
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
     monotonic: Callable[[], float] = time.monotonic
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
     random: Callable[[], float] = random.random

@@ -72,7 +72,7 @@ async def versions(api: ApiClient, group: str) -> tuple[str, ...]:
     if document is None:
         return ()
     preferred = (document.preferred_version,) if document.preferred_version else ()
-    return tuple(dict.fromkeys(each.version for each in (*preferred, *document.versions)))
+    return tuple(dict.fromkeys(version.version for version in (*preferred, *document.versions)))
 
 
 async def kinds(api: ApiClient, api_version: str) -> Mapping[str, ServedKind]:
@@ -122,7 +122,7 @@ class Discovery:
             except ClusterError as error:
                 self.problem = str(error)
                 self._log.warning("discovery failed", about=self._about, reason=self.problem)
-                await self._backoff.wait(error.retry_after if isinstance(error, ApiError) else 0.0)
+                await self._backoff.wait(error.retry_after)
             else:
                 self.problem = None
                 self._backoff.reset()

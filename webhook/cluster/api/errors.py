@@ -11,7 +11,13 @@ from __future__ import annotations
 
 
 class ClusterError(Exception):
-    """The cluster cannot be reached, or does not do what it was asked."""
+    """The cluster cannot be reached, or does not do what it was asked.
+
+    status: the HTTP status of the API server's answer, 0 without one. retry_after: seconds that it asks to wait, or 0.
+    """
+
+    status = 0
+    retry_after = 0.0
 
 
 class UnreachableError(ClusterError):
@@ -19,10 +25,7 @@ class UnreachableError(ClusterError):
 
 
 class ApiError(ClusterError):
-    """The API server answered with an error.
-
-    status: the HTTP status. retry_after: seconds that the API server asks to wait, 0 where it does not.
-    """
+    """The API server answered with an error."""
 
     def __init__(self, message: str, status: int, retry_after: float = 0.0) -> None:
         super().__init__(message)

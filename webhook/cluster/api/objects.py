@@ -76,7 +76,7 @@ class _NodeSpec(Struct):
     taints: list[_TaintJson] | None = None
 
 
-class NodeObject(Object):
+class WatchedNode(Object):
     """A Node."""
 
     spec: _NodeSpec = field(default_factory=_NodeSpec)
@@ -151,7 +151,7 @@ class DeviceClassObject(Object):
     spec: _ClassSpec = field(default_factory=_ClassSpec)
 
 
-class Resource(Struct, Generic[T], frozen=True):
+class FollowedResource(Struct, Generic[T], frozen=True):
     """A kind of object to follow.
 
     decode: reads one. page: objects per list request. query: further parameters of each request, as a fieldSelector.
@@ -163,12 +163,12 @@ class Resource(Struct, Generic[T], frozen=True):
     query: tuple[tuple[str, str], ...] = ()
 
 
-NAMESPACES = Resource("namespaces", msgspec.json.Decoder(NamespaceObject).decode)
+NAMESPACES = FollowedResource("namespaces", msgspec.json.Decoder(NamespaceObject).decode)
 # A Node names up to 50 images and weighs 20 KB and more, so a page of 500 would take over 10 MB while it is read.
-NODES = Resource("nodes", msgspec.json.Decoder(NodeObject).decode, page=100)
-CLAIMS = Resource("resourceclaims", msgspec.json.Decoder(ClaimObject).decode)
-CLAIM_TEMPLATES = Resource("resourceclaimtemplates", msgspec.json.Decoder(ClaimTemplateObject).decode)
-DEVICE_CLASSES = Resource("deviceclasses", msgspec.json.Decoder(DeviceClassObject).decode)
+NODES = FollowedResource("nodes", msgspec.json.Decoder(WatchedNode).decode, page=100)
+CLAIMS = FollowedResource("resourceclaims", msgspec.json.Decoder(ClaimObject).decode)
+CLAIM_TEMPLATES = FollowedResource("resourceclaimtemplates", msgspec.json.Decoder(ClaimTemplateObject).decode)
+DEVICE_CLASSES = FollowedResource("deviceclasses", msgspec.json.Decoder(DeviceClassObject).decode)
 
 _OBJECT = msgspec.json.Decoder(Object)
 _CONTENT = msgspec.json.Decoder(dict[str, Any])
@@ -199,7 +199,7 @@ def namespace_of(obj: NamespaceObject) -> Namespace:
     return Namespace(labels_of(obj), msgspec.json.encode(obj))
 
 
-def node_of(obj: NodeObject) -> Node:
+def node_of(obj: WatchedNode) -> Node:
     """What rules read of a Node."""
     taints = tuple(Taint(sys.intern(taint.key), taint.effect, taint.value or "") for taint in obj.spec.taints or ())
     return Node(obj.metadata.name, labels_of(obj), taints)

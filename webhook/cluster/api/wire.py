@@ -20,7 +20,7 @@ class Page(msgspec.Struct):
     items: list[msgspec.Raw] | None = None
 
 
-class Event(msgspec.Struct):
+class WatchEvent(msgspec.Struct):
     """A line of a watch. A bookmark's object has nothing but a version, an error's is a Status."""
 
     type: Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"]
@@ -28,7 +28,7 @@ class Event(msgspec.Struct):
 
 
 PAGE = msgspec.json.Decoder(Page)
-EVENT = msgspec.json.Decoder(Event)
+EVENT = msgspec.json.Decoder(WatchEvent)
 # What decoding raises: bytes that are not UTF-8 are a ValueError, nesting without end is a RecursionError.
 UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
 

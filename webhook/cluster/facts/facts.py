@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from policies.admissionpolicy.evaluation.parameters import ParametersKey
 from policies.cel.library.kubernetes.authorizer import Check
-from policies.engine.facts import Facts, Namespace, NamespaceKey, Node, References, ReferencesKey
+from policies.engine.facts import Facts, Namespace, NamespaceKey, Node, ReferencesKey
 from policies.engine.lookup import Key, Missing
 from policies.engine.requester import CONTROL_PLANE, CONTROL_PLANE_LABEL
 from policies.topology.topology import Topology
 from webhook.cluster.api.clock import Clock
-from webhook.cluster.api.objects import NAMESPACES, NODES, NamespaceObject, NodeObject, name_of, namespace_of, node_of
+from webhook.cluster.api.objects import NAMESPACES, NODES, NamespaceObject, WatchedNode, name_of, namespace_of, node_of
 from webhook.cluster.facts import access, references
 from webhook.cluster.facts.namespaces import PATH, NamespaceReads
 from webhook.cluster.facts.references import WORKLOADS, GroupKind
@@ -38,7 +38,7 @@ class KnownFacts(Facts, frozen=True):
 
     namespaces: Cache[NamespaceObject, str, Namespace]
     reads: NamespaceReads
-    watched_nodes: Cache[NodeObject, str, Node]
+    watched_nodes: Cache[WatchedNode, str, Node]
     devices: Devices
     watched_topologies: Topologies
     parameters: ClusterParameters
@@ -103,7 +103,7 @@ class ClusterFacts:
         self._topologies = Topologies(api, VERSIONS if watch_topologies else {}, clock)
         self.parameters = ClusterParameters(api, clock)
         self._reflectors: list[Reflector[Any]] = [Reflector(api, NAMESPACES, PATH, self._namespaces, clock)]
-        nodes = Cache[NodeObject, str, Node](name_of, node_of)
+        nodes = Cache[WatchedNode, str, Node](name_of, node_of)
         if watch_nodes:
             self._reflectors.append(Reflector(api, NODES, "/api/v1/nodes", nodes, clock))
         self.known: Facts = KnownFacts(
@@ -135,7 +135,9 @@ class ClusterFacts:
 
     def problems(self) -> list[str]:
         """What is not up to date and why, a reason each."""
-        problems = [f"{each.resource.name}: {each.problem}" for each in self._reflectors if each.problem]
+        problems = [
+            f"{follower.resource.name}: {follower.problem}" for follower in self._reflectors if follower.problem
+        ]
         return [*problems, *self._devices.problems(), *self._topologies.problems()]
 
     async def read(self, key: Key[T], seconds: float) -> T:
@@ -148,7 +150,7 @@ class ClusterFacts:
         readers: Mapping[type[Key[Any]], Callable[[Any, float], Awaitable[Any]]] = {
             NamespaceKey: self._read_namespace,
             ParametersKey: self.parameters.read,
-            ReferencesKey: self._search_references,
+            ReferencesKey: lambda key, seconds: references.search(self.api, self.workloads, key.topology, seconds),
             Check: partial(access.review, self.api),
         }
         value: T = await readers[type(key)](key, seconds)
@@ -157,9 +159,6 @@ class ClusterFacts:
     async def _read_namespace(self, key: NamespaceKey, seconds: float) -> Namespace:
         await self._reads.read(key.name, seconds)
         return self.known.look_up(key)
-
-    async def _search_references(self, key: ReferencesKey, seconds: float) -> References:
-        return await references.search(self.api, self.workloads, key.topology, seconds)
 
     def control_plane_namespaces(self) -> tuple[str, ...]:
         """The names of the control-plane Namespaces, sorted."""

@@ -140,7 +140,7 @@ class _Search:
             del self.left[group, kind]
 
     def _failed(self, which: Sequence[GroupKind], error: ClusterError) -> None:
-        if isinstance(error, ApiError) and error.status == 404:
+        if error.status == 404:
             for group_kind in which:
                 del self.left[group_kind]  # it has gone since it was discovered
             return

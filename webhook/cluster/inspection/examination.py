@@ -25,8 +25,8 @@ from webhook.doctor.diagnosis import Read, Unread
 from webhook.doctor.observation import (
     ClusterState,
     Endpoint,
+    InstallationState,
     NamespaceState,
-    Observation,
     PolicySource,
     Probe,
     ShownChain,
@@ -58,7 +58,7 @@ class Inquiry(NamedTuple):
     probed: str = "default"
 
 
-async def examine(api: ApiClient, settings: Settings, needed: Sequence[Right], asked: Inquiry) -> Observation:
+async def examine(api: ApiClient, settings: Settings, needed: Sequence[Right], asked: Inquiry) -> InstallationState:
     """The observed state. needed: the rights to check. Raises ClusterError if the API server cannot be reached."""
     version = str((await reads.send(api, Call("GET", "/version", seconds=reads.SECONDS))).get("gitVersion", ""))
     cluster, workspace = await asyncio.gather(_cluster(api, settings, version), _workspace(api, settings))
@@ -71,7 +71,7 @@ async def examine(api: ApiClient, settings: Settings, needed: Sequence[Right], a
     own = "the account that asks" if isinstance(cluster.user, Unread) else cluster.user.username
     user = own if asked.account is None else _ACCOUNT + ":".join(asked.account)
     is_service = asked.is_service or user.startswith(_ACCOUNT)
-    return Observation(cluster, workspace, served, user, is_service, answers, probed)
+    return InstallationState(cluster, workspace, served, user, is_service, answers, probed)
 
 
 async def _cluster(api: ApiClient, settings: Settings, version: str) -> ClusterState:
@@ -199,8 +199,7 @@ async def _machines(api: ApiClient, settings: Settings) -> tuple[Machine, ...]:
 async def _topologies(api: ApiClient, settings: Settings) -> TopologyObjects:
     if settings.topology.action == "off":
         return TopologyObjects()
-    listed = await inventory.topologies(api)
-    return TopologyObjects(listed.found, listed.problems)
+    return await inventory.topologies(api)
 
 
 async def _secret(api: ApiClient, where: str, name: str) -> Mapping[str, bytes] | None:

@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
-from msgspec import Struct
 
 from policies.topology import document
 from policies.topology.document import GROUPS, KIND, TopologyError
@@ -16,6 +15,7 @@ from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.cluster.api.pages import pages
 from webhook.cluster.api.wire import UNREADABLE
 from webhook.cluster.watches.topologies import VERSIONS
+from webhook.doctor.observation import TopologyObjects
 
 if TYPE_CHECKING:
     from kubernetes.aio.client import ApiClient
@@ -30,13 +30,6 @@ _POD = msgspec.json.Decoder(PodObject)
 _CONTENT = msgspec.json.Decoder(dict[str, Any])
 
 
-class Topologies(Struct, frozen=True):
-    """Topologies that are objects of the cluster. problems: a line for each that cannot be read or looked at."""
-
-    found: tuple[Topology, ...] = ()
-    problems: tuple[str, ...] = ()
-
-
 async def nodes(api: ApiClient) -> list[NodeObject]:
     """All Nodes. Raises ClusterError."""
     return [item async for item in _listed(api, "/api/v1/nodes", _NODE, _NODES_PAGE)]
@@ -48,7 +41,7 @@ async def pods(api: ApiClient) -> list[PodObject]:
     return [item async for item in _listed(api, "/api/v1/pods", _POD, _PODS_PAGE, query)]
 
 
-async def topologies(api: ApiClient) -> Topologies:
+async def topologies(api: ApiClient) -> TopologyObjects:
     """The Topology objects of KAI and of Kueue, none where these are not installed. Raises ClusterError.
 
     Who may not look at them is told so: the API server gives the same answer where there is no such kind.
@@ -69,7 +62,7 @@ async def topologies(api: ApiClient) -> Topologies:
                 read.append(document.read(item, source, in_cluster=True))
             except TopologyError as error:
                 problems.append(f"{source} cannot be used: {error}")
-    return Topologies(tuple(read), tuple(problems))
+    return TopologyObjects(tuple(read), tuple(problems))
 
 
 async def _topologies(api: ApiClient, group: str, versions: Sequence[str]) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ import structlog
 
 from webhook.cluster.api.call import Call, fetch
 from webhook.cluster.api.clock import Clock
-from webhook.cluster.api.errors import ApiError, ClusterError
+from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.api.wire import UNREADABLE
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class LeaseLock:
         try:
             self._read(await fetch(self._api, Call("GET", self._path, seconds=_SECONDS)))
         except ClusterError as error:
-            if isinstance(error, ApiError) and error.status == 404:
+            if error.status == 404:
                 self._seen("")
                 missing = ApiException(status=404, reason=str(error))
                 missing.body = '{"code": 404}'
@@ -139,7 +139,7 @@ class LeaseLock:
         began = self._clock.monotonic()
         spec = self._spec
         held = spec.get("holderIdentity") == self.identity
-        wanted: Json = {
+        renewed: Json = {
             **spec,
             "holderIdentity": self.identity,
             "leaseDurationSeconds": int(float(record.lease_duration)),
@@ -147,9 +147,9 @@ class LeaseLock:
             "leaseTransitions": spec.get("leaseTransitions", 0) + (0 if held or method == "POST" else 1),
         }
         try:
-            await self._write(method, path, wanted)
+            await self._write(method, path, renewed)
         except ClusterError as error:
-            if isinstance(error, ApiError) and error.status == 409:
+            if error.status == 409:
                 self._log.info("lease was changed by another", reason=str(error))
             else:
                 self._failed("writing", error)
@@ -199,10 +199,9 @@ class LeaseLock:
 
     def _remedy(self, error: ClusterError) -> str:
         """What to do where a right is missing, or the Namespace is."""
-        status = error.status if isinstance(error, ApiError) else 0
-        if status == 404:
+        if error.status == 404:
             return f"; make the Namespace {self.namespace}, or name another one as cluster.namespace"
-        if status != 403:
+        if error.status != 403:
             return ""
         return (
             f"; a Role in namespace {self.namespace} must allow the service's account to create leases,"

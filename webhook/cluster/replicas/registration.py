@@ -37,7 +37,7 @@ async def read(api: ApiClient, kind: str, name: str) -> Json | None:
     try:
         body = await fetch(api, Call("GET", path(kind, name), seconds=_SECONDS))
     except ClusterError as error:
-        if _is_absent(error):
+        if error.status == 404:
             return None
         raise _failure(f"{kind} {name} could not be read", error, kind, "get") from error
     return {**_OBJECT.decode(body), "apiVersion": f"{GROUP}/v1", "kind": kind}
@@ -95,7 +95,7 @@ async def unregister(api: ApiClient, names: Mapping[str, str]) -> list[str]:
         try:
             await fetch(api, call)
         except ClusterError as error:
-            if not _is_absent(error):
+            if error.status != 404:
                 raise _failure(f"{kind} {name} could not be annotated", error, kind, "patch") from error
     return await remove(api, names)
 
@@ -110,7 +110,7 @@ async def remove(api: ApiClient, names: Mapping[str, str]) -> list[str]:
         try:
             await fetch(api, Call("DELETE", path(kind, name), seconds=_SECONDS))
         except ClusterError as error:
-            if _is_absent(error):
+            if error.status == 404:
                 continue
             raise _failure(f"{kind} {name} could not be removed", error, kind, "delete") from error
         removed.append(f"{kind}/{name}")
@@ -139,10 +139,6 @@ async def _write(
         return _OBJECT.decode(await fetch(api, call))
     except ClusterError as error:
         raise _failure(f"{kind} {name} could not be written", error, kind, verbs) from error
-
-
-def _is_absent(error: ClusterError) -> bool:
-    return isinstance(error, ApiError) and error.status == 404
 
 
 def _failure(what: str, error: ClusterError, kind: str, verbs: str) -> ClusterError:

@@ -18,11 +18,9 @@ class Sink(Protocol[T_contra]):
 
     def replace(self, objects: Sequence[T_contra]) -> None:
         """These are all there are."""
-        ...
 
     def changed(self, change: Change, item: T_contra) -> None:
         """One was added, modified or deleted."""
-        ...
 
 
 class Cache(Generic[T, K, V]):

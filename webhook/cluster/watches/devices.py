@@ -79,7 +79,7 @@ class Devices:
     def problems(self) -> list[str]:
         """Why not everything is up to date."""
         followed = self._reflectors if self._version is not None else ()
-        problems = [f"{each.resource.name}: {each.problem}" for each in followed if each.problem]
+        problems = [f"{reflector.resource.name}: {reflector.problem}" for reflector in followed if reflector.problem]
         return [*self._discovery.problems(), *problems]
 
     def _follow(self, version: str | None) -> list[asyncio.Task[NoReturn]]:

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from webhook.cluster.api.clock import Clock
-from webhook.cluster.api.objects import Resource, WholeObject, name_of, whole
+from webhook.cluster.api.objects import FollowedResource, WholeObject, name_of, whole
 from webhook.cluster.watches.cache import Cache
 from webhook.cluster.watches.reflector import Reflector
-from webhook.cluster.watches.tasks import cancelled, started
+from webhook.cluster.watches.tasks import Followers
 
 if TYPE_CHECKING:
     from kubernetes.aio.client import ApiClient
@@ -24,7 +24,7 @@ _POLICIES, _BINDINGS = "validatingadmissionpolicies", "validatingadmissionpolicy
 Json = dict[str, Any]
 
 
-class NativePolicies:
+class NativePolicies(Followers):
     """Policies that ask, and their bindings. changed: set when any of them may be another one."""
 
     def __init__(self, api: ApiClient, clock: Clock | None = None) -> None:
@@ -33,10 +33,9 @@ class NativePolicies:
         self._policies = Cache[WholeObject, str, Json](name_of, _asking, self.changed.set)
         self._bindings = Cache[WholeObject, str, Json](name_of, _binding, self.changed.set)
         self._reflectors = (
-            Reflector(api, Resource(_POLICIES, whole), f"{_GROUP}/{_POLICIES}", self._policies, clock),
-            Reflector(api, Resource(_BINDINGS, whole), f"{_GROUP}/{_BINDINGS}", self._bindings, clock),
+            Reflector(api, FollowedResource(_POLICIES, whole), f"{_GROUP}/{_POLICIES}", self._policies, clock),
+            Reflector(api, FollowedResource(_BINDINGS, whole), f"{_GROUP}/{_BINDINGS}", self._bindings, clock),
         )
-        self._tasks: list[asyncio.Task[Any]] = []
 
     @property
     def known(self) -> Mapping[str, list[Json]]:
@@ -46,14 +45,6 @@ class NativePolicies:
             if (policy := policies.get(binding.get("spec", {}).get("policyName", ""))) is not None:
                 policy.append(binding)
         return policies
-
-    async def start(self) -> None:
-        """Begin to follow; `unsynced` says whether the first lists have arrived."""
-        self._tasks = started(self._reflectors)
-
-    async def stop(self) -> None:
-        """End what is under way."""
-        await cancelled(self._tasks)
 
     def unsynced(self) -> list[str]:
         """Why not all is known yet, and what to do where a right is missing. A cluster without the kind has none."""

@@ -11,7 +11,7 @@ from policies.admissionpolicy.evaluation.inputs import Json
 from policies.admissionpolicy.evaluation.parameters import ParametersKey, as_kept, label_selector
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.discovery import ServedKind
-from webhook.cluster.api.objects import Resource, WholeObject, key_of, whole
+from webhook.cluster.api.objects import FollowedResource, WholeObject, key_of, whole
 from webhook.cluster.watches.cache import Cache
 from webhook.cluster.watches.reflector import Reflector
 
@@ -26,7 +26,7 @@ class ParamWatch:
 
     def __init__(self, api: ApiClient, key: ParametersKey, served: ServedKind, clock: Clock) -> None:
         self._objects = Cache[WholeObject, tuple[str, str], Json](key_of, lambda item: as_kept(item.content, key.kind))
-        resource = Resource(str(key), whole, query=_query(key))
+        resource = FollowedResource(str(key), whole, query=_query(key))
         self.reflector = Reflector(api, resource, served.path(key.namespace), self._objects, clock)
         self.task = asyncio.create_task(self.reflector.run(), name=f"parameters: {key}")
         self._right = _right(key, served)

@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 from collections.abc import Mapping
 from datetime import UTC
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import msgspec
@@ -17,10 +17,10 @@ from policies.kubernetes.name import SUBDOMAIN_LENGTH
 from webhook.cluster.api.call import Call, fetch
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.errors import ApiError, ClusterError
-from webhook.cluster.api.objects import ConfigMapObject, Resource, name_of
+from webhook.cluster.api.objects import ConfigMapObject, FollowedResource, name_of
 from webhook.cluster.watches.cache import Cache
 from webhook.cluster.watches.reflector import Reflector
-from webhook.cluster.watches.tasks import cancelled
+from webhook.cluster.watches.tasks import Followers
 
 if TYPE_CHECKING:
     from kubernetes.aio.client import ApiClient
@@ -44,7 +44,7 @@ class PolicyMap(Struct, frozen=True):
     refused: str
 
 
-class PolicyMaps:
+class PolicyMaps(Followers):
     """The ConfigMaps of one Namespace that hold policies. changed: set when any of them may be another one."""
 
     def __init__(self, api: ApiClient, namespace: str, clock: Clock | None = None) -> None:
@@ -54,27 +54,19 @@ class PolicyMaps:
         self._path = f"/api/v1/namespaces/{quote(namespace, safe='')}"
         self.namespace = namespace
         self._known = Cache[ConfigMapObject, str, PolicyMap](name_of, _policy_map, self.changed.set)
-        resource = Resource(
+        resource = FollowedResource(
             "configmaps with policies",
             msgspec.json.Decoder(ConfigMapObject).decode,
             query=(("labelSelector", SELECTOR),),
         )
         self._reflector = Reflector(api, resource, f"{self._path}/configmaps", self._known, self._clock)
-        self._task: asyncio.Task[Any] | None = None
+        self._reflectors = (self._reflector,)
         self._log = structlog.get_logger()
 
     @property
     def known(self) -> Mapping[str, PolicyMap]:
         """Those that there are, by name."""
         return self._known.by_key
-
-    async def start(self) -> None:
-        """Begin to follow; `unsynced` says whether the first list has arrived."""
-        self._task = asyncio.create_task(self._reflector.run(), name=self._reflector.resource.name)
-
-    async def stop(self) -> None:
-        """End what is under way."""
-        await cancelled([self._task] if self._task else [])
 
     def unsynced(self) -> list[str]:
         """Why nothing is known yet, and what to do where a right is missing."""

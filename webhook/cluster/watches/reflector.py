@@ -14,8 +14,8 @@ import structlog
 
 from webhook.cluster.api.call import Call, opened, refused
 from webhook.cluster.api.clock import Backoff, Clock
-from webhook.cluster.api.errors import ApiError, ClusterError
-from webhook.cluster.api.objects import Object, Resource
+from webhook.cluster.api.errors import ClusterError
+from webhook.cluster.api.objects import FollowedResource, Object
 from webhook.cluster.api.pages import pages
 from webhook.cluster.api.wire import EVENT, UNREADABLE, Lines
 from webhook.cluster.watches.cache import Sink
@@ -48,7 +48,7 @@ class Reflector(Generic[T]):
     def __init__(
         self,
         api: ApiClient,
-        resource: Resource[T],
+        resource: FollowedResource[T],
         path: str,
         sink: Sink[T],
         clock: Clock,
@@ -160,15 +160,14 @@ class Reflector(Generic[T]):
 
     def _failed(self, error: ClusterError) -> float:
         """Note a failure; the pause that the API server asks for."""
-        status = error.status if isinstance(error, ApiError) else 0
-        if status in _LIST_AGAIN:
+        if error.status in _LIST_AGAIN:
             self._version = ""
-        self.problem, self.status = str(error), status
+        self.problem, self.status = str(error), error.status
         # Versions expire in the ordinary course of things.
-        (self._log.info if status == 410 else self._log.warning)(
-            "watch failed", resource=self.resource.name, reason=self.problem, status=status
+        (self._log.info if error.status == 410 else self._log.warning)(
+            "watch failed", resource=self.resource.name, reason=self.problem, status=error.status
         )
-        return error.retry_after if isinstance(error, ApiError) else 0.0
+        return error.retry_after
 
     def _recovered(self) -> None:
         if self.problem is not None:

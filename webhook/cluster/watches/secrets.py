@@ -15,7 +15,7 @@ from msgspec import Struct
 from webhook.cluster.api.call import Call, fetch
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.errors import ApiError
-from webhook.cluster.api.objects import Resource, WholeObject, name_of, whole
+from webhook.cluster.api.objects import FollowedResource, WholeObject, name_of, whole
 from webhook.cluster.watches.cache import Cache
 from webhook.cluster.watches.reflector import Reflector
 from webhook.cluster.watches.tasks import cancelled
@@ -113,7 +113,7 @@ class AuthoritySecret:
         self._known.changed("MODIFIED", whole(msgspec.Raw(body)))
 
     def _anew(self) -> Reflector[WholeObject]:
-        resource = Resource(self.title, whole, query=(("fieldSelector", f"metadata.name={self._name}"),))
+        resource = FollowedResource(self.title, whole, query=(("fieldSelector", f"metadata.name={self._name}"),))
         return Reflector(self._api, resource, self._path, self._known, self._clock)
 
     def _follow(self) -> None:

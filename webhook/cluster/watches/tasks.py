@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
 from webhook.cluster.watches.reflector import Reflector
@@ -12,6 +12,21 @@ from webhook.cluster.watches.reflector import Reflector
 def started(reflectors: Iterable[Reflector[Any]]) -> list[asyncio.Task[NoReturn]]:
     """A running task for each reflector, with the name of its resource."""
     return [asyncio.create_task(reflector.run(), name=reflector.resource.name) for reflector in reflectors]
+
+
+class Followers:
+    """The base of what follows objects by reflectors, from `start` to `stop`."""
+
+    _reflectors: Sequence[Reflector[Any]]
+    _tasks: Sequence[asyncio.Task[NoReturn]] = ()
+
+    async def start(self) -> None:
+        """Begin to follow; `unsynced` says whether the first lists have arrived."""
+        self._tasks = started(self._reflectors)
+
+    async def stop(self) -> None:
+        """End what is under way."""
+        await cancelled(self._tasks)
 
 
 async def cancelled(tasks: Iterable[asyncio.Task[Any]]) -> None:

@@ -13,7 +13,7 @@ from policies.topology.document import KAI, KIND, KUEUE, TopologyError, read, so
 from policies.topology.topology import Topology
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.discovery import Discovery, ServedKind, find, versions
-from webhook.cluster.api.objects import Resource, WholeObject, name_of, whole
+from webhook.cluster.api.objects import FollowedResource, WholeObject, name_of, whole
 from webhook.cluster.watches.cache import Cache
 from webhook.cluster.watches.reflector import Reflector
 from webhook.cluster.watches.tasks import cancelled
@@ -126,7 +126,7 @@ class FollowedGroup:
             self._objects.replace([])
             return
         self._log.info("topologies of a scheduler are followed", path=served.path(""))
-        resource = Resource(f"{served.resource}.{self._group}", whole)
+        resource = FollowedResource(f"{served.resource}.{self._group}", whole)
         self._reflector = Reflector(self._api, resource, served.path(""), self._objects, self._clock)
         self._watch = asyncio.create_task(self._reflector.run(), name=resource.name)
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from policies.engine.request import JsonObject
 from webhook.cluster.api.clock import Clock
-from webhook.cluster.api.objects import Resource, WholeObject, whole
+from webhook.cluster.api.objects import FollowedResource, WholeObject, whole
 from webhook.cluster.replicas.registration import GROUP, PLURALS, path
 from webhook.cluster.watches.cache import Change
 from webhook.cluster.watches.reflector import Reflector
-from webhook.cluster.watches.tasks import cancelled, started
+from webhook.cluster.watches.tasks import Followers
 from webhook.registration.configurations import API_VERSION
 from webhook.registration.drift import is_unregistered
 from webhook.registration.state import WatchState
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kubernetes.aio.client import ApiClient
 
 
-class Webhooks:
+class Webhooks(Followers):
     """The two configurations of a name.
 
     changed: set when either of them may be another one; whoever waits for it clears it. noticed: called then, for
@@ -38,28 +38,21 @@ class Webhooks:
         self._latest = {kind: _Latest(kind, self._notice) for kind in PLURALS}
         selector = (("fieldSelector", f"metadata.name={name}"),)
         self._reflectors = [
-            Reflector(api, Resource(PLURALS[kind], whole, query=selector), path(kind), latest, clock)
+            Reflector(api, FollowedResource(PLURALS[kind], whole, query=selector), path(kind), latest, clock)
             for kind, latest in self._latest.items()
         ]
-        self._tasks: list[asyncio.Task[Any]] = []
 
     @property
     def state(self) -> WatchState:
         """What is known of them now."""
         return WatchState(
-            synced=all(each.synced.is_set() for each in self._reflectors),
-            current={kind: each.configuration for kind, each in self._latest.items() if each.configuration is not None},
-            ever=frozenset(kind for kind, each in self._latest.items() if each.ever),
-            unregistered=any(each.unregistered for each in self._latest.values()),
+            synced=all(reflector.synced.is_set() for reflector in self._reflectors),
+            current={
+                kind: latest.configuration for kind, latest in self._latest.items() if latest.configuration is not None
+            },
+            ever=frozenset(kind for kind, latest in self._latest.items() if latest.ever),
+            unregistered=any(latest.unregistered for latest in self._latest.values()),
         )
-
-    async def start(self) -> None:
-        """Begin to follow; `state` says whether the first lists have arrived."""
-        self._tasks = started(self._reflectors)
-
-    async def stop(self) -> None:
-        """End what is under way."""
-        await cancelled(self._tasks)
 
     def unsynced(self) -> list[str]:
         """Why not both are known yet, and what to do where a right is missing."""

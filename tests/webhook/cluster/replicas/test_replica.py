@@ -13,7 +13,7 @@ from support.patience import until
 
 from webhook.cluster.api.client import Connection
 from webhook.cluster.replicas.replica import Replica, joined
-from webhook.configuration.settings import Cluster, Settings, Tls
+from webhook.configuration.settings import ClusterSettings, Settings, Tls
 
 SECRETS = "/api/v1/namespaces/cks/secrets"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/cks/leases"
@@ -37,7 +37,7 @@ def _secret(content: bytes) -> dict[str, object]:
 
 
 def _settings(secret: str) -> Settings:
-    return Settings(cluster=Cluster(namespace="cks"), tls=Tls(secret=secret, names=("localhost",)))
+    return Settings(cluster=ClusterSettings(namespace="cks"), tls=Tls(secret=secret, names=("localhost",)))
 
 
 async def test_who_leads_knows_the_ca_before_it_writes(server: GuardedApi, api: Connection) -> None:

@@ -16,7 +16,7 @@ from support.patience import PATIENCE, until
 from webhook.cluster.api.client import Connection
 from webhook.cluster.api.objects import NAMESPACES as NAMESPACE_RESOURCE
 from webhook.cluster.api.objects import NODES as NODE_RESOURCE
-from webhook.cluster.api.objects import NamespaceObject, Object, Resource, whole
+from webhook.cluster.api.objects import FollowedResource, NamespaceObject, Object, whole
 from webhook.cluster.watches.cache import Change
 from webhook.cluster.watches.reflector import Reflector
 
@@ -99,7 +99,7 @@ async def test_asks_only_for_what_is_to_be_followed(
 ) -> None:
     """A selector is part of every list and watch request."""
     server.put(NAMESPACES, named("one"))
-    resource = Resource("one namespace", whole, query=(("fieldSelector", "metadata.name=one"),))
+    resource = FollowedResource("one namespace", whole, query=(("fieldSelector", "metadata.name=one"),))
 
     async with running(Reflector(api, resource, NAMESPACES, recorder, times.clock)):
         await server.watched(NAMESPACES)

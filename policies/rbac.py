@@ -207,10 +207,10 @@ def _rules(role: _Role, roles: Iterable[_Role], above: frozenset[str]) -> Iterat
         return
     above |= {role.metadata.name}
     for selector in role.aggregation_rule.cluster_role_selectors:
-        for each in roles:
-            chosen = each.kind == "ClusterRole" and selector.matches(each.metadata.labels)
-            if chosen and each.metadata.name not in above:
-                yield from _rules(each, roles, above)
+        for other in roles:
+            chosen = other.kind == "ClusterRole" and selector.matches(other.metadata.labels)
+            if chosen and other.metadata.name not in above:
+                yield from _rules(other, roles, above)
 
 
 def _listed(value: str, allowed: tuple[str, ...]) -> bool:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from policies.conditions.celtext import by_kind, every, globs, let, pairs, some, text, texts
 from policies.engine.request import MIRROR_ANNOTATION
 from policies.engine.requester import COMPONENTS, NODE_GROUP, NODE_PREFIX, SERVICE_ACCOUNT_PREFIX, Exemptions
-from policies.engine.rule import MatchCondition
+from policies.engine.rule import HookCondition
 from policies.engine.safety import API_SERVER, SYSTEM_ACCOUNTS, WRITTEN_BY_ANYBODY
 from policies.labels import KEPT_KINDS, POD, LabelException
 from policies.objects.fieldpath import Pattern, Wildcard, parse
@@ -33,7 +33,7 @@ IS_MIRROR_POD = f"has(object.metadata.annotations) && {text(MIRROR_ANNOTATION)} 
 _EPHEMERAL_CLAIM = parse("spec.volumes[*].ephemeral.volumeClaimTemplate")
 
 
-def requester_is_not_exempt(exempt: Exemptions, control_plane_namespaces: Iterable[str]) -> MatchCondition:
+def requester_is_not_exempt(exempt: Exemptions, control_plane_namespaces: Iterable[str]) -> HookCondition:
     """False for the requesters that `Exemptions.cover` leaves alone, so that no outage of the service stops them.
 
     control_plane_namespaces: those known when the condition is written, for a condition cannot look up a Namespace.
@@ -58,12 +58,12 @@ def requester_is_not_exempt(exempt: Exemptions, control_plane_namespaces: Iterab
         f"has({groups}) && {groups}.exists(g, g.matches({globs(exempt.groups)}))",
         f"has({groups}) && {text(NODE_GROUP)} in {groups} && {some([own_node, own_mirror])}",
     ]
-    return MatchCondition("requester-is-not-exempt", "!" + some(clauses, " ||\n  "))
+    return HookCondition("requester-is-not-exempt", "!" + some(clauses, " ||\n  "))
 
 
 def reserved_label_changes(
     workloads: Iterable[Workload], exceptions: Sequence[LabelException], *, cluster_scope: bool
-) -> MatchCondition:
+) -> HookCondition:
     """True where the request adds a reserved label, changes one or, on Nodes and Namespaces, removes one.
 
     First the places of the kind are gathered, each as a pair of what stands there in the new and in the old object;
@@ -85,10 +85,10 @@ def reserved_label_changes(
         # A template of another type holds nothing that anybody could copy.
         maps = ".filter(p, type(p[0]) == map).map(p, [p[0], type(p[1]) == map ? p[1] : {}])"
         body = let(name, f"({pairs_of_kind}){maps}", body)
-    return MatchCondition("reserved-label-changes", f"object != null && {let('kind', KIND, body)}")
+    return HookCondition("reserved-label-changes", f"object != null && {let('kind', KIND, body)}")
 
 
-def cluster_is_not_coming_up() -> MatchCondition:
+def cluster_is_not_coming_up() -> HookCondition:
     """False for the bootstrap resources that `Safety.spares`, whatever policies say of them."""
     username, groups = "request.userInfo.username", "request.userInfo.groups"
     kubelet = f"{username}.startsWith({text(NODE_PREFIX)}) && has({groups}) && {text(NODE_GROUP)} in {groups}"
@@ -105,27 +105,27 @@ def cluster_is_not_coming_up() -> MatchCondition:
         f"{RESOURCE} in {by_anybody}",
         f"{RESOURCE} == '/nodes' && {of_the_cluster}",
     ]
-    return MatchCondition("cluster-is-not-coming-up", "!" + some(clauses, " ||\n  "))
+    return HookCondition("cluster-is-not-coming-up", "!" + some(clauses, " ||\n  "))
 
 
-def pod_lacks_cpu_toleration() -> MatchCondition:
+def pod_lacks_cpu_toleration() -> HookCondition:
     """True for Pods that no toleration lets onto CPU Nodes; whether they ask for a GPU is left to the rule."""
     covers = (
         f"(!has(t.key) || t.key in ['', {text(CPU_TAINT)}]) && has(t.operator) && t.operator == 'Exists' && "
         "(!has(t.effect) || t.effect in ['', 'NoSchedule'])"
     )
-    return MatchCondition(
+    return HookCondition(
         "lacks-cpu-toleration",
         f"!(has(object.spec.tolerations) && object.spec.tolerations.exists(t,\n  {covers}))",
     )
 
 
-def pod_is_no_mirror() -> MatchCondition:
+def pod_is_no_mirror() -> HookCondition:
     """False for the mirrors of static Pods, which cannot be changed."""
-    return MatchCondition("no-mirror-pod", f"!({IS_MIRROR_POD})")
+    return HookCondition("no-mirror-pod", f"!({IS_MIRROR_POD})")
 
 
-def topology_is_mentioned(workloads: Iterable[Workload]) -> MatchCondition:
+def topology_is_mentioned(workloads: Iterable[Workload]) -> HookCondition:
     """True where a topology annotation, or the record, stands on the object, a job or a template, now or before."""
     kinds: dict[tuple[Pattern, ...], list[str]] = {}
     for row in workloads:
@@ -136,7 +136,7 @@ def topology_is_mentioned(workloads: Iterable[Workload]) -> MatchCondition:
     )
     body = f"[object, oldObject].exists(o, {_mentioned(())} ||\n  ({inner}false))"
     body = let("kind", KIND, let("keys", texts(sorted(MENTIONED)), body))
-    return MatchCondition("topology-is-mentioned", f"object != null && {body}")
+    return HookCondition("topology-is-mentioned", f"object != null && {body}")
 
 
 def _mentioned(place: Pattern) -> str:

@@ -102,7 +102,7 @@ EVERYTHING = LabelSelector()
 def common(selectors: Iterable[LabelSelector]) -> LabelSelector:
     """The requirements that all selectors have: what meets any of the selectors meets these."""
     first, *others = selectors
-    return LabelSelector(tuple(one for one in first.requirements if all(one in other.requirements for other in others)))
+    return LabelSelector(tuple(r for r in first.requirements if all(r in other.requirements for other in others)))
 
 
 def selects(selector: LabelSelector, request: AdmissionRequest) -> bool:

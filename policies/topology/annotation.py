@@ -16,7 +16,7 @@ from policies.engine.request import JsonObject, mapping
 from policies.glob import matches
 from policies.objects.fieldpath import Location, locate, lookup, render
 from policies.objects.workload import Workload
-from policies.topology.affinity import NOTHING, RECORD, Entry, Record, read_record
+from policies.topology.affinity import NOTHING, RECORD, Record, RecordEntry, read_record
 
 TOPOLOGY = "kai.scheduler/topology"
 REQUIRED = "kai.scheduler/topology-required-placement"
@@ -88,7 +88,7 @@ class Template(Struct, frozen=True):
     annotations: Annotations = Annotations()
     is_meant: bool = False
     reader: str = ""
-    entry: Entry = NOTHING
+    entry: RecordEntry = NOTHING
 
     @property
     def path(self) -> str:

@@ -124,7 +124,7 @@ def _level(name: str, topology: Topology, text: str) -> Level:
     if level is not None:
         return level
     if sharing := topology.ambiguous(name):
-        keys = " and ".join(each.name for each in sharing)
+        keys = " and ".join(candidate.name for candidate in sharing)
         raise PlacementError(f"names {name}, which is short for several levels.", f"Write the whole key: {keys}.")
     # The text is shown before the problem, so a name that is all of it need not be said twice.
     whose = "" if text == name else f"names {quote(name)}, which "

@@ -15,7 +15,7 @@ from policies.topology.topology import Level, Topology
 from webhook.cli import options
 from webhook.cli.output import write
 from webhook.cli.topology import inventory, requirement
-from webhook.cli.topology.inventory import Cluster
+from webhook.cli.topology.inventory import ClusterOptions
 
 
 @click.command("list", short_help="List the topologies that are known.")
@@ -31,7 +31,7 @@ def list_command(kubeconfig: str, config: Path | None, output: str, *, in_cluste
       cks-admission topology list --config cks.yaml --kubeconfig ~/.kube/config
     """
     settings = options.settings(config, {})
-    topologies = inventory.read(settings, Cluster(kubeconfig, in_cluster), nodes=False).catalog.by_name.values()
+    topologies = inventory.read(settings, ClusterOptions(kubeconfig, in_cluster), nodes=False).catalog.by_name.values()
     if output == "text":
         rows = [(topology.name, topology.source, topology.called_all(topology.levels)) for topology in topologies]
         click.echo("\n".join(_table(("NAME", "SOURCE", "LEVELS, FARTHEST FIRST"), rows)))
@@ -68,7 +68,7 @@ def show_command(
       cks-admission topology show coreweave --kubeconfig ~/.kube/config
     """
     settings = options.settings(config, {})
-    known = inventory.read(settings, Cluster(kubeconfig, in_cluster), nodes)
+    known = inventory.read(settings, ClusterOptions(kubeconfig, in_cluster), nodes)
     topology = inventory.find(known.catalog, name)
     if output == "text":
         click.echo("\n".join(_text(topology, known.machines)))
@@ -98,7 +98,7 @@ def _text(topology: Topology, machines: Sequence[Machine] | None) -> Iterator[st
 
 def _counts(level: Level, topology: Topology, machines: Sequence[Machine]) -> tuple[int, int]:
     """How many Nodes have a level, and in how many domains they are."""
-    around = [each for each in topology.levels if topology.position(each) <= topology.position(level)]
+    around = [other for other in topology.levels if topology.position(other) <= topology.position(level)]
     paths = [path(around, m.node.labels) for m in machines if domain(level, m.node.labels) is not None]
     return len(paths), len(set(paths))
 

@@ -23,7 +23,7 @@ from webhook.cli.exits import InputError, unreadable
 from webhook.cli.output import headline, write
 from webhook.cli.topology import inventory, report
 from webhook.cli.topology.explanation import Explanation, explain
-from webhook.cli.topology.inventory import Cluster, Inventory
+from webhook.cli.topology.inventory import ClusterOptions, Inventory
 from webhook.configuration import rules
 from webhook.configuration.settings import Settings, SettingsError
 from webhook.files import manifest
@@ -104,14 +104,14 @@ def command(
     if "-" in files and "-" in nodes:
         raise InputError("-f - and --nodes - both read standard input; give one of them as a file")
     objects = _objects(files)
-    known = inventory.read(settings, Cluster(kubeconfig, in_cluster), nodes)
+    known = inventory.read(settings, ClusterOptions(kubeconfig, in_cluster), nodes)
     context = _context(settings, known, namespace, namespace_labels)
-    explained = [_explain(each, context) for each in objects]
+    explained = [_explain(written, context) for written in objects]
     if output == "text":
-        click.echo("\n".join(line for each in explained for line in _text(each)))
+        click.echo("\n".join(line for explanation in explained for line in _text(explanation)))
     else:
-        write([_json(each) for each in explained], output)
-    sys.exit(exits.OK if all(each.allowed for each in explained) else exits.REFUSED)
+        write([_json(explanation) for explanation in explained], output)
+    sys.exit(exits.OK if all(explanation.allowed for explanation in explained) else exits.REFUSED)
 
 
 def _objects(files: Sequence[str]) -> list[Manifest]:
@@ -134,7 +134,7 @@ def _context(settings: Settings, known: Inventory, namespace: str, labels: Seque
         rule = TopologyPlacement(catalog, rules.topology_options(settings))
     except SettingsError as error:
         raise InputError(str(error)) from None
-    ruleset = RuleSet([each for each in built.rules if each.name == RULE], built.exceptions)
+    ruleset = RuleSet([rule for rule in built.rules if rule.name == RULE], built.exceptions)
     if not ruleset.rules:
         click.echo(f"the rule {RULE} is off: of what follows, nothing is done", err=True)
     return _Context(rule, ruleset, namespace, given, known)
@@ -174,8 +174,8 @@ def _text(explained: ObjectExplanation) -> Iterator[str]:
     yield headline(explained.manifest.where, explained.request, allowed=explained.allowed)
     if explained.nothing:
         yield f"  Nothing is done: {explained.nothing}."
-    for each in explained.templates:
-        yield from ("  " + line for line in report.text(each))
+    for template in explained.templates:
+        yield from ("  " + line for line in report.text(template))
     for warning in explained.warnings:
         yield f"  {click.style('Warning:', fg='yellow')} {warning}"
     yield from ("  " + line for line in explained.message.splitlines())
@@ -190,7 +190,7 @@ def _json(explained: ObjectExplanation) -> dict[str, Any]:
         "name": request.display_name,
         "allowed": explained.allowed,
         "nothing": explained.nothing,
-        "templates": [report.data(each) for each in explained.templates],
+        "templates": [report.data(template) for template in explained.templates],
         "message": explained.message,
         "warnings": list(explained.warnings),
     }

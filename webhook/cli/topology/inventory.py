@@ -20,7 +20,7 @@ from webhook.configuration import rules
 from webhook.configuration.settings import Settings, SettingsError
 
 
-class Cluster(NamedTuple):
+class ClusterOptions(NamedTuple):
     """Which cluster to look at, if any."""
 
     kubeconfig: str = ""
@@ -52,7 +52,7 @@ nodes = click.option(
 
 
 def read(
-    settings: Settings, where: Cluster, paths: Sequence[str] = (), *, nodes: bool = True, pods: bool = False
+    settings: Settings, where: ClusterOptions, paths: Sequence[str] = (), *, nodes: bool = True, pods: bool = False
 ) -> Inventory:
     """The topologies, and the Nodes of files or else of the cluster; what is doubtful about them is said on stderr.
 
@@ -90,7 +90,7 @@ def stdin(paths: Sequence[str]) -> bytes:
 
 
 def _look(
-    where: Cluster, accelerators: Sequence[str], *, nodes: bool, pods: bool
+    where: ClusterOptions, accelerators: Sequence[str], *, nodes: bool, pods: bool
 ) -> tuple[tuple[Topology, ...], tuple[Machine, ...] | None]:
     """Topologies and Nodes of a cluster. Raises ToolError."""
     from webhook.cluster.api.errors import ClusterError  # noqa: PLC0415 - most runs need no cluster
@@ -102,7 +102,7 @@ def _look(
 
 
 async def _ask(
-    where: Cluster, accelerators: Sequence[str], *, nodes: bool, pods: bool
+    where: ClusterOptions, accelerators: Sequence[str], *, nodes: bool, pods: bool
 ) -> tuple[tuple[Topology, ...], tuple[Machine, ...] | None]:
     from webhook.cluster.api.client import connect  # noqa: PLC0415 - loads the client
     from webhook.cluster.inspection import inventory  # noqa: PLC0415 - as above

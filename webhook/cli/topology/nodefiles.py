@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from policies.topology.nodes.inventory import Machine, NodeObject, PodObject, held, machines
+from policies.topology.nodes.inventory import Machine, NodeManifest, PodManifest, held, machines
 from webhook.cli.exits import InputError, unreadable
 from webhook.files import manifest
 from webhook.files.manifest import ManifestError
@@ -34,12 +34,12 @@ class _Objects:
     """Nodes by name and Pods by Namespace and name: what stands in two files is one object."""
 
     def __init__(self) -> None:
-        self.nodes: dict[str, NodeObject] = {}
-        self.pods: dict[tuple[str, str], PodObject] = {}
+        self.nodes: dict[str, NodeManifest] = {}
+        self.pods: dict[tuple[str, str], PodManifest] = {}
 
-    def add(self, item: NodeObject | PodObject) -> None:
+    def add(self, item: NodeManifest | PodManifest) -> None:
         """Take one up."""
-        if isinstance(item, NodeObject):
+        if isinstance(item, NodeManifest):
             self.nodes[item.metadata.name] = item
         else:
             self.pods[item.metadata.namespace, item.metadata.name] = item
@@ -47,7 +47,7 @@ class _Objects:
 
 _LIST = msgspec.json.Decoder(_List)
 _HEAD = msgspec.json.Decoder(_Head)
-_KINDS: dict[str, type[NodeObject | PodObject]] = {"Node": NodeObject, "Pod": PodObject}
+_KINDS: dict[str, type[NodeManifest | PodManifest]] = {"Node": NodeManifest, "Pod": PodManifest}
 
 
 def read(paths: Sequence[str], accelerators: Sequence[str], stdin: bytes = b"") -> tuple[Machine, ...]:
@@ -70,7 +70,7 @@ def read(paths: Sequence[str], accelerators: Sequence[str], stdin: bytes = b"") 
     return machines(objects.nodes.values(), objects.pods.values() or None, accelerators)
 
 
-def _quickly(text: bytes, accelerators: Sequence[str]) -> list[NodeObject | PodObject] | None:
+def _quickly(text: bytes, accelerators: Sequence[str]) -> list[NodeManifest | PodManifest] | None:
     """What is in JSON; None for anything else, and where something is wrong with it.
 
     A cluster's Pods come to some hundred megabytes, for which YAML would take minutes.
@@ -90,21 +90,21 @@ def _quickly(text: bytes, accelerators: Sequence[str]) -> list[NodeObject | PodO
     return objects
 
 
-def _carefully(name: str, text: bytes, accelerators: Sequence[str]) -> Iterator[NodeObject | PodObject]:
+def _carefully(name: str, text: bytes, accelerators: Sequence[str]) -> Iterator[NodeManifest | PodManifest]:
     """What is in YAML or JSON, with the line of what is wrong. Raises InputError, FileError and ManifestError."""
-    for each in manifest.read(["-"], text) if name == "-" else manifest.read([name]):
-        kind = _KINDS.get(each.object["kind"]) if each.object["apiVersion"] == "v1" else None
+    for written in manifest.read(["-"], text) if name == "-" else manifest.read([name]):
+        kind = _KINDS.get(written.object["kind"]) if written.object["apiVersion"] == "v1" else None
         if kind is None:
             continue
         try:
-            yield _checked(msgspec.convert(each.object, kind), accelerators)
+            yield _checked(msgspec.convert(written.object, kind), accelerators)
         except _UNREADABLE as error:
-            raise InputError(f"{each.where}: {_called(each.object)} cannot be read: {error}") from None
+            raise InputError(f"{written.where}: {_called(written.object)} cannot be read: {error}") from None
 
 
-def _checked(item: NodeObject | PodObject, accelerators: Sequence[str]) -> NodeObject | PodObject:
+def _checked(item: NodeManifest | PodManifest, accelerators: Sequence[str]) -> NodeManifest | PodManifest:
     """Raises ValueError for a quantity that is no number of devices."""
-    if isinstance(item, NodeObject):
+    if isinstance(item, NodeManifest):
         machines([item], None, accelerators)
     else:
         held(item, accelerators)

@@ -16,7 +16,7 @@ from webhook.cli import options
 from webhook.cli.exits import InputError
 from webhook.cli.output import write
 from webhook.cli.topology import inventory, nodefiles, svg, treetext
-from webhook.cli.topology.inventory import Cluster
+from webhook.cli.topology.inventory import ClusterOptions
 from webhook.cli.topology.requirement import counted
 
 
@@ -48,7 +48,7 @@ def command(
       cks-admission topology tree --kubeconfig ~/.kube/config --level superpod
       cks-admission topology tree -f nodes.json -o svg > nodes.svg
     """
-    where = Cluster(kubeconfig, in_cluster)
+    where = ClusterOptions(kubeconfig, in_cluster)
     if bool(paths) == any(where):
         raise click.UsageError(
             f"give the Nodes: -f FILE with what {nodefiles.HOW} prints, or a cluster by --kubeconfig"

@@ -66,15 +66,15 @@ def _cells(row: _Row, *, known: bool) -> tuple[str, ...]:
 
 def _below(branch: Branch, topology: Topology, drawing: str) -> Iterator[_Row]:
     inside: list[Branch | tuple[Machine, ...]] = [*branch.branches, *_groups(branch.machines)]
-    for position, each in enumerate(inside):
+    for position, child in enumerate(inside):
         joint, under = ("└─ ", "   ") if position == len(inside) - 1 else ("├─ ", "│  ")
-        if isinstance(each, Branch):
-            *_, lowest = chain = line(each)
-            closed = f"{each.count.closed} cordoned or not ready" if each.count.closed else ""
-            yield _Row(drawing + joint, ", ".join(title(one, topology) for one in chain), each.count, closed)
+        if isinstance(child, Branch):
+            *_, lowest = chain = line(child)
+            closed = f"{child.count.closed} cordoned or not ready" if child.count.closed else ""
+            yield _Row(drawing + joint, ", ".join(title(domain, topology) for domain in chain), child.count, closed)
             yield from _below(lowest, topology, drawing + under)
         else:
-            yield _Row(drawing + joint, _names(each), count(each), state(each[0]), is_machine=True)
+            yield _Row(drawing + joint, _names(child), count(child), state(child[0]), is_machine=True)
 
 
 def title(branch: Branch, topology: Topology) -> str:

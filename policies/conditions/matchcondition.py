@@ -115,8 +115,7 @@ def pod_lacks_cpu_toleration() -> HookCondition:
         "(!has(t.effect) || t.effect in ['', 'NoSchedule'])"
     )
     return HookCondition(
-        "lacks-cpu-toleration",
-        f"!(has(object.spec.tolerations) && object.spec.tolerations.exists(t,\n  {covers}))",
+        "lacks-cpu-toleration", f"!(has(object.spec.tolerations) && object.spec.tolerations.exists(t,\n  {covers}))"
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -14,6 +13,7 @@ from policies.topology.catalog import Catalog
 from policies.topology.nodes.inventory import Machine
 from policies.topology.nodes.inventory import machines as machines_of
 from policies.topology.topology import Topology
+from webhook.cli import options
 from webhook.cli.exits import InputError, ToolError
 from webhook.cli.topology import nodefiles
 from webhook.configuration import rules
@@ -63,7 +63,7 @@ def read(
         catalog = rules.topologies(settings)
     except SettingsError as error:
         raise InputError(str(error)) from None
-    machines = nodefiles.read(paths, accelerators, stdin(paths)) if paths else None
+    machines = nodefiles.read(paths, accelerators, options.stdin(paths)) if paths else None
     own: tuple[Topology, ...] = ()
     if any(where):
         own, there = _look(where, accelerators, nodes=nodes and not paths, pods=pods)
@@ -82,11 +82,6 @@ def find(catalog: Catalog, name: str) -> Topology:
     near = closest(name, catalog.by_name)
     known = f"Known topologies: {', '.join(closest_first(name, catalog.by_name))}."
     raise InputError(f'topology "{name}" is not known. {f"Did you mean {near}? " if near else ""}{known}')
-
-
-def stdin(paths: Sequence[str]) -> bytes:
-    """The text of standard input where one of the paths is `-`, else nothing."""
-    return sys.stdin.buffer.read() if "-" in paths else b""
 
 
 def _look(

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from policies.topology.nodes.inventory import Machine, NodeManifest, PodManifest, held, machines
-from webhook.cli.exits import InputError, unreadable
+from webhook.cli.exits import InputError, reading
 from webhook.files import manifest
 from webhook.files.manifest import ManifestError
 from webhook.files.yamlfile import FileError
@@ -30,21 +30,6 @@ class _List(_Head, rename="camel"):
     items: list[msgspec.Raw] | None = None
 
 
-class _Objects:
-    """Nodes by name and Pods by Namespace and name: what stands in two files is one object."""
-
-    def __init__(self) -> None:
-        self.nodes: dict[str, NodeManifest] = {}
-        self.pods: dict[tuple[str, str], PodManifest] = {}
-
-    def add(self, item: NodeManifest | PodManifest) -> None:
-        """Take one up."""
-        if isinstance(item, NodeManifest):
-            self.nodes[item.metadata.name] = item
-        else:
-            self.pods[item.metadata.namespace, item.metadata.name] = item
-
-
 _LIST = msgspec.json.Decoder(_List)
 _HEAD = msgspec.json.Decoder(_Head)
 _KINDS: dict[str, type[NodeManifest | PodManifest]] = {"Node": NodeManifest, "Pod": PodManifest}
@@ -55,19 +40,20 @@ def read(paths: Sequence[str], accelerators: Sequence[str], stdin: bytes = b"") 
 
     Other objects are passed over. Raises InputError.
     """
-    objects = _Objects()
-    try:
+    # What stands in two files is one object.
+    nodes: dict[str, NodeManifest] = {}
+    pods: dict[tuple[str, str], PodManifest] = {}
+    with reading(FileError, ManifestError):
         for name in (name for path in paths for name in ([path] if path == "-" else manifest.given(path))):
             text = stdin if name == "-" else Path(name).read_bytes()
             for item in _quickly(text, accelerators) or _carefully(name, text, accelerators):
-                objects.add(item)
-    except (FileError, ManifestError) as error:
-        raise InputError(str(error)) from None
-    except OSError as error:
-        raise unreadable(error) from None
-    if not objects.nodes:
+                if isinstance(item, NodeManifest):
+                    nodes[item.metadata.name] = item
+                else:
+                    pods[item.metadata.namespace, item.metadata.name] = item
+    if not nodes:
         raise InputError(f"{', '.join(paths)}: no Nodes found; {HOW} prints them with their Pods")
-    return machines(objects.nodes.values(), objects.pods.values() or None, accelerators)
+    return machines(nodes.values(), pods.values() or None, accelerators)
 
 
 def _quickly(text: bytes, accelerators: Sequence[str]) -> list[NodeManifest | PodManifest] | None:

@@ -107,18 +107,16 @@ class SunkDaemonSets:
         return allows(pod_spec, Node("", self.node_selector), labels_complete=False)
 
     def _requirements(self, nodes: Sequence[Node]) -> list[SunkTaint]:
-        hashes = {self.reserved_hash} if self.reserved_hash else _reserved_values(nodes)
+        taints = (taint for node in nodes for taint in node.taints)
+        hashes = {taint.value for taint in taints if taint.key == RESERVED_TAINT}
+        if self.reserved_hash:
+            hashes = {self.reserved_hash}
         return [LOCK, CPU, GPU, *(SunkTaint(RESERVED_TAINT, "", value, "Equal") for value in sorted(hashes))]
 
 
 def _is_sunk(node: Node) -> bool:
-    return any(taint.key.startswith(SUNK_PREFIX) for taint in node.taints) or any(
-        key.startswith(SUNK_PREFIX) for key in node.labels
-    )
-
-
-def _reserved_values(nodes: Sequence[Node]) -> set[str]:
-    return {taint.value for node in nodes for taint in node.taints if taint.key == RESERVED_TAINT}
+    keys = (*(taint.key for taint in node.taints), *node.labels)
+    return any(key.startswith(SUNK_PREFIX) for key in keys)
 
 
 def _remedy(requirement: SunkTaint) -> str:

@@ -184,10 +184,10 @@ def _templates(obj: JsonObject, row: Workload, schedulers: Schedulers, record: R
 
 def _annotations(holders: Sequence[tuple[Location, JsonObject]]) -> Annotations:
     """The annotations of the nearest holders, key by key."""
-    nearest: dict[str, Annotation] = {}
-    for place, holder in holders:
-        carried = mapping(mapping(holder, "metadata"), "annotations")
-        for key in ANNOTATIONS:
-            if key in carried:
-                nearest.setdefault(key, Annotation(carried[key], place, key))
+    nearest = {
+        key: Annotation(value, place, key)
+        for place, holder in reversed(holders)
+        for key, value in mapping(mapping(holder, "metadata"), "annotations").items()
+        if key in ANNOTATIONS
+    }
     return Annotations(*map(nearest.get, ANNOTATIONS))

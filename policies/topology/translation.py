@@ -40,8 +40,7 @@ class Translation(Struct, frozen=True):
 def translations(submission: Submission) -> Iterator[Translation]:
     """Those that are made. On an update a template stays as it is unless what it depends on has changed."""
     for constraint in submission.constraints:
-        translation = _translation(constraint, submission) if constraint.differs else None
-        if translation is not None:
+        if constraint.differs and (translation := _translation(constraint, submission)) is not None:
             yield translation
 
 

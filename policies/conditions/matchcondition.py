@@ -22,6 +22,7 @@ from policies.objects.workload import Workload
 from policies.tolerations import CPU_TAINT
 from policies.topology.annotation import MENTIONED
 
+USERNAME, GROUPS = "request.userInfo.username", "request.userInfo.groups"
 KIND = "request.kind.group + '/' + request.kind.kind"
 RESOURCE = "request.resource.group + '/' + request.resource.resource"
 RESERVED = "k.matches('^([^/]*[.])?coreweave[.](cloud|com)/')"
@@ -39,24 +40,20 @@ def requester_is_not_exempt(exempt: Exemptions, control_plane_namespaces: Iterab
     control_plane_namespaces: those known when the condition is written, for a condition cannot look up a Namespace.
     """
     accounts = [*exempt.service_accounts, *(f"{namespace}/*" for namespace in control_plane_namespaces)]
-    users = [
-        *exempt.users,
-        *(SERVICE_ACCOUNT_PREFIX + account.replace("/", ":") for account in dict.fromkeys(accounts)),
-    ]
-    username, groups = "request.userInfo.username", "request.userInfo.groups"
+    service_users = [SERVICE_ACCOUNT_PREFIX + account.replace("/", ":") for account in dict.fromkeys(accounts)]
     own_node = (
         "request.resource.group == '' && request.resource.resource == 'nodes' && has(request.name) && "
-        f"{username} == {text(NODE_PREFIX)} + request.name"
+        f"{USERNAME} == {text(NODE_PREFIX)} + request.name"
     )
     own_mirror = (
         f"request.kind.group == '' && request.kind.kind == 'Pod' && object != null && {IS_MIRROR_POD} && "
         "has(object.spec.nodeName) && "
-        f"{username} == {text(NODE_PREFIX)} + object.spec.nodeName"
+        f"{USERNAME} == {text(NODE_PREFIX)} + object.spec.nodeName"
     )
     clauses = [
-        f"{username}.matches({globs(users)})",
-        f"has({groups}) && {groups}.exists(g, g.matches({globs(exempt.groups)}))",
-        f"has({groups}) && {text(NODE_GROUP)} in {groups} && {some([own_node, own_mirror])}",
+        f"{USERNAME}.matches({globs([*exempt.users, *service_users])})",
+        f"has({GROUPS}) && {GROUPS}.exists(g, g.matches({globs(exempt.groups)}))",
+        f"has({GROUPS}) && {text(NODE_GROUP)} in {GROUPS} && {some([own_node, own_mirror])}",
     ]
     return HookCondition("requester-is-not-exempt", "!" + some(clauses, " ||\n  "))
 
@@ -90,21 +87,16 @@ def reserved_label_changes(
 
 def cluster_is_not_coming_up() -> HookCondition:
     """False for the bootstrap resources that `Safety.spares`, whatever policies say of them."""
-    username, groups = "request.userInfo.username", "request.userInfo.groups"
-    kubelet = f"{username}.startsWith({text(NODE_PREFIX)}) && has({groups}) && {text(NODE_GROUP)} in {groups}"
+    kubelet = f"{USERNAME}.startsWith({text(NODE_PREFIX)}) && has({GROUPS}) && {text(NODE_GROUP)} in {GROUPS}"
     writers = [
         "has(request.subResource) && request.subResource == 'status'",
-        f"{username} in {texts(COMPONENTS)}",
-        f"{username}.startsWith({text(SYSTEM_ACCOUNTS)})",
+        f"{USERNAME} in {texts(COMPONENTS)}",
+        f"{USERNAME}.startsWith({text(SYSTEM_ACCOUNTS)})",
         kubelet,
     ]
     by_anybody = texts(f"{group}/{resource}" for group, resource in WRITTEN_BY_ANYBODY)
-    of_the_cluster = some(writers, " ||\n    ")
-    clauses = [
-        f"{username} == {text(API_SERVER)}",
-        f"{RESOURCE} in {by_anybody}",
-        f"{RESOURCE} == '/nodes' && {of_the_cluster}",
-    ]
+    of_the_cluster = f"{RESOURCE} == '/nodes' && " + some(writers, " ||\n    ")
+    clauses = [f"{USERNAME} == {text(API_SERVER)}", f"{RESOURCE} in {by_anybody}", of_the_cluster]
     return HookCondition("cluster-is-not-coming-up", "!" + some(clauses, " ||\n  "))
 
 
@@ -114,9 +106,8 @@ def pod_lacks_cpu_toleration() -> HookCondition:
         f"(!has(t.key) || t.key in ['', {text(CPU_TAINT)}]) && has(t.operator) && t.operator == 'Exists' && "
         "(!has(t.effect) || t.effect in ['', 'NoSchedule'])"
     )
-    return HookCondition(
-        "lacks-cpu-toleration", f"!(has(object.spec.tolerations) && object.spec.tolerations.exists(t,\n  {covers}))"
-    )
+    tolerated = f"has(object.spec.tolerations) && object.spec.tolerations.exists(t,\n  {covers})"
+    return HookCondition("lacks-cpu-toleration", f"!({tolerated})")
 
 
 def pod_is_no_mirror() -> HookCondition:
@@ -165,9 +156,7 @@ def _by_places(rows: Iterable[Workload], places: str) -> list[tuple[list[str], s
     for row in rows:
         if patterns := getattr(row, places):
             kinds_by_patterns.setdefault(patterns, []).append(f"{row.group}/{row.kind}")
-    return [
-        (kinds, " + ".join(pairs(pattern) for pattern in patterns)) for patterns, kinds in kinds_by_patterns.items()
-    ]
+    return [(kinds, " + ".join(map(pairs, patterns))) for patterns, kinds in kinds_by_patterns.items()]
 
 
 def _labels(holder: str) -> str:

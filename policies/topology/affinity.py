@@ -8,7 +8,7 @@ that was written and the user's term that it was made of.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -99,9 +99,9 @@ def with_terms(affinity: Any, required: Sequence[Term], preferred: Sequence[Json
         changed[REQUIRED] = {**(node.get(REQUIRED) or {}), TERMS: terms}
     if more:
         changed[PREFERRED] = [*own, *more]
-    created: Created = (
-        "affinity" if affinity is None else "" if affinity.get(NODE_AFFINITY) is not None else "nodeAffinity"
-    )
+    created: Created = "affinity" if affinity is None else "nodeAffinity"
+    if affinity is not None and affinity.get(NODE_AFFINITY) is not None:
+        created = ""
     return {**(affinity or {}), NODE_AFFINITY: changed}, RecordEntry(tuple(written), tuple(more), created)
 
 
@@ -122,10 +122,9 @@ def _size(entry: RecordEntry) -> int:
 def _has_all(affinity: Any, entry: RecordEntry) -> bool:
     """Whether every term is there that was written at some time."""
     preferred = (node_affinity(affinity) or {}).get(PREFERRED)
-    written = {_key(term) for written in entry.required for term in written.terms}
-    return written <= set(map(_key, selector_terms(affinity))) and set(map(_key, entry.preferred)) <= set(
-        map(_key, preferred if isinstance(preferred, list) else [])
-    )
+    if not {_key(term) for written in entry.required for term in written.terms} <= _keys(selector_terms(affinity)):
+        return False
+    return _keys(entry.preferred) <= _keys(preferred if isinstance(preferred, list) else [])
 
 
 def _without(affinity: Any, entry: RecordEntry) -> Any:
@@ -220,6 +219,10 @@ def _put(node: JsonObject, key: str, before: list[Any], after: list[Any], holder
         del node[key]
     else:
         node[key] = after if holder is None else {**holder, TERMS: after}
+
+
+def _keys(terms: Iterable[Any]) -> set[bytes]:
+    return set(map(_key, terms))
 
 
 def _key(term: Any) -> bytes:

@@ -97,17 +97,14 @@ class Constraint(Struct, frozen=True):
         template, earlier = self.template, self.earlier
         if earlier is None or earlier.annotations.values != template.annotations.values:
             return True
-        return earlier.scheduler != template.scheduler or (
-            self.annotations.anything and earlier.reader != template.reader
-        )
+        has_other_reader = self.annotations.anything and earlier.reader != template.reader
+        return earlier.scheduler != template.scheduler or has_other_reader
 
     @property
     def differs(self) -> bool:
         """Whether anything has changed on which the affinity of the template depends."""
         earlier = self.earlier
-        if earlier is None or self.is_new:
-            return True
-        return not are_alike(earlier.affinity, self.template.affinity)
+        return earlier is None or self.is_new or not are_alike(earlier.affinity, self.template.affinity)
 
 
 class Submission(Struct, frozen=True):

@@ -27,7 +27,9 @@ def violations(templates: Iterable[Template], catalog: Catalog, keys: Iterable[s
     conflicts = []
     for template in templates:
         for key, value, path in _named(template, keys):
-            topologies = _topologies(key, value, catalog)
+            topologies = tuple(
+                sorted(n for n, topology in catalog.by_name.items() if _is_for(topology.pool, key, value))
+            )
             if not topologies:
                 continue
             pool = (f"{key}={value}", topologies)
@@ -61,11 +63,6 @@ def _named(template: Template, keys: tuple[str, ...]) -> Iterator[tuple[str, str
                 for value in values if isinstance(values, list) else ():
                     if isinstance(value, str):
                         yield expression["key"], value, render((*at, "affinity", "nodeAffinity"))
-
-
-def _topologies(key: str, value: str, catalog: Catalog) -> tuple[str, ...]:
-    """The names of the topologies that are for a pool."""
-    return tuple(sorted(name for name, topology in catalog.by_name.items() if _is_for(topology.pool, key, value)))
 
 
 def _is_for(pool: LabelSelector | None, key: str, value: str) -> bool:

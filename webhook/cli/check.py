@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import click
 from msgspec.structs import replace
@@ -25,9 +25,6 @@ from webhook.configuration.settings import SettingsError
 from webhook.files import manifest
 from webhook.files.manifest import Manifest, ManifestError
 from webhook.files.yamlfile import FileError
-
-if TYPE_CHECKING:
-    from webhook.sources.policyfiles import PolicyFiles
 
 
 class ObjectOutcome(NamedTuple):
@@ -69,19 +66,6 @@ class ObjectOutcome(NamedTuple):
             "name": self.request.display_name,
             "allowed": self.allowed,
         }
-
-
-class _OfflineCluster(NamedTuple):
-    """What is known of the cluster, from policy files and from Namespace labels on the command line."""
-
-    files: PolicyFiles | None
-    given: Mapping[str, str]
-
-    def facts(self, namespace: str) -> StaticFacts:
-        """The facts for what is in a Namespace, whose labels include the one that the API server gives it."""
-        today = datetime.now(UTC).date()
-        facts = self.files.facts(today) if self.files else StaticFacts(today)
-        return replace(facts, namespaces={namespace: {**facts.namespace_labels(namespace), **self.given}})
 
 
 @click.command("check")
@@ -127,19 +111,26 @@ def command(
         written, ruleset = options.ruleset(settings, datetime.now(UTC).date())
         before = {_identity(m.object, namespace): m.object for m in (manifest.read([old]) if old else ())}
     manifests = read_objects(files)
-    world = _OfflineCluster(written, options.labels(namespace_labels))
+    today = datetime.now(UTC).date()
+    facts = written.facts(today) if written else StaticFacts(today)
+    labels = options.labels(namespace_labels)
     who = UserInfo(user, groups=(*groups, "system:authenticated"))
     outcomes = []
     for given in manifests:
         earlier = before.get(_identity(given.object, namespace))
         request = manifest.request(given.object, earlier, user=who, namespace=namespace)
-        outcomes.append(decide(given, request, ruleset, world.facts(request.namespace)))
+        outcomes.append(decide(given, request, ruleset, in_namespace(facts, request.namespace, labels)))
     if output == "text":
         for outcome in outcomes:
             click.echo("\n".join(_text(outcome, diff=diff)))
     else:
         write([_json(outcome) for outcome in outcomes], output)
     sys.exit(exits.OK if all(outcome.allowed for outcome in outcomes) else exits.REFUSED)
+
+
+def in_namespace(facts: StaticFacts, namespace: str, labels: Mapping[str, str]) -> StaticFacts:
+    """The facts for what is in a Namespace that has further labels."""
+    return replace(facts, namespaces={namespace: {**facts.namespace_labels(namespace), **labels}})
 
 
 def read_objects(files: Sequence[str]) -> list[Manifest]:

@@ -228,9 +228,8 @@ def _write_junit(file: Path, reports: Iterable[_Report]) -> None:
 def _summary(expected: Expectation, actual: Expectation) -> str:
     if expected.verdict != actual.verdict:
         return f"expected {expected.verdict}, found {actual.verdict}"
-    return (
-        "the objects differ" if replace(expected, patched=None) == replace(actual, patched=None) else "the texts differ"
-    )
+    same_texts = replace(expected, patched=None) == replace(actual, patched=None)
+    return "the objects differ" if same_texts else "the texts differ"
 
 
 def _xml(text: str) -> str:

@@ -37,16 +37,7 @@ def list_command(kubeconfig: str, config: Path | None, output: str, *, in_cluste
         click.echo("\n".join(_table(("NAME", "SOURCE", "LEVELS, FARTHEST FIRST"), rows)))
         return
     write(
-        [
-            {
-                "name": topology.name,
-                "source": topology.source,
-                "inCluster": topology.in_cluster,
-                "levels": list(map(topology.called, topology.levels)),
-            }
-            for topology in topologies
-        ],
-        output,
+        [{**_head(topology), "levels": list(map(topology.called, topology.levels))} for topology in topologies], output
     )
 
 
@@ -113,15 +104,17 @@ def _json(topology: Topology, machines: Sequence[Machine] | None) -> dict[str, A
             entry["nodes"], entry["domains"] = _counts(level, topology, machines)
         levels.append(entry)
     return {
-        "name": topology.name,
-        "source": topology.source,
-        "inCluster": topology.in_cluster,
+        **_head(topology),
         "levels": levels,
         "unions": [{"name": union.name, "keys": list(union.keys)} for union in topology.unions],
         "nodeRequirement": topology.requirement.to_json() if topology.requirement != EVERYTHING else None,
         "pool": topology.pool.to_json() if topology.pool is not None else None,
         **({} if machines is None else {"nodes": len(machines)}),
     }
+
+
+def _head(topology: Topology) -> dict[str, Any]:
+    return {"name": topology.name, "source": topology.source, "inCluster": topology.in_cluster}
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[int] = ()) -> list[str]:

@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
-from msgspec.structs import replace
 
 from policies.engine.facts import StaticFacts
 from policies.engine.request import AdmissionRequest, UserInfo, is_being_deleted, is_mirror_pod, is_owned
 from policies.engine.ruleset import RuleSet
 from policies.topology.rule import RULE, TopologyPlacement
 from webhook.cli import exits, options
-from webhook.cli.check import ObjectOutcome, decide, read_objects
+from webhook.cli.check import ObjectOutcome, decide, in_namespace, read_objects
 from webhook.cli.exits import InputError
 from webhook.cli.output import write
 from webhook.cli.topology import inventory, report
@@ -47,12 +46,9 @@ class _Context(NamedTuple):
 
     def facts(self, namespace: str) -> StaticFacts:
         """The facts for what is in a Namespace."""
-        facts = StaticFacts(
-            datetime.now(UTC).date(),
-            cluster_nodes=tuple(machine.node for machine in self.known.machines or ()),
-            cluster_topologies=self.known.own,
-        )
-        return replace(facts, namespaces={namespace: {**facts.namespace_labels(namespace), **self.labels}})
+        nodes = tuple(machine.node for machine in self.known.machines or ())
+        facts = StaticFacts(datetime.now(UTC).date(), cluster_nodes=nodes, cluster_topologies=self.known.own)
+        return in_namespace(facts, namespace, self.labels)
 
 
 @click.command("explain", short_help="Say what becomes of topology annotations, and why.")

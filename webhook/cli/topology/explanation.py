@@ -113,8 +113,7 @@ def _why_nothing(constraint: Constraint, translation: Translation) -> str:
         return constraint.obstacle
     if constraint.required is None and constraint.preferred is None:
         return "a topology alone places nothing"
-    own = node_affinity(translation.affinity)
-    if own is None:
+    if node_affinity(translation.affinity) is None:
         return "the node affinity that is there is malformed, which the API server refuses"
     return "the node affinity that is there requires as much already, or matches no Node"
 
@@ -164,12 +163,9 @@ def _why_weights(constraint: Constraint, translation: Translation) -> Iterator[s
         return
     if len({step["weight"] for step in steps}) > 1:
         yield "the weights add up to 100 on a Node in the nearest domain"
-    if any(_is_twin(step) for step in steps):
+    expressions = [expression for step in steps for expression in _expressions(step["preference"])]
+    if any(expression.get("operator") == "DoesNotExist" for expression in expressions):
         yield "an older label counts only where the newer one is absent, so that no Node counts twice"
-
-
-def _is_twin(step: JsonObject) -> bool:
-    return any(expression.get("operator") == "DoesNotExist" for expression in _expressions(step["preference"]))
 
 
 def _landing(constraint: Constraint, translation: Translation, machines: Sequence[Machine]) -> Landing:

@@ -11,7 +11,7 @@ from msgspec import structs
 
 from policies.topology.nodes.tree import Path
 from policies.topology.topology import Level, Topology
-from webhook.cli.topology.explanation import AddedRequirement, Explanation, Landing
+from webhook.cli.topology.explanation import Explanation, Landing
 from webhook.cli.topology.requirement import counted
 
 # A placement in a large cluster leaves some hundred racks.
@@ -24,7 +24,7 @@ def text(explanation: Explanation) -> Iterator[str]:
     for key, value, path in explanation.annotations:
         yield f"  {key}: {value}  ({path})"
     if explanation.topology is not None:
-        yield f"  {levels(explanation)}"
+        yield f"  {_levels(explanation, explanation.topology)}"
     if explanation.nothing:
         yield f"  Nothing is added to the node affinity: {explanation.nothing}."
     else:
@@ -33,11 +33,8 @@ def text(explanation: Explanation) -> Iterator[str]:
         yield from (f"  {line}" for line in _landed(explanation.landing, explanation.topology))
 
 
-def levels(explanation: Explanation) -> str:
+def _levels(explanation: Explanation, topology: Topology) -> str:
     """The levels, and what is placed on which."""
-    topology = explanation.topology
-    if topology is None:
-        return ""
     told = []
     for level in topology.levels:
         marks = [
@@ -53,17 +50,14 @@ def _added(explanation: Explanation) -> Iterator[str]:
     yield "Added to the node affinity:"
     if explanation.required:
         yield f"  required{', one of these' if len(explanation.required) > 1 else ''}:"
-        yield from (f"    - {_term(alternative)}" for alternative in explanation.required)
+        for alternative in explanation.required:
+            yield "    - " + " and ".join(f"{r.requirement}{' (your own)' if r.own else ''}" for r in alternative)
     if explanation.preferred:
         yield "  preferred:"
         yield from (f"    - weight {preference.weight}: {preference.term}" for preference in explanation.preferred)
     if explanation.reasons:
         yield "  why:"
         yield from (f"    - {reason}" for reason in explanation.reasons)
-
-
-def _term(requirements: tuple[AddedRequirement, ...]) -> str:
-    return " and ".join(f"{added.requirement}{' (your own)' if added.own else ''}" for added in requirements)
 
 
 def _landed(landing: Landing, topology: Topology | None) -> Iterator[str]:

@@ -60,8 +60,9 @@ class Module:
 
     def _no_code(self) -> Iterator[ast.stmt | ast.arg]:
         for node in ast.walk(self.tree):
-            is_docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-            if is_docstring or isinstance(node, ast.Import | ast.ImportFrom | ast.arg):
+            if isinstance(node, ast.Import | ast.ImportFrom | ast.arg):
+                yield node
+            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
                 yield node
         yield from (node for node in self.tree.body if isinstance(node, ast.Assign | ast.AnnAssign))
 

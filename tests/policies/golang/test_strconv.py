@@ -56,7 +56,7 @@ def test_unsigned_integers_beyond_the_bounds() -> None:
 )
 def test_atoi_says_what_is_wrong(text: str, expected: str) -> None:
     """A text that is no integer fails in Go's words."""
-    with pytest.raises(ValueError, match="strconv.Atoi") as raised:
+    with pytest.raises(ValueError, match="Atoi") as raised:
         atoi(text)
     assert str(raised.value) == expected
 

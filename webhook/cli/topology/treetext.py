@@ -108,8 +108,8 @@ def _names(machines: Sequence[Machine]) -> str:
     if len(names) == 1:
         return names[0]
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    each = f" with {machines[0].total} GPUs each" if machines[0].total else ""
-    return f"{counted(len(names), 'Node')}{each}: {', '.join(names[:_NAMED])}{more}"
+    gpus = f" with {machines[0].total} GPUs each" if machines[0].total else ""
+    return f"{counted(len(names), 'Node')}{gpus}: {', '.join(names[:_NAMED])}{more}"
 
 
 def _bar(count: Count) -> str:

@@ -116,9 +116,8 @@ class LabelGuard:
     @property
     def reads(self) -> frozenset[str]:
         """The paths of all places, and what tells a kubelet's own Pods."""
-        return frozenset(render(place.pattern) for places in self._places.values() for place in places) | {
-            "spec.nodeName"
-        }
+        paths = {render(place.pattern) for places in self._places.values() for place in places}
+        return frozenset(paths | {"spec.nodeName"})
 
     def validate(self, request: AdmissionRequest, facts: Facts) -> Sequence[Violation]:
         """Every reserved label that the request adds, changes or, on Nodes and Namespaces, removes.
@@ -162,14 +161,10 @@ class LabelGuard:
             if place.role is Role.OWN and kind in exception.kinds:
                 before = lookup(request.old_object, at)
                 # A kind that keeps its labels keeps an old value too, unless that was the user's to set.
-                if (
-                    kind in KEPT_KINDS
-                    and isinstance(before, dict)
-                    and key in before
-                    and not exception.allows(key, before[key])
-                ):
-                    continue
-                return None
+                keeps = kind in KEPT_KINDS and isinstance(before, dict) and key in before
+                if not keeps or exception.allows(key, before[key]):
+                    return None
+                continue
             if POD not in exception.kinds:
                 continue
             if place.role is Role.POD:

@@ -19,7 +19,7 @@ from msgspec import Struct, field
 
 from policies.admissionpolicy.documents.document import Document, Path
 from policies.cel.library.kubernetes.authorizer import Check, CheckAnswer, User
-from policies.engine.match import LabelSelector, SelectorRequirement
+from policies.engine.match import LabelSelector, SelectorRequirement, listed
 from policies.golang.strconv import quote
 
 API_VERSION: Final = "rbac.authorization.k8s.io/v1"
@@ -43,12 +43,12 @@ class RoleRule(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
 
     def allows(self, check: Check) -> bool:
         """Whether the rule allows what is asked. A rule with names allows nothing that is asked without one."""
-        if not _listed(check.verb, self.verbs):
+        if not listed(check.verb, self.verbs):
             return False
         if check.path is not None:
             return any(_url_matches(url, check.path) for url in self.non_resource_urls)
         named = not self.resource_names or check.name in self.resource_names
-        return named and _listed(check.api_group, self.api_groups) and self._has_resource(check)
+        return named and listed(check.api_group, self.api_groups) and self._has_resource(check)
 
     def _has_resource(self, check: Check) -> bool:
         """`*` is everything, `*/scale` that subresource of everything; `pods/*` is not a pattern here."""
@@ -157,7 +157,8 @@ class Rights:
         for binding, subject in self._applying(check):
             rules = self._granted(binding)
             if rules is None:
-                missing.append(_not_found(binding.role_ref))
+                role = binding.role_ref
+                missing.append(f"{role.kind.lower()}.rbac.authorization.k8s.io {quote(role.name)} not found")
             elif any(rule.allows(check) for rule in rules):
                 return CheckAnswer(allowed=True, reason=f"RBAC: allowed by {binding.describe(subject)}")
         return CheckAnswer(allowed=False, reason=_aggregate(missing))
@@ -207,23 +208,15 @@ def _rules(role: _Role, roles: Iterable[_Role], above: frozenset[str]) -> Iterat
         return
     above |= {role.metadata.name}
     for selector in role.aggregation_rule.cluster_role_selectors:
-        for each in roles:
-            chosen = each.kind == "ClusterRole" and selector.matches(each.metadata.labels)
-            if chosen and each.metadata.name not in above:
-                yield from _rules(each, roles, above)
-
-
-def _listed(value: str, allowed: tuple[str, ...]) -> bool:
-    return value in allowed or "*" in allowed
+        for other in roles:
+            chosen = other.kind == "ClusterRole" and selector.matches(other.metadata.labels)
+            if chosen and other.metadata.name not in above:
+                yield from _rules(other, roles, above)
 
 
 def _url_matches(pattern: str, path: str) -> bool:
     """All stars at the end are one: `/api/**` is for what begins with `/api/`."""
     return path == pattern or (pattern.endswith("*") and path.startswith(pattern.rstrip("*")))
-
-
-def _not_found(reference: _RoleRef) -> str:
-    return f"{reference.kind.lower()}.rbac.authorization.k8s.io {quote(reference.name)} not found"
 
 
 def _aggregate(errors: Iterable[str]) -> str:

@@ -28,7 +28,7 @@ READS = frozenset(f"spec.template.spec.{field}" for field in ("affinity", "nodeS
 SUMMARY = "A DaemonSet that can land on SUNK Nodes must tolerate their taints."
 
 
-class Requirement(Struct, frozen=True):
+class SunkTaint(Struct, frozen=True):
     """A taint to tolerate; an empty effect means that the effect is not known, so the toleration must name none."""
 
     key: str
@@ -46,9 +46,9 @@ class Requirement(Struct, frozen=True):
         return tolerates(toleration, key=self.key, value=self.value, effect=self.effect)
 
 
-LOCK = Requirement(LOCK_TAINT, "NoExecute", "true", "Equal")
-GPU = Requirement("is_gpu", "PreferNoSchedule", "true")
-CPU = Requirement(CPU_TAINT, "NoSchedule")
+LOCK = SunkTaint(LOCK_TAINT, "NoExecute", "true", "Equal")
+GPU = SunkTaint("is_gpu", "PreferNoSchedule", "true")
+CPU = SunkTaint(CPU_TAINT, "NoSchedule")
 
 
 class SunkDaemonSets:
@@ -80,7 +80,7 @@ class SunkDaemonSets:
             for requirement in self._missing(request, facts)
         ]
 
-    def _missing(self, request: AdmissionRequest, facts: Facts) -> list[Requirement]:
+    def _missing(self, request: AdmissionRequest, facts: Facts) -> list[SunkTaint]:
         obj = request.object
         if self.mode == "off" or obj is None or is_being_deleted(obj) or is_owned(obj):
             return []
@@ -106,21 +106,19 @@ class SunkDaemonSets:
             return False
         return allows(pod_spec, Node("", self.node_selector), labels_complete=False)
 
-    def _requirements(self, nodes: Sequence[Node]) -> list[Requirement]:
-        hashes = {self.reserved_hash} if self.reserved_hash else _reserved_values(nodes)
-        return [LOCK, CPU, GPU, *(Requirement(RESERVED_TAINT, "", value, "Equal") for value in sorted(hashes))]
+    def _requirements(self, nodes: Sequence[Node]) -> list[SunkTaint]:
+        taints = (taint for node in nodes for taint in node.taints)
+        hashes = {taint.value for taint in taints if taint.key == RESERVED_TAINT}
+        if self.reserved_hash:
+            hashes = {self.reserved_hash}
+        return [LOCK, CPU, GPU, *(SunkTaint(RESERVED_TAINT, "", value, "Equal") for value in sorted(hashes))]
 
 
 def _is_sunk(node: Node) -> bool:
-    return any(taint.key.startswith(SUNK_PREFIX) for taint in node.taints) or any(
-        key.startswith(SUNK_PREFIX) for key in node.labels
-    )
+    keys = (*(taint.key for taint in node.taints), *node.labels)
+    return any(key.startswith(SUNK_PREFIX) for key in keys)
 
 
-def _reserved_values(nodes: Sequence[Node]) -> set[str]:
-    return {taint.value for node in nodes for taint in node.taints if taint.key == RESERVED_TAINT}
-
-
-def _remedy(requirement: Requirement) -> str:
+def _remedy(requirement: SunkTaint) -> str:
     fields = ", ".join(f"{name}: {value}" for name, value in requirement.to_toleration().items())
     return f"Add the toleration {{{fields}}}."

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from policies.conditions.celtext import by_kind, every, globs, let, pairs, some, text, texts
 from policies.engine.request import MIRROR_ANNOTATION
 from policies.engine.requester import COMPONENTS, NODE_GROUP, NODE_PREFIX, SERVICE_ACCOUNT_PREFIX, Exemptions
-from policies.engine.rule import MatchCondition
+from policies.engine.rule import HookCondition
 from policies.engine.safety import API_SERVER, SYSTEM_ACCOUNTS, WRITTEN_BY_ANYBODY
 from policies.labels import KEPT_KINDS, POD, LabelException
 from policies.objects.fieldpath import Pattern, Wildcard, parse
@@ -22,6 +22,7 @@ from policies.objects.workload import Workload
 from policies.tolerations import CPU_TAINT
 from policies.topology.annotation import MENTIONED
 
+USERNAME, GROUPS = "request.userInfo.username", "request.userInfo.groups"
 KIND = "request.kind.group + '/' + request.kind.kind"
 RESOURCE = "request.resource.group + '/' + request.resource.resource"
 RESERVED = "k.matches('^([^/]*[.])?coreweave[.](cloud|com)/')"
@@ -33,37 +34,33 @@ IS_MIRROR_POD = f"has(object.metadata.annotations) && {text(MIRROR_ANNOTATION)} 
 _EPHEMERAL_CLAIM = parse("spec.volumes[*].ephemeral.volumeClaimTemplate")
 
 
-def requester_is_not_exempt(exempt: Exemptions, control_plane_namespaces: Iterable[str]) -> MatchCondition:
+def requester_is_not_exempt(exempt: Exemptions, control_plane_namespaces: Iterable[str]) -> HookCondition:
     """False for the requesters that `Exemptions.cover` leaves alone, so that no outage of the service stops them.
 
     control_plane_namespaces: those known when the condition is written, for a condition cannot look up a Namespace.
     """
     accounts = [*exempt.service_accounts, *(f"{namespace}/*" for namespace in control_plane_namespaces)]
-    users = [
-        *exempt.users,
-        *(SERVICE_ACCOUNT_PREFIX + account.replace("/", ":") for account in dict.fromkeys(accounts)),
-    ]
-    username, groups = "request.userInfo.username", "request.userInfo.groups"
+    service_users = [SERVICE_ACCOUNT_PREFIX + account.replace("/", ":") for account in dict.fromkeys(accounts)]
     own_node = (
         "request.resource.group == '' && request.resource.resource == 'nodes' && has(request.name) && "
-        f"{username} == {text(NODE_PREFIX)} + request.name"
+        f"{USERNAME} == {text(NODE_PREFIX)} + request.name"
     )
     own_mirror = (
         f"request.kind.group == '' && request.kind.kind == 'Pod' && object != null && {IS_MIRROR_POD} && "
         "has(object.spec.nodeName) && "
-        f"{username} == {text(NODE_PREFIX)} + object.spec.nodeName"
+        f"{USERNAME} == {text(NODE_PREFIX)} + object.spec.nodeName"
     )
     clauses = [
-        f"{username}.matches({globs(users)})",
-        f"has({groups}) && {groups}.exists(g, g.matches({globs(exempt.groups)}))",
-        f"has({groups}) && {text(NODE_GROUP)} in {groups} && {some([own_node, own_mirror])}",
+        f"{USERNAME}.matches({globs([*exempt.users, *service_users])})",
+        f"has({GROUPS}) && {GROUPS}.exists(g, g.matches({globs(exempt.groups)}))",
+        f"has({GROUPS}) && {text(NODE_GROUP)} in {GROUPS} && {some([own_node, own_mirror])}",
     ]
-    return MatchCondition("requester-is-not-exempt", "!" + some(clauses, " ||\n  "))
+    return HookCondition("requester-is-not-exempt", "!" + some(clauses, " ||\n  "))
 
 
 def reserved_label_changes(
     workloads: Iterable[Workload], exceptions: Sequence[LabelException], *, cluster_scope: bool
-) -> MatchCondition:
+) -> HookCondition:
     """True where the request adds a reserved label, changes one or, on Nodes and Namespaces, removes one.
 
     First the places of the kind are gathered, each as a pair of what stands there in the new and in the old object;
@@ -85,47 +82,40 @@ def reserved_label_changes(
         # A template of another type holds nothing that anybody could copy.
         maps = ".filter(p, type(p[0]) == map).map(p, [p[0], type(p[1]) == map ? p[1] : {}])"
         body = let(name, f"({pairs_of_kind}){maps}", body)
-    return MatchCondition("reserved-label-changes", f"object != null && {let('kind', KIND, body)}")
+    return HookCondition("reserved-label-changes", f"object != null && {let('kind', KIND, body)}")
 
 
-def cluster_is_not_coming_up() -> MatchCondition:
+def cluster_is_not_coming_up() -> HookCondition:
     """False for the bootstrap resources that `Safety.spares`, whatever policies say of them."""
-    username, groups = "request.userInfo.username", "request.userInfo.groups"
-    kubelet = f"{username}.startsWith({text(NODE_PREFIX)}) && has({groups}) && {text(NODE_GROUP)} in {groups}"
+    kubelet = f"{USERNAME}.startsWith({text(NODE_PREFIX)}) && has({GROUPS}) && {text(NODE_GROUP)} in {GROUPS}"
     writers = [
         "has(request.subResource) && request.subResource == 'status'",
-        f"{username} in {texts(COMPONENTS)}",
-        f"{username}.startsWith({text(SYSTEM_ACCOUNTS)})",
+        f"{USERNAME} in {texts(COMPONENTS)}",
+        f"{USERNAME}.startsWith({text(SYSTEM_ACCOUNTS)})",
         kubelet,
     ]
     by_anybody = texts(f"{group}/{resource}" for group, resource in WRITTEN_BY_ANYBODY)
-    of_the_cluster = some(writers, " ||\n    ")
-    clauses = [
-        f"{username} == {text(API_SERVER)}",
-        f"{RESOURCE} in {by_anybody}",
-        f"{RESOURCE} == '/nodes' && {of_the_cluster}",
-    ]
-    return MatchCondition("cluster-is-not-coming-up", "!" + some(clauses, " ||\n  "))
+    of_the_cluster = f"{RESOURCE} == '/nodes' && " + some(writers, " ||\n    ")
+    clauses = [f"{USERNAME} == {text(API_SERVER)}", f"{RESOURCE} in {by_anybody}", of_the_cluster]
+    return HookCondition("cluster-is-not-coming-up", "!" + some(clauses, " ||\n  "))
 
 
-def pod_lacks_cpu_toleration() -> MatchCondition:
+def pod_lacks_cpu_toleration() -> HookCondition:
     """True for Pods that no toleration lets onto CPU Nodes; whether they ask for a GPU is left to the rule."""
     covers = (
         f"(!has(t.key) || t.key in ['', {text(CPU_TAINT)}]) && has(t.operator) && t.operator == 'Exists' && "
         "(!has(t.effect) || t.effect in ['', 'NoSchedule'])"
     )
-    return MatchCondition(
-        "lacks-cpu-toleration",
-        f"!(has(object.spec.tolerations) && object.spec.tolerations.exists(t,\n  {covers}))",
-    )
+    tolerated = f"has(object.spec.tolerations) && object.spec.tolerations.exists(t,\n  {covers})"
+    return HookCondition("lacks-cpu-toleration", f"!({tolerated})")
 
 
-def pod_is_no_mirror() -> MatchCondition:
+def pod_is_no_mirror() -> HookCondition:
     """False for the mirrors of static Pods, which cannot be changed."""
-    return MatchCondition("no-mirror-pod", f"!({IS_MIRROR_POD})")
+    return HookCondition("no-mirror-pod", f"!({IS_MIRROR_POD})")
 
 
-def topology_is_mentioned(workloads: Iterable[Workload]) -> MatchCondition:
+def topology_is_mentioned(workloads: Iterable[Workload]) -> HookCondition:
     """True where a topology annotation, or the record, stands on the object, a job or a template, now or before."""
     kinds: dict[tuple[Pattern, ...], list[str]] = {}
     for row in workloads:
@@ -136,7 +126,7 @@ def topology_is_mentioned(workloads: Iterable[Workload]) -> MatchCondition:
     )
     body = f"[object, oldObject].exists(o, {_mentioned(())} ||\n  ({inner}false))"
     body = let("kind", KIND, let("keys", texts(sorted(MENTIONED)), body))
-    return MatchCondition("topology-is-mentioned", f"object != null && {body}")
+    return HookCondition("topology-is-mentioned", f"object != null && {body}")
 
 
 def _mentioned(place: Pattern) -> str:
@@ -166,9 +156,7 @@ def _by_places(rows: Iterable[Workload], places: str) -> list[tuple[list[str], s
     for row in rows:
         if patterns := getattr(row, places):
             kinds_by_patterns.setdefault(patterns, []).append(f"{row.group}/{row.kind}")
-    return [
-        (kinds, " + ".join(pairs(pattern) for pattern in patterns)) for patterns, kinds in kinds_by_patterns.items()
-    ]
+    return [(kinds, " + ".join(map(pairs, patterns))) for patterns, kinds in kinds_by_patterns.items()]
 
 
 def _labels(holder: str) -> str:

@@ -126,11 +126,11 @@ def mutate(request: AdmissionRequest, ruleset: RuleSet, facts: Facts, group: str
         except Missing:
             raise
         except MutationRefusedError as refusal:
-            violation = refusal.violation
+            violation, mutation = refusal.violation, NO_MUTATION
             decision = Decision(violation.rule, "deny", (violation,), exception=refusal.exception)
-            mutation = NO_MUTATION
         except Exception as error:  # noqa: BLE001 - one guard for all rules: a failure becomes a decision, never a 500
-            decision, mutation = _failed(rule, "mutate", error), NO_MUTATION
+            failure, mutation = RuleFailure(error, _policy(rule, "mutate")), NO_MUTATION
+            decision = Decision(rule.name, "error", failure=failure)
             if not decision.denies:
                 lines.append(one_line(_failure_text(rule.name, error, "Ignore")))
         decisions.append(decision)
@@ -185,7 +185,7 @@ def _warnings(decision: Decision) -> Iterator[str]:
 def _decide(
     rule: Rule, outcome: Outcome | RuleFailure, request: AdmissionRequest, ruleset: RuleSet, facts: Facts
 ) -> list[Decision]:
-    """What follows from an outcome, by the rule's action and failure policy. An empty one is an `admit`."""
+    """What follows from an outcome, by the rule's action."""
     if isinstance(outcome, RuleFailure):
         return [Decision(rule.name, "error", failure=outcome)]
     notes = tuple(item for item in outcome if isinstance(item, Note))
@@ -196,15 +196,11 @@ def _decide(
     if exception is not None and exception.holds(facts.today()):
         return [Decision(rule.name, "excepted", violations, exception=exception)]
     verdicts: dict[Verdict, list[Violation]] = {}
+    action: Verdict = "admit" if rule.action == "off" else rule.action
     for violation in violations:
-        action: Verdict = "admit" if rule.action == "off" else rule.action
         verdicts.setdefault(violation.verdict or action, []).append(violation)
     decisions = [Decision(rule.name, verdict, tuple(those), exception=exception) for verdict, those in verdicts.items()]
     return [replace(decisions[0], notes=notes), *decisions[1:]]
-
-
-def _failed(rule: Rule, phase: Phase, error: Exception) -> Decision:
-    return Decision(rule.name, "error", failure=RuleFailure(error, _policy(rule, phase)))
 
 
 def _in_scope(rule: Rule, request: AdmissionRequest, facts: Facts) -> bool:
@@ -224,7 +220,5 @@ def _failure_text(rule: str, error: Exception, policy: FailurePolicy) -> str:
     cause = f"{type(error).__name__}: {error}"
     if policy == "Ignore":
         return f"rule {rule!r} was skipped, it could not be evaluated: {cause}"
-    return (
-        f"Rule {rule!r} could not be evaluated ({cause}).\n"
-        "It is set to refuse what it cannot judge. Try again; if it persists, tell the cluster's operators."
-    )
+    advice = "It is set to refuse what it cannot judge. Try again; if it persists, tell the cluster's operators."
+    return f"Rule {rule!r} could not be evaluated ({cause}).\n{advice}"

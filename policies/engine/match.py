@@ -31,9 +31,9 @@ class ResourceRule(Struct, frozen=True):
         """Whether the request's operation and resource are among the rule's."""
         target = request.resource
         return (
-            _listed(request.operation, self.operations)
-            and _listed(target.group, self.groups)
-            and _listed(target.version, self.versions)
+            listed(request.operation, self.operations)
+            and listed(target.group, self.groups)
+            and listed(target.version, self.versions)
             and any(_resource_matches(pattern, target.resource, request.sub_resource) for pattern in self.resources)
         )
 
@@ -48,17 +48,18 @@ class ResourceRule(Struct, frozen=True):
         }
 
 
-def _listed(value: str, allowed: tuple[str, ...]) -> bool:
+def listed(value: str, allowed: tuple[str, ...]) -> bool:
+    """Whether a list, of which `*` stands for everything, has a value."""
     return value in allowed or "*" in allowed
 
 
 def _resource_matches(pattern: str, resource: str, subresource: str) -> bool:
-    listed, _, listed_subresource = pattern.partition("/")
-    return listed in ("*", resource) and listed_subresource in ("*", subresource)
+    of_resource, _, of_subresource = pattern.partition("/")
+    return of_resource in ("*", resource) and of_subresource in ("*", subresource)
 
 
 class SelectorRequirement(Struct, frozen=True):
-    """One requirement of a selector; `values` is empty for Exists and DoesNotExist."""
+    """A requirement of a selector; `values` is empty for Exists and DoesNotExist."""
 
     key: str
     operator: Operator
@@ -102,7 +103,7 @@ EVERYTHING = LabelSelector()
 def common(selectors: Iterable[LabelSelector]) -> LabelSelector:
     """The requirements that all selectors have: what meets any of the selectors meets these."""
     first, *others = selectors
-    return LabelSelector(tuple(one for one in first.requirements if all(one in other.requirements for other in others)))
+    return LabelSelector(tuple(r for r in first.requirements if all(r in other.requirements for other in others)))
 
 
 def selects(selector: LabelSelector, request: AdmissionRequest) -> bool:
@@ -110,10 +111,8 @@ def selects(selector: LabelSelector, request: AdmissionRequest) -> bool:
 
     Source: k8s.io/apiserver's pkg/admission/plugin/webhook/predicates/object/matcher.go.
     """
-    return any(
-        labels is not None and selector.matches(labels)
-        for labels in (object_labels(request.object), object_labels(request.old_object))
-    )
+    both = object_labels(request.object), object_labels(request.old_object)
+    return any(labels is not None and selector.matches(labels) for labels in both)
 
 
 def object_labels(obj: JsonObject | None) -> Mapping[str, str] | None:

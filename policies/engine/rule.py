@@ -65,7 +65,7 @@ NO_MUTATION = Mutation()
 Mutator = Callable[[AdmissionRequest, Facts], Mutation]
 
 
-class MatchCondition(Struct, frozen=True):
+class HookCondition(Struct, frozen=True):
     """A CEL expression for the API server: it asks only where all conditions are true."""
 
     name: str
@@ -87,7 +87,7 @@ class Hook(Struct, frozen=True):
     group: str
     resources: tuple[ResourceRule, ...]
     failure_policy: FailurePolicy
-    conditions: tuple[MatchCondition, ...] = ()
+    conditions: tuple[HookCondition, ...] = ()
     scope: Scope = "Namespaced"
     exact: bool = False
     reinvoked: bool = True

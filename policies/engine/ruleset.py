@@ -72,16 +72,8 @@ class RuleSet:
         Matching depends on a handful of short strings only, so its answers are cached: what a request costs grows with
         the rules that match it, not with all rules.
         """
-        resource = request.resource
-        key = (
-            phase,
-            group or "",
-            request.operation,
-            resource.group,
-            resource.version,
-            resource.resource,
-            request.sub_resource,
-        )
+        target, sub = request.resource, request.sub_resource
+        key = (phase, group or "", request.operation, target.group, target.version, target.resource, sub)
         match = self._cache.get(key)
         if match is None:
             matching = [(rule, _matching(rule, phase, request, group)) for rule in self.rules]

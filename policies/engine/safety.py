@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from policies.engine.match import ResourceRule
-from policies.engine.request import AdmissionRequest, UserInfo
+from policies.engine.request import AdmissionRequest
 from policies.engine.requester import COMPONENTS, NODE_GROUP, NODE_PREFIX, SERVICE_ACCOUNT_PREFIX
 
 NODES = ("", "nodes")
@@ -53,10 +53,10 @@ WRITTEN_BY_API_SERVER = (
 
 
 class Safety(Struct, frozen=True):
-    """What is spared. namespaces: these, and the objects in them. bootstrap: whether BOOTSTRAP is spared, too.
+    """What is spared. namespaces: these, and the objects in them.
 
-    Of Nodes only what the cluster itself writes is spared, and their status whoever writes it. With it goes all that
-    API servers write by themselves.
+    bootstrap: whether BOOTSTRAP and all that API servers write by themselves is spared, too. Of Nodes, only what the
+    cluster itself writes is spared, and their status, whoever writes it.
     """
 
     namespaces: frozenset[str] = frozenset()
@@ -64,9 +64,7 @@ class Safety(Struct, frozen=True):
 
     def spares(self, request: AdmissionRequest) -> bool:
         """Whether a request is left alone."""
-        if request.namespace in self.namespaces:
-            return True
-        if self.bootstrap and request.user_info.username == API_SERVER:
+        if request.namespace in self.namespaces or (self.bootstrap and request.user_info.username == API_SERVER):
             return True
         target = request.resource.group, request.resource.resource
         if target in BOOTSTRAP:
@@ -85,12 +83,10 @@ def concerns_bootstrap(rules: Iterable[ResourceRule]) -> bool:
 
 
 def _is_of_the_cluster(request: AdmissionRequest) -> bool:
-    return request.sub_resource == "status" or _writes_nodes(request.user_info)
-
-
-def _writes_nodes(user: UserInfo) -> bool:
-    """Whether the user is a kubelet, a component of the control plane, or a controller of kube-system."""
-    name = user.username
+    """Whether a status is written, or a kubelet, the control plane or a controller of kube-system writes."""
+    name = request.user_info.username
+    if request.sub_resource == "status":
+        return True
     if name.startswith(NODE_PREFIX):
-        return NODE_GROUP in user.groups
+        return NODE_GROUP in request.user_info.groups
     return name in COMPONENTS or name.startswith(SYSTEM_ACCOUNTS)

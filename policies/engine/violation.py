@@ -22,7 +22,7 @@ WARNING_COUNT = 24
 class Violation(Struct, frozen=True, order=True):
     """One thing wrong at one place.
 
-    rule: the name of the rule that found it. path: where, as Kubernetes writes a field path. found: what stands there.
+    rule: the name of the rule that found it. path: where, as Kubernetes writes a field path. value: what stands there.
     problem: why that is wrong, empty where the summary says it all. summary: the refusal's first sentence, shared by
     violations of a kind. remedy: what to do about it. verdict: what it leads to, empty where the rule's action says so.
     status: the reason of the refusal as an HTTP answer has it, empty for Forbidden.
@@ -30,7 +30,7 @@ class Violation(Struct, frozen=True, order=True):
 
     rule: str
     path: str
-    found: str
+    value: str
     problem: str
     summary: str
     remedy: str
@@ -40,7 +40,7 @@ class Violation(Struct, frozen=True, order=True):
     @property
     def line(self) -> str:
         """`path: found problem`, the violation on one line."""
-        what = f"{self.found} {self.problem}".strip()
+        what = f"{self.value} {self.problem}".strip()
         return printable(": ".join(part for part in (self.path, what) if part))
 
     @property

@@ -8,7 +8,7 @@ that was written and the user's term that it was made of.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -37,7 +37,7 @@ class Replacement(
     origin: Any = None
 
 
-class Entry(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+class RecordEntry(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """What was written into one template. created: the outermost map that was made for it.
 
     earlier: what was written for earlier placements, the latest first: a rollback brings the template of then.
@@ -46,14 +46,14 @@ class Entry(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True)
     required: tuple[Replacement, ...] = ()
     preferred: tuple[Any, ...] = ()
     created: Created = ""
-    earlier: tuple[Entry, ...] = ()
+    earlier: tuple[RecordEntry, ...] = ()
 
 
-NOTHING = Entry()
+NOTHING = RecordEntry()
 # As many revisions as Kubernetes keeps of a workload's template (revisionHistoryLimit).
 REMEMBERED = 10
-Record = Mapping[str, Entry]
-_DECODER = msgspec.json.Decoder(dict[str, Entry])
+Record = Mapping[str, RecordEntry]
+_DECODER = msgspec.json.Decoder(dict[str, RecordEntry])
 _ENCODER = msgspec.json.Encoder()
 _SORTED_ENCODER = msgspec.json.Encoder(order="sorted")
 
@@ -74,13 +74,13 @@ def write_record(record: Record) -> str:
     return _ENCODER.encode(entries).decode() if entries else ""
 
 
-def remembering(entry: Entry, last: Entry) -> Entry:
+def remembering(entry: RecordEntry, last: RecordEntry) -> RecordEntry:
     """An entry that knows what was written before it."""
-    earlier = tuple(each for each in (replace(last, earlier=()), *last.earlier) if each not in (entry, NOTHING))
-    return replace(entry, earlier=earlier[:REMEMBERED])
+    former = (replace(last, earlier=()), *last.earlier)
+    return replace(entry, earlier=tuple(past for past in former if past not in (entry, NOTHING))[:REMEMBERED])
 
 
-def with_terms(affinity: Any, required: Sequence[Term], preferred: Sequence[JsonObject]) -> tuple[Any, Entry]:
+def with_terms(affinity: Any, required: Sequence[Term], preferred: Sequence[JsonObject]) -> tuple[Any, RecordEntry]:
     """The affinity with terms added to it, and what was written.
 
     affinity: `spec.affinity`, None for none. required: alternatives of which a Node must meet one. Malformed affinity
@@ -91,7 +91,7 @@ def with_terms(affinity: Any, required: Sequence[Term], preferred: Sequence[Json
         return affinity, NOTHING
     terms, written = _required(node.get(REQUIRED), required)
     own = node.get(PREFERRED) or []
-    more = [each for each in preferred if each not in own] if isinstance(own, list) else []
+    more = [preference for preference in preferred if preference not in own] if isinstance(own, list) else []
     if not written and not more:
         return affinity, NOTHING
     changed = dict(node)
@@ -99,36 +99,35 @@ def with_terms(affinity: Any, required: Sequence[Term], preferred: Sequence[Json
         changed[REQUIRED] = {**(node.get(REQUIRED) or {}), TERMS: terms}
     if more:
         changed[PREFERRED] = [*own, *more]
-    created: Created = (
-        "affinity" if affinity is None else "" if affinity.get(NODE_AFFINITY) is not None else "nodeAffinity"
-    )
-    return {**(affinity or {}), NODE_AFFINITY: changed}, Entry(tuple(written), tuple(more), created)
+    created: Created = "affinity" if affinity is None else "nodeAffinity"
+    if affinity is not None and affinity.get(NODE_AFFINITY) is not None:
+        created = ""
+    return {**(affinity or {}), NODE_AFFINITY: changed}, RecordEntry(tuple(written), tuple(more), created)
 
 
-def without_terms(affinity: Any, entry: Entry) -> Any:
+def without_terms(affinity: Any, entry: RecordEntry) -> Any:
     """The affinity as the user wrote it: recorded terms go, or give their place to the term that they were made of.
 
     What was written last and what was written earlier may share terms. Of the times whose terms are all there, the one
     with the most counts; where there is none, what is left of the last one goes.
     """
-    complete = [each for each in (entry, *entry.earlier) if _has_all(affinity, each)]
+    complete = [written for written in (entry, *entry.earlier) if _has_all(affinity, written)]
     return _without(affinity, max(complete, key=_size, default=entry))
 
 
-def _size(entry: Entry) -> int:
+def _size(entry: RecordEntry) -> int:
     return sum(len(written.terms) for written in entry.required) + len(entry.preferred)
 
 
-def _has_all(affinity: Any, entry: Entry) -> bool:
+def _has_all(affinity: Any, entry: RecordEntry) -> bool:
     """Whether every term is there that was written at some time."""
     preferred = (node_affinity(affinity) or {}).get(PREFERRED)
-    written = {_key(term) for written in entry.required for term in written.terms}
-    return written <= set(map(_key, selector_terms(affinity))) and set(map(_key, entry.preferred)) <= set(
-        map(_key, preferred if isinstance(preferred, list) else [])
-    )
+    if not {_key(term) for written in entry.required for term in written.terms} <= _keys(selector_terms(affinity)):
+        return False
+    return _keys(entry.preferred) <= _keys(preferred if isinstance(preferred, list) else [])
 
 
-def _without(affinity: Any, entry: Entry) -> Any:
+def _without(affinity: Any, entry: RecordEntry) -> Any:
     node = node_affinity(affinity)
     if not node or entry == NOTHING:
         return affinity
@@ -137,7 +136,7 @@ def _without(affinity: Any, entry: Entry) -> Any:
     if isinstance(required, dict) and isinstance(required.get(TERMS), list):
         _put(changed, REQUIRED, required[TERMS], _restored(required[TERMS], entry.required), required)
     if isinstance(node.get(PREFERRED), list):
-        removable = [Replacement((each,)) for each in entry.preferred]
+        removable = [Replacement((preference,)) for preference in entry.preferred]
         _put(changed, PREFERRED, node[PREFERRED], _restored(node[PREFERRED], removable), None)
     if changed or not entry.created:
         return {**affinity, NODE_AFFINITY: changed}
@@ -159,9 +158,9 @@ def node_affinity(affinity: Any) -> JsonObject | None:
     return {} if node is None else node if isinstance(node, dict) else None
 
 
-def are_alike(one: Any, other: Any) -> bool:
+def are_alike(first: Any, second: Any) -> bool:
     """Whether two affinities have the same node affinity."""
-    return node_affinity(one) == node_affinity(other)
+    return node_affinity(first) == node_affinity(second)
 
 
 def selector_terms(affinity: Any) -> list[Any]:
@@ -181,17 +180,17 @@ def _required(required: Any, alternatives: Sequence[Term]) -> tuple[list[Any], l
     if not alternatives:
         return [], []
     if required is None:
-        terms: list[Any] = [{"matchExpressions": term.to_json(each)} for each in alternatives]
+        terms: list[Any] = [{"matchExpressions": term.to_json(alternative)} for alternative in alternatives]
         return terms, [Replacement(tuple(terms))]
     own = required.get(TERMS) if isinstance(required, dict) else None
     if not isinstance(own, list):
         return [], []
     terms, written = [], []
-    for each in own:
-        made = term.combined(each, alternatives)
+    for origin in own:
+        made = term.combined(origin, alternatives)
         terms += made
-        if made != [each]:
-            written.append(Replacement(tuple(made), each))
+        if made != [origin]:
+            written.append(Replacement(tuple(made), origin))
     return (terms, written) if written else ([], [])
 
 
@@ -200,12 +199,12 @@ def _restored(terms: list[Any], recorded: Sequence[Replacement]) -> list[Any]:
     kept: list[Any] = []
     waiting: dict[bytes, deque[int]] = {}  # by term, which of the recorded ones it stands for
     for index, written in enumerate(recorded):
-        for one in written.terms:
-            waiting.setdefault(_key(one), deque()).append(index)
+        for written_term in written.terms:
+            waiting.setdefault(_key(written_term), deque()).append(index)
     given_back = {index for index, written in enumerate(recorded) if written.origin is None}
-    for each in terms:
-        if not (indexes := waiting.get(_key(each))):
-            kept.append(each)
+    for present in terms:
+        if not (indexes := waiting.get(_key(present))):
+            kept.append(present)
         elif (index := indexes.popleft()) not in given_back:
             kept.append(recorded[index].origin)
             given_back.add(index)
@@ -220,6 +219,10 @@ def _put(node: JsonObject, key: str, before: list[Any], after: list[Any], holder
         del node[key]
     else:
         node[key] = after if holder is None else {**holder, TERMS: after}
+
+
+def _keys(terms: Iterable[Any]) -> set[bytes]:
+    return set(map(_key, terms))
 
 
 def _key(term: Any) -> bytes:

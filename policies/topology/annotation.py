@@ -16,7 +16,7 @@ from policies.engine.request import JsonObject, mapping
 from policies.glob import matches
 from policies.objects.fieldpath import Location, locate, lookup, render
 from policies.objects.workload import Workload
-from policies.topology.affinity import NOTHING, RECORD, Entry, Record, read_record
+from policies.topology.affinity import NOTHING, RECORD, Record, RecordEntry, read_record
 
 TOPOLOGY = "kai.scheduler/topology"
 REQUIRED = "kai.scheduler/topology-required-placement"
@@ -88,7 +88,7 @@ class Template(Struct, frozen=True):
     annotations: Annotations = Annotations()
     is_meant: bool = False
     reader: str = ""
-    entry: Entry = NOTHING
+    entry: RecordEntry = NOTHING
 
     @property
     def path(self) -> str:
@@ -184,10 +184,10 @@ def _templates(obj: JsonObject, row: Workload, schedulers: Schedulers, record: R
 
 def _annotations(holders: Sequence[tuple[Location, JsonObject]]) -> Annotations:
     """The annotations of the nearest holders, key by key."""
-    nearest: dict[str, Annotation] = {}
-    for place, holder in holders:
-        carried = mapping(mapping(holder, "metadata"), "annotations")
-        for key in ANNOTATIONS:
-            if key in carried:
-                nearest.setdefault(key, Annotation(carried[key], place, key))
+    nearest = {
+        key: Annotation(value, place, key)
+        for place, holder in reversed(holders)
+        for key, value in mapping(mapping(holder, "metadata"), "annotations").items()
+        if key in ANNOTATIONS
+    }
     return Annotations(*map(nearest.get, ANNOTATIONS))

@@ -76,13 +76,13 @@ class Catalog:
     def __init__(self, topologies: Iterable[Topology]) -> None:
         self.by_name: dict[str, Topology] = {}
         clashes = []
-        for each in topologies:
-            known = self.by_name.get(each.name)
-            merged = each if known is None else _merged(known, each)
+        for topology in topologies:
+            known = self.by_name.get(topology.name)
+            merged = topology if known is None else _merged(known, topology)
             if merged is not None:
-                self.by_name[each.name] = merged
+                self.by_name[topology.name] = merged
             elif known is not None:
-                clashes.append(Clash(known, each))
+                clashes.append(Clash(known, topology))
         self.clashes = tuple(clashes)
 
     def find(self, name: str) -> Topology | None:
@@ -108,8 +108,8 @@ def _merged(first: Topology, second: Topology) -> Topology | None:
     elif second.pool not in (None, pool):
         return None
     # A scheduler knows the keys and aliases of the object in the cluster; what else there is, people may write.
-    one, other = (second, first) if second.in_cluster and not first.in_cluster else (first, second)
-    pairs = zip(one.levels, other.levels, strict=True)
+    leading, other = (second, first) if second.in_cluster and not first.in_cluster else (first, second)
+    pairs = zip(leading.levels, other.levels, strict=True)
     levels = tuple(structs.replace(level, alias=level.alias or twin.alias) for level, twin in pairs)
     return replace(
         first,

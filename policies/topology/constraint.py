@@ -97,17 +97,14 @@ class Constraint(Struct, frozen=True):
         template, earlier = self.template, self.earlier
         if earlier is None or earlier.annotations.values != template.annotations.values:
             return True
-        return earlier.scheduler != template.scheduler or (
-            self.annotations.anything and earlier.reader != template.reader
-        )
+        has_other_reader = self.annotations.anything and earlier.reader != template.reader
+        return earlier.scheduler != template.scheduler or has_other_reader
 
     @property
     def differs(self) -> bool:
         """Whether anything has changed on which the affinity of the template depends."""
         earlier = self.earlier
-        if earlier is None or self.is_new:
-            return True
-        return not are_alike(earlier.affinity, self.template.affinity)
+        return earlier is None or self.is_new or not are_alike(earlier.affinity, self.template.affinity)
 
 
 class Submission(Struct, frozen=True):
@@ -147,7 +144,7 @@ def _submission(
     may_change = old is None or row.affinity == "always" or is_suspended
     default = _default(request, obj, row, options, facts)
     annotations = [template.annotations for template in now.templates]
-    if default is not None and default.preferred and not any(each.anything for each in annotations):
+    if default is not None and default.preferred and not any(own.anything for own in annotations):
         by_default = Annotations(Annotation(default.topology, (), ""), None, Annotation(default.preferred, (), ""))
         annotations = [by_default] * len(annotations)
     obstacles = _obstacles(request.namespace, row, now.templates, options, facts)
@@ -206,8 +203,8 @@ def _obstacles(
         return [""] * len(templates)
     accelerated = [options.accelerators.requested(template.value, namespace, facts) for template in templates]
     return [
-        NO_ACCELERATOR if any(accelerated) and not (one or template.is_meant) else ""
-        for template, one in zip(templates, accelerated, strict=True)
+        NO_ACCELERATOR if any(accelerated) and not (is_accelerated or template.is_meant) else ""
+        for template, is_accelerated in zip(templates, accelerated, strict=True)
     ]
 
 
@@ -219,12 +216,12 @@ def _constraint(
     given = [annotation for annotation in annotations.all if annotation is not None]
     if not given:
         return bare
-    malformed = tuple(refusal.malformed(each) for each in given if not isinstance(each.value, str))
+    malformed = tuple(refusal.malformed(annotation) for annotation in given if not isinstance(annotation.value, str))
     if malformed:
         return replace(bare, violations=malformed)
     named = annotations.topology or (Annotation(default.topology, (), "") if default else None)
     if named is None:
-        return replace(bare, violations=tuple(refusal.without_topology(each, catalog) for each in given))
+        return replace(bare, violations=tuple(refusal.without_topology(annotation, catalog) for annotation in given))
     topology = catalog.find(named.value.strip())
     if topology is None:
         return replace(bare, violations=(refusal.unknown_topology(named, catalog),))

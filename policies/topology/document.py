@@ -76,7 +76,7 @@ def make(
     _compare(parsed, at, problems)
     if problems:
         raise TopologyError(problems)
-    known = tuple(each for each in parsed if each is not None)
+    known = tuple(level for level in parsed if level is not None)
     return Topology(str(name), known, (), requirement, pool, source, in_cluster)
 
 
@@ -99,16 +99,16 @@ def _level(written: object, at: Location, problems: list[tuple[Location, str]]) 
 def _compare(levels: Sequence[Level | None], at: Location, problems: list[tuple[Location, str]]) -> None:
     """Note what is wrong about levels beside each other. None stands for one that cannot be used."""
     keys: dict[str, Level] = {}
-    for position, each in enumerate(levels):
-        if each is None:
+    for position, declared in enumerate(levels):
+        if declared is None:
             continue
-        if (before := keys.setdefault(each.keys[0], each)) is not each:
-            problems.append(((*at, position), f"{quote(each.name)} is the same level as {quote(before.name)}"))
-        if each.name == HOSTNAME and position < len(levels) - 1:
+        if (before := keys.setdefault(declared.keys[0], declared)) is not declared:
+            problems.append(((*at, position), f"{quote(declared.name)} is the same level as {quote(before.name)}"))
+        if declared.name == HOSTNAME and position < len(levels) - 1:
             problems.append(((*at, position), f"{HOSTNAME} is a single Node, so it must be the last level"))
-        others = {name for other in levels if other and other is not each for name in (other.alias, *other.keys)}
-        if each.alias and each.alias in others:
-            problems.append(((*at, position, "alias"), f"{quote(each.alias)} is the name of another level"))
+        others = {name for other in levels if other and other is not declared for name in (other.alias, *other.keys)}
+        if declared.alias and declared.alias in others:
+            problems.append(((*at, position, "alias"), f"{quote(declared.alias)} is the name of another level"))
 
 
 def source_of(document: JsonObject) -> str:

@@ -38,12 +38,6 @@ class Domain(Struct, frozen=True):
     level: Level
     values: tuple[str, ...] = ()
 
-    def __str__(self) -> str:
-        """As it is written: `superpod in (3, 4)`."""
-        if not self.values:
-            return self.level.name
-        return f"{self.level.name}{_values(self.values)}"
-
 
 class Placement(Struct, frozen=True):
     """The domains, farthest first: those of levels above the one that is meant, and it."""
@@ -108,14 +102,13 @@ def _domain(part: str, topology: Topology, text: str) -> Domain:
     if match is None:
         raise PlacementError(f"has a part that cannot be read, {quote(part)}." if part else "has an empty part.", FORMS)
     level = _level(match["name"], topology, text)
-    if match["value"] is None and match["values"] is None:
+    written = match["values"] if match["value"] is None else match["value"]
+    if written is None:
         return Domain(level)
-    values = tuple(
-        value.strip() for value in (match["values"] if match["value"] is None else match["value"]).split(",")
-    )
+    values = tuple(dict.fromkeys(value.strip() for value in written.split(",")))
     for value in values:
         _check(value, level, topology)
-    return Domain(level, tuple(dict.fromkeys(values)))
+    return Domain(level, values)
 
 
 def _level(name: str, topology: Topology, text: str) -> Level:
@@ -124,20 +117,17 @@ def _level(name: str, topology: Topology, text: str) -> Level:
     if level is not None:
         return level
     if sharing := topology.ambiguous(name):
-        keys = " and ".join(each.name for each in sharing)
+        keys = " and ".join(candidate.name for candidate in sharing)
         raise PlacementError(f"names {name}, which is short for several levels.", f"Write the whole key: {keys}.")
     # The text is shown before the problem, so a name that is all of it need not be said twice.
     whose = "" if text == name else f"names {quote(name)}, which "
-    for key in (name, *(f"{prefix}{name}" for prefix in _prefixes(topology))):
+    prefixes = dict.fromkeys(key.rpartition("/")[0] for known in topology.levels for key in known.keys)
+    for key in (name, *(f"{prefix}/{name}" for prefix in prefixes)):
         if why := no_level(key):
             # It is spelled right, so what is spelled alike is not what was meant.
             raise PlacementError(f"{whose}{why}.", _choose(topology))
     problem = f"{whose}is no level of topology {quote(topology.name)}."
     raise PlacementError(problem, _choose(topology, closest(name, topology.names)))
-
-
-def _prefixes(topology: Topology) -> list[str]:
-    return list(dict.fromkeys(key.rpartition("/")[0] + "/" for level in topology.levels for key in level.keys))
 
 
 def _check(value: str, level: Level, topology: Topology) -> None:

@@ -27,7 +27,9 @@ def violations(templates: Iterable[Template], catalog: Catalog, keys: Iterable[s
     conflicts = []
     for template in templates:
         for key, value, path in _named(template, keys):
-            topologies = _topologies(key, value, catalog)
+            topologies = tuple(
+                sorted(n for n, topology in catalog.by_name.items() if _is_for(topology.pool, key, value))
+            )
             if not topologies:
                 continue
             pool = (f"{key}={value}", topologies)
@@ -63,13 +65,8 @@ def _named(template: Template, keys: tuple[str, ...]) -> Iterator[tuple[str, str
                         yield expression["key"], value, render((*at, "affinity", "nodeAffinity"))
 
 
-def _topologies(key: str, value: str, catalog: Catalog) -> tuple[str, ...]:
-    """The names of the topologies that are for a pool."""
-    return tuple(sorted(name for name, each in catalog.by_name.items() if _is_for(each.pool, key, value)))
-
-
 def _is_for(pool: LabelSelector | None, key: str, value: str) -> bool:
     """Whether a selector asks for the label of a pool; what else it asks for makes the pool smaller."""
-    about = [each for each in pool.requirements if each.key == key] if pool is not None else []
-    is_asked_for = any(each.operator in ("In", "Exists") for each in about)
-    return is_asked_for and all(each.matches({key: value}) for each in about)
+    about = [requirement for requirement in pool.requirements if requirement.key == key] if pool is not None else []
+    is_asked_for = any(requirement.operator in ("In", "Exists") for requirement in about)
+    return is_asked_for and all(requirement.matches({key: value}) for requirement in about)

@@ -83,19 +83,17 @@ def fixed(kind: str, now: Annotations, before: Annotations) -> Violation:
     new, old = next((new, old) for new, old in pairs if (new and new.value) != (old and old.value))
     there, gone = new or old, "" if new else ", and is gone"
     problem = f"was {quote(old.value)} before{gone}." if old else f"was not there before{gone}."
-    summary, remedy = (
-        f"The placement of a {kind} is fixed when it is created.",
-        f"Delete the {kind} and create it again.",
-    )
+    summary = f"The placement of a {kind} is fixed when it is created."
+    remedy = f"Delete the {kind} and create it again."
     return Violation(RULE, there.path if there else "", quote(new.value) if new else "", problem, summary, remedy)
 
 
 def unapplied(template: Template, placement: str, obstacle: str) -> Violation:
     """A required placement of which the node affinity says nothing."""
     path = render((*template.location, "spec", "affinity"))
-    why = f"since {obstacle}" if obstacle else "so its Pods may run anywhere"
-    remedy = "Add the node affinity yourself."
+    why, remedy = f"since {obstacle}", "Add the node affinity yourself."
     if not obstacle:
+        why = "so its Pods may run anywhere"
         remedy = "Create the object again, or add the node affinity yourself."
     problem = f"for the required {quote(placement)}, {why}."
     return Violation(RULE, path, "nothing", problem, "A required placement is not in the node affinity.", remedy)

@@ -104,7 +104,7 @@ class TopologyPlacement:
             keys = self.options.pool_keys
             earlier = pool.violations(submission.earlier, catalog, keys)
             pools = pool.violations((constraint.template for constraint in submission.constraints), catalog, keys)
-            violations += (refusal.as_warning(each.line) if each in earlier else each for each in pools)
+            violations += (refusal.as_warning(v.line) if v in earlier else v for v in pools)
         return list(dict.fromkeys(violations))
 
     def explain(self, request: AdmissionRequest, facts: Facts) -> list[tuple[Constraint, Translation]]:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from policies.engine.match import EVERYTHING, LabelSelector, SelectorRequirement
 from policies.engine.request import JsonObject
 from policies.topology.placement import Domain, Placement
@@ -76,36 +78,36 @@ def old_names(selector: LabelSelector) -> LabelSelector | None:
     An InfiniBand Node of the older kind has no flavor, but a fabric.
     """
     requirements = []
-    for each in selector.requirements:
-        if each.key == FLAVOR:
-            if not each.matches(_INFINIBAND):
+    for requirement in selector.requirements:
+        if requirement.key == FLAVOR:
+            if not requirement.matches(_INFINIBAND):
                 return None
             requirements.append(SelectorRequirement(IB_FABRIC, "Exists"))
         else:
-            requirements += _under(each, equivalent(each.key)[-1])
+            requirements += _under(requirement, equivalent(requirement.key)[-1])
     return LabelSelector(tuple(requirements))
 
 
 def _excluding(selector: LabelSelector) -> Iterator[SelectorRequirement]:
     """A selector in the newer names of labels; what it excludes is excluded under the older names, too."""
-    for each in selector.requirements:
-        yield from _under(each, each.key)
-        if each.key == FLAVOR and each.operator == "NotIn" and not each.matches(_INFINIBAND):
+    for requirement in selector.requirements:
+        yield from _under(requirement, requirement.key)
+        if requirement.key == FLAVOR and requirement.operator == "NotIn" and not requirement.matches(_INFINIBAND):
             yield SelectorRequirement(IB_FABRIC, "DoesNotExist")
 
 
 def _under(requirement: SelectorRequirement, key: str) -> list[SelectorRequirement]:
     """A requirement on the label of a key; where it excludes something, on every label that is equivalent."""
     keys = equivalent(requirement.key) if requirement.operator in ("NotIn", "DoesNotExist") else (key,)
-    return [SelectorRequirement(each, requirement.operator, requirement.values) for each in keys]
+    return [replace(requirement, key=key) for key in keys]
 
 
 def simplified(term: Iterable[SelectorRequirement]) -> Term:
     """The term without what other requirements in it say already."""
     kept = list(dict.fromkeys(term))
-    for each in tuple(kept):
-        if any(other is not each and _implies(other.to_json(), each) for other in kept):
-            kept.remove(each)
+    for requirement in tuple(kept):
+        if any(other is not requirement and _implies(other.to_json(), requirement) for other in kept):
+            kept.remove(requirement)
     return tuple(kept)
 
 
@@ -117,7 +119,7 @@ def combined(written: Any, terms: Sequence[Term]) -> list[Any]:
     expressions, fields = _parts(written)
     if not (expressions or fields):
         return [written]
-    missing = [tuple(each for each in term if not any(_implies(e, each) for e in expressions)) for term in terms]
+    missing = [tuple(r for r in term if not any(_implies(e, r) for e in expressions)) for term in terms]
     if not terms or not all(missing):
         return [written]
     return [{**written, "matchExpressions": [*expressions, *to_json(extra)]} for extra in _without_redundant(missing)]
@@ -125,7 +127,7 @@ def combined(written: Any, terms: Sequence[Term]) -> list[Any]:
 
 def meets(labels: Mapping[str, str], terms: Sequence[Term]) -> bool:
     """Whether labels meet one of the terms; any do where there are none."""
-    return not terms or any(all(each.matches(labels) for each in term) for term in terms)
+    return not terms or any(all(requirement.matches(labels) for requirement in term) for term in terms)
 
 
 def to_json(term: Term) -> list[JsonObject]:

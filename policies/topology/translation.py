@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from policies.engine.request import JsonObject
 from policies.topology.affinity import (
     NOTHING,
-    Entry,
+    RecordEntry,
     are_alike,
     node_affinity,
     remembering,
@@ -29,7 +29,7 @@ class Translation(Struct, frozen=True):
 
     template: Template
     affinity: Any
-    entry: Entry
+    entry: RecordEntry
 
     @property
     def changes(self) -> bool:
@@ -40,8 +40,7 @@ class Translation(Struct, frozen=True):
 def translations(submission: Submission) -> Iterator[Translation]:
     """Those that are made. On an update a template stays as it is unless what it depends on has changed."""
     for constraint in submission.constraints:
-        translation = _translation(constraint, submission) if constraint.differs else None
-        if translation is not None:
+        if constraint.differs and (translation := _translation(constraint, submission)) is not None:
             yield translation
 
 
@@ -66,7 +65,7 @@ def _translation(constraint: Constraint, submission: Submission) -> Translation 
     translation = translate(constraint)
     template, earlier = constraint.template, constraint.earlier
     if earlier is not None and not constraint.is_new:
-        own, was_own = (without_terms(each.affinity, each.entry) for each in (template, earlier))
+        own, was_own = (without_terms(version.affinity, version.entry) for version in (template, earlier))
         if earlier.entry != NOTHING and are_alike(was_own, own):
             return Translation(template, with_node_affinity(own, node_affinity(earlier.affinity)), earlier.entry)
         if not constraint.is_usable:

@@ -64,7 +64,7 @@ def test_the_guard_does_what_is_specified(kind: str, new: Json, old: Json | None
     asked = request({**new, **typed}, old=None if old is None else {**old, **typed})
     violations = guard.validate(asked, FACTS)
 
-    found = [(_slashes(violation.path), violation.found.partition("=")[0]) for violation in violations]
+    found = [(_slashes(violation.path), violation.value.partition("=")[0]) for violation in violations]
     malformed = "Labels must be a map of strings to strings."
     found = [
         (path, "" if violation.summary == malformed else key)

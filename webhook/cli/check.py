@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import difflib
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import click
 from msgspec.structs import replace
@@ -19,19 +19,16 @@ from policies.engine.request import AdmissionRequest, JsonObject, UserInfo
 from policies.engine.ruleset import RuleSet
 from policies.objects import patch
 from webhook.cli import exits, options
-from webhook.cli.exits import InputError, unreadable
+from webhook.cli.exits import InputError, reading
 from webhook.cli.output import headline, to_yaml, write
 from webhook.configuration.settings import SettingsError
 from webhook.files import manifest
 from webhook.files.manifest import Manifest, ManifestError
 from webhook.files.yamlfile import FileError
 
-if TYPE_CHECKING:
-    from webhook.sources.policyfiles import PolicyFiles
-
 
 class ObjectOutcome(NamedTuple):
-    """What would happen to one object: the changes of the rules, and their verdict on the result."""
+    """What would happen to an object: the changes of the rules, and their verdict on the result."""
 
     manifest: Manifest
     request: AdmissionRequest
@@ -44,18 +41,31 @@ class ObjectOutcome(NamedTuple):
         """Whether the object would be admitted."""
         return self.mutation.allowed and self.validation.allowed
 
+    @property
+    def message(self) -> str:
+        """The refusal; empty where there is none."""
+        return "\n".join(answer.message for answer in (self.mutation, self.validation) if answer.message)
 
-class _OfflineCluster(NamedTuple):
-    """What is known of the cluster, from policy files and from Namespace labels on the command line."""
+    @property
+    def warnings(self) -> list[str]:
+        """What whoever applies the object is warned of."""
+        return [*self.mutation.warnings, *self.validation.warnings]
 
-    files: PolicyFiles | None
-    given: Mapping[str, str]
+    @property
+    def headline(self) -> str:
+        """The line about the object."""
+        return headline(self.manifest.where, self.request, allowed=self.allowed)
 
-    def facts(self, namespace: str) -> StaticFacts:
-        """The facts for what is in a Namespace, whose labels include the one that the API server gives it."""
-        today = datetime.now(UTC).date()
-        facts = self.files.facts(today) if self.files else StaticFacts(today)
-        return replace(facts, namespaces={namespace: {**facts.namespace_labels(namespace), **self.given}})
+    @property
+    def head(self) -> dict[str, Any]:
+        """The same as data."""
+        return {
+            "where": self.manifest.where,
+            "kind": self.request.kind.kind,
+            "namespace": self.request.scope_namespace,
+            "name": self.request.display_name,
+            "allowed": self.allowed,
+        }
 
 
 @click.command("check")
@@ -97,22 +107,19 @@ def command(
       kubectl get deployment web -o yaml > old.yaml; cks-admission check -f web.yaml --old old.yaml
     """
     settings = options.settings(config, changes)
-    try:
+    with reading(SettingsError, FileError, ManifestError):
         written, ruleset = options.ruleset(settings, datetime.now(UTC).date())
-        stdin = sys.stdin.buffer.read() if "-" in files else b""
         before = {_identity(m.object, namespace): m.object for m in (manifest.read([old]) if old else ())}
-        manifests = list(manifest.read(files, stdin))
-    except (SettingsError, FileError, ManifestError) as error:
-        raise InputError(str(error)) from None
-    except OSError as error:
-        raise unreadable(error) from None
-    if not manifests:
-        raise InputError(f"{', '.join(files)}: no objects found")
-    world = _OfflineCluster(written, options.labels(namespace_labels))
+    manifests = read_objects(files)
+    today = datetime.now(UTC).date()
+    facts = written.facts(today) if written else StaticFacts(today)
+    labels = options.labels(namespace_labels)
     who = UserInfo(user, groups=(*groups, "system:authenticated"))
-    outcomes = [
-        _check(m, before.get(_identity(m.object, namespace)), ruleset, who, namespace, world) for m in manifests
-    ]
+    outcomes = []
+    for given in manifests:
+        earlier = before.get(_identity(given.object, namespace))
+        request = manifest.request(given.object, earlier, user=who, namespace=namespace)
+        outcomes.append(decide(given, request, ruleset, in_namespace(facts, request.namespace, labels)))
     if output == "text":
         for outcome in outcomes:
             click.echo("\n".join(_text(outcome, diff=diff)))
@@ -121,11 +128,22 @@ def command(
     sys.exit(exits.OK if all(outcome.allowed for outcome in outcomes) else exits.REFUSED)
 
 
-def _check(
-    written: Manifest, old: JsonObject | None, ruleset: RuleSet, user: UserInfo, namespace: str, world: _OfflineCluster
-) -> ObjectOutcome:
-    request = manifest.request(written.object, old, user=user, namespace=namespace)
-    facts = world.facts(request.namespace)
+def in_namespace(facts: StaticFacts, namespace: str, labels: Mapping[str, str]) -> StaticFacts:
+    """The facts for what is in a Namespace that has further labels."""
+    return replace(facts, namespaces={namespace: {**facts.namespace_labels(namespace), **labels}})
+
+
+def read_objects(files: Sequence[str]) -> list[Manifest]:
+    """The objects in files. Raises InputError, also where there are none."""
+    with reading(FileError, ManifestError):
+        manifests = list(manifest.read(files, options.stdin(files)))
+    if not manifests:
+        raise InputError(f"{', '.join(files)}: no objects found")
+    return manifests
+
+
+def decide(written: Manifest, request: AdmissionRequest, ruleset: RuleSet, facts: StaticFacts) -> ObjectOutcome:
+    """What happens to an object: the rules change it, then judge the result."""
     mutation = engine.mutate(request, ruleset, facts)
     changed = patch.apply(written.object, mutation.operations) if mutation.operations else written.object
     validation = engine.validate(replace(request, object=changed), ruleset, facts)
@@ -135,7 +153,7 @@ def _check(
 def _text(outcome: ObjectOutcome, *, diff: bool) -> Iterator[str]:
     changes = len(outcome.mutation.operations)
     changed = f", changed by {changes} patch operation{'s' * (changes > 1)}" if changes else ""
-    yield headline(outcome.manifest.where, outcome.request, allowed=outcome.allowed) + changed
+    yield outcome.headline + changed
     for answer in (outcome.mutation, outcome.validation):
         for warning in answer.warnings:
             yield f"  {click.style('Warning:', fg='yellow')} {warning}"
@@ -157,34 +175,22 @@ def _diff(outcome: ObjectOutcome) -> Iterator[str]:
 
 
 def _json(outcome: ObjectOutcome) -> dict[str, Any]:
-    request = outcome.request
-    answers = (outcome.mutation, outcome.validation)
     return {
-        "where": outcome.manifest.where,
-        "kind": request.kind.kind,
-        "namespace": request.scope_namespace,
-        "name": request.display_name,
-        "allowed": outcome.allowed,
-        "message": "\n".join(answer.message for answer in answers if answer.message),
-        "warnings": [warning for answer in answers for warning in answer.warnings],
-        "decisions": [_decision(decision) for answer in answers for decision in answer.decisions],
+        **outcome.head,
+        "message": outcome.message,
+        "warnings": outcome.warnings,
+        "decisions": list(map(_decision, (*outcome.mutation.decisions, *outcome.validation.decisions))),
         "patch": list(outcome.mutation.operations),
     }
 
 
 def _decision(decision: Decision) -> dict[str, Any]:
     """A decision as data. `exception`, if any: the one that applies, or would have applied until it ended."""
-    exception = decision.exception
-    return {
-        "rule": decision.rule,
-        "verdict": decision.verdict,
-        "violations": [{"path": v.path, "text": v.line or v.summary} for v in decision.violations],
-        **(
-            {"exception": {"name": exception.name, "until": str(exception.until), "reason": exception.reason}}
-            if exception is not None
-            else {}
-        ),
-    }
+    violations = [{"path": v.path, "text": v.line or v.summary} for v in decision.violations]
+    data: dict[str, Any] = {"rule": decision.rule, "verdict": decision.verdict, "violations": violations}
+    if (exception := decision.exception) is not None:
+        data["exception"] = {"name": exception.name, "until": str(exception.until), "reason": exception.reason}
+    return data
 
 
 def _identity(obj: JsonObject, namespace: str) -> tuple[str, str, str, str]:

@@ -78,7 +78,8 @@ def command(
     from webhook.cluster.inspection.examination import Inquiry  # noqa: PLC0415 - as above
 
     settings = options.settings(config, changes)
-    asked = Inquiry(_account(account), not kubeconfig and _names_cluster(settings), "" if no_probe else probe_namespace)
+    configured = bool(settings.cluster.kubeconfig) or settings.cluster.in_cluster
+    asked = Inquiry(_account(account), not kubeconfig and configured, "" if no_probe else probe_namespace)
     try:
         findings = asyncio.run(_examine(settings, kubeconfig, asked))
     except SettingsError as error:
@@ -90,10 +91,6 @@ def command(
     else:
         write([structs.asdict(finding) for finding in findings], output)
     sys.exit(exits.REFUSED if any(finding.level == "problem" for finding in findings) else exits.OK)
-
-
-def _names_cluster(settings: Settings) -> bool:
-    return bool(settings.cluster.kubeconfig) or settings.cluster.in_cluster
 
 
 def _account(given: str | None) -> tuple[str, str] | None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import click
 
 OK = 0  # admitted, or nothing found
@@ -19,6 +22,17 @@ class InputError(click.ClickException):
 def unreadable(error: OSError, name: str = "") -> InputError:
     """The error for a file that cannot be read. name: as the user wrote it, where the error may have it otherwise."""
     return InputError(f"{name or error.filename}: cannot be read: {error.strerror}")
+
+
+@contextmanager
+def reading(*errors: type[Exception]) -> Iterator[None]:
+    """Raises these errors, and those of files that cannot be read, as InputErrors."""
+    try:
+        yield
+    except errors as error:
+        raise InputError(str(error)) from None
+    except OSError as error:
+        raise unreadable(error) from None
 
 
 class ToolError(click.ClickException):

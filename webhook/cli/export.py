@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import click
-import yaml
 
 from webhook.cli import options
-from webhook.cli.exits import InputError, unreadable
+from webhook.cli.exits import InputError, reading
 from webhook.cli.output import to_yaml
 from webhook.configuration.reference import configuration as reference
 from webhook.configuration.settings import SettingsError
@@ -72,9 +71,7 @@ def configuration() -> None:
     Example:
       cks-admission export configuration > cks.yaml
     """
-    text = reference()
-    yaml.safe_load(text)
-    click.echo(text, nl=False)
+    click.echo(reference(), nl=False)
 
 
 @command.command("native")
@@ -92,12 +89,8 @@ def native(paths: tuple[str, ...]) -> None:
     from webhook.cli.native import export  # noqa: PLC0415 - as above
     from webhook.sources import policyfiles  # noqa: PLC0415 - reading policies needs the CEL engine, nothing else here does
 
-    try:
+    with reading(policyfiles.PolicyFilesError, FileError):
         exported = export(policyfiles.texts(paths))
-    except (policyfiles.PolicyFilesError, FileError) as error:
-        raise InputError(str(error)) from None
-    except OSError as error:
-        raise unreadable(error) from None
     if not exported.texts:
         raise InputError(f"{', '.join(paths)}: no ValidatingAdmissionPolicy or MutatingAdmissionPolicy found")
     for line in exported.notes:

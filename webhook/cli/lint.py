@@ -17,7 +17,7 @@ from policies.lint.finding import LintFinding
 from policies.lint.review import review
 from policies.lint.typecheck import warnings
 from webhook.cli import exits, options
-from webhook.cli.exits import InputError, unreadable
+from webhook.cli.exits import InputError, reading
 from webhook.cli.output import write
 from webhook.sources import policyfiles
 from webhook.sources.policyfiles import PolicyFiles, PolicyFilesError
@@ -53,17 +53,13 @@ def command(paths: tuple[str, ...], output: str, *, type_checking: bool) -> None
             click.echo("\n".join(_text(finding)))
         click.echo(_summary(findings, len(files.loaded.policies)))
     else:
-        write([_json(finding) for finding in findings], output)
+        write([{**asdict(finding), "excerpt": "\n".join(finding.excerpt)} for finding in findings], output)
     sys.exit(exits.REFUSED if findings else exits.OK)
 
 
 def _read(paths: tuple[str, ...]) -> PolicyFiles:
-    try:
+    with reading(PolicyFilesError):
         files = policyfiles.load(paths, datetime.now(UTC).date())
-    except PolicyFilesError as error:
-        raise InputError(str(error)) from None
-    except OSError as error:
-        raise unreadable(error) from None
     if not files.loaded.policies:
         raise InputError(f"{', '.join(paths)}: no ValidatingAdmissionPolicy or MutatingAdmissionPolicy found")
     return files
@@ -71,10 +67,8 @@ def _read(paths: tuple[str, ...]) -> PolicyFiles:
 
 def _documents(files: PolicyFiles) -> Iterator[Document]:
     """The documents of the policies and bindings once more: what was read of them knows few places."""
-    origins = [
-        *(document.origin for document in files.loaded.policies),
-        *(document.origin for document in files.loaded.bindings),
-    ]
+    loaded = files.loaded
+    origins = [policy.origin for policy in loaded.policies] + [binding.origin for binding in loaded.bindings]
     for file in dict.fromkeys(origin.file for origin in origins):
         yield from policyfiles.parse(Path(file).read_text(encoding="utf-8"), file)
 
@@ -82,17 +76,12 @@ def _documents(files: PolicyFiles) -> Iterator[Document]:
 def _type_checking(files: PolicyFiles) -> list[dict[str, Any]]:
     """The part of the status of each ValidatingAdmissionPolicy; Kubernetes checks no types of mutating ones."""
     known = catalog(document.value for document in files.loaded.context)
-    entries_by_name = {
-        policy.name: [
-            {"fieldRef": warning.field_ref, "warning": warning.warning} for warning in warnings(policy, known)
-        ]
-        for policy in files.loaded.policies
-        if policy.kind == "ValidatingAdmissionPolicy"
-    }
-    return [
-        {"name": name, "typeChecking": {"expressionWarnings": entries} if entries else {}}
-        for name, entries in entries_by_name.items()
-    ]
+    statuses: dict[str, dict[str, Any]] = {}  # of policies of one name the last one counts
+    for policy in files.loaded.policies:
+        if policy.kind == "ValidatingAdmissionPolicy":
+            entries = [{"fieldRef": w.field_ref, "warning": w.warning} for w in warnings(policy, known)]
+            statuses[policy.name] = {"expressionWarnings": entries} if entries else {}
+    return [{"name": name, "typeChecking": status} for name, status in statuses.items()]
 
 
 def _text(finding: LintFinding) -> Iterator[str]:
@@ -107,7 +96,3 @@ def _summary(findings: tuple[LintFinding, ...], policies: int) -> str:
     looked = f"{policies} {'policy' if policies == 1 else 'policies'}"
     count = f"{len(findings)} finding{'s' * (len(findings) != 1)}" if findings else "nothing found"
     return f"{count} in {looked}"
-
-
-def _json(finding: LintFinding) -> dict[str, object]:
-    return {**asdict(finding), "excerpt": "\n".join(finding.excerpt)}

@@ -95,11 +95,11 @@ def _underived(loaded: Loaded) -> Iterator[str]:
 
 def _text(written: _Written) -> str:
     """An object without this service's annotations: as it was written, unless it is JSON or an item of a List."""
-    wanted = _plain(written.value)
-    return _as_written(written.text or "", wanted) or to_yaml(wanted)
+    plain = _plain(written.value)
+    return _as_written(written.text or "", plain) or to_yaml(plain)
 
 
-def _as_written(text: str, wanted: JsonObject) -> str | None:
+def _as_written(text: str, plain: JsonObject) -> str | None:
     """The author's text; None if it cannot be kept, for example because of an alias of what is cut out."""
     if text.lstrip().startswith("{"):
         return None
@@ -108,7 +108,7 @@ def _as_written(text: str, wanted: JsonObject) -> str | None:
         values = [document.value for document in yamlfile.load("<document>", cut)]
     except FileError:
         return None
-    return cut.strip("\n") + "\n" if values == [wanted] else None
+    return cut.strip("\n") + "\n" if values == [plain] else None
 
 
 def _plain(value: JsonObject) -> JsonObject:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import sys
+from collections.abc import Callable, Iterable, Sequence
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,8 +33,6 @@ output = click.option(
     show_default=True,
     help="Output format.",
 )
-
-
 policies = click.option(
     "--policies",
     "policies__directories",
@@ -41,8 +40,6 @@ policies = click.option(
     metavar="FILE|DIR",
     help="Policies and exceptions to use in addition to the built-in rules; repeatable.",
 )
-
-
 namespace_labels = click.option(
     "--namespace-labels", multiple=True, metavar="KEY=VALUE", help="Label of the objects' Namespaces; repeatable."
 )
@@ -57,6 +54,11 @@ def labels(pairs: Iterable[str]) -> dict[str, str]:
             raise InputError(f"--namespace-labels {pair}: write KEY=VALUE")
         parsed[key] = value
     return parsed
+
+
+def stdin(paths: Sequence[str]) -> bytes:
+    """The text of standard input where one of the paths is `-`, else nothing."""
+    return sys.stdin.buffer.read() if "-" in paths else b""
 
 
 def setting(name: str, key: str, **attributes: Any) -> Callable[[Any], Any]:

@@ -13,7 +13,7 @@ import click
 from policies.engine import engine
 from policies.engine.facts import StaticFacts
 from webhook.cli import exits, options
-from webhook.cli.exits import InputError, unreadable
+from webhook.cli.exits import InputError, reading, unreadable
 from webhook.configuration.settings import SettingsError
 from webhook.http.review import ReviewError, encode
 from webhook.http.state import Served
@@ -43,12 +43,8 @@ def command(files: tuple[str, ...], path: str, config: Path | None, **changes: t
     """
     settings = options.settings(config, changes)
     today = datetime.now(UTC).date()
-    try:
+    with reading(SettingsError):
         written, ruleset = options.ruleset(settings, today)
-    except SettingsError as error:
-        raise InputError(str(error)) from None
-    except OSError as error:
-        raise unreadable(error) from None
     facts = StaticFacts(today) if written is None else written.facts(today)
     served = Served(ruleset, facts)
     route = served.routes.get("/" + path.strip("/"))

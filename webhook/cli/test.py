@@ -42,11 +42,11 @@ class _Verdict(NamedTuple):
 
     case: Case
     line: int
-    found: Expectation
+    actual: Expectation
 
     @property
     def passed(self) -> bool:
-        return self.found == self.case.expect
+        return self.actual == self.case.expect
 
 
 class _Report(NamedTuple):
@@ -189,7 +189,7 @@ def _text(report: _Report) -> Iterator[str]:
 
 def _diff(verdict: _Verdict) -> list[str]:
     """The diff of all texts, and of the resulting objects with some context."""
-    expected, actual = verdict.case.expect, verdict.found
+    expected, actual = verdict.case.expect, verdict.actual
     before, after = list(_lines(expected)), list(_lines(actual))
     diff = difflib.unified_diff(before, after, "expected", "found", lineterm="", n=len(before) + len(after))
     lines = [line for line in diff if not line.startswith("@@")]
@@ -216,7 +216,7 @@ def _write_junit(file: Path, reports: Iterable[_Report]) -> None:
             names = {"classname": _xml(report.name), "name": _xml(verdict.case.name), "line": str(verdict.line)}
             case = ET.SubElement(top, "testcase", names)
             if not verdict.passed:
-                failure = ET.SubElement(case, "failure", {"message": _summary(verdict.case.expect, verdict.found)})
+                failure = ET.SubElement(case, "failure", {"message": _summary(verdict.case.expect, verdict.actual)})
                 failure.text = _xml("\n".join(_diff(verdict)))
     ET.indent(root)
     try:
@@ -228,9 +228,8 @@ def _write_junit(file: Path, reports: Iterable[_Report]) -> None:
 def _summary(expected: Expectation, actual: Expectation) -> str:
     if expected.verdict != actual.verdict:
         return f"expected {expected.verdict}, found {actual.verdict}"
-    return (
-        "the objects differ" if replace(expected, patched=None) == replace(actual, patched=None) else "the texts differ"
-    )
+    same_texts = replace(expected, patched=None) == replace(actual, patched=None)
+    return "the objects differ" if same_texts else "the texts differ"
 
 
 def _xml(text: str) -> str:

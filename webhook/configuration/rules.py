@@ -12,7 +12,7 @@ from policies.conditions import matchcondition
 from policies.engine.exception import PolicyException
 from policies.engine.match import LabelSelector, ResourceRule, SelectorRequirement
 from policies.engine.requester import Exemptions
-from policies.engine.rule import Action, FailurePolicy, Hook, MatchCondition, Rule, Scope
+from policies.engine.rule import Action, FailurePolicy, Hook, HookCondition, Rule, Scope
 from policies.engine.ruleset import RuleSet
 from policies.engine.violation import quote
 from policies.objects.accelerator import Accelerators
@@ -335,13 +335,13 @@ def _accelerators(settings: Settings) -> Accelerators:
     return Accelerators(chosen.resources, chosen.device_classes)
 
 
-def _changing(group: str, resources: tuple[ResourceRule, ...], conditions: tuple[MatchCondition, ...] = ()) -> Hook:
+def _changing(group: str, resources: tuple[ResourceRule, ...], conditions: tuple[HookCondition, ...] = ()) -> Hook:
     """What changes objects refuses nothing, whatever happens to it."""
     return Hook("mutate", group, resources, "Ignore", conditions, everywhere=True)
 
 
 def _judging(
-    group: str, resources: tuple[ResourceRule, ...], action: Action, conditions: tuple[MatchCondition, ...] = ()
+    group: str, resources: tuple[ResourceRule, ...], action: Action, conditions: tuple[HookCondition, ...] = ()
 ) -> Hook:
     """What refuses objects leaves alone what a cluster cannot do without."""
     return Hook("validate", group, resources, _failure_policy(action), conditions, everywhere=action != "deny")

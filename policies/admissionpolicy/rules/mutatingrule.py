@@ -121,7 +121,7 @@ def _refused(denial: Finding, exception: PolicyException | None) -> MutationRefu
     violation = Violation(
         rule=denial.policy,
         path="",
-        found="",
+        value="",
         problem="",
         summary=denial.native,
         remedy="",

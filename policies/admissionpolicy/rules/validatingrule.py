@@ -107,7 +107,7 @@ class PolicyRule:
             yield Violation(
                 rule=finding.policy,
                 path=path,
-                found=detail,
+                value=detail,
                 problem=f"(unless {unless} will be set otherwise)" if unless else "",
                 summary=summary,
                 remedy="",

@@ -71,7 +71,7 @@ class _NodeStatus(Struct):
     conditions: list[_Condition] | None = None
 
 
-class NodeObject(Struct):
+class NodeManifest(Struct):
     """The parts of a Node that are looked at."""
 
     metadata: _Metadata
@@ -99,7 +99,7 @@ class _PodStatus(Struct):
     phase: str = ""
 
 
-class PodObject(Struct):
+class PodManifest(Struct):
     """The parts of a Pod that are looked at."""
 
     metadata: _Metadata
@@ -108,7 +108,7 @@ class PodObject(Struct):
 
 
 def machines(
-    nodes: Iterable[NodeObject], pods: Iterable[PodObject] | None, accelerators: Sequence[str]
+    nodes: Iterable[NodeManifest], pods: Iterable[PodManifest] | None, accelerators: Sequence[str]
 ) -> tuple[Machine, ...]:
     """The Nodes by name, with what Pods hold of them. accelerators: resources, as globs. pods: None if not known.
 
@@ -124,7 +124,7 @@ def machines(
     return tuple(sorted(built, key=lambda machine: machine.node.name))
 
 
-def held(pod: PodObject, accelerators: Sequence[str]) -> int:
+def held(pod: PodManifest, accelerators: Sequence[str]) -> int:
     """The accelerators that a Pod holds: what its containers and sidecars do, or more where an init container needs it.
 
     Source: "Resource sharing within containers". Raises ValueError for a quantity that is no number.
@@ -143,7 +143,7 @@ def held(pod: PodObject, accelerators: Sequence[str]) -> int:
     return _devices({name: max(by_resource[name], peak.get(name, 0)) for name in {*by_resource, *peak}})
 
 
-def _machine(node: NodeObject, accelerators: Sequence[str], used: Counter[str] | None) -> Machine:
+def _machine(node: NodeManifest, accelerators: Sequence[str], used: Counter[str] | None) -> Machine:
     name = node.metadata.name
     taints = tuple(Taint(taint.key, taint.effect, taint.value or "") for taint in node.spec.taints or ())
     return Machine(
@@ -151,7 +151,7 @@ def _machine(node: NodeObject, accelerators: Sequence[str], used: Counter[str] |
         _devices(_counts(node.status.allocatable, accelerators)),
         None if used is None else used[name],
         node.spec.unschedulable,
-        all(each.status == "True" for each in node.status.conditions or () if each.type == "Ready"),
+        all(condition.status == "True" for condition in node.status.conditions or () if condition.type == "Ready"),
     )
 
 

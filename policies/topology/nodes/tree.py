@@ -110,11 +110,11 @@ def best_topology(machines: Sequence[Machine], topologies: Sequence[Topology]) -
 
     Of several the one with the fewest levels that no Node has, then the first one.
     """
-    for each in topologies:
-        own = [level for level in each.levels if level.name not in _COMMON]
-        if each.name == _USUAL and any(domain(level, m.node.labels) is not None for m in machines for level in own):
-            return each
-    return max(topologies, key=lambda each: _fit(machines, each))
+    for topology in topologies:
+        own = [level for level in topology.levels if level.name not in _COMMON]
+        if topology.name == _USUAL and any(domain(level, m.node.labels) is not None for m in machines for level in own):
+            return topology
+    return max(topologies, key=lambda topology: _fit(machines, topology))
 
 
 def suits(topology: Topology, machine: Machine) -> bool:

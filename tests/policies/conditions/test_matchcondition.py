@@ -23,7 +23,7 @@ from policies.conditions.matchcondition import (
     topology_is_mentioned,
 )
 from policies.engine.requester import Exemptions
-from policies.engine.rule import MatchCondition
+from policies.engine.rule import HookCondition
 from policies.labels import GRACEFUL, INTERRUPTABLE, LabelException, is_reserved, organization
 from policies.objects.workload import workload
 from policies.topology.annotation import MENTIONED
@@ -63,7 +63,7 @@ def _is_well_formed(expression: str) -> bool:
 
 def _labels(
     exceptions: Iterable[LabelException] = _SHIPPED, *, cluster_scope: bool = False, more: Iterable[str] = ()
-) -> MatchCondition:
+) -> HookCondition:
     rows = [workload(group, kind, ["spec.template"]) for group in more for kind in more]
     return reserved_label_changes([*WORKLOADS.values(), *rows], tuple(exceptions), cluster_scope=cluster_scope)
 
@@ -73,7 +73,7 @@ def _key(name: str) -> str:
     return re.sub(r"[.\[\]]", "", name)
 
 
-def _topology(*, more: Iterable[str] = ()) -> MatchCondition:
+def _topology(*, more: Iterable[str] = ()) -> HookCondition:
     rows = [workload(name, name, [f"spec.{_key(name)}.template"]) for name in more]
     return topology_is_mentioned([*WORKLOADS.values(), *rows])
 
@@ -105,7 +105,7 @@ def test_names() -> None:
 
 
 @pytest.mark.parametrize("condition", _ALL, ids=lambda condition: condition.name)
-def test_the_shipped_conditions_are_well_formed(condition: MatchCondition) -> None:
+def test_the_shipped_conditions_are_well_formed(condition: HookCondition) -> None:
     """Every shipped condition is whole, and below the 100,000 characters that the API server takes."""
     assert _is_well_formed(condition.expression)
     assert len(condition.expression) < 100_000

@@ -22,8 +22,8 @@ _PODS = (ResourceRule(("*",), ("",), ("pods",)),)
 _TEAM = LabelSelector((SelectorRequirement("team", "Exists"),))
 
 
-def _violation(rule: str, path: str = "spec.a", found: str = "7") -> Violation:
-    return Violation(rule, path, found, "is odd", f"{rule}: odd numbers.", "Make it even.")
+def _violation(rule: str, path: str = "spec.a", value: str = "7") -> Violation:
+    return Violation(rule, path, value, "is odd", f"{rule}: odd numbers.", "Make it even.")
 
 
 def _rule(
@@ -309,7 +309,7 @@ def test_an_exception_is_for_its_rule_only() -> None:
 
 def test_warnings_are_clean_lines() -> None:
     """Whatever was found, a warning is one printable line."""
-    answer = _answer(_rule("a", [_violation("a", found="x\ny\x00")], "warn"))
+    answer = _answer(_rule("a", [_violation("a", value="x\ny\x00")], "warn"))
 
     assert answer.warnings == ("spec.a: x y is odd",)
 

@@ -7,9 +7,9 @@ import pytest
 from policies.engine.violation import Violation, describe, limited, one_line, quote
 
 
-def _violation(path: str, found: str = "7", **fields: str) -> Violation:
+def _violation(path: str, value: str = "7", **fields: str) -> Violation:
     parts: dict[str, Any] = {"rule": "r", "problem": "is odd", "summary": "Odd numbers.", "remedy": "Make it even."}
-    return Violation(path=path, found=found, **{**parts, **fields})
+    return Violation(path=path, value=value, **{**parts, **fields})
 
 
 @pytest.mark.parametrize(

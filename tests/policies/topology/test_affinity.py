@@ -10,7 +10,7 @@ import pytest
 from policies.engine.match import SelectorRequirement
 from policies.topology.affinity import (
     NOTHING,
-    Entry,
+    RecordEntry,
     Replacement,
     node_affinity,
     requires,
@@ -45,7 +45,7 @@ def _and(*keys: str) -> dict[str, Any]:
             [(_A,), (_B,)],
             [],
             _node([_TERM_A, _TERM_B]),
-            Entry((Replacement((_TERM_A, _TERM_B)),), created="affinity"),
+            RecordEntry((Replacement((_TERM_A, _TERM_B)),), created="affinity"),
             id="no-affinity",
         ),
         pytest.param(
@@ -53,7 +53,7 @@ def _and(*keys: str) -> dict[str, Any]:
             [(_A,)],
             [],
             _node([_TERM_A], **_PODS),
-            Entry((Replacement((_TERM_A,)),), created="nodeAffinity"),
+            RecordEntry((Replacement((_TERM_A,)),), created="nodeAffinity"),
             id="other-affinity",
         ),
         pytest.param(
@@ -61,32 +61,37 @@ def _and(*keys: str) -> dict[str, Any]:
             [(_A,)],
             [],
             _node([_TERM_A]),
-            Entry((Replacement((_TERM_A,)),), created="nodeAffinity"),
+            RecordEntry((Replacement((_TERM_A,)),), created="nodeAffinity"),
             id="null-node-affinity",
         ),
         pytest.param(
-            _node(), [(_A,)], [], _node([_TERM_A]), Entry((Replacement((_TERM_A,)),)), id="empty-node-affinity"
+            _node(), [(_A,)], [], _node([_TERM_A]), RecordEntry((Replacement((_TERM_A,)),)), id="empty-node-affinity"
         ),
         pytest.param(
             _node([_TERM_X, {}]),
             [(_A,), (_B,)],
             [],
             _node([_and("x", "a"), _and("x", "b"), {}]),
-            Entry((Replacement((_and("x", "a"), _and("x", "b")), _TERM_X),)),
+            RecordEntry((Replacement((_and("x", "a"), _and("x", "b")), _TERM_X),)),
             id="terms",
         ),
         pytest.param(_node([_TERM_A]), [(_A,)], [], _node([_TERM_A]), NOTHING, id="said-already"),
         pytest.param(_node([]), [(_A,)], [], _node([]), NOTHING, id="no-terms"),
         pytest.param(
-            _node(None, [_OWN]), [], [_PREFER], _node(None, [_OWN, _PREFER]), Entry((), (_PREFER,)), id="preferred"
+            _node(None, [_OWN]),
+            [],
+            [_PREFER],
+            _node(None, [_OWN, _PREFER]),
+            RecordEntry((), (_PREFER,)),
+            id="preferred",
         ),
         pytest.param(_node(None, [_PREFER]), [], [_PREFER], _node(None, [_PREFER]), NOTHING, id="preferred-already"),
         pytest.param(
-            None, [], [_PREFER], _node(None, [_PREFER]), Entry((), (_PREFER,), "affinity"), id="preferred-only"
+            None, [], [_PREFER], _node(None, [_PREFER]), RecordEntry((), (_PREFER,), "affinity"), id="preferred-only"
         ),
     ],
 )
-def test_there_and_back(affinity: Any, required: Any, preferred: Any, result: Any, entry: Entry) -> None:
+def test_there_and_back(affinity: Any, required: Any, preferred: Any, result: Any, entry: RecordEntry) -> None:
     """Terms are added as the entry says, and taken out again by it; the affinity itself is not changed."""
     sent = deepcopy(affinity)
 
@@ -105,7 +110,7 @@ def test_there_and_back(affinity: Any, required: Any, preferred: Any, result: An
 )
 def test_malformed_affinity(affinity: Any) -> None:
     """It stays as it is, and is left for the API server to refuse; no Node meets it, so it requires everything."""
-    entry = Entry((Replacement((_TERM_A,)),), (_PREFER,), "affinity")
+    entry = RecordEntry((Replacement((_TERM_A,)),), (_PREFER,), "affinity")
 
     assert with_terms(affinity, [(_A,)], []) == (affinity, NOTHING)
     assert without_terms(affinity, entry) == affinity
@@ -117,50 +122,56 @@ def test_malformed_affinity(affinity: Any) -> None:
     [
         pytest.param(
             _node([_and("x", "a"), _TERM_B]),
-            Entry((Replacement((_and("x", "a"), _and("x", "b")), _TERM_X),)),
+            RecordEntry((Replacement((_and("x", "a"), _and("x", "b")), _TERM_X),)),
             _node([_TERM_X, _TERM_B]),
             id="half-of-what-was-written",
         ),
         pytest.param(
             _node([_TERM_B, _and("x", "a"), _TERM_X]),
-            Entry((Replacement((_and("x", "a"),), _TERM_X),)),
+            RecordEntry((Replacement((_and("x", "a"),), _TERM_X),)),
             _node([_TERM_B, _TERM_X, _TERM_X]),
             id="among-others",
         ),
         pytest.param(
-            _node([_TERM_A, _TERM_A]), Entry((Replacement((_TERM_A,)),)), _node([_TERM_A]), id="recorded-once-goes-once"
+            _node([_TERM_A, _TERM_A]),
+            RecordEntry((Replacement((_TERM_A,)),)),
+            _node([_TERM_A]),
+            id="recorded-once-goes-once",
         ),
         pytest.param(
-            _node([_TERM_X]), Entry((Replacement((_TERM_A,)),)), _node([_TERM_X]), id="nothing-of-it-is-there"
+            _node([_TERM_X]), RecordEntry((Replacement((_TERM_A,)),)), _node([_TERM_X]), id="nothing-of-it-is-there"
         ),
         pytest.param(
             _node([{**_TERM_A, "matchFields": []}]),
-            Entry((Replacement((_TERM_A,)),), created="affinity"),
+            RecordEntry((Replacement((_TERM_A,)),), created="affinity"),
             None,
             id="written-with-an-empty-list",
         ),
         pytest.param(
             _node([{**_TERM_A, "matchFields": None}], **_PODS),
-            Entry((Replacement((_TERM_A,)),), created="affinity"),
+            RecordEntry((Replacement((_TERM_A,)),), created="affinity"),
             _PODS,
             id="other-affinity-since",
         ),
         pytest.param(
-            _node([_TERM_A]), Entry((Replacement((_TERM_A,)),), created="nodeAffinity"), {}, id="affinity-was-empty"
+            _node([_TERM_A]),
+            RecordEntry((Replacement((_TERM_A,)),), created="nodeAffinity"),
+            {},
+            id="affinity-was-empty",
         ),
-        pytest.param(_node([_TERM_A]), Entry((Replacement((_TERM_A,)),)), _node(), id="node-affinity-was-empty"),
-        pytest.param(_node(None, [_PREFER, _OWN]), Entry((), (_PREFER,)), _node(None, [_OWN]), id="preferred"),
-        pytest.param(None, Entry((Replacement((_TERM_A,)),)), None, id="all-gone"),
-        pytest.param({}, Entry((Replacement((_TERM_A,)),), created="affinity"), {}, id="nothing-left"),
+        pytest.param(_node([_TERM_A]), RecordEntry((Replacement((_TERM_A,)),)), _node(), id="node-affinity-was-empty"),
+        pytest.param(_node(None, [_PREFER, _OWN]), RecordEntry((), (_PREFER,)), _node(None, [_OWN]), id="preferred"),
+        pytest.param(None, RecordEntry((Replacement((_TERM_A,)),)), None, id="all-gone"),
+        pytest.param({}, RecordEntry((Replacement((_TERM_A,)),), created="affinity"), {}, id="nothing-left"),
     ],
 )
-def test_taking_out(affinity: Any, entry: Entry, result: Any) -> None:
+def test_taking_out(affinity: Any, entry: RecordEntry, result: Any) -> None:
     """Recorded terms give their place to what they were made of, once; everything else stays."""
     assert without_terms(affinity, entry) == result
 
 
-_FIRST = Entry((Replacement((_TERM_A,)),), (_PREFER,), "affinity")
-_LAST = Entry((Replacement((_TERM_A,)),), created="affinity", earlier=(_FIRST,))
+_FIRST = RecordEntry((Replacement((_TERM_A,)),), (_PREFER,), "affinity")
+_LAST = RecordEntry((Replacement((_TERM_A,)),), created="affinity", earlier=(_FIRST,))
 
 
 @pytest.mark.parametrize(

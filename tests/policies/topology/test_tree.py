@@ -9,7 +9,7 @@ import pytest
 from policies.engine.facts import Node, Taint
 from policies.engine.match import LabelSelector, SelectorRequirement
 from policies.topology.catalog import BUILT_IN
-from policies.topology.nodes.inventory import Machine, NodeObject, PodObject, held, machines
+from policies.topology.nodes.inventory import Machine, NodeManifest, PodManifest, held, machines
 from policies.topology.nodes.tree import Branch, Count, best_topology, count, line, natural, path, present, suits, tree
 from policies.topology.topology import Topology, level
 
@@ -17,9 +17,9 @@ _GLOBS = ("nvidia.com/gpu", "nvidia.com/mig-*", "sunk.coreweave.com/accelerator"
 _ABC = Topology("abc", (level("x/a"), level("x/b"), level("x/c"), level("kubernetes.io/hostname")))
 
 
-def _pod(containers: list[Any], init: list[Any] | None = None) -> PodObject:
+def _pod(containers: list[Any], init: list[Any] | None = None) -> PodManifest:
     return msgspec.convert(
-        {"metadata": {"name": "p"}, "spec": {"containers": containers, "initContainers": init}}, PodObject
+        {"metadata": {"name": "p"}, "spec": {"containers": containers, "initContainers": init}}, PodManifest
     )
 
 
@@ -49,7 +49,7 @@ def _asks(resource: str = "nvidia.com/gpu", **sides: str | int) -> dict[str, Any
         pytest.param(_pod([_asks("sunk.coreweave.com/accelerator", limits="8")]), 8, id="slurm"),
     ],
 )
-def test_what_a_pod_holds(pod: PodObject, expected: int) -> None:
+def test_what_a_pod_holds(pod: PodManifest, expected: int) -> None:
     """A Pod holds what its containers and sidecars do, or more where an init container asks for more."""
     assert held(pod, _GLOBS) == expected
 
@@ -60,9 +60,9 @@ def test_a_quantity_that_is_no_number_is_told() -> None:
         held(_pod([_asks(requests="1.5")]), _GLOBS)
 
 
-def _node(name: str, spec: Mapping[str, Any] | None = None, **status: Any) -> NodeObject:
+def _node(name: str, spec: Mapping[str, Any] | None = None, **status: Any) -> NodeManifest:
     return msgspec.convert(
-        {"metadata": {"name": name, "labels": {"x/a": "1"}}, "spec": spec or {}, "status": status}, NodeObject
+        {"metadata": {"name": name, "labels": {"x/a": "1"}}, "spec": spec or {}, "status": status}, NodeManifest
     )
 
 
@@ -82,7 +82,7 @@ def test_machines_know_what_is_held_and_who_is_closed() -> None:
                 "spec": {"nodeName": on, "containers": [_asks(requests="3")]},
                 "status": {"phase": phase},
             },
-            PodObject,
+            PodManifest,
         )
         for name, on, phase in (
             ("p", "a", "Running"),

@@ -88,9 +88,9 @@ def answer_of(reply: bytes | str) -> Json:
     return response
 
 
-def violation(rule: str = "tidy", path: str = "metadata.name", found: str = '"x"') -> Violation:
+def violation(rule: str = "tidy", path: str = "metadata.name", value: str = '"x"') -> Violation:
     """A violation with short words."""
-    return Violation(rule, path, found, "is untidy", "Tidiness is required.", "Tidy up.")
+    return Violation(rule, path, value, "is untidy", "Tidiness is required.", "Tidy up.")
 
 
 class Fixed:

@@ -20,7 +20,7 @@ from support.api.fakeapi import Json
 from support.api.webhookapi import merged
 
 from policies.engine.match import ResourceRule
-from policies.engine.rule import Hook, MatchCondition, Rule
+from policies.engine.rule import Hook, HookCondition, Rule
 from policies.engine.ruleset import RuleSet
 from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.configuration.settings import Registration, Settings
@@ -35,7 +35,7 @@ _URL = "https://127.0.0.1:9443"
 _REGISTRATION = Registration(apply=True, url=_URL)
 _BUNDLE, _OTHER_BUNDLE = b"first", b"second"
 _PODS = ResourceRule(("CREATE",), ("",), ("pods",))
-_GUARD = Hook("validate", "labels", (_PODS,), "Fail", (MatchCondition("one", "1 == 1"),))
+_GUARD = Hook("validate", "labels", (_PODS,), "Fail", (HookCondition("one", "1 == 1"),))
 _OTHERS = (Hook("validate", "pods", (_PODS,), "Ignore"), Hook("mutate", "pods", (_PODS,), "Ignore"))
 _RULES = RuleSet([Rule("labels", (_GUARD,), "deny", frozenset()), Rule("pods", _OTHERS, "deny", frozenset())])
 _THEIRS = {"name": "theirs.example.org", "clientConfig": {"url": _URL}}

@@ -57,7 +57,7 @@ def _refusal(message: str, code: int = 403, reason: str = "Forbidden") -> Json:
             id="patched-with-warnings",
         ),
         pytest.param(
-            Answer((Decision("tidy", "deny", (violation(), violation(path="spec.x", found="3"))),)),
+            Answer((Decision("tidy", "deny", (violation(), violation(path="spec.x", value="3"))),)),
             {
                 "allowed": False,
                 "status": _refusal(
@@ -68,7 +68,7 @@ def _refusal(message: str, code: int = 403, reason: str = "Forbidden") -> Json:
             id="refused",
         ),
         pytest.param(
-            Answer((Decision("tidy", "deny", (violation(), violation(found='"y"'))),)),
+            Answer((Decision("tidy", "deny", (violation(), violation(value='"y"'))),)),
             {
                 "allowed": False,
                 "status": _refusal(

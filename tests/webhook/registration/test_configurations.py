@@ -8,7 +8,7 @@ from support.builders import Json
 from support.service.servers import default_rules
 
 from policies.engine.match import LabelSelector, ResourceRule, SelectorRequirement
-from policies.engine.rule import Hook, MatchCondition, Rule
+from policies.engine.rule import Hook, HookCondition, Rule
 from policies.engine.ruleset import RuleSet
 from webhook.configuration.settings import Settings
 from webhook.registration.configurations import Client, Owner, configurations, owned, registered
@@ -18,8 +18,8 @@ _ENCODED = base64.b64encode(_BUNDLE).decode()
 _SERVICE = Client(_BUNDLE, namespace="cloud", service="svc", port=8443)
 _CREATE_PODS = ResourceRule(("CREATE",), ("",), ("pods",), ("v1",))
 _WRITE_ALL = ResourceRule(("CREATE", "UPDATE"), ("*",), ("*/*",))
-_IS_RED = MatchCondition("is-red", "object.spec.colour == 'red'")
-_IS_BIG = MatchCondition("is-big", "object.spec.size > 3")
+_IS_RED = HookCondition("is-red", "object.spec.colour == 'red'")
+_IS_BIG = HookCondition("is-big", "object.spec.size > 3")
 _OWN = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["cloud"]}
 
 
@@ -196,7 +196,7 @@ def test_an_entry_fails_closed_where_one_of_its_rules_does(policies: tuple[Any, 
     ],
 )
 def test_conditions_are_kept_where_all_hooks_have_them(
-    conditions: tuple[MatchCondition, ...], other: tuple[MatchCondition, ...], expected: list[str]
+    conditions: tuple[HookCondition, ...], other: tuple[HookCondition, ...], expected: list[str]
 ) -> None:
     """Conditions are ANDed, so those of one rule are dropped where they could hide requests from another."""
     hooks = [Hook("mutate", "pods", (_CREATE_PODS,), "Fail", each) for each in (conditions, other)]

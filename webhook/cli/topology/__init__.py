@@ -12,7 +12,5 @@ def command() -> None:
     """Show topologies, explain placements, draw Nodes as a tree with their free GPUs."""
 
 
-command.add_command(catalog.list_command)
-command.add_command(catalog.show_command)
-command.add_command(explain.command)
-command.add_command(tree.command)
+for verb in (catalog.list_command, catalog.show_command, explain.command, tree.command):
+    command.add_command(verb)

@@ -15,7 +15,7 @@ from policies.topology.topology import Level, Topology
 from webhook.cli import options
 from webhook.cli.output import write
 from webhook.cli.topology import inventory, requirement
-from webhook.cli.topology.inventory import Cluster
+from webhook.cli.topology.inventory import ClusterOptions
 
 
 @click.command("list", short_help="List the topologies that are known.")
@@ -31,22 +31,13 @@ def list_command(kubeconfig: str, config: Path | None, output: str, *, in_cluste
       cks-admission topology list --config cks.yaml --kubeconfig ~/.kube/config
     """
     settings = options.settings(config, {})
-    topologies = inventory.read(settings, Cluster(kubeconfig, in_cluster), nodes=False).catalog.by_name.values()
+    topologies = inventory.read(settings, ClusterOptions(kubeconfig, in_cluster), nodes=False).catalog.by_name.values()
     if output == "text":
         rows = [(topology.name, topology.source, topology.called_all(topology.levels)) for topology in topologies]
         click.echo("\n".join(_table(("NAME", "SOURCE", "LEVELS, FARTHEST FIRST"), rows)))
         return
     write(
-        [
-            {
-                "name": topology.name,
-                "source": topology.source,
-                "inCluster": topology.in_cluster,
-                "levels": list(map(topology.called, topology.levels)),
-            }
-            for topology in topologies
-        ],
-        output,
+        [{**_head(topology), "levels": list(map(topology.called, topology.levels))} for topology in topologies], output
     )
 
 
@@ -68,7 +59,7 @@ def show_command(
       cks-admission topology show coreweave --kubeconfig ~/.kube/config
     """
     settings = options.settings(config, {})
-    known = inventory.read(settings, Cluster(kubeconfig, in_cluster), nodes)
+    known = inventory.read(settings, ClusterOptions(kubeconfig, in_cluster), nodes)
     topology = inventory.find(known.catalog, name)
     if output == "text":
         click.echo("\n".join(_text(topology, known.machines)))
@@ -98,7 +89,7 @@ def _text(topology: Topology, machines: Sequence[Machine] | None) -> Iterator[st
 
 def _counts(level: Level, topology: Topology, machines: Sequence[Machine]) -> tuple[int, int]:
     """How many Nodes have a level, and in how many domains they are."""
-    around = [each for each in topology.levels if topology.position(each) <= topology.position(level)]
+    around = [other for other in topology.levels if topology.position(other) <= topology.position(level)]
     paths = [path(around, m.node.labels) for m in machines if domain(level, m.node.labels) is not None]
     return len(paths), len(set(paths))
 
@@ -113,15 +104,17 @@ def _json(topology: Topology, machines: Sequence[Machine] | None) -> dict[str, A
             entry["nodes"], entry["domains"] = _counts(level, topology, machines)
         levels.append(entry)
     return {
-        "name": topology.name,
-        "source": topology.source,
-        "inCluster": topology.in_cluster,
+        **_head(topology),
         "levels": levels,
         "unions": [{"name": union.name, "keys": list(union.keys)} for union in topology.unions],
         "nodeRequirement": topology.requirement.to_json() if topology.requirement != EVERYTHING else None,
         "pool": topology.pool.to_json() if topology.pool is not None else None,
         **({} if machines is None else {"nodes": len(machines)}),
     }
+
+
+def _head(topology: Topology) -> dict[str, Any]:
+    return {"name": topology.name, "source": topology.source, "inCluster": topology.in_cluster}
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[int] = ()) -> list[str]:

@@ -9,52 +9,30 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
-from msgspec.structs import replace
 
-from policies.engine import engine
-from policies.engine.engine import Answer
 from policies.engine.facts import StaticFacts
 from policies.engine.request import AdmissionRequest, UserInfo, is_being_deleted, is_mirror_pod, is_owned
 from policies.engine.ruleset import RuleSet
-from policies.objects import patch
 from policies.topology.rule import RULE, TopologyPlacement
 from webhook.cli import exits, options
-from webhook.cli.exits import InputError, unreadable
-from webhook.cli.output import headline, write
+from webhook.cli.check import ObjectOutcome, decide, in_namespace, read_objects
+from webhook.cli.exits import InputError
+from webhook.cli.output import write
 from webhook.cli.topology import inventory, report
 from webhook.cli.topology.explanation import Explanation, explain
-from webhook.cli.topology.inventory import Cluster, Inventory
+from webhook.cli.topology.inventory import ClusterOptions, Inventory
 from webhook.configuration import rules
 from webhook.configuration.settings import Settings, SettingsError
 from webhook.files import manifest
-from webhook.files.manifest import Manifest, ManifestError
-from webhook.files.yamlfile import FileError
+from webhook.files.manifest import Manifest
 
 
 class ObjectExplanation(NamedTuple):
-    """An object with what became of its templates; nothing: why there is nothing to explain, empty where there is."""
+    """What becomes of an object and its templates. nothing: why there is nothing to explain, empty where there is."""
 
-    manifest: Manifest
-    request: AdmissionRequest
+    outcome: ObjectOutcome
     templates: tuple[Explanation, ...]
     nothing: str
-    mutation: Answer
-    validation: Answer
-
-    @property
-    def allowed(self) -> bool:
-        """Whether the object would be let in."""
-        return self.mutation.allowed and self.validation.allowed
-
-    @property
-    def message(self) -> str:
-        """The refusal; empty where there is none."""
-        return "\n".join(answer.message for answer in (self.mutation, self.validation) if answer.message)
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """What whoever applies the object is warned of."""
-        return (*self.mutation.warnings, *self.validation.warnings)
 
 
 class _Context(NamedTuple):
@@ -68,12 +46,9 @@ class _Context(NamedTuple):
 
     def facts(self, namespace: str) -> StaticFacts:
         """The facts for what is in a Namespace."""
-        facts = StaticFacts(
-            datetime.now(UTC).date(),
-            cluster_nodes=tuple(machine.node for machine in self.known.machines or ()),
-            cluster_topologies=self.known.own,
-        )
-        return replace(facts, namespaces={namespace: {**facts.namespace_labels(namespace), **self.labels}})
+        nodes = tuple(machine.node for machine in self.known.machines or ())
+        facts = StaticFacts(datetime.now(UTC).date(), cluster_nodes=nodes, cluster_topologies=self.known.own)
+        return in_namespace(facts, namespace, self.labels)
 
 
 @click.command("explain", short_help="Say what becomes of topology annotations, and why.")
@@ -103,27 +78,15 @@ def command(
     settings = options.settings(config, {})
     if "-" in files and "-" in nodes:
         raise InputError("-f - and --nodes - both read standard input; give one of them as a file")
-    objects = _objects(files)
-    known = inventory.read(settings, Cluster(kubeconfig, in_cluster), nodes)
+    objects = read_objects(files)
+    known = inventory.read(settings, ClusterOptions(kubeconfig, in_cluster), nodes)
     context = _context(settings, known, namespace, namespace_labels)
-    explained = [_explain(each, context) for each in objects]
+    explained = [_explain(written, context) for written in objects]
     if output == "text":
-        click.echo("\n".join(line for each in explained for line in _text(each)))
+        click.echo("\n".join(line for explanation in explained for line in _text(explanation)))
     else:
-        write([_json(each) for each in explained], output)
-    sys.exit(exits.OK if all(each.allowed for each in explained) else exits.REFUSED)
-
-
-def _objects(files: Sequence[str]) -> list[Manifest]:
-    try:
-        objects = list(manifest.read(files, inventory.stdin(files)))
-    except (FileError, ManifestError) as error:
-        raise InputError(str(error)) from None
-    except OSError as error:
-        raise unreadable(error) from None
-    if not objects:
-        raise InputError(f"{', '.join(files)}: no objects found")
-    return objects
+        write([_json(explanation) for explanation in explained], output)
+    sys.exit(exits.OK if all(explanation.outcome.allowed for explanation in explained) else exits.REFUSED)
 
 
 def _context(settings: Settings, known: Inventory, namespace: str, labels: Sequence[str]) -> _Context:
@@ -134,7 +97,7 @@ def _context(settings: Settings, known: Inventory, namespace: str, labels: Seque
         rule = TopologyPlacement(catalog, rules.topology_options(settings))
     except SettingsError as error:
         raise InputError(str(error)) from None
-    ruleset = RuleSet([each for each in built.rules if each.name == RULE], built.exceptions)
+    ruleset = RuleSet([rule for rule in built.rules if rule.name == RULE], built.exceptions)
     if not ruleset.rules:
         click.echo(f"the rule {RULE} is off: of what follows, nothing is done", err=True)
     return _Context(rule, ruleset, namespace, given, known)
@@ -149,11 +112,8 @@ def _explain(given: Manifest, context: _Context) -> ObjectExplanation:
         explain(constraint, translation, context.known.machines)
         for constraint, translation in context.rule.explain(request, facts)
     )
-    mutation = engine.mutate(request, context.ruleset, facts)
-    changed = patch.apply(given.object, mutation.operations) if mutation.operations else given.object
-    validation = engine.validate(replace(request, object=changed), context.ruleset, facts)
     nothing = "" if templates else _nothing(request, context)
-    return ObjectExplanation(given, request, templates, nothing, mutation, validation)
+    return ObjectExplanation(decide(given, request, context.ruleset, facts), templates, nothing)
 
 
 def _nothing(request: AdmissionRequest, context: _Context) -> str:
@@ -171,26 +131,22 @@ def _nothing(request: AdmissionRequest, context: _Context) -> str:
 
 
 def _text(explained: ObjectExplanation) -> Iterator[str]:
-    yield headline(explained.manifest.where, explained.request, allowed=explained.allowed)
+    outcome = explained.outcome
+    yield outcome.headline
     if explained.nothing:
         yield f"  Nothing is done: {explained.nothing}."
-    for each in explained.templates:
-        yield from ("  " + line for line in report.text(each))
-    for warning in explained.warnings:
+    for template in explained.templates:
+        yield from ("  " + line for line in report.text(template))
+    for warning in outcome.warnings:
         yield f"  {click.style('Warning:', fg='yellow')} {warning}"
-    yield from ("  " + line for line in explained.message.splitlines())
+    yield from ("  " + line for line in outcome.message.splitlines())
 
 
 def _json(explained: ObjectExplanation) -> dict[str, Any]:
-    request = explained.request
     return {
-        "where": explained.manifest.where,
-        "kind": request.kind.kind,
-        "namespace": request.scope_namespace,
-        "name": request.display_name,
-        "allowed": explained.allowed,
+        **explained.outcome.head,
         "nothing": explained.nothing,
-        "templates": [report.data(each) for each in explained.templates],
-        "message": explained.message,
-        "warnings": list(explained.warnings),
+        "templates": [report.data(template) for template in explained.templates],
+        "message": explained.outcome.message,
+        "warnings": explained.outcome.warnings,
     }

@@ -12,7 +12,7 @@ from policies.engine.match import EVERYTHING
 from policies.engine.request import JsonObject
 from policies.objects.fieldpath import render
 from policies.objects.nodeaffinity import allows
-from policies.topology.affinity import NOTHING, Entry, node_affinity
+from policies.topology.affinity import NOTHING, RecordEntry, node_affinity
 from policies.topology.annotation import ANNOTATIONS
 from policies.topology.constraint import Constraint
 from policies.topology.nodes.inventory import Machine
@@ -24,18 +24,18 @@ from policies.topology.translation import Translation
 from webhook.cli.topology import requirement
 
 
-class Requirement(Struct, frozen=True):
-    """One requirement of an added term. own: whether the user wrote it."""
+class AddedRequirement(Struct, frozen=True):
+    """A requirement of an added term. own: whether the user wrote it."""
 
-    text: str
+    requirement: str
     own: bool
 
 
-class Step(Struct, frozen=True):
+class PreferredTerm(Struct, frozen=True):
     """A preferred term and its weight."""
 
     weight: int
-    text: str
+    term: str
 
 
 class Landing(Struct, frozen=True):
@@ -57,8 +57,8 @@ class Explanation(Struct, frozen=True):
     annotations: tuple[tuple[str, str, str], ...]
     topology: Topology | None
     placements: tuple[tuple[str, Placement], ...]
-    required: tuple[tuple[Requirement, ...], ...]
-    preferred: tuple[Step, ...]
+    required: tuple[tuple[AddedRequirement, ...], ...]
+    preferred: tuple[PreferredTerm, ...]
     nothing: str
     reasons: tuple[str, ...]
     landing: Landing | None
@@ -75,7 +75,7 @@ def explain(constraint: Constraint, translation: Translation, machines: Sequence
         constraint.topology,
         tuple((name, placement) for name, placement in placements if placement is not None),
         tuple(_alternatives(entry)),
-        tuple(Step(each["weight"], _joined(each["preference"])) for each in entry.preferred),
+        tuple(PreferredTerm(preference["weight"], _joined(preference["preference"])) for preference in entry.preferred),
         nothing,
         () if nothing else tuple(_reasons(constraint, translation)),
         None if machines is None else _landing(constraint, translation, machines),
@@ -89,11 +89,11 @@ def _annotations(constraint: Constraint) -> Iterator[tuple[str, str, str]]:
             yield key, str(annotation.value), path
 
 
-def _alternatives(entry: Entry) -> Iterator[tuple[Requirement, ...]]:
+def _alternatives(entry: RecordEntry) -> Iterator[tuple[AddedRequirement, ...]]:
     for replacement in entry.required:
         own = _expressions(replacement.origin)
         for term in replacement.terms:
-            yield tuple(Requirement(requirement.requirement(each), each in own) for each in _expressions(term))
+            yield tuple(AddedRequirement(requirement.requirement(e), e in own) for e in _expressions(term))
 
 
 def _expressions(term: Any) -> list[Any]:
@@ -113,8 +113,7 @@ def _why_nothing(constraint: Constraint, translation: Translation) -> str:
         return constraint.obstacle
     if constraint.required is None and constraint.preferred is None:
         return "a topology alone places nothing"
-    own = node_affinity(translation.affinity)
-    if own is None:
+    if node_affinity(translation.affinity) is None:
         return "the node affinity that is there is malformed, which the API server refuses"
     return "the node affinity that is there requires as much already, or matches no Node"
 
@@ -152,9 +151,9 @@ def _why_alternatives(constraint: Constraint, topology: Topology) -> Iterator[st
 
 
 def _why_combined(translation: Translation) -> Iterator[str]:
-    combined = [each for each in translation.entry.required if each.origin is not None]
+    combined = sum(replacement.origin is not None for replacement in translation.entry.required)
     if combined:
-        terms = requirement.counted(len(combined), "term")
+        terms = requirement.counted(combined, "term")
         yield f"each alternative is combined with {terms} of your own: a Node must meet both"
 
 
@@ -164,12 +163,9 @@ def _why_weights(constraint: Constraint, translation: Translation) -> Iterator[s
         return
     if len({step["weight"] for step in steps}) > 1:
         yield "the weights add up to 100 on a Node in the nearest domain"
-    if any(_is_twin(step) for step in steps):
+    expressions = [expression for step in steps for expression in _expressions(step["preference"])]
+    if any(expression.get("operator") == "DoesNotExist" for expression in expressions):
         yield "an older label counts only where the newer one is absent, so that no Node counts twice"
-
-
-def _is_twin(step: JsonObject) -> bool:
-    return any(each.get("operator") == "DoesNotExist" for each in _expressions(step["preference"]))
 
 
 def _landing(constraint: Constraint, translation: Translation, machines: Sequence[Machine]) -> Landing:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -14,13 +13,14 @@ from policies.topology.catalog import Catalog
 from policies.topology.nodes.inventory import Machine
 from policies.topology.nodes.inventory import machines as machines_of
 from policies.topology.topology import Topology
+from webhook.cli import options
 from webhook.cli.exits import InputError, ToolError
 from webhook.cli.topology import nodefiles
 from webhook.configuration import rules
 from webhook.configuration.settings import Settings, SettingsError
 
 
-class Cluster(NamedTuple):
+class ClusterOptions(NamedTuple):
     """Which cluster to look at, if any."""
 
     kubeconfig: str = ""
@@ -52,7 +52,7 @@ nodes = click.option(
 
 
 def read(
-    settings: Settings, where: Cluster, paths: Sequence[str] = (), *, nodes: bool = True, pods: bool = False
+    settings: Settings, where: ClusterOptions, paths: Sequence[str] = (), *, nodes: bool = True, pods: bool = False
 ) -> Inventory:
     """The topologies, and the Nodes of files or else of the cluster; what is doubtful about them is said on stderr.
 
@@ -63,7 +63,7 @@ def read(
         catalog = rules.topologies(settings)
     except SettingsError as error:
         raise InputError(str(error)) from None
-    machines = nodefiles.read(paths, accelerators, stdin(paths)) if paths else None
+    machines = nodefiles.read(paths, accelerators, options.stdin(paths)) if paths else None
     own: tuple[Topology, ...] = ()
     if any(where):
         own, there = _look(where, accelerators, nodes=nodes and not paths, pods=pods)
@@ -84,13 +84,8 @@ def find(catalog: Catalog, name: str) -> Topology:
     raise InputError(f'topology "{name}" is not known. {f"Did you mean {near}? " if near else ""}{known}')
 
 
-def stdin(paths: Sequence[str]) -> bytes:
-    """The text of standard input where one of the paths is `-`, else nothing."""
-    return sys.stdin.buffer.read() if "-" in paths else b""
-
-
 def _look(
-    where: Cluster, accelerators: Sequence[str], *, nodes: bool, pods: bool
+    where: ClusterOptions, accelerators: Sequence[str], *, nodes: bool, pods: bool
 ) -> tuple[tuple[Topology, ...], tuple[Machine, ...] | None]:
     """Topologies and Nodes of a cluster. Raises ToolError."""
     from webhook.cluster.api.errors import ClusterError  # noqa: PLC0415 - most runs need no cluster
@@ -102,7 +97,7 @@ def _look(
 
 
 async def _ask(
-    where: Cluster, accelerators: Sequence[str], *, nodes: bool, pods: bool
+    where: ClusterOptions, accelerators: Sequence[str], *, nodes: bool, pods: bool
 ) -> tuple[tuple[Topology, ...], tuple[Machine, ...] | None]:
     from webhook.cluster.api.client import connect  # noqa: PLC0415 - loads the client
     from webhook.cluster.inspection import inventory  # noqa: PLC0415 - as above

@@ -85,7 +85,7 @@ class Box(Struct, frozen=True):
     boxes: tuple[Box, ...] = ()
 
 
-class Plan(Struct, frozen=True):
+class Layout(Struct, frozen=True):
     """All boxes, and how much room they take."""
 
     scale: Scale
@@ -94,12 +94,12 @@ class Plan(Struct, frozen=True):
     height: float
 
 
-def plan(root: Branch, topology: Topology, widest: float = WIDEST) -> Plan:
+def plan(root: Branch, topology: Topology, widest: float = WIDEST) -> Layout:
     """Places for all boxes, in the way that takes the least room and leaves the least of it empty."""
     shown = _shown(root)
     scale = next(scale for scale in SCALES if shown <= scale.most)
     plans = [_Maker(topology, scale, aspect).plan(root, widest) for aspect in _ASPECTS]
-    return min(plans, key=lambda each: each.width * each.height + sum(map(_empty, each.boxes)))
+    return min(plans, key=lambda layout: layout.width * layout.height + sum(map(_empty, layout.boxes)))
 
 
 class _Maker(NamedTuple):
@@ -109,13 +109,13 @@ class _Maker(NamedTuple):
     scale: Scale
     aspect: float
 
-    def plan(self, root: Branch, widest: float) -> Plan:
+    def plan(self, root: Branch, widest: float) -> Layout:
         blocks = self._inside(root, widest)
         narrowest = max(NARROWEST, *(block.width for block in blocks))
         width = min(widest, max(narrowest, self._shaped_width(blocks, 2.0)))
         rows = self._rows(blocks, width)
         whole = Block((), width, self._height(rows), 0, rows=rows)
-        return Plan(self.scale, self._arranged(whole, 0, 0, width, whole.height), width, whole.height)
+        return Layout(self.scale, self._arranged(whole, 0, 0, width, whole.height), width, whole.height)
 
     def _block(self, branch: Branch, widest: float) -> Block:
         """The box of a domain, in the room that is there for it."""
@@ -137,7 +137,7 @@ class _Maker(NamedTuple):
 
     def _inside(self, branch: Branch, widest: float) -> list[Block]:
         """What is in a domain: the cells of Nodes that are in no further domain first."""
-        blocks = _evened([self._block(each, widest) for each in branch.branches])
+        blocks = _evened([self._block(inner, widest) for inner in branch.branches])
         if not branch.machines:
             return blocks
         cells, width, height = self._cells(branch.machines, widest)
@@ -215,11 +215,11 @@ class _Maker(NamedTuple):
         more = math.inf
         for row in block.rows:
             more = min(more if row is block.rows[-1] else math.inf, (inner - self._width(row)) / len(row))
-            high = max(each.height for each in row) + more_height
+            high = max(inside.height for inside in row) + more_height
             across = left
-            for each in row:
-                wide = each.width + more
-                boxes.append(Box(each, across, top, wide, high, self._arranged(each, across, top, wide, high)))
+            for inside in row:
+                wide = inside.width + more
+                boxes.append(Box(inside, across, top, wide, high, self._arranged(inside, across, top, wide, high)))
                 across += wide + space
             top += high + space
         return tuple(boxes)

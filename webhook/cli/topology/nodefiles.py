@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from policies.topology.nodes.inventory import Machine, NodeObject, PodObject, held, machines
-from webhook.cli.exits import InputError, unreadable
+from policies.topology.nodes.inventory import Machine, NodeManifest, PodManifest, held, machines
+from webhook.cli.exits import InputError, reading
 from webhook.files import manifest
 from webhook.files.manifest import ManifestError
 from webhook.files.yamlfile import FileError
@@ -30,24 +30,9 @@ class _List(_Head, rename="camel"):
     items: list[msgspec.Raw] | None = None
 
 
-class _Objects:
-    """Nodes by name and Pods by Namespace and name: what stands in two files is one object."""
-
-    def __init__(self) -> None:
-        self.nodes: dict[str, NodeObject] = {}
-        self.pods: dict[tuple[str, str], PodObject] = {}
-
-    def add(self, item: NodeObject | PodObject) -> None:
-        """Take one up."""
-        if isinstance(item, NodeObject):
-            self.nodes[item.metadata.name] = item
-        else:
-            self.pods[item.metadata.namespace, item.metadata.name] = item
-
-
 _LIST = msgspec.json.Decoder(_List)
 _HEAD = msgspec.json.Decoder(_Head)
-_KINDS: dict[str, type[NodeObject | PodObject]] = {"Node": NodeObject, "Pod": PodObject}
+_KINDS: dict[str, type[NodeManifest | PodManifest]] = {"Node": NodeManifest, "Pod": PodManifest}
 
 
 def read(paths: Sequence[str], accelerators: Sequence[str], stdin: bytes = b"") -> tuple[Machine, ...]:
@@ -55,22 +40,23 @@ def read(paths: Sequence[str], accelerators: Sequence[str], stdin: bytes = b"") 
 
     Other objects are passed over. Raises InputError.
     """
-    objects = _Objects()
-    try:
+    # What stands in two files is one object.
+    nodes: dict[str, NodeManifest] = {}
+    pods: dict[tuple[str, str], PodManifest] = {}
+    with reading(FileError, ManifestError):
         for name in (name for path in paths for name in ([path] if path == "-" else manifest.given(path))):
             text = stdin if name == "-" else Path(name).read_bytes()
             for item in _quickly(text, accelerators) or _carefully(name, text, accelerators):
-                objects.add(item)
-    except (FileError, ManifestError) as error:
-        raise InputError(str(error)) from None
-    except OSError as error:
-        raise unreadable(error) from None
-    if not objects.nodes:
+                if isinstance(item, NodeManifest):
+                    nodes[item.metadata.name] = item
+                else:
+                    pods[item.metadata.namespace, item.metadata.name] = item
+    if not nodes:
         raise InputError(f"{', '.join(paths)}: no Nodes found; {HOW} prints them with their Pods")
-    return machines(objects.nodes.values(), objects.pods.values() or None, accelerators)
+    return machines(nodes.values(), pods.values() or None, accelerators)
 
 
-def _quickly(text: bytes, accelerators: Sequence[str]) -> list[NodeObject | PodObject] | None:
+def _quickly(text: bytes, accelerators: Sequence[str]) -> list[NodeManifest | PodManifest] | None:
     """What is in JSON; None for anything else, and where something is wrong with it.
 
     A cluster's Pods come to some hundred megabytes, for which YAML would take minutes.
@@ -90,21 +76,21 @@ def _quickly(text: bytes, accelerators: Sequence[str]) -> list[NodeObject | PodO
     return objects
 
 
-def _carefully(name: str, text: bytes, accelerators: Sequence[str]) -> Iterator[NodeObject | PodObject]:
+def _carefully(name: str, text: bytes, accelerators: Sequence[str]) -> Iterator[NodeManifest | PodManifest]:
     """What is in YAML or JSON, with the line of what is wrong. Raises InputError, FileError and ManifestError."""
-    for each in manifest.read(["-"], text) if name == "-" else manifest.read([name]):
-        kind = _KINDS.get(each.object["kind"]) if each.object["apiVersion"] == "v1" else None
+    for written in manifest.read(["-"], text) if name == "-" else manifest.read([name]):
+        kind = _KINDS.get(written.object["kind"]) if written.object["apiVersion"] == "v1" else None
         if kind is None:
             continue
         try:
-            yield _checked(msgspec.convert(each.object, kind), accelerators)
+            yield _checked(msgspec.convert(written.object, kind), accelerators)
         except _UNREADABLE as error:
-            raise InputError(f"{each.where}: {_called(each.object)} cannot be read: {error}") from None
+            raise InputError(f"{written.where}: {_called(written.object)} cannot be read: {error}") from None
 
 
-def _checked(item: NodeObject | PodObject, accelerators: Sequence[str]) -> NodeObject | PodObject:
+def _checked(item: NodeManifest | PodManifest, accelerators: Sequence[str]) -> NodeManifest | PodManifest:
     """Raises ValueError for a quantity that is no number of devices."""
-    if isinstance(item, NodeObject):
+    if isinstance(item, NodeManifest):
         machines([item], None, accelerators)
     else:
         held(item, accelerators)

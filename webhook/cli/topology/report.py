@@ -7,10 +7,11 @@ from collections.abc import Set as AbstractSet
 from typing import Any
 
 import click
+from msgspec import structs
 
 from policies.topology.nodes.tree import Path
 from policies.topology.topology import Level, Topology
-from webhook.cli.topology.explanation import Explanation, Landing, Requirement
+from webhook.cli.topology.explanation import Explanation, Landing
 from webhook.cli.topology.requirement import counted
 
 # A placement in a large cluster leaves some hundred racks.
@@ -23,7 +24,7 @@ def text(explanation: Explanation) -> Iterator[str]:
     for key, value, path in explanation.annotations:
         yield f"  {key}: {value}  ({path})"
     if explanation.topology is not None:
-        yield f"  {levels(explanation)}"
+        yield f"  {_levels(explanation, explanation.topology)}"
     if explanation.nothing:
         yield f"  Nothing is added to the node affinity: {explanation.nothing}."
     else:
@@ -32,11 +33,8 @@ def text(explanation: Explanation) -> Iterator[str]:
         yield from (f"  {line}" for line in _landed(explanation.landing, explanation.topology))
 
 
-def levels(explanation: Explanation) -> str:
+def _levels(explanation: Explanation, topology: Topology) -> str:
     """The levels, and what is placed on which."""
-    topology = explanation.topology
-    if topology is None:
-        return ""
     told = []
     for level in topology.levels:
         marks = [
@@ -52,17 +50,14 @@ def _added(explanation: Explanation) -> Iterator[str]:
     yield "Added to the node affinity:"
     if explanation.required:
         yield f"  required{', one of these' if len(explanation.required) > 1 else ''}:"
-        yield from (f"    - {_term(each)}" for each in explanation.required)
+        for alternative in explanation.required:
+            yield "    - " + " and ".join(f"{r.requirement}{' (your own)' if r.own else ''}" for r in alternative)
     if explanation.preferred:
         yield "  preferred:"
-        yield from (f"    - weight {each.weight}: {each.text}" for each in explanation.preferred)
+        yield from (f"    - weight {preference.weight}: {preference.term}" for preference in explanation.preferred)
     if explanation.reasons:
         yield "  why:"
         yield from (f"    - {reason}" for reason in explanation.reasons)
-
-
-def _term(requirements: tuple[Requirement, ...]) -> str:
-    return " and ".join(f"{each.text}{' (your own)' if each.own else ''}" for each in requirements)
 
 
 def _landed(landing: Landing, topology: Topology | None) -> Iterator[str]:
@@ -73,9 +68,9 @@ def _landed(landing: Landing, topology: Topology | None) -> Iterator[str]:
         return
     values: dict[Level, set[str]] = {}
     for path, _ in landing.domains:
-        for each, value in path:
-            values.setdefault(each, set()).add(value)
-    telling = {each for each, several in values.items() if len(several) > 1} | {level}
+        for placed, value in path:
+            values.setdefault(placed, set()).add(value)
+    telling = {placed for placed, several in values.items() if len(several) > 1} | {level}
     for path, nodes in landing.domains[:_SHOWN]:
         yield f"  {_path(path, level, telling, topology)}: {counted(nodes, 'Node')}"
     if len(landing.domains) > _SHOWN:
@@ -84,8 +79,8 @@ def _landed(landing: Landing, topology: Topology | None) -> Iterator[str]:
 
 def _path(path: Path, level: Level, telling: AbstractSet[Level], topology: Topology) -> str:
     """A domain by those levels of it that tell it from others."""
-    told = [f"{topology.called(each)} {value}" for each, value in path if each in telling]
-    lacking = [] if any(each == level for each, _ in path) else [f"(no {topology.called(level)})"]
+    told = [f"{topology.called(placed)} {value}" for placed, value in path if placed in telling]
+    lacking = [] if any(placed == level for placed, _ in path) else [f"(no {topology.called(level)})"]
     return ", ".join([*told, *lacking])
 
 
@@ -103,10 +98,8 @@ def data(explanation: Explanation) -> dict[str, Any]:
             if topology is not None
         },
         "added": {
-            "required": [
-                [{"requirement": each.text, "own": each.own} for each in term] for term in explanation.required
-            ],
-            "preferred": [{"weight": step.weight, "term": step.text} for step in explanation.preferred],
+            "required": [list(map(structs.asdict, term)) for term in explanation.required],
+            "preferred": list(map(structs.asdict, explanation.preferred)),
         },
         "nothing": explanation.nothing,
         "reasons": list(explanation.reasons),

@@ -32,12 +32,12 @@ def term(requirements: Term) -> str:
 
 def selector(chosen: LabelSelector) -> str:
     """What labels must have that a selector chooses."""
-    return " and ".join(requirement(each.to_json()) for each in chosen.requirements)
+    return " and ".join(requirement(chosen_requirement.to_json()) for chosen_requirement in chosen.requirements)
 
 
 def node_requirement(chosen: LabelSelector) -> list[str]:
     """The alternatives of which a Node must meet one for what a topology requires; none where it requires nothing."""
-    return [] if chosen == EVERYTHING else [term(each) for each in alternatives((), chosen)]
+    return [] if chosen == EVERYTHING else [term(alternative) for alternative in alternatives((), chosen)]
 
 
 def counted(number: int, noun: str) -> str:

@@ -12,7 +12,7 @@ from policies.engine.violation import printable
 from policies.topology.nodes.inventory import Machine
 from policies.topology.nodes.tree import Branch, Count
 from policies.topology.topology import Topology
-from webhook.cli.topology.layout import Box, Cell, Plan, counts, heading, plan, shortened, text_width
+from webhook.cli.topology.layout import Box, Cell, Layout, counts, heading, plan, shortened, text_width
 from webhook.cli.topology.requirement import counted
 from webhook.cli.topology.treetext import state
 
@@ -118,7 +118,7 @@ def _entry(entry: _Entry) -> Iterator[str]:
     yield _text(entry.text, left, entry.y, _LEGEND, math.inf, "quiet")
 
 
-def _box(box: Box, made: Plan, topology: Topology, depth: int) -> Iterator[str]:
+def _box(box: Box, made: Layout, topology: Topology, depth: int) -> Iterator[str]:
     block = box.block
     if block.line:
         yield '<g class="domain">'
@@ -133,7 +133,7 @@ def _box(box: Box, made: Plan, topology: Topology, depth: int) -> Iterator[str]:
         yield "</g>"
 
 
-def _frame(box: Box, made: Plan, topology: Topology, depth: int) -> Iterator[str]:
+def _frame(box: Box, made: Layout, topology: Topology, depth: int) -> Iterator[str]:
     """The box itself, its heading, its numbers, and a bar of what is used."""
     scale, chain = made.scale, box.block.line
     lacks = " lacks" if any(branch.value is None for branch in chain) else ""
@@ -165,7 +165,7 @@ def _bar(count: Count, x: float, y: float, width: float) -> Iterator[str]:
         x += part
 
 
-def _cell(cell: Cell, left: float, top: float, made: Plan) -> Iterator[str]:
+def _cell(cell: Cell, left: float, top: float, made: Layout) -> Iterator[str]:
     scale, machine = made.scale, cell.machine
     x, y = left + cell.x, top + cell.y
     yield '<g class="node">'

@@ -16,7 +16,7 @@ from webhook.cli import options
 from webhook.cli.exits import InputError
 from webhook.cli.output import write
 from webhook.cli.topology import inventory, nodefiles, svg, treetext
-from webhook.cli.topology.inventory import Cluster
+from webhook.cli.topology.inventory import ClusterOptions
 from webhook.cli.topology.requirement import counted
 
 
@@ -48,7 +48,7 @@ def command(
       cks-admission topology tree --kubeconfig ~/.kube/config --level superpod
       cks-admission topology tree -f nodes.json -o svg > nodes.svg
     """
-    where = Cluster(kubeconfig, in_cluster)
+    where = ClusterOptions(kubeconfig, in_cluster)
     if bool(paths) == any(where):
         raise click.UsageError(
             f"give the Nodes: -f FILE with what {nodefiles.HOW} prints, or a cluster by --kubeconfig"
@@ -63,16 +63,12 @@ def command(
     lowest = _level(level, topology) if level else None
     _notes(machines, topology, lowest)
     root = grow(machines, topology, lowest)
-    _print(root, topology, output)
-
-
-def _print(root: Branch, topology: Topology, output: str) -> None:
     if output == "svg":
         click.echo(svg.draw(root, topology), nl=False)
     elif output == "text":
         click.echo("\n".join(treetext.draw(root, topology)))
     else:
-        write(_json(root, topology), output)
+        write({"topology": topology.name, **_inside(root, topology)}, output)
 
 
 def _level(name: str, topology: Topology) -> Level:
@@ -96,11 +92,6 @@ def _notes(machines: Sequence[Machine], topology: Topology, lowest: Level | None
         click.echo(told, err=True)
 
 
-def _json(root: Branch, topology: Topology) -> dict[str, Any]:
-    """The whole tree."""
-    return {"topology": topology.name, **_inside(root, topology)}
-
-
 def _branch(branch: Branch, topology: Topology) -> dict[str, Any]:
     """`name` is null for the Nodes that lack the level."""
     level = "" if branch.level is None else topology.called(branch.level)
@@ -110,21 +101,20 @@ def _branch(branch: Branch, topology: Topology) -> dict[str, Any]:
 def _inside(branch: Branch, topology: Topology) -> dict[str, Any]:
     return {
         **_count(branch.count),
-        **({"domains": [_branch(each, topology) for each in branch.branches]} if branch.branches else {}),
-        **({"members": [_machine(each) for each in branch.machines]} if branch.machines else {}),
+        **({"domains": [_branch(inner, topology) for inner in branch.branches]} if branch.branches else {}),
+        **({"members": list(map(_machine, branch.machines))} if branch.machines else {}),
     }
 
 
 def _count(count: Count) -> dict[str, Any]:
     """`used`, `free` and `unavailable` are null where Pods are not known."""
-    known = count.free is not None
     return {
         "nodes": count.nodes,
         "closedNodes": count.closed,
         "gpus": count.total,
         "used": count.used,
         "free": count.free,
-        "unavailable": count.unavailable if known else None,
+        "unavailable": None if count.free is None else count.unavailable,
     }
 
 

@@ -66,15 +66,15 @@ def _cells(row: _Row, *, known: bool) -> tuple[str, ...]:
 
 def _below(branch: Branch, topology: Topology, drawing: str) -> Iterator[_Row]:
     inside: list[Branch | tuple[Machine, ...]] = [*branch.branches, *_groups(branch.machines)]
-    for position, each in enumerate(inside):
+    for position, child in enumerate(inside):
         joint, under = ("└─ ", "   ") if position == len(inside) - 1 else ("├─ ", "│  ")
-        if isinstance(each, Branch):
-            *_, lowest = chain = line(each)
-            closed = f"{each.count.closed} cordoned or not ready" if each.count.closed else ""
-            yield _Row(drawing + joint, ", ".join(title(one, topology) for one in chain), each.count, closed)
+        if isinstance(child, Branch):
+            *_, lowest = chain = line(child)
+            closed = f"{child.count.closed} cordoned or not ready" if child.count.closed else ""
+            yield _Row(drawing + joint, ", ".join(title(domain, topology) for domain in chain), child.count, closed)
             yield from _below(lowest, topology, drawing + under)
         else:
-            yield _Row(drawing + joint, _names(each), count(each), state(each[0]), is_machine=True)
+            yield _Row(drawing + joint, _names(child), count(child), state(child[0]), is_machine=True)
 
 
 def title(branch: Branch, topology: Topology) -> str:
@@ -108,8 +108,8 @@ def _names(machines: Sequence[Machine]) -> str:
     if len(names) == 1:
         return names[0]
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    each = f" with {machines[0].total} GPUs each" if machines[0].total else ""
-    return f"{counted(len(names), 'Node')}{each}: {', '.join(names[:_NAMED])}{more}"
+    gpus = f" with {machines[0].total} GPUs each" if machines[0].total else ""
+    return f"{counted(len(names), 'Node')}{gpus}: {', '.join(names[:_NAMED])}{more}"
 
 
 def _bar(count: Count) -> str:

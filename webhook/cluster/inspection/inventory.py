@@ -9,7 +9,7 @@ import msgspec
 
 from policies.topology import document
 from policies.topology.document import GROUPS, KIND, TopologyError
-from policies.topology.nodes.inventory import NodeObject, PodObject
+from policies.topology.nodes.inventory import NodeManifest, PodManifest
 from policies.topology.topology import Topology
 from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.cluster.api.pages import pages
@@ -25,17 +25,17 @@ T = TypeVar("T")
 # A Node names up to 50 images and weighs 20 KB and more.
 _NODES_PAGE, _PODS_PAGE = 100, 500
 _BOUND = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
-_NODE = msgspec.json.Decoder(NodeObject)
-_POD = msgspec.json.Decoder(PodObject)
+_NODE = msgspec.json.Decoder(NodeManifest)
+_POD = msgspec.json.Decoder(PodManifest)
 _CONTENT = msgspec.json.Decoder(dict[str, Any])
 
 
-async def nodes(api: ApiClient) -> list[NodeObject]:
+async def nodes(api: ApiClient) -> list[NodeManifest]:
     """All Nodes. Raises ClusterError."""
     return [item async for item in _listed(api, "/api/v1/nodes", _NODE, _NODES_PAGE)]
 
 
-async def pods(api: ApiClient) -> list[PodObject]:
+async def pods(api: ApiClient) -> list[PodManifest]:
     """The Pods of all Namespaces that are bound to a Node and have not ended. Raises ClusterError."""
     query = (("fieldSelector", _BOUND),)
     return [item async for item in _listed(api, "/api/v1/pods", _POD, _PODS_PAGE, query)]

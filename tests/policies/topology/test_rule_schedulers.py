@@ -82,6 +82,6 @@ def test_what_the_scheduler_cannot_know_is_refused(annotations: Json, refused: t
     lenient = TopologyPlacement(Catalog(BUILT_IN), Options(WORKLOADS, not_more_specific="warn"))
     obj = _queued(deepcopy(annotations), {})
 
-    found = [each for each in lenient.validate(request(obj), FACTS) if not each.verdict]
+    refusals = [each for each in lenient.validate(request(obj), FACTS) if not each.verdict]
 
-    assert [(each.found, each.problem) for each in found] == [refused]
+    assert [(violation.value, violation.problem) for violation in refusals] == [refused]

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from support.builders import WORKLOADS
 
-from policies.topology.affinity import NOTHING, Entry, Record, Replacement, read_record, write_record
+from policies.topology.affinity import NOTHING, Record, RecordEntry, Replacement, read_record, write_record
 from policies.topology.annotation import Schedulers, annotated
 
 _KEY = "cks-admission.dev/topology"
 _TERM = {"matchExpressions": [{"key": "a", "operator": "In", "values": ["1"]}]}
-_ENTRY = Entry(
+_ENTRY = RecordEntry(
     (Replacement((_TERM, _TERM), {"matchFields": []}), Replacement((_TERM,))), ({"weight": 1},), "nodeAffinity"
 )
 _TEXT = (

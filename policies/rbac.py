@@ -51,7 +51,7 @@ class RoleRule(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
         return named and listed(check.api_group, self.api_groups) and self._has_resource(check)
 
     def _has_resource(self, check: Check) -> bool:
-        """Whether a resource of the rule matches: `*` means all, `*/scale` a subresource of all. `pods/*` is no pattern."""
+        """Whether a resource of the rule matches. `*` and `*/scale` stand for all resources; `pods/*` is no pattern."""
         patterns = {"*", check.resource}
         if check.subresource:
             patterns = {"*", f"{check.resource}/{check.subresource}", f"*/{check.subresource}"}
@@ -215,7 +215,7 @@ def _rules(role: _Role, roles: Iterable[_Role], above: frozenset[str]) -> Iterat
 
 
 def _url_matches(pattern: str, path: str) -> bool:
-    """Whether a URL pattern matches. Several stars at its end count as one: `/api/**` matches any path below `/api/`."""
+    """Whether a URL pattern matches. Stars at its end count as one: `/api/**` matches what starts with `/api/`."""
     return path == pattern or (pattern.endswith("*") and path.startswith(pattern.rstrip("*")))
 
 

@@ -78,9 +78,9 @@ class Annotations(Struct, frozen=True):
 class Template(Struct, frozen=True):
     """A pod template with its location and annotations.
 
-    annotations: those that apply to it. is_meant: whether one of them is on the template itself or on the job template
-    around it, and so is meant for this template. reader: why its scheduler reads the annotations itself, else empty.
-    entry: the recorded terms in its affinity.
+    annotations: those that apply to it. is_meant: whether one of them is on the template itself or on the nearest job
+    template around it, and so is meant for this template. reader: why its scheduler reads the annotations itself, else
+    empty. entry: the recorded terms in its affinity.
     """
 
     location: Location
@@ -163,7 +163,7 @@ def mentions(row: Workload, *objects: JsonObject | None) -> bool:
 
 
 def _templates(obj: JsonObject, row: Workload, schedulers: Schedulers, record: Record) -> Iterator[Template]:
-    """The templates of an object. The API server refuses those that are no maps, so they are left out."""
+    """The templates that are maps, with a map as spec or without one. The API server refuses others."""
     for pattern in row.templates:
         depths = sorted((len(job) for job in row.jobs if pattern[: len(job)] == job), reverse=True)
         for location, value in locate(obj, pattern):

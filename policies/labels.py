@@ -1,4 +1,4 @@
-"""The reserved label namespaces: nobody but the cloud writes labels under coreweave.cloud and coreweave.com.
+"""The reserved label namespaces: only the cloud may write labels under coreweave.cloud and coreweave.com.
 
 A user's label there would steer what the cloud's controllers do with Nodes, Namespaces and Pods. The rule compares the
 new object with the old one place by place, so labels that the cloud has set never block an unrelated write.

@@ -84,7 +84,7 @@ class SelectorRequirement(Struct, frozen=True):
 
 
 class LabelSelector(Struct, frozen=True):
-    """Requirements that must all hold; none at all matches everything."""
+    """Requirements that must all hold. A selector without requirements matches everything."""
 
     requirements: tuple[SelectorRequirement, ...] = ()
 

@@ -19,7 +19,7 @@ _LEVELS_ONLY = "A scheduler that reads the annotations itself knows levels only.
 
 
 def as_warning(text: str) -> Violation:
-    """A warning, whatever the rule's action is."""
+    """A warning, regardless of the rule's action."""
     return Violation(RULE, "", "", "", text, "", "warn")
 
 

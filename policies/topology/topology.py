@@ -84,7 +84,7 @@ def fnv1a_64(data: bytes) -> int:
 
 
 def no_level(key: str) -> str:
-    """Why a well-known node label that looks like a level is none; else empty."""
+    """Why a well-known node label that looks like a level is not one; empty for any other label."""
     if _MEASURES.match(key):
         return "tells how a Node is connected, not where it is, and is no level"
     if key == FLAVOR:

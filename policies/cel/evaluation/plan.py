@@ -134,7 +134,7 @@ def _plan_index(node: Call) -> Step:
 
 
 def _branch(step: Step) -> Attribute:
-    """A branch of a choice. In contrast to `_attribute`, a presence test is used directly as well."""
+    """The attribute of a branch. Unlike `_attribute`, it does not wrap a presence test."""
     return step.attribute if isinstance(step, ReadStep) else Operand(step)
 
 

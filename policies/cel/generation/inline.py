@@ -94,7 +94,7 @@ def _is_text(node: Node) -> bool:
 
 
 def _is_scalar(node: Node) -> bool:
-    """Whether a value certainly has no size of its own."""
+    """Whether a value is certainly of a type without a size."""
     return node.type is not None and node.type.kind in _SCALAR and trusted(node)
 
 

@@ -80,7 +80,7 @@ class CpuToleration:
         )
 
     def _subject(self, request: AdmissionRequest) -> tuple[tuple[str, ...], JsonObject | None]:
-        """The path of the Pod or template that the rule checks, and its content; None if the rule ignores the object."""
+        """The path and the content of the Pod or template that the rule checks; None if it ignores the object."""
         obj = request.object
         if obj is None or is_being_deleted(obj):
             return (), None

@@ -1,4 +1,4 @@
-"""Globs in which only `*` and `?` are special, so that names with brackets are names."""
+"""Globs in which only `*` and `?` are special, so a name with brackets matches itself."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import lru_cache
 
 
 def expression(glob: str) -> str:
-    """The regular expression, for Python's `re` and for RE2 alike, that matches what the glob matches."""
+    """The regular expression that matches what the glob matches, for Python's `re` and for RE2."""
     return "".join({"*": ".*", "?": "."}.get(character) or re.escape(character) for character in glob)
 
 

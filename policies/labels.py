@@ -1,7 +1,7 @@
-"""The reserved label namespaces: nobody but the cloud writes labels under coreweave.cloud and coreweave.com.
+"""The reserved label namespaces: only the cloud may write labels under coreweave.cloud and coreweave.com.
 
-A person's label there would steer what controllers of the cloud do with Nodes, Namespaces and Pods. The rule compares
-the new object with the old one place by place, so that labels which the cloud put there never block an unrelated write.
+A user's label there would steer what the cloud's controllers do with Nodes, Namespaces and Pods. The rule compares the
+new object with the old one place by place, so labels that the cloud has set never block an unrelated write.
 Source: "User-provided labels" in CoreWeave's page "Workload Scheduling on CKS".
 """
 
@@ -33,7 +33,7 @@ KEPT_KINDS = frozenset({("", "Node"), ("", "Namespace")})
 
 
 class Role(Enum):
-    """What labels at a place end on, which decides the exceptions that apply there."""
+    """The kind of object that gets the labels at a place. It decides which exceptions apply there."""
 
     OWN = "the object itself"
     POD = "a Pod"
@@ -43,16 +43,17 @@ class Role(Enum):
 
 
 class Place(Struct, frozen=True):
-    """A place in objects of a kind that holds a map of labels."""
+    """A map of labels in objects of a kind."""
 
     pattern: Pattern
     role: Role
 
 
 class LabelException(Struct, frozen=True):
-    """A reserved key that people may set on objects of some kinds, to the values named, or any where none is.
+    """A reserved key that users may set on objects of some kinds.
 
-    kinds: (group, kind) pairs. A Pod's exception also holds in pod templates and whatever else is copied to Pods.
+    kinds: (group, kind) pairs. An exception for Pods also applies to pod templates and other objects whose labels are
+    copied to Pods. values: the allowed values; empty allows any.
     """
 
     key: str
@@ -60,7 +61,7 @@ class LabelException(Struct, frozen=True):
     values: frozenset[str] = frozenset()
 
     def allows(self, key: str, value: Any) -> bool:
-        """Whether it is about this key and the value is one that it names."""
+        """Whether the exception allows this key with this value."""
         return key == self.key and (not self.values or (isinstance(value, str) and value in self.values))
 
 
@@ -70,12 +71,12 @@ GRACEFUL = LabelException("qos.coreweave.com/graceful-interruptible", frozenset(
 
 
 def organization(identifier: str) -> LabelException:
-    """The exception by which users mark their Namespaces as their organization's."""
+    """The exception that lets users mark Namespaces with their organization."""
     return LabelException(CONTROL_PLANE_LABEL, frozenset({("", "Namespace")}), frozenset({identifier}))
 
 
 def is_reserved(key: str) -> bool:
-    """Whether a label key's prefix is a reserved domain or lies below one, by whole DNS labels."""
+    """Whether a label key's prefix is a reserved domain or a subdomain of one."""
     prefix, slash, _ = key.partition("/")
     return bool(slash) and any(prefix == domain or prefix.endswith("." + domain) for domain in RESERVED_DOMAINS)
 
@@ -87,7 +88,7 @@ _BINDING = ("", "Binding")
 
 
 def places_of(kind: tuple[str, str], row: Workload | None) -> tuple[Place, ...]:
-    """Every place in objects of a kind from which labels reach the cluster, the object's own labels first."""
+    """Every place in objects of a kind whose labels end up in the cluster. The object's own labels come first."""
     own = Place(_METADATA_LABELS, Role.POD if kind in (POD, _BINDING) else Role.OWN)
     if row is None:
         return (own,)
@@ -115,7 +116,7 @@ class LabelGuard:
 
     @property
     def reads(self) -> frozenset[str]:
-        """The paths of all places, and what tells a kubelet's own Pods."""
+        """The paths of all places, and the field that identifies a kubelet's own Pods."""
         paths = {render(place.pattern) for places in self._places.values() for place in places}
         return frozenset(paths | {"spec.nodeName"})
 
@@ -146,21 +147,21 @@ class LabelGuard:
                         yield Violation(RULE, render(location), quote(labels), "", MALFORMED, WRITE_MAP)
                     continue
                 for key, value in labels.items():
-                    # The substring test is here for speed: it is false for nearly every label there is.
+                    # The substring test is an optimization: it is false for nearly every label.
                     if "coreweave." in key and is_reserved(key) and not _was_there(request, location, key, value):
                         violation = self._judge(request, place, location, key, value)
                         if violation is not None:
                             yield violation
 
     def _judge(self, request: AdmissionRequest, place: Place, at: Location, key: str, value: Any) -> Violation | None:
-        """The violation that a new or changed label is, None where an exception covers it."""
+        """The violation for a new or changed label; None if an exception covers it."""
         kind = request.kind.group_kind
         for exception in self.exceptions:
             if not exception.allows(key, value):
                 continue
             if place.role is Role.OWN and kind in exception.kinds:
                 before = lookup(request.old_object, at)
-                # A kind that keeps its labels keeps an old value too, unless that was the user's to set.
+                # On a kind whose labels are kept, an old value is kept too, unless the user was allowed to set it.
                 keeps = kind in KEPT_KINDS and isinstance(before, dict) and key in before
                 if not keeps or exception.allows(key, before[key]):
                     return None
@@ -174,7 +175,10 @@ class LabelGuard:
         return Violation(RULE, render(at), _shown(key, value), "", SUMMARY, USE_OWN_PREFIX)
 
     def _judge_copy(self, request: AdmissionRequest, at: Location, key: str, value: Any) -> Violation | None:
-        """A Pod's label on the workload around the Pod: fine as a copy of the template's, else without effect."""
+        """The violation for a Pod's label on a workload; None for a copy of the template's label.
+
+        A label that no template has would have no effect.
+        """
         if is_owned(request.object):
             return None
         patterns = [p.pattern for p in self._places[request.kind.group_kind] if p.role is Role.POD]

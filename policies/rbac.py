@@ -4,8 +4,8 @@ Sources: kubernetes' plugin/pkg/auth/authorizer/rbac/rbac.go (the decision and i
 pkg/registry/rbac/validation/rule.go (which bindings apply, and their description), pkg/apis/rbac/v1/
 evaluation_helpers.go (what a rule matches) and pkg/controller/clusterroleaggregation (aggregated roles).
 
-A cluster has roles of its own from the start (`cluster-admin`, `view`, `system:discovery`, ...). Here only those count
-that are in the files. A binding to another one grants nothing, and the reason says that the role was not found.
+Only roles in the files count, not the default roles of a cluster (`cluster-admin`, `view`, `system:discovery`, ...). A
+binding to a role that is not in the files grants nothing, and the reason says that the role was not found.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _STEP = re.compile(r"\.(\w+)|\[(\d+)\]")
 
 
 class RbacError(Exception):
-    """An RBAC object that cannot be read; the text says where, and what is wrong."""
+    """An RBAC object cannot be read. The text names the place and the problem."""
 
 
 class RoleRule(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """What may be done: verbs on resources of API groups, or on paths."""
+    """The verbs that are allowed on resources of API groups, or on paths."""
 
     verbs: tuple[str, ...]
     api_groups: tuple[str, ...] = ()
@@ -42,7 +42,7 @@ class RoleRule(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     non_resource_urls: tuple[str, ...] = field(default=(), name="nonResourceURLs")
 
     def allows(self, check: Check) -> bool:
-        """Whether the rule allows what is asked. A rule with names allows nothing that is asked without one."""
+        """Whether the rule allows the check. A rule with resource names never allows a check without a name."""
         if not listed(check.verb, self.verbs):
             return False
         if check.path is not None:
@@ -51,7 +51,7 @@ class RoleRule(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
         return named and listed(check.api_group, self.api_groups) and self._has_resource(check)
 
     def _has_resource(self, check: Check) -> bool:
-        """`*` is everything, `*/scale` that subresource of everything; `pods/*` is not a pattern here."""
+        """Whether a resource of the rule matches. `*` and `*/scale` stand for all resources; `pods/*` is no pattern."""
         patterns = {"*", check.resource}
         if check.subresource:
             patterns = {"*", f"{check.resource}/{check.subresource}", f"*/{check.subresource}"}
@@ -59,7 +59,7 @@ class RoleRule(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
 
 
 class RoleSubject(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """Who is bound."""
+    """The user, group or service account that a binding gives a role to."""
 
     kind: str
     name: str
@@ -67,7 +67,7 @@ class RoleSubject(Struct, frozen=True, rename="camel", forbid_unknown_fields=Tru
     namespace: str = ""
 
     def is_user(self, user: User, namespace: str) -> bool:
-        """Whether it is this user; a ServiceAccount without a namespace is in that of its binding."""
+        """Whether the subject is this user. A ServiceAccount without a namespace is in the namespace of its binding."""
         match self.kind:
             case "User":
                 return user.name == self.name
@@ -80,7 +80,7 @@ class RoleSubject(Struct, frozen=True, rename="camel", forbid_unknown_fields=Tru
                 return False
 
     def describe(self, namespace: str) -> str:
-        """As reasons name it; of a ServiceAccount the name comes before the namespace."""
+        """The subject as reasons name it. For a ServiceAccount the name comes before the namespace."""
         name = f"{self.name}/{self.namespace or namespace}" if self.kind == "ServiceAccount" else self.name
         return f"{self.kind} {quote(name)}"
 
@@ -117,7 +117,7 @@ class _Object(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
 
     @property
     def namespace(self) -> str:
-        """The namespace; `default` where the object names none, as kubectl has it."""
+        """The namespace; `default` if the object names none, as in kubectl."""
         return "" if self.kind.startswith("Cluster") else self.metadata.namespace or "default"
 
 
@@ -131,14 +131,14 @@ class _Binding(_Object, frozen=True, kw_only=True):
     subjects: tuple[RoleSubject, ...] = ()
 
     def describe(self, subject: RoleSubject) -> str:
-        """As reasons name it: the name comes before the namespace."""
+        """The binding as reasons name it: the name comes before the namespace."""
         name = "/".join(part for part in (self.metadata.name, self.namespace) if part)
         role = f"{self.role_ref.kind} {quote(self.role_ref.name)}"
         return f"{self.kind} {quote(name)} of {role} to {subject.describe(self.namespace)}"
 
 
 class Rights:
-    """What roles and bindings allow. It answers the checks of expressions (authorizer.Decisions)."""
+    """The rights that roles and bindings give. Answers the checks of expressions (authorizer.Decisions)."""
 
     def __init__(self, roles: Iterable[_Role], bindings: Iterable[_Binding]) -> None:
         by_key = {(role.kind, role.namespace, role.metadata.name): role for role in roles}
@@ -146,10 +146,10 @@ class Rights:
         self._bindings = {(binding.namespace, binding.metadata.name): binding for binding in bindings}
 
     def answer(self, check: Check) -> CheckAnswer:
-        """Allowed by the first binding of the files that grants it, those of the cluster before those of a namespace.
+        """Allowed if a binding in the files grants it. Cluster bindings come first, then those of the namespace.
 
-        Members of system:masters may do everything, which is an authorizer of its own. What nothing grants is not
-        allowed; the reason then names roles that are not there.
+        Members of system:masters may do everything, by an authorizer that precedes RBAC. The reason of a refusal names
+        the roles that were not found.
         """
         if _MASTERS in check.user.groups:
             return CheckAnswer(allowed=True)
@@ -164,7 +164,7 @@ class Rights:
         return CheckAnswer(allowed=False, reason=_aggregate(missing))
 
     def _applying(self, check: Check) -> Iterator[tuple[_Binding, RoleSubject]]:
-        """The bindings for the user with the subject that counts: the first one that is the user."""
+        """The bindings for the user, each with its first subject that is the user."""
         for namespace in dict.fromkeys(("", check.namespace)):
             for binding in self._bindings.values():
                 subjects = (subject for subject in binding.subjects if subject.is_user(check.user, namespace))
@@ -177,7 +177,7 @@ class Rights:
 
 
 def read(documents: Iterable[Document]) -> Rights | None:
-    """The rights that the RBAC objects among documents give; None where there are none. Raises RbacError."""
+    """The rights that the RBAC objects among the documents give; None without RBAC objects. Raises RbacError."""
     roles: list[_Role] = []
     bindings: list[_Binding] = []
     for document in documents:
@@ -202,7 +202,7 @@ def _converted(document: Document, kind: type[_T]) -> _T:
 
 
 def _rules(role: _Role, roles: Iterable[_Role], above: frozenset[str]) -> Iterator[RoleRule]:
-    """The rules of a role. The controller fills an aggregated one with those of the ClusterRoles that it selects."""
+    """The rules of a role. An aggregated role has those of the ClusterRoles it selects, as its controller fills it."""
     if role.aggregation_rule is None:
         yield from role.rules
         return
@@ -215,12 +215,12 @@ def _rules(role: _Role, roles: Iterable[_Role], above: frozenset[str]) -> Iterat
 
 
 def _url_matches(pattern: str, path: str) -> bool:
-    """All stars at the end are one: `/api/**` is for what begins with `/api/`."""
+    """Whether a URL pattern matches. Stars at its end count as one: `/api/**` matches what starts with `/api/`."""
     return path == pattern or (pattern.endswith("*") and path.startswith(pattern.rstrip("*")))
 
 
 def _aggregate(errors: Iterable[str]) -> str:
-    """Errors as Go's Aggregate shows them: each text once, several in brackets."""
+    """Errors as Go's Aggregate shows them: each text once, in brackets if there are several."""
     texts = list(dict.fromkeys(errors))
     if not texts:
         return ""
@@ -228,7 +228,7 @@ def _aggregate(errors: Iterable[str]) -> str:
 
 
 def _without_nulls(value: Any) -> Any:
-    """The value without its nulls, which count as absent."""
+    """The value without its nulls. RBAC objects treat null as absent."""
     if isinstance(value, dict):
         return {key: _without_nulls(item) for key, item in value.items() if item is not None}
     return [_without_nulls(item) for item in value] if isinstance(value, list) else value

@@ -1,7 +1,7 @@
-"""Suites: what policies say about examples, written down beside them. The model, and how it is read from a document.
+"""Suites: example requests for policies, with the expected results. This is the model, and its reader.
 
-A suite is one YAML document (its format: policies/packs/README.md). What comes in here is that document
-decoded; whoever reads files hands it over, and finds the objects that a suite keeps in files of their own.
+A suite is one YAML document, whose format is in policies/packs/README.md. This module gets the decoded document; the
+caller reads the files, also those of objects that the suite only names.
 
     name: interruptable-value
     policies: [policy.yaml]
@@ -28,7 +28,7 @@ Json = Mapping[str, Any]
 Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
 Verdict = Literal["allowed", "denied"]
 Files = Callable[[str], Any]
-"""Finds the object in a file that a suite names. Raises LookupError with the reason where it cannot."""
+"""Returns the object in a file that a suite names. Raises LookupError with the reason if that fails."""
 
 _SUITE = ("name", "policies", "params", "user", "namespace", "objects", "cases")
 _TEXTS = ("messages", "warnings", "audit")
@@ -37,7 +37,7 @@ _CASE = ("name", *_REQUEST, "derived", "expect", *_TEXTS, "patched")
 
 
 class SuiteError(Exception):
-    """A suite that cannot be used. `problems` are all of them, each with the path of what is wrong."""
+    """The suite is invalid. `problems` lists everything that is wrong, each entry with its path."""
 
     def __init__(self, problems: Iterable[str]) -> None:
         self.problems = tuple(problems)
@@ -46,7 +46,7 @@ class SuiteError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseUser:
-    """Who makes the request. Without groups it is in system:authenticated only, as everybody is."""
+    """The user who makes the request. A user without groups is in system:authenticated only, like everybody."""
 
     name: str = "alice"
     groups: tuple[str, ...] = ()
@@ -54,7 +54,7 @@ class CaseUser:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseNamespace:
-    """Where the object is. For an object outside of namespaces the name is empty."""
+    """The Namespace of the object. The name is empty for a cluster-scoped object."""
 
     name: str = "team-a"
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -62,11 +62,11 @@ class CaseNamespace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expectation:
-    """What the policies say: of each list the whole texts, without the policy's name, in the order of the policies.
+    """The expected result. Each list holds complete texts without the policy's name, in the order of the policies.
 
-    messages: of the validations that refuse, or of the mutations that failed. warnings: of those whose binding warns.
-    audit: of those whose binding only has them noted in the audit log. patched: the whole object as mutating policies
-    leave it; None where it stays as it was, and where it is refused.
+    messages: of validations that refuse, or of mutations that failed. warnings: of validations whose binding warns.
+    audit: of validations whose binding only writes to the audit log. patched: the whole object after the mutating
+    policies; None if it does not change or is refused.
     """
 
     verdict: Verdict
@@ -80,8 +80,8 @@ class Expectation:
 class Case:
     """One request and what is expected.
 
-    params: the data of ConfigMaps by name, on top of what the policies' have. derived: judged as the service does, the
-    pod templates of workloads included, and not as kube-apiserver does.
+    params: the data of ConfigMaps by name, merged into that of the policies' own ConfigMaps. derived: whether the case
+    is judged as by the service, which includes the pod templates of workloads, or as by kube-apiserver.
     """
 
     name: str
@@ -97,7 +97,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suite:
-    """Cases for the policies in some files, relative to the suite's own folder."""
+    """Cases for policies. policies: their files, relative to the suite's folder."""
 
     name: str
     policies: tuple[str, ...]
@@ -105,17 +105,17 @@ class Suite:
 
 
 def no_files(name: str) -> Any:
-    """Where nothing is read from files. Raises LookupError."""
+    """Always raises LookupError. For callers that read no files."""
     raise LookupError(f"{name!r} is in a file of its own, and files are not read here")
 
 
 def read(value: Any, files: Files = no_files) -> Suite:
-    """The suite in a decoded document. Raises SuiteError with everything that is wrong with it."""
+    """The suite in a decoded document. Raises SuiteError with all problems."""
     return _Reader(files).suite(value)
 
 
 class _Reader:
-    """Reads one suite and gathers what is wrong with it."""
+    """Reads one suite and collects its problems."""
 
     def __init__(self, files: Files) -> None:
         self._files = files
@@ -162,7 +162,7 @@ class _Reader:
         )
 
     def _object(self, fields: Json, name: str, patch: str, path: str) -> Json | None:
-        """An object: a name among the suite's, `file: NAME`, or the object itself; then what the patch changes."""
+        """The object with its patch applied. It is given by a name in `objects`, as `file: NAME`, or as it is."""
         if name not in fields:
             if patch in fields:
                 self._problem(f"{path}.{patch}", f"there is no {name} to patch")
@@ -248,7 +248,7 @@ class _Reader:
         return {key: str(value) for key, value in fields.items()}
 
     def _map(self, value: Any, path: str, allowed: tuple[str, ...] = ()) -> Json:
-        """A map, with no other keys than those allowed, if any are given; an empty one in place of something else."""
+        """The value if it is a map, else an empty map. `allowed`: the only keys that it may have; empty allows any."""
         if not isinstance(value, Mapping):
             self._problem(path, "a map is expected here")
             return {}

@@ -29,7 +29,7 @@ SUMMARY = "A DaemonSet that can land on SUNK Nodes must tolerate their taints."
 
 
 class SunkTaint(Struct, frozen=True):
-    """A taint to tolerate; an empty effect means that the effect is not known, so the toleration must name none."""
+    """A taint to tolerate. An empty effect is unknown, so the toleration must not name an effect."""
 
     key: str
     effect: str
@@ -37,7 +37,7 @@ class SunkTaint(Struct, frozen=True):
     operator: Literal["Exists", "Equal"] = "Exists"
 
     def to_toleration(self) -> dict[str, str]:
-        """The toleration as the documentation gives it: for every effect."""
+        """The toleration as CoreWeave documents it: for every effect."""
         value = {"value": self.value} if self.operator == "Equal" else {}
         return {"key": self.key, "operator": self.operator, **value}
 
@@ -52,10 +52,10 @@ CPU = SunkTaint(CPU_TAINT, "NoSchedule")
 
 
 class SunkDaemonSets:
-    """The rule for DaemonSets; silent where it is not known which Nodes are SUNK's.
+    """The rule for DaemonSets. It finds nothing if the cluster's SUNK Nodes are not known.
 
-    node_selector: labels of SUNK Nodes, empty to recognise them by their taints and labels. reserved_hash: the value of
-    the reserved taint, empty to read it off the Nodes.
+    node_selector: labels of SUNK Nodes; empty to recognise them by SUNK's own taints and labels. reserved_hash: the
+    value of the reserved taint; empty to read it from the Nodes.
     """
 
     def __init__(self, mode: Mode, node_selector: Mapping[str, str], reserved_hash: str) -> None:
@@ -64,14 +64,14 @@ class SunkDaemonSets:
         self.reserved_hash = reserved_hash
 
     def mutate(self, request: AdmissionRequest, facts: Facts) -> Mutation:
-        """Add the tolerations that are missing, where the mode is inject."""
+        """Add the missing tolerations if the mode is inject."""
         if self.mode != "inject":
             return NO_MUTATION
         missing = [requirement.to_toleration() for requirement in self._missing(request, facts)]
         return add(request.object, TOLERATIONS, missing) if missing else NO_MUTATION
 
     def validate(self, request: AdmissionRequest, facts: Facts) -> Sequence[Violation]:
-        """A violation per toleration that is missing."""
+        """A violation for each missing toleration."""
         path = ".".join(TOLERATIONS)
         return [
             Violation(
@@ -99,7 +99,7 @@ class SunkDaemonSets:
         return [node for node in facts.nodes() if _is_sunk(node)]
 
     def _can_land(self, pod_spec: JsonObject, nodes: Sequence[Node]) -> bool:
-        """Whether a SUNK Node would take the DaemonSet; without any, one is judged by the labels that it would have."""
+        """Whether the DaemonSet can run on a SUNK Node; without such Nodes, on one with the labels of node_selector."""
         if nodes:
             return any(allows(pod_spec, node) for node in nodes)
         if not self.node_selector:

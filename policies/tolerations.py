@@ -30,8 +30,8 @@ REMEDY = f"Add the toleration {{key: {CPU_TAINT}, operator: Exists, effect: NoSc
 def tolerates(toleration: object, *, key: str, value: str = "", effect: str = "") -> bool:
     """Whether a toleration tolerates every taint with this key, value and effect; an empty effect is every effect.
 
-    Source: "Taints and Tolerations" in the Kubernetes documentation: an absent operator is Equal, an empty key with
-    Exists is every key, an empty effect every effect.
+    Source: "Taints and Tolerations" in the Kubernetes documentation. An absent operator means Equal, an empty key with
+    Exists every key, and an empty effect every effect.
     """
     if not isinstance(toleration, dict):
         return False
@@ -46,7 +46,7 @@ def tolerates(toleration: object, *, key: str, value: str = "", effect: str = ""
 
 
 def add(obj: JsonObject | None, keys: tuple[str, ...], missing: list[dict[str, str]]) -> Mutation:
-    """Add tolerations at the end of the list at `keys`. Anything but a list is left alone, with a warning."""
+    """The mutation that appends tolerations to the list at `keys`. Any other value stays, with a warning."""
     tolerations = lookup(obj, keys)
     if tolerations is None or isinstance(tolerations, list):
         return Mutation(patch.append(obj or {}, keys, missing))
@@ -61,7 +61,7 @@ class CpuToleration:
         self.daemon_sets = daemon_sets
 
     def mutate(self, request: AdmissionRequest, facts: Facts) -> Mutation:
-        """Add the toleration where it is missing. Tolerations that are not a list are left alone, with a warning."""
+        """Add the toleration if it is missing. Tolerations that are not a list stay unchanged, with a warning."""
         keys, pod = self._subject(request)
         if pod is None or (request.kind.kind == "DaemonSet" and self.daemon_sets != "inject"):
             return NO_MUTATION
@@ -70,7 +70,7 @@ class CpuToleration:
         return add(request.object, (*keys, "spec", "tolerations"), [CPU_TOLERATION])
 
     def validate(self, request: AdmissionRequest, facts: Facts) -> Sequence[Violation]:
-        """A missing toleration: the API server did not ask `/mutate`, or something took it away again."""
+        """A violation if the toleration is missing: `/mutate` was not called, or another webhook removed it again."""
         keys, pod = self._subject(request)
         if pod is None or not self._lacks(pod, request.namespace, facts):
             return ()
@@ -80,7 +80,7 @@ class CpuToleration:
         )
 
     def _subject(self, request: AdmissionRequest) -> tuple[tuple[str, ...], JsonObject | None]:
-        """The path of the Pod or template that the rule is for, and it; None where it is not for this object."""
+        """The path and the content of the Pod or template that the rule checks; None if it ignores the object."""
         obj = request.object
         if obj is None or is_being_deleted(obj):
             return (), None
@@ -94,7 +94,7 @@ class CpuToleration:
     def _lacks(self, pod: JsonObject, namespace: str, facts: Facts) -> bool:
         spec = pod.get("spec")
         if not isinstance(spec, dict):
-            return False  # the API server refuses it: a Pod without a spec has no containers
+            return False  # the API server refuses a Pod without a spec
         tolerations = spec.get("tolerations")
         if isinstance(tolerations, list) and any(tolerates(t, key=CPU_TAINT, effect="NoSchedule") for t in tolerations):
             return False

@@ -1,7 +1,7 @@
-"""The variables of an evaluation, shaped as kube-apiserver shapes them before an expression sees them.
+"""The variables of an evaluation, in the form in which kube-apiserver passes them to an expression.
 
-The API server turns its typed AdmissionRequest and Namespace into maps, so that some fields are always there and others
-only when they are not empty (`omitempty`); of a Namespace only some fields are shown. Source: k8s.io/apiserver's
+The API server turns its typed AdmissionRequest and Namespace into maps. Some fields are always present, others only if
+they are not empty (`omitempty`), and of a Namespace only some fields are shown. Source: k8s.io/apiserver's
 pkg/admission/plugin/cel/activation.go and condition.go, k8s.io/api's admission/v1 and core/v1.
 """
 
@@ -31,9 +31,9 @@ def activation(
     params: Json | None = None,
     namespace: Json | None = None,
 ) -> dict[str, Any]:
-    """The variables for one request: an AdmissionRequest as JSON, with its objects apart.
+    """The variables for one request: an AdmissionRequest as JSON, with its objects as separate arguments.
 
-    `decisions` answers what an expression asks of `authorizer`.
+    `decisions` answers the checks that an expression makes with `authorizer`.
     """
     authorizer = Authorizer(requester(request), decisions)
     resource = request.get("resource") or {}
@@ -56,14 +56,14 @@ def activation(
 
 
 def requester(request: Json) -> User:
-    """Who makes a request."""
+    """The user who makes a request."""
     info = request.get("userInfo") or {}
     extra = tuple((key, tuple(values)) for key, values in (info.get("extra") or {}).items())
     return User(info.get("username", ""), info.get("uid", ""), tuple(info.get("groups") or ()), extra)
 
 
 def shown_request(request: Json) -> dict[str, Any]:
-    """The variable `request`; its objects are not shown there."""
+    """The variable `request`, which does not show the objects."""
     return {
         "uid": request.get("uid", ""),
         "kind": _KIND | (request.get("kind") or {}),
@@ -81,7 +81,7 @@ def shown_request(request: Json) -> dict[str, Any]:
 
 
 def shown_namespace(namespace: Json | None) -> dict[str, Any] | None:
-    """The variable `namespaceObject`; null for what is in no namespace."""
+    """The variable `namespaceObject`; null for a cluster-scoped object."""
     if namespace is None:
         return None
     given = namespace.get("metadata") or {}

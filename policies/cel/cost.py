@@ -12,11 +12,11 @@ from math import ceil
 from policies.cel.values import ABSENT, Optional, Value
 
 EXPRESSION_LIMIT = 1_000_000
-"""For one evaluation of one expression, and of each variable."""
+"""The limit for one evaluation of an expression, and of each variable."""
 POLICY_LIMIT = 10_000_000
-"""For all expressions of a policy and one binding."""
+"""The limit for all expressions of a policy with one binding."""
 MATCH_CONDITIONS_LIMIT = 2_500_000
-"""For the match conditions of one policy or webhook."""
+"""The limit for the match conditions of one policy or webhook."""
 
 LIST_CREATION = 10
 MAP_CREATION = 30
@@ -26,7 +26,7 @@ REGEX_LENGTH = 0.25
 
 
 def size(value: Value) -> int:
-    """The size that costs are made of: characters, bytes, elements, entries; 1 for all else, failures included."""
+    """The size on which costs depend: characters, bytes, elements or entries; 1 for others, including failures."""
     if isinstance(value, (str, bytes, list, dict)):
         return len(value)
     if value.__class__ is Optional and value.value is not ABSENT:
@@ -36,22 +36,22 @@ def size(value: Value) -> int:
 
 
 def traversal(value: Value) -> int:
-    """One pass over a text: a tenth of its size, rounded up."""
+    """The cost of one pass over a text: a tenth of its size, rounded up."""
     return ceil(size(value) * STRING_TRAVERSAL)
 
 
 def of_first(arguments: Sequence[Value], _: Value) -> int:
-    """One pass over the first argument."""
+    """The cost of one pass over the first argument."""
     return traversal(arguments[0])
 
 
 def of_first_twice(arguments: Sequence[Value], _: Value) -> int:
-    """One pass over the first argument and one to build the result."""
+    """The cost of one pass over the first argument and one to build the result."""
     return ceil(size(arguments[0]) * 2 * STRING_TRAVERSAL)
 
 
 def tree(value: Value) -> int:
-    """One pass over everything in a value: texts by bytes (rounded down), all other leaves 1."""
+    """The cost of one pass over everything in a value: texts by bytes (rounded down), other leaves 1."""
     match value:
         case str():
             return int(len(value.encode(errors="surrogatepass")) * STRING_TRAVERSAL)
@@ -66,15 +66,15 @@ def tree(value: Value) -> int:
 
 
 def of_tree(arguments: Sequence[Value], _: Value) -> int:
-    """One pass over everything in the first argument."""
+    """The cost of one pass over everything in the first argument."""
     return tree(arguments[0])
 
 
 def matching(text: Value, pattern: Value) -> int:
-    """A search for a regular expression: by the length of the text and of the pattern."""
+    """The cost of a search for a regular expression, from the lengths of the text and the pattern."""
     return ceil((1.0 + size(text)) * STRING_TRAVERSAL) * ceil(size(pattern) * REGEX_LENGTH)
 
 
 def of_match(arguments: Sequence[Value], _: Value) -> int:
-    """A search for the second argument in the first."""
+    """The cost of a search for the second argument in the first."""
     return matching(arguments[0], arguments[1])

@@ -48,7 +48,7 @@ def _optional(value: Optional) -> str:
 
 
 def type_name(described: Type) -> str:
-    """A type as cel-go's Type.String has it while a program runs."""
+    """A type as cel-go's Type.String shows it at run time."""
     return {"list": "list(dyn)", "map": "map(dyn, dyn)"}.get(described.name, described.name)
 
 

@@ -1,6 +1,6 @@
-"""What an expression may name: variables, functions, types and their fields. Immutable; the compiler reads it.
+"""Environments: the variables, functions, types and fields that an expression may use.
 
-An environment is built once and shared by all expressions of a kind; `kubernetes.py` makes those of admission policies.
+An environment is immutable and shared by all expressions of a kind. `kubernetes.py` makes those of admission policies.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _GENERIC = {
 
 
 NOT_A_VALUE = Type(Kind.ERROR, "not a value")
-"""The constant of a type that can be constructed but not be named by itself: Kubernetes refuses it when it plans."""
+"""The constant of a type that can be constructed but not be used as a value: Kubernetes refuses that when it plans."""
 
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """What a name stands for: a variable, or with `constant` a type (the one value in the tuple)."""
+    """The meaning of a name: a variable or, with `constant`, a type (the one value in the tuple)."""
 
     name: str
     type: Type
@@ -38,7 +38,7 @@ class Declared:
 
 
 def merged(libraries: Iterable[Library]) -> dict[str, Function]:
-    """The functions of libraries by name; overloads of one name follow each other in the order of the libraries."""
+    """The functions of libraries by name. Overloads of one name are in the order of the libraries."""
     functions: dict[str, Function] = {}
     for library in libraries:
         for function in library.functions:
@@ -61,9 +61,9 @@ def _joined(first: Function, second: Function) -> Function:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """Names and their meaning.
+    """Names and their meanings.
 
-    `structs` are types with declared fields, by name. `patch_types` adds `JSONPatch` and `Object` with all below it.
+    `structs`: types with declared fields, by name. `patch_types` adds `JSONPatch`, `Object` and all types below it.
     """
 
     functions: Mapping[str, Function]
@@ -73,11 +73,11 @@ class Environment:
     patch_types: bool = False
 
     def with_fields(self, struct: str, fields: Mapping[str, Type]) -> Environment:
-        """The same with these fields for a type."""
+        """An environment that also has these fields for a type."""
         return replace(self, structs={**self.structs, struct: fields})
 
     def lookup(self, name: str) -> Declared | None:
-        """What a name stands for, without the variables of macros."""
+        """The meaning of a name. It does not know the variables of macros."""
         name = name.removeprefix(".")
         if (type_ := self.variables.get(name)) is not None:
             return Declared(name, type_)
@@ -88,7 +88,7 @@ class Environment:
         return None
 
     def function(self, name: str) -> Function | None:
-        """The function of a name, namespaces included: `optional.of`."""
+        """The function with a name, including its namespace: `optional.of`."""
         return self.functions.get(name.removeprefix("."))
 
     def is_struct(self, name: str) -> bool:
@@ -96,7 +96,7 @@ class Environment:
         return name in self.structs or (self.patch_types and is_patch_type(name))
 
     def field(self, struct: str, name: str) -> Type | None:
-        """The type of a field; None where the type has no such field."""
+        """The type of a field; None if the type has no such field."""
         if self.patch_types and is_patch_type(struct):
             return JSON_PATCH_FIELDS.get(name, types.ERROR) if struct == "JSONPatch" else types.DYN
         return self.structs.get(struct, {}).get(name)

@@ -1,4 +1,4 @@
-"""When two values are equal, across types, and how a map finds a key (cel-go's Equal and Find)."""
+"""Equality of values across types, and the look-up of keys in maps (cel-go's Equal and Find)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NUMBERS = (int, Uint, float)
 def equal(left: Value, right: Value) -> bool:
     """Whether CEL's `==` holds. Values of different types differ, except that numbers compare by value.
 
-    Raises CelError where a library's type cannot be compared with the other.
+    Raises CelError if the type of a library cannot be compared with the other type.
     """
     kind, other = left.__class__, right.__class__
     if kind is str:
@@ -36,7 +36,7 @@ def _numbers(left: Value, right: Value) -> bool:
 
 
 def same_number(double: float, integer: int) -> bool:
-    """A double and an integer: compared as doubles, so that integers beyond 2**53 lose their last digits."""
+    """Whether a double equals an integer. They are compared as doubles, so integers beyond 2**53 lose precision."""
     low, high = (0.0, float(UINT_MAX)) if integer.__class__ is Uint else (float(INT_MIN), float(INT_MAX))
     return low <= double <= high and double == float(integer)
 
@@ -46,7 +46,7 @@ def _lists(left: Value, right: Value) -> bool:
 
 
 def _not_different(left: Value, right: Value) -> bool:
-    """Elements of lists and maps that cannot be compared count as equal, as in the reference."""
+    """Whether elements of lists or maps are equal. As in the reference, incomparable elements count as equal."""
     try:
         return equal(left, right)
     except CelError:
@@ -92,7 +92,7 @@ _EQUAL: dict[type, Callable[[Value, Value], bool]] = {
 
 
 def find(mapping: dict[Any, Value], key: Value) -> Value:
-    """The value of a key, or ABSENT. An integer is found by a double or integer of the same value, never by a bool."""
+    """The value of a key, or ABSENT. A double or integer finds an integer of the same value; a bool does not."""
     if key.__class__ is str:
         return mapping.get(key, ABSENT)
     if key.__class__ not in _NUMBERS and key.__class__ is not bool:
@@ -110,17 +110,17 @@ def _same_key(stored: Value, key: Value) -> bool:
 
 
 def contains(items: list[Value], item: Value) -> bool:
-    """Whether `item in items` holds: an element that cannot be compared is passed over."""
-    if item.__class__ is str:  # a str equals nothing but a str: the language's own search will do
+    """Whether `item in items` holds. Elements that cannot be compared are skipped."""
+    if item.__class__ is str:  # a str equals only a str, so Python's own search gives the right answer
         try:
             return item in items
-        except CelError:  # a library's value is among them
+        except CelError:  # the list has a value of a library's type
             pass
     return any(map(partial(alike, item), items))
 
 
 def alike(left: Value, right: Value) -> bool:
-    """Whether two values are equal; values that cannot be compared are not."""
+    """Whether two values are equal; False for values that cannot be compared."""
     try:
         return equal(left, right)
     except CelError:

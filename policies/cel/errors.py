@@ -1,9 +1,9 @@
-"""What can go wrong with an expression, as types.
+"""The errors of an expression.
 
-CelError              an expression failed while it ran; absorbed by `&&`, `||`, `all` and `exists` as CEL says
+CelError              an expression failed at run time; `&&`, `||`, `all` and `exists` absorb it as CEL defines
 CompileError          an expression that Kubernetes refuses: with all issues, each at its place
-BudgetError           the cost limit was passed; nothing absorbs it
-TimeLimitError        the wall-clock guard; nothing absorbs it
+BudgetError           the cost limit was exceeded; nothing absorbs it
+TimeLimitError        the time limit was exceeded; nothing absorbs it
 Missing               (policies/engine/lookup.py) an authorization check without an answer yet; nothing absorbs it
 """
 
@@ -11,11 +11,11 @@ from __future__ import annotations
 
 
 class CelError(Exception):
-    """A failure that CEL itself knows, with the reference's message, such as `no such key: limits`."""
+    """A run-time failure that CEL defines, with the reference's message, such as `no such key: limits`."""
 
     @property
     def message(self) -> str:
-        """The reference's words."""
+        """The reference's message."""
         return str(self.args[0])
 
 
@@ -23,16 +23,16 @@ NO_SUCH_OVERLOAD = "no such overload"
 
 
 def no_such_overload() -> CelError:
-    """An operator or function met a value of a type that it is not declared for."""
+    """The error of an operator or function that is not declared for the type of a value."""
     return CelError(NO_SUCH_OVERLOAD)
 
 
 class InterruptedEvaluationError(Exception):
-    """The base of what ends an evaluation at once, and is never absorbed."""
+    """The base of errors that end an evaluation at once and are never absorbed."""
 
 
 class BudgetError(InterruptedEvaluationError):
-    """The cost limit was passed. `cost` is the sum at that moment, in the units of kube-apiserver."""
+    """The cost limit was exceeded. `cost`: the sum at that moment, in kube-apiserver's units."""
 
     def __init__(self, cost: int) -> None:
         super().__init__("operation cancelled: actual cost limit exceeded")
@@ -40,7 +40,7 @@ class BudgetError(InterruptedEvaluationError):
 
 
 class TimeLimitError(InterruptedEvaluationError):
-    """An evaluation took longer than the wall-clock guard allows."""
+    """An evaluation exceeded its time limit."""
 
     def __init__(self) -> None:
         super().__init__("operation interrupted: the evaluation took longer than allowed")

@@ -1,7 +1,7 @@
-"""What a library declares: functions, their overloads, what each does and what it costs.
+"""The declarations of a library: functions and their overloads, with implementations and costs.
 
-A library is one module with `LIBRARY = Library(...)`. The order of functions and overloads is the reference's:
-the first overload whose parameters fit the values is the one that runs when types are not known before.
+A library is a module with `LIBRARY = Library(...)`. The order of functions and overloads is the reference's, because
+the first overload whose parameters fit the values runs if the types are not known in advance.
 """
 
 from __future__ import annotations
@@ -14,20 +14,19 @@ from policies.cel.types import Type
 from policies.cel.values import Value
 
 Implementation = Callable[..., Value]
-"""Takes the values of the arguments, the target first; raises CelError."""
+"""Takes the values of the arguments, target first; raises CelError."""
 
 Cost = Callable[[Sequence[Value], Value], int]
-"""What a call costs, from its arguments (target first) and its result; a failed one is a CelError, of size 1."""
+"""The cost of a call from its arguments (target first) and its result, which is a CelError of size 1 if it failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overload:
     """One signature of a function.
 
-    `id` is the reference's overload id. `stepwise`: arguments are taken one after the other and the first that fails
-    ends the call, which then costs nothing (cel-go's FunctionBinding); otherwise all are evaluated first (its
-    UnaryBinding and BinaryBinding). `cost` counts only where this overload is the single one that the types allow;
-    an int stands for a cost that is always the same.
+    `id`: the reference's overload id. `stepwise`: arguments are evaluated one by one, and the first that fails ends the
+    call, which then costs nothing (cel-go's FunctionBinding); otherwise all are evaluated first (its UnaryBinding and
+    BinaryBinding). `cost` applies only if the types allow no other overload; an int is a constant cost.
     """
 
     id: str
@@ -43,10 +42,10 @@ class Overload:
 class Function:
     """A name with its overloads.
 
-    `call` is one implementation for all overloads (cel-go's singleton binding), which looks at the types itself;
-    `stepwise` then says how its arguments are taken. `cost` is by name, for whichever overload runs; an overload's
-    own comes first. Without either a call costs 1. `guarded` False: the implementation checks the types of its
-    arguments itself (cel-go's DisableTypeGuards).
+    `call`: one implementation for all overloads (cel-go's singleton binding), which checks the types itself;
+    `stepwise` then applies to its arguments. `cost` applies to all overloads without a cost of their own; without
+    either a call costs 1. `guarded` False: the implementation checks the types of its arguments itself (cel-go's
+    DisableTypeGuards).
     """
 
     name: str
@@ -55,12 +54,12 @@ class Function:
     stepwise: bool = False
     cost: Cost | int | None = None
     guarded: bool = True
-    pattern: int | None = None  # which argument is a regular expression: a literal is compiled early
+    pattern: int | None = None  # the index of the argument that is a regular expression: literals are compiled early
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Library:
-    """The functions of one extension, and the names of types that it makes known."""
+    """The functions of one extension, and the types that it adds, by name."""
 
     name: str
     functions: tuple[Function, ...] = ()
@@ -89,7 +88,7 @@ def single(
 
 
 def succeeds(read: Implementation) -> Implementation:
-    """Whether an implementation takes its arguments: `isIP` asks it of `ip`."""
+    """A function that returns whether an implementation accepts its arguments, such as `isIP` for `ip`."""
 
     def is_readable(*arguments: Value) -> bool:
         try:

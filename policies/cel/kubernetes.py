@@ -101,7 +101,7 @@ STRUCTS: Mapping[str, Mapping[str, Type]] = {
         "reason": STRING,
     },
     VARIABLES.name: {},
-    # Kubernetes knows these names as types, but none of their values
+    # Kubernetes declares these names as types without values
     "timestamp": {},
     "duration": {},
 }
@@ -111,8 +111,8 @@ STRUCTS: Mapping[str, Mapping[str, Type]] = {
 def admission(*, params: bool = True, authorizer_: bool = True, patch_types: bool = False) -> Environment:
     """The environment of a policy's expressions.
 
-    `params`: the policy has a paramKind. `authorizer_`: as for all but match conditions of old webhooks.
-    `patch_types`: for the mutations of a MutatingAdmissionPolicy.
+    `params`: the policy has a paramKind. `authorizer_`: False only for match conditions of old webhooks. `patch_types`:
+    for the mutations of a MutatingAdmissionPolicy.
 
     >>> sorted(admission(params=False).variables)[:3]
     ['authorizer', 'authorizer.requestResource', 'namespaceObject']
@@ -145,7 +145,7 @@ _KEPT = {Kind.BOOL, Kind.BYTES, Kind.DOUBLE, Kind.DURATION, Kind.INT, Kind.NULL,
 
 
 def variable_type(type_: Type) -> Type:
-    """The type that `variables.x` has for an expression of a type: plain types, lists and maps of them, else dyn."""
+    """The type of `variables.x` for an expression of a type: a plain type, a list or map of plain types, else dyn."""
     if type_.kind in _KEPT:
         return type_
     if type_.kind in (Kind.LIST, Kind.MAP):

@@ -12,11 +12,11 @@ _TIMES = (Duration, Timestamp)
 
 
 def compare(left: Value, right: Value) -> int:
-    """-1, 0 or 1. Raises CelError `no such overload` for values without an order, and for NaN."""
+    """The order of two values: -1, 0 or 1. Raises CelError for values without an order, and for NaN."""
     kind, other = left.__class__, right.__class__
     if kind in _NUMBERS and other in _NUMBERS:
         return _numbers(left, right)
-    if kind is float and left != left:  # noqa: PLR0124 - true of NaN alone
+    if kind is float and left != left:  # noqa: PLR0124 - true only for NaN
         raise CelError(_NOT_ORDERED)
     if kind is not other:
         raise no_such_overload()
@@ -28,7 +28,7 @@ def compare(left: Value, right: Value) -> int:
 
 
 def _numbers(left: Value, right: Value) -> int:
-    if left != left or right != right:  # noqa: PLR0124 - true of NaN alone
+    if left != left or right != right:  # noqa: PLR0124 - true only for NaN
         raise CelError(_NOT_ORDERED)
     if left.__class__ is float and right.__class__ is not float:
         return _double_to_integer(left, right)

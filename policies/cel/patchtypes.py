@@ -1,7 +1,7 @@
-"""The messages that mutations are written with: `JSONPatch{op: ..., path: ...}` and `Object{spec: Object.spec{...}}`.
+"""The messages of mutations: `JSONPatch{op: ..., path: ...}` and `Object{spec: Object.spec{...}}`.
 
-Source: k8s.io/apiserver's pkg/cel/mutation. Any field of an `Object` is allowed and dyn; `Object.spec` is a type of its
-own, and only when the result is applied must its name be the path where it stands.
+Source: k8s.io/apiserver's pkg/cel/mutation. An `Object` may have any field, whose type is dyn. `Object.spec` is a
+separate type; that its name matches its path is checked only when the result is applied.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def is_patch_type(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JSONPatch:
-    """One operation of a JSON Patch (RFC 6902); `value` is ABSENT where none was given."""
+    """One operation of a JSON Patch (RFC 6902). `value`: ABSENT if none was given."""
 
     cel_type: ClassVar[Type] = JSON_PATCH
     op: str = ""
@@ -42,7 +42,7 @@ class JSONPatch:
     value: Value = ABSENT
 
     def cel_equal(self, other: Value) -> bool:
-        """All fields equal."""
+        """Whether all fields are equal."""
         if not isinstance(other, JSONPatch):
             return False
         if (self.op, self.path, self.from_) != (other.op, other.path, other.from_):
@@ -52,7 +52,7 @@ class JSONPatch:
         return equal(self.value, other.value)
 
     def cel_field(self, name: str) -> Value:
-        """A field. Raises CelError for an unknown name."""
+        """The value of a field. Raises CelError for an unknown name."""
         match name:
             case "op":
                 return self.op
@@ -66,7 +66,7 @@ class JSONPatch:
                 raise CelError(f"unsupported indexer: {name}")
 
     def cel_has(self, name: str) -> bool:
-        """Whether a field is set: not the empty text."""
+        """Whether a field is set. An empty text counts as not set."""
         if name not in JSON_PATCH_FIELDS:
             raise CelError(f"unsupported field: {name}")
         return self.value is not ABSENT if name == "value" else bool(self.cel_field(name))
@@ -74,15 +74,15 @@ class JSONPatch:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ObjectValue:
-    """`Object{...}` or a part of it: the type's name and the fields that were given."""
+    """`Object{...}` or a part of it: the type's name and the given fields."""
 
     name: str
     fields: Mapping[str, Value]
 
     def field(self, name: str) -> Value:
-        """A field as a selection finds it: parts are maps from here on. ABSENT where it was not given.
+        """The value of a field for a selection, with parts turned into maps; ABSENT if it was not given.
 
-        Raises CelError where any field is a map with a key that is no text: no field can be selected then.
+        Raises CelError if any field is a map with a key that is not a string: then no field can be selected.
         """
         if any(key.__class__ is not str for value in self.fields.values() if isinstance(value, dict) for key in value):
             raise CelError(f'cannot get field "{name}"')
@@ -94,7 +94,7 @@ class ObjectValue:
         return types.struct(self.name)
 
     def cel_equal(self, other: Value) -> bool:
-        """The same type and equal fields."""
+        """Whether type and fields are equal."""
         return (
             isinstance(other, ObjectValue) and self.name == other.name and equal(dict(self.fields), dict(other.fields))
         )
@@ -131,7 +131,7 @@ _GO_TYPES = {
 
 
 def construct(type_name: str, fields: Mapping[str, Value]) -> JSONPatch | ObjectValue:
-    """The value of `type_name{...}`. Raises CelError for a field that JSONPatch cannot take."""
+    """The value of `type_name{...}`. Raises CelError for an unknown type or an invalid field of JSONPatch."""
     if not is_patch_type(type_name):
         raise CelError(f"unknown type '{type_name}'")
     if type_name != "JSONPatch":

@@ -34,16 +34,16 @@ from policies.cel.values import Value
 from policies.engine.lookup import Missing
 
 Mark = tuple[int, int, int]
-"""The cost of variables, and how many have values and failures."""
+"""The cost of variables, and the numbers of those with values and with failures."""
 Names = Mapping[str, Value]
 """The variables of one evaluation by name: `object`, `oldObject`, `params`, `request`, `variables`, ..."""
 
 
 class ResultError(CompileError):
-    """An expression has another type than its use demands."""
+    """The type of an expression is not the required one."""
 
     def reference(self) -> str:
-        """Kubernetes' words, which name no place."""
+        """Kubernetes' message, which names no place."""
         return self.issues[0].message
 
     full_reference = reference
@@ -53,14 +53,14 @@ class InstantiationError(CompileError):
     """A constant part of an expression cannot be computed."""
 
     def reference(self) -> str:
-        """Kubernetes' words, which name no place."""
+        """Kubernetes' message, which names no place."""
         return f"program instantiation failed: {self.issues[0].message}"
 
     full_reference = reference
 
 
 class Evaluation(Struct, frozen=True):
-    """What an evaluation came to: a value, or an error; and what it cost, without that of `variables`."""
+    """The result of an evaluation: a value or an error, and the cost without that of `variables`."""
 
     value: Value
     cost: int
@@ -68,10 +68,10 @@ class Evaluation(Struct, frozen=True):
 
 
 class Program:
-    """A compiled expression: a generated function, and the steps that take over where it cannot tell.
+    """A compiled expression: a generated function, and the steps that take over if the function fails.
 
-    `faults` counts evaluations in which the function failed for no reason that the exact evaluator knows: a defect of
-    the generator, which costs time only. `on_fault` is told of each, with what the function raised.
+    `faults` counts evaluations in which the function failed although the exact evaluator did not. Such a defect of the
+    generator only costs time. `on_fault` is called for each, with the exception that the function raised.
     """
 
     __slots__ = ("_function", "_reads_variables", "_steps", "faults", "generated", "on_fault", "source", "type")
@@ -87,9 +87,9 @@ class Program:
         self.on_fault: Callable[[Program, Exception], None] | None = None
 
     def evaluate(self, names: Names, *, limit: int = EXPRESSION_LIMIT, expired: Expired | None = None) -> Evaluation:
-        """Evaluate with these variables. `limit` is the cost allowed; `expired` is asked now and then whether to stop.
+        """The result with these variables. `limit`: the allowed cost. `expired`: called repeatedly; True stops.
 
-        Raises Missing where an authorization check has no answer yet: find it, and evaluate again.
+        Raises Missing if an authorization check has no answer yet: find the answer and evaluate again.
         """
         function = self._loaded()
         if function is None:
@@ -103,8 +103,8 @@ class Program:
             raise
         except TimeLimitError as error:
             return Evaluation(None, 0, error)
-        except Exception as error:  # noqa: BLE001 - whatever went wrong, the exact evaluator says what
-            raised = error.with_traceback(None)  # which would hold this frame, and so all that the review has
+        except Exception as error:  # noqa: BLE001 - the exact evaluator finds out what went wrong
+            raised = error.with_traceback(None)  # the traceback would keep this frame, and so the whole review
         else:
             if cost <= limit:
                 return Evaluation(value, cost)
@@ -122,10 +122,7 @@ class Program:
             self.on_fault(self, raised)
 
     def quick(self, names: Names, *, expired: Expired | None = None) -> tuple[Value, int] | None:
-        """Its value and cost, if the generated function can tell; None where only `evaluate` can.
-
-        Raises Missing.
-        """
+        """Value and cost from the generated function; None if only `evaluate` can compute them. Raises Missing."""
         function = self._loaded()
         if function is None:
             return None
@@ -133,14 +130,14 @@ class Program:
             evaluated = function(names, EXPRESSION_LIMIT, expired)
         except Missing:
             raise
-        except Exception:  # noqa: BLE001 - whatever went wrong, the exact evaluator says what
+        except Exception:  # noqa: BLE001 - the exact evaluator finds out what went wrong
             return None
         return evaluated if 0 <= evaluated[1] <= EXPRESSION_LIMIT else None
 
     def evaluate_exactly(
         self, names: Names, *, limit: int = EXPRESSION_LIMIT, expired: Expired | None = None
     ) -> Evaluation:
-        """The same, step by step."""
+        """The result of the exact evaluator."""
         return self._exactly(Run(names, limit, expired))
 
     def _exactly(self, run: Run) -> Evaluation:
@@ -157,17 +154,17 @@ class Program:
         return Evaluation(None, run.cost, outcome) if failed(outcome) else Evaluation(outcome, run.cost)
 
     def _loaded(self) -> Function | None:
-        """The function, made when it is first called: not every policy that is loaded is ever asked."""
+        """The function. It is compiled when first called, because not every loaded policy is ever used."""
         if self._function is _unloaded:
             self._function = None if self.generated is None else self.generated.load()
         return self._function
 
 
 def _handed_over(raised: Exception) -> bool:
-    """Whether a generated function meant to leave a value to the steps, or met one of another class than usual.
+    """Whether a generated function left a case to the steps on purpose, or met a value of an unusual class.
 
-    It asks values for fields without looking at their class: `value["field"]`, `value.get("field")`. IndexError is
-    PASS in support.py.
+    It reads fields without checking the class of the value: `value["field"]`, `value.get("field")`. PASS in support.py
+    raises IndexError.
     """
     return (
         isinstance(raised, HandOverError | CelError | IndexError | RecursionError)
@@ -177,18 +174,18 @@ def _handed_over(raised: Exception) -> bool:
 
 
 _TOO_EXPENSIVE = HandOverError()
-"""Stands for a cost above the limit, which the steps decide."""
+"""Stands for a cost above the limit. The steps find out whether it really is."""
 
 
 def _unloaded(_names: Names, _limit: int, _expired: Expired | None) -> tuple[Value, int]:
-    """Stands for a function that was not made yet: no method of the program, which would be in a cycle with it."""
+    """Stands for a function that is not compiled yet. A method of the program would form a reference cycle with it."""
     raise HandOverError
 
 
 def compile_expression(
     text: str, environment: Environment, result: Type | None = None, *, source: Source | None = None
 ) -> Program:
-    """Compile an expression whose result has to be of a type; None allows any. Raises CompileError with all issues."""
+    """The program of an expression. `result`: the required type, None for any. Raises CompileError with all issues."""
     source = source or Source(text)
     try:
         return deeply(lambda: _compiled(source, environment, result))
@@ -217,7 +214,7 @@ def _result_hint(result: Type, actual: Type) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Composition:
-    """The variables of a policy in their order: each may use those before it.
+    """The variables of a policy, in order. Each may use those before it.
 
     >>> from policies.cel.kubernetes import admission
     >>> composition = Composition(admission()).declare("n", "object.spec.replicas + 1")
@@ -230,7 +227,7 @@ class Composition:
     programs: Mapping[str, Program | CompileError] = field(default_factory=dict)
 
     def declare(self, name: str, text: str, *, source: Source | None = None) -> Composition:
-        """The same with one more variable. One that does not compile is dyn, and fails where it is used."""
+        """A composition with one more variable. A variable that does not compile is dyn and fails when it is used."""
         program: Program | CompileError
         try:
             program = compile_expression(text, self.environment, source=source)
@@ -241,7 +238,7 @@ class Composition:
         return Composition(self.environment.with_fields(VARIABLES.name, fields), {**self.programs, name: program})
 
     def for_mutations(self) -> Composition:
-        """The same for expressions that may make `JSONPatch{...}` and `Object{...}`, as variables may not."""
+        """A composition for expressions that may use `JSONPatch{...}` and `Object{...}`. Variables may not."""
         known = self.environment
         patching = admission(
             params="params" in known.variables, authorizer_="authorizer" in known.variables, patch_types=True
@@ -250,14 +247,14 @@ class Composition:
         return Composition(patching.with_fields(VARIABLES.name, fields), self.programs)
 
     def bind(self, names: Names, *, expired: Expired | None = None) -> Names:
-        """The names of an evaluation together with `variables`."""
+        """The names of an evaluation, with `variables` added."""
         if not self.programs:
             return names if "variables" in names else {**names, "variables": NO_VARIABLES}
         return {**names, "variables": Variables(self.programs, names, expired)}
 
 
 class Variables(dict[str, Value]):
-    """The value of `variables` in one evaluation: each is evaluated when it is first read, with a cost of its own."""
+    """The value of `variables` in one evaluation. Each variable is evaluated when first read, at a separate cost."""
 
     __slots__ = ("_expired", "_failures", "_inexact", "_names", "_programs", "cost")
     cel_type = VARIABLES
@@ -265,25 +262,25 @@ class Variables(dict[str, Value]):
     def __init__(self, programs: Mapping[str, Program | CompileError], names: Names, expired: Expired | None) -> None:
         self.cost = 0
         self._programs, self._names, self._expired = programs, names, expired
-        self._failures: dict[str, CelError] | None = None  # made when the first fails
-        self._inexact: frozenset[str] = frozenset()  # variables that failed or were forgotten once
+        self._failures: dict[str, CelError] | None = None  # None until a variable fails
+        self._inexact: frozenset[str] = frozenset()  # variables that have failed or were forgotten
 
     def cel_has(self, name: str) -> bool:
         """Whether there is such a variable."""
         return name in self._programs
 
     def cel_field(self, name: str) -> Value:
-        """Its value. Raises CelError in the reference's words where it failed."""
+        """The value of a variable. Raises CelError with the reference's message if it failed."""
         return self[name]
 
     def mark(self) -> Mark:
-        """What has been evaluated up to now."""
+        """The state of the evaluation so far, for `forget`."""
         return self.cost, len(self), len(self._failures or ())
 
     def forget(self, mark: Mark) -> None:
-        """Undo what was evaluated since: a generated function reads variables in its own order, and then gave up.
+        """Forget variables evaluated since the mark: a generated function read them in its own order, then gave up.
 
-        They are evaluated exactly the next time: with two tries each, those that read one another would take 2**n.
+        Next time they are evaluated exactly. With two attempts each, variables that read one another would take 2**n.
         """
         self.cost, values, failures = mark
         forgotten = [self.popitem()[0] for _ in range(len(self) - values)]
@@ -292,7 +289,7 @@ class Variables(dict[str, Value]):
             self._failures = dict(list(self._failures.items())[:failures])
 
     def __missing__(self, name: str) -> Value:
-        """Evaluate a variable that was not asked for before. Raises CelError, the same one each time."""
+        """The value of a variable that was not read before. Raises CelError, the same one each time."""
         if self._failures is not None and name in self._failures:
             raise self._failures[name]
         value = self._evaluate(name)
@@ -309,7 +306,7 @@ class Variables(dict[str, Value]):
         if isinstance(program, CompileError):
             return CelError(f'composited variable "{name}" fails to compile: {program.full_reference()}')
         evaluate = program.evaluate_exactly if name in self._inexact else program.evaluate
-        # Not kept together: they would be in a cycle, and each review's object would wait for the garbage collector.
+        # The dict is not kept: in a reference cycle, each review's object would wait for the garbage collector.
         evaluation = evaluate({**self._names, "variables": self}, expired=self._expired)
         self.cost += evaluation.cost
         if isinstance(evaluation.error, TimeLimitError):
@@ -320,4 +317,4 @@ class Variables(dict[str, Value]):
 
 
 NO_VARIABLES = Variables({}, {}, None)
-"""What `variables` is where a policy has none."""
+"""The value of `variables` for a policy without variables."""

@@ -1,8 +1,8 @@
-"""Which parts of `object` and `oldObject` an expression reads: the rest of them need not be decoded.
+"""The parts of `object` and `oldObject` that an expression reads. The rest need not be decoded.
 
-An abstract evaluation: every part of the expression has, instead of a value, the places that its value may have been
-taken from. A place whose value is merely passed through is read no further than to what is selected of it; one whose
-value is compared, computed with, handed to a function or returned is read with everything below it.
+This is an abstract evaluation: instead of a value, every part of the expression has the places from which its value may
+come. If a value is only passed through, the expression reads only what is selected from it. If a value is compared,
+used in a computation, passed to a function or returned, the expression reads everything below its place.
 
 >>> from policies.cel.kubernetes import admission
 >>> text = "object.spec.containers.all(c, has(c.image) && c.image != '')"
@@ -41,18 +41,18 @@ from policies.objects.fieldpath import Pattern, Step, Wildcard, parse, render
 
 ROOTS: Final = ("object", "oldObject")
 _VARIABLES = "variables"
-# What fieldpath.parse reads back; what is below another key is read with the map that has it.
+# The keys that fieldpath.parse can read. For any other key, the whole map is read.
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*\Z")
 _SCALARS = {Kind.BOOL, Kind.BYTES, Kind.DOUBLE, Kind.DURATION, Kind.INT, Kind.STRING, Kind.TIMESTAMP, Kind.UINT}
-# A macro's accumulator is settled after two rounds: the first elements, and those together with themselves.
+# A macro's accumulator usually stops changing after two rounds.
 _ROUNDS = 4
 
 
 class Reads(Struct, frozen=True):
-    """What is read of one object, as `spec.containers[*].resources`; the empty path is the object itself.
+    """The paths that are read in one object, such as `spec.containers[*].resources`; empty for the object itself.
 
-    whole: places that are read with everything below them. present: places of which only is read whether something is
-    there and of what type, and of a list how many elements it has.
+    whole: places that are read with everything below them. present: places of which only the presence, the type and the
+    number of elements are read.
     """
 
     whole: frozenset[str] = frozenset()
@@ -60,11 +60,10 @@ class Reads(Struct, frozen=True):
 
     @property
     def paths(self) -> frozenset[str]:
-        """What has to be kept of the object for the expression to have the same outcome.
+        """The paths of the object that must be kept for the expression to have the same outcome.
 
-        What is on the way to a path stays too, so that a place of which only the presence counts is a path of its own
-        only where nothing below it is read. That the object itself is there needs no path. The cost may come out lower
-        by that of comparing what is left with null.
+        Parents of a path are kept too, so a place whose presence counts is a path only if nothing below it is read. The
+        presence of the object itself needs no path. The cost of a comparison with null may be lower.
         """
         whole, places = set(map(parse, self.whole)), set(map(parse, self.whole | self.present))
         above = {place[:end] for place in places for end in range(len(place))} | {()} - whole
@@ -75,11 +74,11 @@ class Reads(Struct, frozen=True):
         )
 
     def __or__(self, other: Reads) -> Reads:
-        """What both read."""
+        """The reads of both."""
         return Reads(self.whole | other.whole, self.present | other.present)
 
     def touches(self, path: str) -> bool:
-        """Whether a change at a path, or below it, can be seen by the expression."""
+        """Whether the expression can see a change at a path or below it."""
         changed = parse(path)
         return any(_meet(parse(read), changed) for read in self.whole) or any(
             _starts(parse(read), changed) for read in self.present
@@ -91,9 +90,9 @@ EVERYTHING = Reads(whole=frozenset({""}))
 
 
 def reads(tree: Node, variables: Mapping[str, Node]) -> Mapping[str, Reads]:
-    """What a checked expression reads of `object` and of `oldObject`; `variables` are the checked trees of a policy's.
+    """The reads of a checked expression in `object` and `oldObject`. `variables`: the checked trees of the policy's.
 
-    A variable without a tree, since it does not compile, reads nothing: it fails before it could.
+    A variable that does not compile has no tree and reads nothing, because it fails first.
     """
     walk = _Walk(variables)
     try:
@@ -104,7 +103,7 @@ def reads(tree: Node, variables: Mapping[str, Node]) -> Mapping[str, Reads]:
 
 
 def composed_reads(sources: Iterable[Source], composition: Composition) -> Mapping[str, Reads]:
-    """What expressions that compile read together, with the variables of their policy.
+    """The reads of several expressions that compile, with the variables of their policy.
 
     >>> from policies.cel.kubernetes import admission
     >>> composition = Composition(admission()).declare("spec", "object.spec")
@@ -134,7 +133,7 @@ def _paths(root: str, places: Iterable[Pattern]) -> frozenset[str]:
 
 
 def _meet(left: Pattern, right: Pattern) -> bool:
-    """Whether one of two patterns is, or may be, above the other or the same."""
+    """Whether the patterns may be equal, or one of them may be above the other."""
     return all(Wildcard.VALUES in pair or pair[0] == pair[1] for pair in zip(left, right, strict=False))
 
 
@@ -143,7 +142,7 @@ def _starts(pattern: Pattern, prefix: Pattern) -> bool:
 
 
 class _Source(Struct, frozen=True):
-    """Where a value may come from: places in the objects, or a list that was made of elements from such places."""
+    """The origin of a value: places in the objects, or a new list of elements from such places."""
 
     at: frozenset[Pattern] = frozenset()
     items: _Source | None = None
@@ -155,7 +154,7 @@ class _Source(Struct, frozen=True):
 
     @property
     def elements(self) -> _Source:
-        """Where the elements of the value come from, if it is a list."""
+        """The origin of the elements of the value, if it is a list."""
         return _Source(frozenset((*place, Wildcard.ITEMS) for place in self.at)) | (self.items or _COMPUTED)
 
 
@@ -173,7 +172,7 @@ class _Walk:
         self._variables: dict[str, _Source] = {}
 
     def read_whole(self, source: _Source) -> None:
-        """Note that a value is read with all that is below it. All elements of a list are the list."""
+        """Note that a value is read with everything below it. Reading all elements of a list reads the list."""
         for place in source.at:
             while isinstance(place[-1], Wildcard):
                 place = place[:-1]  # noqa: PLW2901 - shortened step by step
@@ -182,13 +181,13 @@ class _Walk:
             self.read_whole(source.items)
 
     def _passed(self, source: _Source) -> _Source:
-        """Note that a value is present. An object that is used as a list is read as a whole."""
+        """Note that the presence of a value is read. An object used as a list is read as a whole."""
         self.present |= source.at
         self.whole |= {place[:1] for place in source.at if place[1:2] == (Wildcard.ITEMS,)}
         return source
 
     def source(self, node: Node, scope: _Scope) -> _Source:
-        """Where the value of a node may come from; what is read on the way is noted."""
+        """The origin of the value of a node. Notes everything that its evaluation reads."""
         match node:
             case Ident():
                 return self._of_name(node, scope)
@@ -237,7 +236,7 @@ class _Walk:
         return _COMPUTED if node.test_only else selected
 
     def _step(self, source: _Source, key: Step) -> _Source:
-        """Where what is selected comes from; a list that was made has elements, but no fields."""
+        """The origin of a selected value. A new list has elements, but no fields."""
         if isinstance(key, str) and not _KEY.match(key):
             self.read_whole(source)
             return _COMPUTED
@@ -284,7 +283,7 @@ class _Walk:
         inner = dict(scope)
         over = self.source(node.range, scope)
         inner[node.variable] = self._passed(over.elements)
-        if node.variable2 is not None:  # of a map the values, of which the keys are read too
+        if node.variable2 is not None:  # the values of a map, whose keys are read too
             inner[node.variable2] = inner[node.variable]
             inner[node.variable] = _COMPUTED
             if node.range.type is None or node.range.type.kind is not Kind.LIST:

@@ -1,6 +1,6 @@
-"""The types of CEL, as cel-go's checker knows them, and the type that a value has when the program runs.
+"""The types of CEL, as in cel-go's checker. They also describe values at run time.
 
-A type is an immutable value; `str()` gives the reference's notation: `list(string)`, `map(string, dyn)`.
+A type is an immutable value. `str()` returns the reference's notation: `list(string)`, `map(string, dyn)`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from enum import Enum, auto
 
 
 class Kind(Enum):
-    """What the type checker distinguishes."""
+    """The kinds of types that the checker distinguishes."""
 
     DYN = auto()
     ERROR = auto()
@@ -47,7 +47,7 @@ class Type:
 
     @property
     def declared(self) -> str:
-        """The notation of `must evaluate to bool but got list(string)`: full names, and `<A>` for type variables."""
+        """The notation in `must evaluate to bool but got list(string)`: full names, and `<A>` for type variables."""
         if self.kind is Kind.PARAMETER:
             return f"<{self.name}>"
         if self.parameters:
@@ -92,17 +92,17 @@ def optional_of(value: Type) -> Type:
 
 
 def type_of(described: Type) -> Type:
-    """`type(described)`: what `type(x)` and a type's name have."""
+    """`type(described)`, the type of `type(x)` and of a type's name."""
     return Type(Kind.TYPE, "type", (described,))
 
 
 def struct(name: str) -> Type:
-    """A type with declared fields, by its name (cel-go's ObjectType)."""
+    """The type with declared fields of this name (cel-go's ObjectType)."""
     return Type(Kind.STRUCT, name)
 
 
 def opaque(name: str) -> Type:
-    """A type without fields, by its name."""
+    """The type without fields of this name."""
     return Type(Kind.OPAQUE, name)
 
 

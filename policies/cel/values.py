@@ -1,4 +1,4 @@
-"""The values that a program works on: those of decoded JSON as they are, and a class for each type that JSON lacks.
+"""The values of a program: those of decoded JSON, and a class for each type that JSON lacks.
 
 CEL       Python
 null      None
@@ -14,9 +14,9 @@ duration  Duration
 timestamp Timestamp
 optional  Optional
 type      types.Type
-others    a class of the library that has them, with a `cel_type`
+others    a class of the library that defines them, with a `cel_type`
 
-Values are never changed once made: lists and dicts belong to the request.
+Values never change after they are made: lists and dicts belong to the request.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Duration:
 class Timestamp:
     """A moment: nanoseconds since 1970-01-01T00:00:00Z, between the years 1 and 9999.
 
-    `offset` is the zone that it was written with, in seconds east of UTC: it is shown, and counts for nothing else.
+    `offset`: the zone in which it was written, in seconds east of UTC. It only affects how the timestamp is shown.
     """
 
     cel_type: ClassVar[Type] = types.TIMESTAMP
@@ -59,7 +59,7 @@ class Timestamp:
 
 
 def lacking(function: str, value: Value) -> CelError:
-    """The error of a function that does not support a value; for types with own methods it names no function."""
+    """The error of a function that does not support a value. For types with methods it names no function."""
     return no_such_overload() if value.__class__ in _RECEIVERS else CelError(f"no such overload: {function}")
 
 
@@ -80,7 +80,7 @@ ABSENT = _Absent()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Optional:
-    """`optional.of(value)`, or `optional.none()` when the value is ABSENT."""
+    """`optional.of(value)`, or `optional.none()` if the value is ABSENT."""
 
     cel_type: ClassVar[Type] = types.OPTIONAL
     value: Value = ABSENT
@@ -95,29 +95,29 @@ class Typed(Protocol):
 
     @property
     def cel_type(self) -> Type:
-        """The type that `type(x)` shows and that overloads are chosen by."""
+        """The type that `type(x)` returns and that decides which overload runs."""
         ...
 
 
 class Incomparable:
-    """A library's value that cannot be compared with one of another type.
+    """A library's value that cannot be compared with a value of another type.
 
-    Not even Python's `==` does, so that it is safe in generated code.
+    Python's `==` fails as well, so generated code may use it.
     """
 
     __slots__ = ()
     cel_type: ClassVar[Type]
 
     def __eq__(self, other: object) -> bool:
-        """Raises CelError for a value of another type."""
+        """Whether the values are equal. Raises CelError for a value of another type."""
         return self.cel_equal(other)
 
     def __hash__(self) -> int:
-        """The same for all of a class: what is equal must not differ, and nobody looks these values up."""
+        """The same hash for all values of a class: equal values must not differ, and none is used as a key."""
         return hash(self.__class__)
 
     def cel_equal(self, other: object) -> bool:
-        """CEL's `==`; raises CelError for a value of another type."""
+        """Whether CEL's `==` holds. Raises CelError for a value of another type."""
         raise NotImplementedError
 
 
@@ -136,6 +136,6 @@ _TYPES: dict[type, Type] = {
 
 
 def type_of(value: Value) -> Type:
-    """The type of a value while the program runs: lists and maps are of dyn, as in the reference."""
+    """The type of a value at run time. As in the reference, lists and maps are of dyn."""
     type_ = _TYPES.get(value.__class__)
     return value.cel_type if type_ is None else type_

@@ -1,7 +1,7 @@
 """Writing CEL: literals, and steps into objects of unknown shape.
 
-Every step is optional (`object.?spec.?template`), which yields nothing where a parent is missing, null or of another
-type: an error in a match condition would count as a match where the webhook fails closed.
+Every step is optional (`object.?spec.?template`): it yields nothing if a parent is missing, null or of another type. An
+error in a match condition of a webhook that fails closed would count as a match.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _KEYWORDS = frozenset(
         *("loop", "namespace", "null", "package", "return", "true", "var", "void", "while"),
     )
 )
-# The backslash first, since the others bring more of them.
+# The backslash comes first because the other escapes contain one.
 _ESCAPES = {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r"}
 
 
 def is_identifier(name: str) -> bool:
-    """Whether a variable or a field may be selected by this name."""
+    """Whether CEL allows this name for a variable or in a field selection."""
     return bool(_IDENTIFIER.match(name)) and name not in _KEYWORDS
 
 
@@ -35,21 +35,21 @@ def step(base: str, key: str) -> str:
 
 
 def steps(base: str, pattern: Pattern) -> str:
-    """The optional value at a path without wildcards; the base itself where the path is empty."""
+    """The optional value at a path without wildcards; the base itself if the path is empty."""
     for key in pattern:
         base = step(base, str(key))
     return base
 
 
 def value(base: str, pattern: Pattern) -> str:
-    """The value at a path without wildcards, null where there is none."""
+    """The value at a path without wildcards; null if there is none."""
     return f"{steps(base, pattern)}.orValue(null)" if pattern else base
 
 
 def pairs(pattern: Pattern, new: str = "object", old: str = "oldObject") -> str:
-    """A list of `[value, old value]`, a pair for each place in `new` that the pattern names.
+    """A list of pairs `[value, old value]`, one for each place in `new` that matches the pattern.
 
-    Several wildcards in one pattern take `flatten`, which kube-apiserver has from 1.34 on.
+    Several wildcards in one pattern need `flatten`, which kube-apiserver has from 1.34 on.
     """
     for position, key in enumerate(pattern):
         if isinstance(key, Wildcard):
@@ -68,12 +68,12 @@ def pairs(pattern: Pattern, new: str = "object", old: str = "oldObject") -> str:
 
 
 def let(name: str, expression: str, body: str) -> str:
-    """The body, a boolean, with a name for an expression: CEL in Kubernetes has no other way to say it."""
+    """The body, a boolean, with a name for an expression. CEL in Kubernetes has no other way to bind a name."""
     return f"[{expression}].exists({name},\n{body})"
 
 
 def by_kind(cases: Iterable[tuple[Iterable[str], str]]) -> str:
-    """The list that belongs to `kind`; an empty one where none does."""
+    """The list for the value of `kind`; an empty list if no case names it."""
     return "".join(f"kind in {texts(kinds)} ? {result} :\n  " for kinds, result in cases) + "[]"
 
 
@@ -83,7 +83,7 @@ def every(clauses: Iterable[str]) -> str:
 
 
 def some(clauses: Iterable[str], between: str = " || ") -> str:
-    """The disjunction in parentheses; no clauses at all is false."""
+    """The disjunction in parentheses; `false` without clauses."""
     joined = between.join(clauses)
     return f"({joined})" if joined else "false"
 
@@ -101,5 +101,5 @@ def texts(literals: Iterable[str]) -> str:
 
 
 def globs(patterns: Iterable[str]) -> str:
-    """A regular expression, as a string literal, that matches what one of the globs (with `*` and `?`) matches."""
+    """A string literal with the regular expression that matches what any of the globs matches."""
     return text("^(" + "|".join(expression(pattern) for pattern in patterns) + ")$")

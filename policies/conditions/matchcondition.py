@@ -1,10 +1,10 @@
-"""The rules' match conditions: CEL that the API server evaluates itself, to ask only where a rule could matter.
+"""The rules' match conditions: CEL by which the API server decides whether to call the service.
 
-A condition must never be narrower than its rule, or a write would slip past; where it is wider, the service is asked
-for nothing. For the label guard it is also what stands between an outage of the service and the cluster: Nodes,
-Namespaces and interruptable Pods carry reserved labels, and their ordinary updates must not depend on the service. So
-it compares `object` with `oldObject` (null on CREATE) place by place, as the rule does, and knows its exceptions.
-`namespaceObject` is of no use here: in a webhook's condition it is always null.
+A condition must never be narrower than its rule, or writes would escape the rule. A wider condition only causes
+unnecessary calls. The label guard's condition also limits the effect of an outage: Nodes, Namespaces and interruptable
+Pods carry reserved labels, and their ordinary updates must not depend on the service. Like the rule, it therefore
+compares `object` with `oldObject` (null on CREATE) place by place and applies the exceptions. `namespaceObject` does
+not help: in a webhook's condition it is always null.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ KIND = "request.kind.group + '/' + request.kind.kind"
 RESOURCE = "request.resource.group + '/' + request.resource.resource"
 RESERVED = "k.matches('^([^/]*[.])?coreweave[.](cloud|com)/')"
 LABELS, ANNOTATIONS = ("metadata", "labels"), ("metadata", "annotations")
-# Groups whose kinds are all namespaced but for Nodes and Namespaces, which have no templates.
+# Groups whose kinds are all namespaced, except Nodes and Namespaces, which have no templates.
 NAMESPACED_GROUPS = frozenset({"", "apps", "batch", "resource.k8s.io"})
 IS_MIRROR_POD = f"has(object.metadata.annotations) && {text(MIRROR_ANNOTATION)} in object.metadata.annotations"
 
@@ -35,9 +35,9 @@ _EPHEMERAL_CLAIM = parse("spec.volumes[*].ephemeral.volumeClaimTemplate")
 
 
 def requester_is_not_exempt(exempt: Exemptions, control_plane_namespaces: Iterable[str]) -> HookCondition:
-    """False for the requesters that `Exemptions.cover` leaves alone, so that no outage of the service stops them.
+    """False for the requesters that `Exemptions.cover` exempts, so that no outage of the service stops them.
 
-    control_plane_namespaces: those known when the condition is written, for a condition cannot look up a Namespace.
+    control_plane_namespaces: those known when the condition is written. A condition cannot look up a Namespace.
     """
     accounts = [*exempt.service_accounts, *(f"{namespace}/*" for namespace in control_plane_namespaces)]
     service_users = [SERVICE_ACCOUNT_PREFIX + account.replace("/", ":") for account in dict.fromkeys(accounts)]
@@ -61,10 +61,10 @@ def requester_is_not_exempt(exempt: Exemptions, control_plane_namespaces: Iterab
 def reserved_label_changes(
     workloads: Iterable[Workload], exceptions: Sequence[LabelException], *, cluster_scope: bool
 ) -> HookCondition:
-    """True where the request adds a reserved label, changes one or, on Nodes and Namespaces, removes one.
+    """True if the request adds a reserved label, changes one or, on Nodes and Namespaces, removes one.
 
-    First the places of the kind are gathered, each as a pair of what stands there in the new and in the old object;
-    then one predicate compares the labels of each pair.
+    The expression first lists the places of the kind, each as a pair of its values in the new and the old object. One
+    predicate then compares the labels of each pair.
     """
     rows = [row for row in workloads if not (cluster_scope and row.group in NAMESPACED_GROUPS)]
     pod_label = some(_is(exception) for exception in exceptions if POD in exception.kinds)
@@ -79,14 +79,14 @@ def reserved_label_changes(
     body = "  " + some([*clauses, *([_removed()] if cluster_scope else [])], " ||\n   ")
     for name, places in (("nodeLabels", "node_labels"), ("claims", "claims"), ("jobs", "jobs"), ("pods", "templates")):
         pairs_of_kind = by_kind(_by_places(rows, places))
-        # A template of another type holds nothing that anybody could copy.
+        # A template that is not a map holds no labels that could be copied.
         maps = ".filter(p, type(p[0]) == map).map(p, [p[0], type(p[1]) == map ? p[1] : {}])"
         body = let(name, f"({pairs_of_kind}){maps}", body)
     return HookCondition("reserved-label-changes", f"object != null && {let('kind', KIND, body)}")
 
 
 def cluster_is_not_coming_up() -> HookCondition:
-    """False for the bootstrap resources that `Safety.spares`, whatever policies say of them."""
+    """False for the bootstrap resources that `Safety.spares`."""
     kubelet = f"{USERNAME}.startsWith({text(NODE_PREFIX)}) && has({GROUPS}) && {text(NODE_GROUP)} in {GROUPS}"
     writers = [
         "has(request.subResource) && request.subResource == 'status'",
@@ -101,7 +101,7 @@ def cluster_is_not_coming_up() -> HookCondition:
 
 
 def pod_lacks_cpu_toleration() -> HookCondition:
-    """True for Pods that no toleration lets onto CPU Nodes; whether they ask for a GPU is left to the rule."""
+    """True for Pods without a toleration for CPU Nodes. The rule itself checks whether they request a GPU."""
     covers = (
         f"(!has(t.key) || t.key in ['', {text(CPU_TAINT)}]) && has(t.operator) && t.operator == 'Exists' && "
         "(!has(t.effect) || t.effect in ['', 'NoSchedule'])"
@@ -116,7 +116,7 @@ def pod_is_no_mirror() -> HookCondition:
 
 
 def topology_is_mentioned(workloads: Iterable[Workload]) -> HookCondition:
-    """True where a topology annotation, or the record, stands on the object, a job or a template, now or before."""
+    """True if the new or the old object, or a job or template in it, has a topology annotation or the record."""
     kinds: dict[tuple[Pattern, ...], list[str]] = {}
     for row in workloads:
         if places := tuple(pattern for pattern in (*row.jobs, *row.templates) if pattern):
@@ -130,14 +130,14 @@ def topology_is_mentioned(workloads: Iterable[Workload]) -> HookCondition:
 
 
 def _mentioned(place: Pattern) -> str:
-    """Whether a topology annotation, or the record, stands on what is at a place in `o`."""
+    """Whether the value at a place in `o` has a topology annotation or the record."""
     return _exists("[o]", (*place, *ANNOTATIONS), "a", "type(a) == map && keys.exists(key, key in a)")
 
 
 def _exists(values: str, pattern: Pattern, name: str, predicate: str) -> str:
-    """Whether a predicate is true of what stands at a place of the pattern in one of the values, whatever they are.
+    """Whether a predicate is true for a value at the pattern in one of the values, which may have any type.
 
-    Optional steps would not do: `.?key` is an error on a list.
+    Optional steps do not suffice: `.?key` is an error on a list.
     """
     for position, key in enumerate(pattern):
         tail = pattern[position + 1 :]
@@ -151,7 +151,7 @@ def _exists(values: str, pattern: Pattern, name: str, predicate: str) -> str:
 
 
 def _by_places(rows: Iterable[Workload], places: str) -> list[tuple[list[str], str]]:
-    """Kinds, as group/kind, with the CEL list of pairs at one sort of places: many kinds share theirs."""
+    """Kinds, as group/kind, with the CEL list of pairs for one sort of places. Kinds with equal places share a list."""
     kinds_by_patterns: dict[tuple[Pattern, ...], list[str]] = {}
     for row in rows:
         if patterns := getattr(row, places):
@@ -160,7 +160,7 @@ def _by_places(rows: Iterable[Workload], places: str) -> list[tuple[list[str], s
 
 
 def _labels(holder: str) -> str:
-    """A list with the map `metadata.labels` of an object or template of any shape; an empty one where there is none."""
+    """A list with the map `metadata.labels` of an object or template of any shape; empty if there is none."""
     steps = "".join(f".map(x, type(x) == map && has(x.{key}), x.{key})" for key in LABELS)
     return f"[{holder}]{steps}.filter(x, type(x) == map)"
 
@@ -170,7 +170,7 @@ def _maps(value: str) -> str:
 
 
 def _added(new: str, old: str, allowed: Sequence[str]) -> str:
-    """In the labels of `new` some reserved one is not in those of `old`, and no clause about `k` and `v` allows it."""
+    """Whether `new` has a reserved label that `old` lacks and that no clause about `k` and `v` allows."""
     return _added_to_map(_labels(new), _labels(old), allowed)
 
 
@@ -188,14 +188,14 @@ def _removed() -> str:
 
 
 def _allowed_by_kind(exceptions: Sequence[LabelException]) -> list[str]:
-    """The exceptions for kinds other than Pods, on which only the object's own labels count."""
+    """Clauses for the exceptions of kinds other than Pods. They apply only to the object's own labels."""
     allowed = []
     for exception in exceptions:
         kinds = exception.kinds - {POD}
         if kinds:
             clauses = [f"kind in {texts(sorted(f'{group}/{kind}' for group, kind in kinds))}", _is(exception)]
             if exception.values and not kinds.isdisjoint(KEPT_KINDS):
-                # As in the rule: what stood there before must have been the user's to set as well.
+                # As in the rule: the user must also have been allowed to set the old value.
                 before = f"{_labels('oldObject')}.all(o, !(k in o) || o[k] in {texts(sorted(exception.values))})"
                 clauses.append(before)
             allowed.append(every(clauses))
@@ -203,7 +203,7 @@ def _allowed_by_kind(exceptions: Sequence[LabelException]) -> list[str]:
 
 
 def _is_copy() -> str:
-    """A Pod's label on another object of the workload: a template has it too, or a controller wrote the object."""
+    """Whether a Pod's label on a workload is a copy: a template has it too, or a controller owns the object."""
     copied = f"pods.exists(t, {_labels('t[0]')}.exists(m, k in m && m[k] == v))"
     references = "object.?metadata.?ownerReferences.orValue([])"
     return some([copied, f"size(pods) > 0 && {references}.exists(r, has(r.controller) && r.controller)"])

@@ -1,1 +1,1 @@
-"""The pipeline: a request, rules, facts, and the answer."""
+"""The pipeline from a request, with rules and facts, to the answer."""

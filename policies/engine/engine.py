@@ -1,7 +1,7 @@
-"""The whole service on one page: run the selected rules, turn what they find into an answer.
+"""The core of the service: run the selected rules and turn their findings into an answer.
 
-An *outcome* is what a rule found: violations (perhaps none) or a failure. A *decision* is what follows from it, by the
-rule's action and failure policy. Every rule runs; nothing stops at the first finding.
+An *outcome* is the finding of a rule: violations (perhaps none) or a failure. A *decision* is its consequence by the
+rule's action and failure policy. Every rule runs; the engine does not stop at the first violation.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ class RuleFailure(Struct, frozen=True):
 
 
 class Decision(Struct, frozen=True):
-    """What follows from one rule's outcome: `error` is a failed rule, which denies or not by its failure policy.
+    """The consequence of one rule's outcome. `error`: the rule failed; its failure policy decides whether it denies.
 
-    exception: the one that the request passes by (`excepted`), or would have passed by if it had not ended. notes: for
-    the audit log.
+    exception: the one that lets the request pass (`excepted`), or that would have if it had not ended. notes: for the
+    audit log.
     """
 
     rule: str
@@ -57,12 +57,12 @@ class Decision(Struct, frozen=True):
 
     @property
     def denies(self) -> bool:
-        """Whether the request is refused because of it."""
+        """Whether the decision refuses the request."""
         return self.verdict == "deny" or (self.failure is not None and self.failure.policy == "Fail")
 
 
 class Answer(Struct, frozen=True):
-    """The answer to a request: a decision per rule that ran, the patch, and lines for the person who asked."""
+    """The answer to a request: the decisions of the rules that ran, the patch, and warnings for the requester."""
 
     decisions: tuple[Decision, ...] = ()
     operations: tuple[PatchOperation, ...] = ()
@@ -78,12 +78,12 @@ class Answer(Struct, frozen=True):
 
     @property
     def ended(self) -> tuple[str, ...]:
-        """A line for each exception that would have kept a rule from refusing, had it not ended."""
+        """A line for each ended exception that would have kept a rule from refusing."""
         return tuple(d.exception.ending(d.rule) for d in self.decisions if d.verdict == "deny" and d.exception)
 
     @property
     def message(self) -> str:
-        """The refusal for people; empty where the request is allowed."""
+        """The refusal as people read it; empty if the request is allowed."""
         parts = [describe(v for d in self.decisions if d.verdict == "deny" for v in d.violations), *self.ended]
         failures = [(d.rule, d.failure) for d in self.decisions if d.failure is not None and d.denies]
         parts += [_failure_text(rule, failure.error, failure.policy) for rule, failure in failures]
@@ -94,7 +94,7 @@ ADMITTED = Answer()
 
 
 def validate(request: AdmissionRequest, ruleset: RuleSet, facts: Facts, group: str | None = None) -> Answer:
-    """Run every validating rule that is for the request. Raises Missing only."""
+    """The answer of every validating rule for the request. Raises only Missing."""
     decisions: list[Decision] = []
     for rule in ruleset.applicable("validate", request, group):
         if outcome := _observe(rule, request, facts):
@@ -106,12 +106,12 @@ def validate(request: AdmissionRequest, ruleset: RuleSet, facts: Facts, group: s
 
 
 def mutate(request: AdmissionRequest, ruleset: RuleSet, facts: Facts, group: str | None = None) -> Answer:
-    """Run every mutating rule that is for the request, each on the object that the one before it left.
+    """The answer of every mutating rule for the request. Each rule gets the object as the rule before it left it.
 
-    The operations of all, in order, are the patch from the object as sent to the last one. A rule whose operations do
-    not apply has failed, for the API server would fail the request. Raises Missing only.
+    All operations in order are the patch for the object as sent. A rule whose operations do not apply has failed,
+    because the API server would fail the request. Raises only Missing.
     """
-    if request.object is None:  # a patch on a DELETE fails it
+    if request.object is None:  # the API server fails a DELETE with a patch
         return ADMITTED
     decisions = []
     operations: list[PatchOperation] = []
@@ -142,7 +142,7 @@ def mutate(request: AdmissionRequest, ruleset: RuleSet, facts: Facts, group: str
 
 
 def _mutation(rule: Rule, request: AdmissionRequest, ruleset: RuleSet, facts: Facts) -> tuple[Decision, Mutation]:
-    """What a rule wants changed, nothing where an exception covers the request."""
+    """A rule's decision and mutation; no mutation if an exception covers the request."""
     if rule.mutate is None or not _in_scope(rule, request, facts):
         return Decision(rule.name, "admit"), NO_MUTATION
     mutation = rule.mutate(request, facts)
@@ -155,7 +155,7 @@ def _mutation(rule: Rule, request: AdmissionRequest, ruleset: RuleSet, facts: Fa
 
 
 def _applied(request: AdmissionRequest, mutation: Mutation, *, last: bool) -> AdmissionRequest:
-    """The request with the object that the next rule sees; after the last rule it is enough that the patch applies."""
+    """The request with the object for the next rule. After the last rule it is enough that the patch applies."""
     obj = request.object or {}
     if last and patch.adds_in_place(obj, mutation.operations):
         return request
@@ -175,7 +175,7 @@ def _observe(rule: Rule, request: AdmissionRequest, facts: Facts) -> Outcome | R
 
 
 def _warnings(decision: Decision) -> Iterator[str]:
-    """The lines that a person sees of a decision that lets the request pass."""
+    """The warnings for a decision that lets the request pass."""
     if decision.verdict == "warn":
         yield from dict.fromkeys(one_line(violation.warning) for violation in sorted(decision.violations))
     elif decision.failure is not None and not decision.denies:
@@ -185,7 +185,7 @@ def _warnings(decision: Decision) -> Iterator[str]:
 def _decide(
     rule: Rule, outcome: Outcome | RuleFailure, request: AdmissionRequest, ruleset: RuleSet, facts: Facts
 ) -> list[Decision]:
-    """What follows from an outcome, by the rule's action."""
+    """The decisions that follow from an outcome and the rule's action."""
     if isinstance(outcome, RuleFailure):
         return [Decision(rule.name, "error", failure=outcome)]
     notes = tuple(item for item in outcome if isinstance(item, Note))
@@ -204,19 +204,19 @@ def _decide(
 
 
 def _in_scope(rule: Rule, request: AdmissionRequest, facts: Facts) -> bool:
-    """Whether the rule is for the object's Namespace; the Namespace's labels are asked for only where they matter."""
+    """Whether the rule applies to the object's Namespace. Looks up the Namespace's labels only if they matter."""
     if not rule.namespaces.requirements or not request.scope_namespace:
         return True
     return rule.namespaces.matches(facts.namespace_labels(request.scope_namespace))
 
 
 def _policy(rule: Rule, phase: Phase) -> FailurePolicy:
-    """The rule's failure policy in a phase: Fail where any of its hooks says so."""
+    """The rule's failure policy in a phase: Fail if any of its hooks says so."""
     return "Fail" if any(hook.phase == phase and hook.failure_policy == "Fail" for hook in rule.hooks) else "Ignore"
 
 
 def _failure_text(rule: str, error: Exception, policy: FailurePolicy) -> str:
-    """What a person reads about a rule that failed: only the error's class and text, which never hold an object."""
+    """The message about a failed rule. It shows only the error's class and text, which never contain an object."""
     cause = f"{type(error).__name__}: {error}"
     if policy == "Ignore":
         return f"rule {rule!r} was skipped, it could not be evaluated: {cause}"

@@ -14,13 +14,13 @@ from policies.glob import matches
 
 
 class PolicyException(Struct, frozen=True):
-    """Lets requests pass the named rules; a policy is the rule of its name.
+    """Lets matching requests pass the named rules. A policy counts as the rule of its name.
 
-    Every list but `rules` is of globs, and an empty one matches everything: namespaces, kinds (`Pod`,
-    `Deployment.apps`), names, users, groups of which the user is in one. All are about the object that is written: one
-    for Pods says nothing of a Deployment, whatever is found in its template. object_selector: as the objectSelector of
-    Kubernetes, met by the labels of the object or of the old object. until: the last day (UTC) on which it holds.
-    reason: why, for whoever audits it. name: by which people find it.
+    All lists except `rules` hold globs, and an empty list matches everything. kinds: such as `Pod` or
+    `Deployment.apps`. groups: the user must be in one of them. All lists are about the object that is written: an
+    exception for Pods does not cover a Deployment, even if the violation is in its template. object_selector: like the
+    objectSelector of Kubernetes, met by the labels of the object or of the old object. until: the last day (UTC) on
+    which the exception holds. reason: for auditors. name: how messages call it.
     """
 
     name: str
@@ -35,7 +35,7 @@ class PolicyException(Struct, frozen=True):
     object_selector: LabelSelector = EVERYTHING
 
     def concerns(self, rule: str, request: AdmissionRequest) -> bool:
-        """Whether it is about a rule and a request, whatever the day."""
+        """Whether the exception covers a rule and a request, regardless of the date."""
         kind = request.kind.kind + (f".{request.kind.group}" if request.kind.group else "")
         user = request.user_info
         return (
@@ -49,16 +49,16 @@ class PolicyException(Struct, frozen=True):
         )
 
     def holds(self, today: date) -> bool:
-        """Whether it still lets requests pass."""
+        """Whether the exception has not ended."""
         return today <= self.until
 
     @property
     def grounds(self) -> str:
-        """Which exception it is, until when and why, on one line."""
+        """Name, last day and reason on one line."""
         return f"{self.name} until {self.until}: {self._why}"
 
     def ending(self, rule: str) -> str:
-        """Says that it has ended, to a requester whom it would have let pass a rule."""
+        """The message that the exception has ended, for a requester whom it would have covered."""
         return f'The exception "{self.name}" from {rule} ended on {self.until} ({self._why}).'
 
     @property
@@ -67,7 +67,7 @@ class PolicyException(Struct, frozen=True):
 
 
 def longest(exceptions: Sequence[PolicyException], rule: str, request: AdmissionRequest) -> PolicyException | None:
-    """The exception about a rule and a request that ends last, and the first of several."""
+    """The exception for a rule and a request that ends last; the first of several that end on that day."""
     if not exceptions:
         return None
     concerning = [exception for exception in exceptions if exception.concerns(rule, request)]
@@ -75,5 +75,5 @@ def longest(exceptions: Sequence[PolicyException], rule: str, request: Admission
 
 
 def _fits(values: Iterable[str], globs: tuple[str, ...]) -> bool:
-    """Whether one of the globs matches one of the values, or there are no globs."""
+    """Whether a glob matches one of the values, or there are no globs."""
     return not globs or any(matches(value, globs) for value in values)

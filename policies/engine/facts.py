@@ -1,7 +1,7 @@
-"""What a rule may ask about the world beyond its request: Namespaces, Nodes, device claims, the date.
+"""The facts beyond its request that a rule may use: Namespaces, Nodes, device claims, the date.
 
-Rules are pure, so facts are handed to them. Nodes, claims and topologies are what a watch has brought up to now. What
-may have to be read first is looked up by its key: see `policies.engine.lookup`.
+Rules are pure, so they get facts as an argument. Nodes, claims and topologies are those that a watch has delivered so
+far. Facts that may have to be read first are looked up by a key: see `policies.engine.lookup`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class Namespace(Struct, frozen=True):
-    """A Namespace. content: all that `namespaceObject` shows, as JSON."""
+    """A Namespace. content: the fields that `namespaceObject` shows, as JSON."""
 
     labels: Mapping[str, str]
     content: bytes = b"{}"
@@ -41,13 +41,13 @@ class Namespace(Struct, frozen=True):
 
 
 class NamespaceKey(Key[Namespace], Struct, frozen=True):
-    """A Namespace by its name."""
+    """The key of a Namespace: its name."""
 
     name: str
 
     @property
     def missing(self) -> str:
-        """Says that the Namespace is not known."""
+        """The message that the Namespace is not known."""
         return f"namespace {self.name!r} is not known yet"
 
 
@@ -68,7 +68,7 @@ class Node(Struct, frozen=True):
 
 
 class References(Struct, frozen=True):
-    """Workloads that name a topology, as `Job default/train`. incomplete: why there may be more, empty if not."""
+    """Workloads that name a topology, such as `Job default/train`. incomplete: why some may be missing, else empty."""
 
     workloads: tuple[str, ...] = ()
     incomplete: str = ""
@@ -78,23 +78,23 @@ NO_REFERENCES = References()
 
 
 class ReferencesKey(Key[References], Struct, frozen=True):
-    """The workloads that name a topology."""
+    """The key of the workloads that name a topology."""
 
     topology: str
 
     @property
     def missing(self) -> str:
-        """Says that the workloads are not known."""
+        """The message that the workloads are not known."""
         return f"the workloads that name the topology {self.topology!r} are not known yet"
 
 
 class Facts(Struct, frozen=True, kw_only=True):
-    """All that rules may ask. entries: what was found for one review, by key: values and failures."""
+    """The facts that rules may use. entries: values and failures by key that were looked up for one review."""
 
     entries: Mapping[Key[Any], Any] = {}
 
     def entered(self, key: Key[T], entry: T | FactUnavailable) -> Self:
-        """The same facts with one more entry."""
+        """These facts with one more entry."""
         return replace(self, entries={**self.entries, key: entry})
 
     def look_up(self, key: Key[T]) -> T:
@@ -106,7 +106,7 @@ class Facts(Struct, frozen=True, kw_only=True):
         return value
 
     def known(self, key: Key[T]) -> T | FactUnavailable:
-        """What is known of a key without an entry. Raises Missing."""
+        """The value or failure of a key without an entry. Raises Missing."""
         raise NotImplementedError
 
     def namespace_labels(self, name: str) -> Mapping[str, str]:
@@ -114,7 +114,7 @@ class Facts(Struct, frozen=True, kw_only=True):
         return self.look_up(NamespaceKey(name)).labels
 
     def namespace(self, name: str) -> JsonObject:
-        """A Namespace with all that `namespaceObject` shows. Raises Missing or FactUnavailable."""
+        """A Namespace with the fields that `namespaceObject` shows. Raises Missing or FactUnavailable."""
         return self.look_up(NamespaceKey(name)).decoded
 
     def references(self, topology: str) -> References:
@@ -126,13 +126,13 @@ class Facts(Struct, frozen=True, kw_only=True):
         return self.look_up(check)
 
     def nodes(self) -> Sequence[Node]:
-        """The Nodes of the cluster; none where there is no cluster."""
+        """The Nodes of the cluster; none without a cluster."""
         raise NotImplementedError
 
     def claim_classes(self, namespace: str, claim: str, template: str) -> frozenset[str]:
-        """Device classes that a ResourceClaim, or one made from a ResourceClaimTemplate, asks for; none if not known.
+        """The device classes that a ResourceClaim or ResourceClaimTemplate requests; none if it is not known.
 
-        One of `claim` and `template` is a name, the other empty.
+        One of `claim` and `template` is a name, the other is empty.
         """
         raise NotImplementedError
 
@@ -141,16 +141,16 @@ class Facts(Struct, frozen=True, kw_only=True):
         raise NotImplementedError
 
     def topologies(self) -> tuple[Topology, ...]:
-        """The topologies that are objects of the cluster; the same tuple until one of them changes."""
+        """The topologies in the cluster; the same tuple until one of them changes."""
         raise NotImplementedError
 
     def today(self) -> date:
-        """The date in UTC, against which exceptions expire."""
+        """The date in UTC. It decides which exceptions have ended."""
         raise NotImplementedError
 
 
 class _GivenNamespace(Namespace, frozen=True, kw_only=True):
-    """A Namespace as it was given, with what the API server fills in."""
+    """A Namespace as it was given, with the fields that the API server fills in."""
 
     name: str
     given: JsonObject
@@ -167,10 +167,10 @@ class _GivenNamespace(Namespace, frozen=True, kw_only=True):
 
 
 class StaticFacts(Facts, frozen=True):
-    """Facts that are all at hand: no cluster, the ones given on a command line, or those of a test.
+    """Facts that are given in advance, on a command line or by a test.
 
-    namespaces: labels by name. whole_namespaces: what else is known of some of them. decisions: who answers
-    authorization checks; None where there is nobody to ask.
+    namespaces: labels by name. whole_namespaces: the other fields of some of them. decisions: answers authorization
+    checks; None if nothing can answer them.
     """
 
     as_of: date
@@ -185,7 +185,7 @@ class StaticFacts(Facts, frozen=True):
     naming: Mapping[str, References] = {}
 
     def known(self, key: Key[Any]) -> Any:
-        """What was given, or what holds where there is no cluster."""
+        """The given value, or the one that applies without a cluster."""
         if isinstance(key, NamespaceKey):  # a class pattern takes five times as long
             labels = self.namespaces.get(key.name) or {NAME_LABEL: key.name}
             return _GivenNamespace(labels, name=key.name, given=self.whole_namespaces.get(key.name) or {})
@@ -194,7 +194,7 @@ class StaticFacts(Facts, frozen=True):
         return key.without_cluster()
 
     def answer(self, check: Check) -> CheckAnswer:
-        """The answer of whoever decides; an errored one where there is nobody to ask."""
+        """The answer of `decisions`; an errored answer without them."""
         return super().answer(check) if self.decisions is None else self.decisions.answer(check)
 
     def nodes(self) -> Sequence[Node]:

@@ -1,8 +1,7 @@
-"""Look-ups: what a decision has to know beyond its request, each thing under a key.
+"""Look-ups: the facts that a decision needs beyond its request, each under a key.
 
-Decisions never wait. A key without a value is raised as `Missing`: whoever evaluates finds the value, enters it under
-its key, and evaluates again. What could not be found is entered as well, so that the rule that needs it fails, and no
-other.
+Decisions never wait. A key without a value raises `Missing`: the caller finds the value, enters it under its key, and
+evaluates again. A value that could not be found is entered as a failure, so that only the rules that need it fail.
 
 Missing              a value has to be found first; nothing absorbs it
 FactUnavailable      a value could not be found; the rule that looks it up has failed
@@ -20,26 +19,26 @@ class FactUnavailable(Exception):  # noqa: N818 - it names the state; the rule t
 
 
 class Key(Generic[T_co]):
-    """What is looked up; the type is that of its value. Keys are immutable, and equal where they ask the same."""
+    """The key of a look-up, generic in the type of its value. Keys are immutable; keys for the same value are equal."""
 
     __slots__ = ()
 
     @property
     def missing(self) -> str:
-        """Says that the value is not known."""
+        """The message that the value is not known."""
         raise NotImplementedError
 
     def failure(self, reason: str) -> T_co | FactUnavailable:
-        """What is entered where the value cannot be found."""
+        """The entry for a value that cannot be found."""
         return FactUnavailable(f"{self.missing}, and {reason}")
 
     def without_cluster(self) -> T_co | FactUnavailable:
-        """What is entered where there is no cluster."""
+        """The entry without a cluster."""
         return self.failure("there is no cluster to ask")
 
 
 class Missing(Exception):  # noqa: N818 - a request for a look-up, not an error
-    """The value of a key has to be found before the evaluation can be made. key: of whatever kind was looked up."""
+    """The value of a key has to be found before the evaluation can go on. key: the key that was looked up."""
 
     def __init__(self, key: Key[Any]) -> None:
         super().__init__(key.missing)

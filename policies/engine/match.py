@@ -1,4 +1,4 @@
-"""Which requests a rule is for: resource rules and label selectors, with Kubernetes' meaning.
+"""Which requests a rule applies to: resource rules and label selectors, as Kubernetes defines them.
 
 Source: the API reference of `admissionregistration.k8s.io/v1` RuleWithOperations and of `meta/v1` LabelSelector.
 """
@@ -16,10 +16,10 @@ Operator = Literal["In", "NotIn", "Exists", "DoesNotExist"]
 
 
 class ResourceRule(Struct, frozen=True):
-    """Operations on resources, each list with `*` for all.
+    """Operations on resources. In each list `*` stands for all.
 
     resources: `pods`, `pods/status`, `pods/*` (Pods and all their subresources), `*` (all resources, no subresources),
-    `*/*` (all). That `pods/*` takes in the Pods themselves is the API server's reading (predicates/rules/rules.go).
+    `*/*` (all). Source for `pods/*` including Pods themselves: the API server's predicates/rules/rules.go.
     """
 
     operations: tuple[str, ...]
@@ -38,7 +38,7 @@ class ResourceRule(Struct, frozen=True):
         )
 
     def to_json(self, scope: str) -> dict[str, Any]:
-        """The rule as it stands in a webhook configuration."""
+        """The rule as in a webhook configuration."""
         return {
             "apiGroups": list(self.groups),
             "apiVersions": list(self.versions),
@@ -49,7 +49,7 @@ class ResourceRule(Struct, frozen=True):
 
 
 def listed(value: str, allowed: tuple[str, ...]) -> bool:
-    """Whether a list, of which `*` stands for everything, has a value."""
+    """Whether a list contains a value, or `*`, which stands for everything."""
     return value in allowed or "*" in allowed
 
 
@@ -84,7 +84,7 @@ class SelectorRequirement(Struct, frozen=True):
 
 
 class LabelSelector(Struct, frozen=True):
-    """Requirements that must all hold; none at all matches everything."""
+    """Requirements that must all hold. A selector without requirements matches everything."""
 
     requirements: tuple[SelectorRequirement, ...] = ()
 
@@ -101,7 +101,7 @@ EVERYTHING = LabelSelector()
 
 
 def common(selectors: Iterable[LabelSelector]) -> LabelSelector:
-    """The requirements that all selectors have: what meets any of the selectors meets these."""
+    """The requirements that all selectors share. Labels that match any of the selectors meet them."""
     first, *others = selectors
     return LabelSelector(tuple(r for r in first.requirements if all(r in other.requirements for other in others)))
 
@@ -116,9 +116,9 @@ def selects(selector: LabelSelector, request: AdmissionRequest) -> bool:
 
 
 def object_labels(obj: JsonObject | None) -> Mapping[str, str] | None:
-    """The labels of an object, none where they are malformed; None where it has no metadata, as PodExecOptions.
+    """The labels of an object: empty if they are malformed, None without metadata, as in PodExecOptions.
 
-    An object without metadata matches no selector, not even one that asks for the absence of a label.
+    An object without metadata matches no selector, not even one that requires the absence of a label.
     """
     metadata = None if obj is None else obj.get("metadata")
     if not isinstance(metadata, dict):

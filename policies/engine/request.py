@@ -1,6 +1,7 @@
-"""The one input that every rule sees: an AdmissionRequest, decoded once and never changed.
+"""The input of every rule: an AdmissionRequest, decoded once and never changed.
 
-The fields are those of `admission.k8s.io/v1` AdmissionRequest; absent and null optional fields become their zero value.
+The fields are those of `admission.k8s.io/v1` AdmissionRequest. Optional fields that are absent or null become their
+zero value.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class GroupVersionKind(Struct, frozen=True):
 
     @property
     def group_kind(self) -> tuple[str, str]:
-        """Group and kind, the key of the tables by kind: their meaning does not depend on the version."""
+        """Group and kind, the key of tables that do not depend on the version."""
         return self.group, self.kind
 
 
@@ -37,7 +38,7 @@ class GroupVersionResource(Struct, frozen=True):
 
 
 class UserInfo(Struct, frozen=True):
-    """Who asks, as the API server authenticated them."""
+    """The user who makes the request, as the API server authenticated them."""
 
     username: str = ""
     uid: str = ""
@@ -46,30 +47,30 @@ class UserInfo(Struct, frozen=True):
 
 
 class Target(Protocol):
-    """What of a request decides which rules are for it; an AdmissionRequest is one."""
+    """The part of a request that decides which rules apply to it. An AdmissionRequest is a Target."""
 
     @property
     def operation(self) -> Operation:
-        """What is done."""
+        """The operation on the resource."""
         ...
 
     @property
     def resource(self) -> GroupVersionResource:
-        """To what."""
+        """The resource that is written."""
         ...
 
     @property
     def sub_resource(self) -> str:
-        """To which part of it; empty for the object itself."""
+        """The subresource; empty for the object itself."""
         ...
 
 
 class AdmissionRequest(Struct, frozen=True, kw_only=True, rename="camel", weakref=True):
     """One write that the API server asks about.
 
-    `object` is None on DELETE, `old_object` on CREATE and CONNECT. Both hold what the rules that are asked read
-    (`Rule.reads`); `metadata.managedFields` is only among it where a rule reads whole objects. `namespace` counts, not
-    the one in the object's body, which may be empty. A Namespace's own `namespace` is its name.
+    `object` is None on DELETE, `old_object` on CREATE and CONNECT. Both contain only the paths that the selected rules
+    read (`Rule.reads`), and `metadata.managedFields` only if a rule reads whole objects. `namespace` counts, not the
+    one in the object, which may be empty. For a Namespace, `namespace` is its own name.
     """
 
     uid: str
@@ -90,14 +91,14 @@ class AdmissionRequest(Struct, frozen=True, kw_only=True, rename="camel", weakre
 
     @property
     def scope_namespace(self) -> str:
-        """The namespace that the object lives in; empty for cluster-scoped objects, Namespaces among them."""
+        """The namespace of the object; empty for cluster-scoped objects, including Namespaces."""
         if self.resource.resource == "namespaces" and not self.resource.group:
             return ""
         return self.namespace
 
     @property
     def display_name(self) -> str:
-        """The object's name for people: `generateName` with an ellipsis while the name is not known."""
+        """The object's name for messages: `generateName` with an ellipsis until the name is known."""
         if self.name:
             return self.name
         metadata = mapping(self.object, "metadata")
@@ -105,7 +106,7 @@ class AdmissionRequest(Struct, frozen=True, kw_only=True, rename="camel", weakre
 
 
 def mapping(value: object, key: str) -> JsonObject:
-    """`value[key]` where both are maps, else an empty map: for optional parents that may be missing, null or odd."""
+    """`value[key]` if both are maps, else an empty map. For parents that may be missing, null or of another type."""
     if isinstance(value, dict):
         child = value.get(key)
         if isinstance(child, dict):
@@ -120,10 +121,10 @@ def is_owned(obj: JsonObject | None) -> bool:
 
 
 def is_mirror_pod(obj: JsonObject | None) -> bool:
-    """Whether the object is the API server's mirror of a kubelet's static Pod, which cannot be changed here."""
+    """Whether the object is the mirror of a kubelet's static Pod. Mirrors cannot be changed through the API."""
     return MIRROR_ANNOTATION in mapping(mapping(obj, "metadata"), "annotations")
 
 
 def is_being_deleted(obj: JsonObject | None) -> bool:
-    """Whether the object only waits for its finalizers."""
+    """Whether the object is deleted and waits only for its finalizers."""
     return bool(mapping(obj, "metadata").get("deletionTimestamp"))

@@ -1,4 +1,4 @@
-"""Who may do what others may not: the cluster's own components, and those whom the configuration names."""
+"""Requesters with special rights: the cluster's own components, and those in the configuration."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ SERVICE_ACCOUNT_PREFIX = "system:serviceaccount:"
 NODE_PREFIX = "system:node:"
 NODE_GROUP = "system:nodes"
 
-# The components of the control plane itself. The API server's own clients come as system:apiserver.
+# The components of the control plane itself. The API server's own clients authenticate as system:apiserver.
 COMPONENTS = ("system:kube-controller-manager", "system:kube-scheduler", "system:apiserver")
 ADMINISTRATORS = ("system:masters",)
 
 
 class Exemptions(Struct, frozen=True):
-    """Exact names or globs of requesters to leave alone; service accounts as `namespace/name`."""
+    """Names or globs of exempt requesters; service accounts as `namespace/name`."""
 
     users: tuple[str, ...] = COMPONENTS
     groups: tuple[str, ...] = ADMINISTRATORS
     service_accounts: tuple[str, ...] = ("kube-system/*",)
 
     def cover(self, request: AdmissionRequest, facts: Facts) -> bool:
-        """Whether the requester is exempt: named here, a kubelet at its own Node, or of a control-plane Namespace.
+        """Whether the requester is exempt: named here, a kubelet at its own Node, or in a control-plane Namespace.
 
-        Raises Missing or FactUnavailable where that depends on a Namespace.
+        Raises Missing or FactUnavailable if the answer depends on a Namespace.
         """
         user = request.user_info
         if matches(user.username, self.users) or any(matches(group, self.groups) for group in user.groups):
@@ -43,7 +43,7 @@ class Exemptions(Struct, frozen=True):
 
 
 def service_account(username: str) -> tuple[str, str]:
-    """Namespace and name of the service account that a user name stands for; two empty strings for other users."""
+    """Namespace and name of a service account from its user name; two empty strings for other users."""
     if not username.startswith(SERVICE_ACCOUNT_PREFIX):
         return "", ""
     namespace, _, name = username.removeprefix(SERVICE_ACCOUNT_PREFIX).partition(":")
@@ -53,7 +53,7 @@ def service_account(username: str) -> tuple[str, str]:
 def is_kubelet_at_home(request: AdmissionRequest) -> bool:
     """Whether a kubelet writes its own Node, or mirrors a static Pod that runs there.
 
-    Anyone may create a Pod with the mirror annotation, so that alone proves nothing.
+    The mirror annotation alone proves nothing, because anyone may create a Pod with it.
     """
     user = request.user_info
     if not user.username.startswith(NODE_PREFIX) or NODE_GROUP not in user.groups:
@@ -66,5 +66,5 @@ def is_kubelet_at_home(request: AdmissionRequest) -> bool:
 
 
 def is_control_plane(namespace: str, facts: Facts) -> bool:
-    """Whether a Namespace, as it stands in the cluster, belongs to the control plane."""
+    """Whether a Namespace belongs to the control plane, by its labels in the cluster."""
     return facts.namespace_labels(namespace).get(CONTROL_PLANE_LABEL) == CONTROL_PLANE

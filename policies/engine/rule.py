@@ -1,4 +1,4 @@
-"""What a rule is: a name, the requests it is for, a decision about them, and what happens when it finds something."""
+"""The parts of a rule: its name, the requests it applies to, its decision, and the action on a violation."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ Phase = Literal["mutate", "validate"]
 Scope = Literal["Namespaced", "Cluster", "*"]
 
 POLICY_GROUPS: Mapping[FailurePolicy, str] = {"Fail": "policies", "Ignore": "policies-ignore"}
-"""The groups of hooks under which the API server asks about policies, such as `/validate/policies`.
+"""The groups of hooks for policies. The API server calls them at paths such as `/validate/policies`.
 
-Those that ignore failures have one of their own, so that nothing is refused for their sake when the service is down.
+Policies that ignore failures have a group of their own, so that the API server refuses nothing because of them while
+the service is down.
 """
 
 # One operation of RFC 6902, such as {"op": "add", "path": "/spec/tolerations/-", "value": {...}}.
@@ -29,16 +30,16 @@ PatchOperation = dict[str, Any]
 
 
 class Note(Struct, frozen=True):
-    """Something for the audit log, which says nothing for or against the request."""
+    """An entry for the audit log that does not affect the decision."""
 
     key: str
     value: str
 
 
 class MutationRefusedError(Exception):
-    """What a mutating rule raises that refuses the request, in its own words.
+    """A mutating rule refuses the request.
 
-    exception: by which the request would have passed, had it not ended.
+    exception: the ended exception that would have let the request pass.
     """
 
     def __init__(self, violation: Violation, exception: PolicyException | None = None) -> None:
@@ -51,9 +52,9 @@ Validator = Callable[[AdmissionRequest, Facts], Sequence[Violation | Note]]
 
 
 class Mutation(Struct, frozen=True):
-    """What a mutating rule wants changed, and what the person who made the request should know.
+    """The changes of a mutating rule, and warnings for the requester.
 
-    excepted: where the rule applies several policies, those that it left out, each with the exception.
+    excepted: for a rule that applies several policies, those it left out, each with its exception.
     """
 
     operations: tuple[PatchOperation, ...] = ()
@@ -66,21 +67,21 @@ Mutator = Callable[[AdmissionRequest, Facts], Mutation]
 
 
 class HookCondition(Struct, frozen=True):
-    """A CEL expression for the API server: it asks only where all conditions are true."""
+    """A CEL expression for the API server, which calls the service only if all conditions are true."""
 
     name: str
     expression: str
 
 
 class Hook(Struct, frozen=True):
-    """The requests of one phase that a rule is for, and the group under which the API server asks about them.
+    """The requests of one phase that a rule applies to, and the group under which the API server asks about them.
 
     Hooks of one phase, group and scope become one entry of the webhook configuration, served at `/<phase>/<group>`;
     they share conditions and failure policy. scope: `Cluster` is an entry without namespaceSelector, `*` one for
-    objects in and outside of Namespaces. exact: the resources are meant as they are written, their versions too, so
-    that the API server converts nothing. reinvoked: whether a mutation is asked again when other webhooks have changed
-    the object since. namespaces: what it asks of Namespaces anyway, so that the API server may ask it of them first.
-    everywhere: whether it is also for what `Safety` spares.
+    namespaced and cluster-scoped objects. exact: resources and versions match exactly, so the API server converts
+    nothing. reinvoked: whether the API server calls a mutation again after other webhooks have changed the object.
+    namespaces: a requirement of the rule on Namespaces that the API server may check first. everywhere: whether the
+    hook also applies to requests that `Safety` spares.
     """
 
     phase: Phase
@@ -96,12 +97,12 @@ class Hook(Struct, frozen=True):
 
 
 class Rule(Struct, frozen=True):
-    """One decision. A rule in Python and a policy in YAML are the same thing.
+    """One rule, written in Python or made from a policy in YAML.
 
-    action: what a violation leads to. reads: the paths, as `spec.containers[*].resources`, of all that the rule looks
-    at in an object beside apiVersion, kind and metadata; the rest may be missing.
-    namespaces: the Namespaces whose objects it is for; cluster-scoped objects are always among them.
-    validate, mutate: the decision, None where the rule has none in that phase. They must not change the request.
+    action: the consequence of a violation. reads: the paths that the rule reads in an object besides apiVersion, kind
+    and metadata, such as `spec.containers[*].resources`; other paths may be missing. namespaces: selects the Namespaces
+    to whose objects the rule applies; it always applies to cluster-scoped objects. validate, mutate: the decision in a
+    phase, or None. They must not change the request.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The immutable, ordered set of rules that is in force."""
+"""The rules in force, in order. A rule set is immutable."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from policies.engine.request import AdmissionRequest, Target
 from policies.engine.rule import Hook, Phase, Rule
 from policies.engine.safety import Safety
 
-# A cluster with many custom resources serves some hundred resources; each has a few subresources and four operations.
+# A cluster with many custom resources serves some hundred resources, each with a few subresources and four operations.
 MEMORY = 10_000
 NOTHING_SPARED = Safety()
 
 
 class Selection(NamedTuple):
-    """The rules for a request, in their order, and the paths in an object that any of them looks at."""
+    """The rules for a request, in their order, and the paths in an object that any of them reads."""
 
     rules: tuple[Rule, ...]
     reads: frozenset[str]
 
 
 class _Match(NamedTuple):
-    """What is remembered of requests that are alike. everywhere: the rules for those that are spared."""
+    """The cached rules for requests of one kind. everywhere: the rules that apply even to spared requests."""
 
     selection: Selection
     everywhere: tuple[Rule, ...]
 
 
 class RuleSet:
-    """Rules in the order in which they run, the exceptions from them, and what most of them spare.
+    """Rules in the order in which they run, their exceptions, and the requests that most of them spare.
 
-    A reload makes a new one and swaps it whole. Raises ValueError where two rules have one name.
+    A reload replaces the whole rule set. Raises ValueError if two rules have the same name.
     """
 
     def __init__(
@@ -52,25 +52,25 @@ class RuleSet:
         return frozenset(hook.group for rule in self.rules for hook in rule.hooks if hook.phase == phase)
 
     def route(self, phase: Phase, group: str | None) -> Selection:
-        """The rules that a request to `/<phase>/<group>` may concern; without a group, those of the whole phase."""
+        """The rules that can apply to a request to `/<phase>/<group>`; without a group, those of the whole phase."""
         return _selection(rule for rule in self.rules if any(_is_of(hook, phase, group) for hook in rule.hooks))
 
     def applicable(self, phase: Phase, request: AdmissionRequest, group: str | None = None) -> tuple[Rule, ...]:
-        """The rules that are to run for a request: those that `select` finds, or of what is spared a few of these."""
+        """The rules that run for a request: those of `select`, or fewer if the request is spared."""
         (rules, _), everywhere = self._match(phase, request, group)
         if len(everywhere) < len(rules) and self.safety.spares(request):
             return everywhere
         return rules
 
     def select(self, phase: Phase, request: Target, group: str | None = None) -> Selection:
-        """The rules whose hooks match the request, of one group or of all."""
+        """The rules whose hooks match the request, in one group or in all."""
         return self._match(phase, request, group).selection
 
     def _match(self, phase: Phase, request: Target, group: str | None) -> _Match:
         """The rules for a request.
 
-        Matching depends on a handful of short strings only, so its answers are cached: what a request costs grows with
-        the rules that match it, not with all rules.
+        Matching depends only on a few short strings, so its results are cached. The cost of a request grows with the
+        rules that match it, not with all rules.
         """
         target, sub = request.resource, request.sub_resource
         key = (phase, group or "", request.operation, target.group, target.version, target.resource, sub)

@@ -1,6 +1,6 @@
-"""The requests that policies, and rules that refuse, leave alone, so that a cluster can always start and be repaired.
+"""The requests that policies and refusing rules spare, so that a cluster can always start and be repaired.
 
-They are left out twice. The API server does not ask about them, so that no outage of the service affects them; where it
+They are spared twice. The API server does not ask about them, so an outage of the service does not affect them. If it
 asks all the same, `RuleSet.applicable` leaves out the rules.
 """
 
@@ -19,8 +19,8 @@ NAMESPACES = ("", "namespaces")
 API_SERVER = "system:apiserver"
 SYSTEM_ACCOUNTS = f"{SERVICE_ACCOUNT_PREFIX}kube-system:"
 
-# Group and resource, with all subresources: what leaders, heartbeats and kubelets that join are made of, and what
-# kubelets and API servers ask about their callers. No policy sees the latter, but API servers ask webhooks about it.
+# Group and resource, with all subresources: what leader election, heartbeats and joining kubelets need, and reviews of
+# callers by kubelets and API servers. No policy sees those reviews, but API servers ask webhooks about them.
 WRITTEN_BY_ANYBODY = (
     ("coordination.k8s.io", "leases"),
     ("certificates.k8s.io", "certificatesigningrequests"),
@@ -32,8 +32,8 @@ WRITTEN_BY_ANYBODY = (
     ("authorization.k8s.io", "subjectaccessreviews"),
 )
 BOOTSTRAP = frozenset({*WRITTEN_BY_ANYBODY, NODES})
-# What an API server makes by itself when it starts, and without which it is not ready: its roles, its priorities, its
-# own Service, and the Namespaces and APIs that there always are.
+# The objects that an API server creates when it starts, and without which it does not become ready: its roles, its
+# priorities, its own Service, and the built-in Namespaces and APIs.
 WRITTEN_BY_API_SERVER = (
     ("", "endpoints"),
     ("", "namespaces"),
@@ -53,17 +53,17 @@ WRITTEN_BY_API_SERVER = (
 
 
 class Safety(Struct, frozen=True):
-    """What is spared. namespaces: these, and the objects in them.
+    """The spared requests. namespaces: these Namespaces and the objects in them.
 
-    bootstrap: whether BOOTSTRAP and all that API servers write by themselves is spared, too. Of Nodes, only what the
-    cluster itself writes is spared, and their status, whoever writes it.
+    bootstrap: whether BOOTSTRAP and all writes of API servers are spared too. For Nodes, only writes by the cluster
+    itself and writes of the status are spared.
     """
 
     namespaces: frozenset[str] = frozenset()
     bootstrap: bool = False
 
     def spares(self, request: AdmissionRequest) -> bool:
-        """Whether a request is left alone."""
+        """Whether a request is spared."""
         if request.namespace in self.namespaces or (self.bootstrap and request.user_info.username == API_SERVER):
             return True
         target = request.resource.group, request.resource.resource
@@ -73,7 +73,7 @@ class Safety(Struct, frozen=True):
 
 
 def concerns_bootstrap(rules: Iterable[ResourceRule]) -> bool:
-    """Whether any of the rules may match what a cluster needs to come up."""
+    """Whether any of the rules may match a resource that a cluster needs to start."""
     return any(
         ("*" in rule.groups or group in rule.groups)
         and any(pattern.partition("/")[0] in ("*", resource) for pattern in rule.resources)
@@ -83,7 +83,7 @@ def concerns_bootstrap(rules: Iterable[ResourceRule]) -> bool:
 
 
 def _is_of_the_cluster(request: AdmissionRequest) -> bool:
-    """Whether a status is written, or a kubelet, the control plane or a controller of kube-system writes."""
+    """Whether the request writes a status, or comes from a kubelet, the control plane or a kube-system controller."""
     name = request.user_info.username
     if request.sub_resource == "status":
         return True

@@ -1,6 +1,6 @@
-"""What a rule found wrong, and the words in which people read it.
+"""Violations, and the text in which people read them.
 
-A refusal is a text of several lines: a summary, one indented line per place, then what to do. A warning is one line.
+A refusal has several lines: a summary, one indented line per place, then the remedies. A warning has one line.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from msgspec import Struct
 
 Verdict = Literal["deny", "warn", "audit", ""]
 
-# Warnings travel as HTTP headers: the API documentation asks for 120 characters at most, and one with a control
-# character vanishes on the way.
+# Warnings are sent as HTTP headers. The API documentation asks for 120 characters at most, and a warning with a control
+# character gets lost.
 WARNING_LENGTH = 120
-# The API server cuts warnings once all of an answer's together pass 4096 characters; 24 full ones stay below.
+# The API server cuts the warnings of an answer at 4096 characters in total; 24 full ones stay below that.
 WARNING_COUNT = 24
 
 
 class Violation(Struct, frozen=True, order=True):
-    """One thing wrong at one place.
+    """One problem at one place.
 
-    rule: the name of the rule that found it. path: where, as Kubernetes writes a field path. value: what stands there.
-    problem: why that is wrong, empty where the summary says it all. summary: the refusal's first sentence, shared by
-    violations of a kind. remedy: what to do about it. verdict: what it leads to, empty where the rule's action says so.
-    status: the reason of the refusal as an HTTP answer has it, empty for Forbidden.
+    rule: the name of the rule that found it. path: the place, as Kubernetes writes a field path. value: what was found
+    there. problem: why that is wrong; empty if the summary says everything. summary: the first sentence of the refusal,
+    shared by violations of a kind. remedy: how to fix it. verdict: the consequence; empty to use the rule's action.
+    status: the reason of the refusal in the HTTP answer; empty for Forbidden.
     """
 
     rule: str
@@ -39,13 +39,13 @@ class Violation(Struct, frozen=True, order=True):
 
     @property
     def line(self) -> str:
-        """`path: found problem`, the violation on one line."""
+        """The violation on one line: `path: value problem`."""
         what = f"{self.value} {self.problem}".strip()
         return printable(": ".join(part for part in (self.path, what) if part))
 
     @property
     def warning(self) -> str:
-        """The violation as a warning: for a policy its message with the place, for other rules the place and value."""
+        """The violation as a warning: a policy's message with the place, or another rule's place and value."""
         if not self.verdict:
             return self.line
         where = f"({self.path})" if self.path else ""
@@ -53,7 +53,7 @@ class Violation(Struct, frozen=True, order=True):
 
 
 def describe(violations: Iterable[Violation]) -> str:
-    """All violations as one text: per summary its places in order, then the remedies, each once."""
+    """All violations as one text: each summary with its places in order, then its remedies, each once."""
     groups: dict[str, list[Violation]] = {}
     for violation in sorted(violations):
         groups.setdefault(violation.summary, []).append(violation)
@@ -65,25 +65,25 @@ def describe(violations: Iterable[Violation]) -> str:
 
 
 def limited(lines: Sequence[str]) -> tuple[str, ...]:
-    """The lines of an answer's warnings; those past the limit become one line that counts them."""
+    """The lines of an answer's warnings. One line with their number replaces those past the limit."""
     if len(lines) <= WARNING_COUNT:
         return tuple(lines)
     return (*lines[:WARNING_COUNT], f"and {len(lines) - WARNING_COUNT} more")
 
 
 def one_line(text: str) -> str:
-    """The text as one line of printable characters, shortened to what a warning may hold."""
+    """The text as one line of printable characters, shortened to the length of a warning."""
     text = " ".join(printable(text).split())
     return text if len(text) <= WARNING_LENGTH else text[: WARNING_LENGTH - 1] + "…"
 
 
 def printable(text: str) -> str:
-    """The text with a space for each character that would move the cursor or show nothing: it stays on its line."""
+    """The text with a space for each unprintable character, so that it stays on its line."""
     return text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
 
 
 def quote(value: object, limit: int = 80) -> str:
-    """A found value for a message: strings in double quotes, others by their JSON type, shortened."""
+    """A value as messages show it: strings in double quotes and shortened, others by their JSON type."""
     if isinstance(value, str):
         shown = value if len(value) <= limit else value[:limit] + "…"
         return '"' + printable(shown.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")) + '"'

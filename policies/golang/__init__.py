@@ -1,1 +1,1 @@
-"""Text, numbers, times, URLs and addresses as Go reads and writes them; a module for each Go package."""
+"""Text, numbers, times, URLs and addresses as Go reads and writes them. Each module stands for a Go package."""

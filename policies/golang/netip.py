@@ -1,7 +1,7 @@
-"""IP addresses and prefixes read as Go's net/netip reads them, with its messages.
+"""IP addresses and prefixes as Go's net/netip reads them, with its messages.
 
-The standard library's ipaddress accepts and refuses other texts (and has no messages to compare), so only its output
-form is used: it shortens IPv6 addresses exactly as netip does.
+The standard library's ipaddress accepts other texts and has other messages, so it only writes addresses here: it
+shortens IPv6 addresses exactly as netip does.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _MAPPED = 0xFFFF  # the upper 96 bits of ::ffff:a.b.c.d
 
 
 class AddressError(ValueError):
-    """A text that is not an address or prefix, with Go's message."""
+    """A text is not an address or prefix. The message is Go's."""
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """An address: its number, the bits of its family, and the zone of an IPv6 address."""
+    """An address. bits: the length of an address of its family. zone: only of an IPv6 address."""
 
     number: int
     bits: int
@@ -33,7 +33,7 @@ class Address:
 
     @property
     def mapped(self) -> bool:
-        """Whether this is an IPv4 address inside IPv6, as ::ffff:1.2.3.4."""
+        """Whether this is an IPv4 address mapped into IPv6, such as ::ffff:1.2.3.4."""
         return self.bits == IPV6_BITS and self.number >> IPV4_BITS == _MAPPED
 
     def __str__(self) -> str:
@@ -43,7 +43,7 @@ class Address:
 
 
 def parse_address(text: str) -> Address:
-    """The address that a text stands for (netip.ParseAddr). Raises AddressError."""
+    """The address in a text (netip.ParseAddr). Raises AddressError."""
     sign = _FIRST_SIGN.search(text)
     match sign and sign[0]:
         case ".":
@@ -57,7 +57,7 @@ def parse_address(text: str) -> Address:
 
 
 def parse_prefix(text: str) -> tuple[Address, int]:
-    """The address and the length of a prefix, as 10.0.0.0/8 (netip.ParsePrefix). Raises AddressError."""
+    """The address and the length of a prefix such as 10.0.0.0/8 (netip.ParsePrefix). Raises AddressError."""
     text = clean(text)
     start, slash, length = text.rpartition("/")
     if not slash:
@@ -85,7 +85,7 @@ def _prefix_error(text: str, message: str) -> AddressError:
 
 
 def _ipv4(whole: str, part: str) -> int:
-    """The number of four decimal fields. Fields are looked at from left to right: the first mistake is the message."""
+    """The number that four decimal fields stand for. The message is about the first mistake from the left."""
     number, fields, value, digits = 0, 0, 0, 0
     for index, character in enumerate(part):
         if character in "0123456789":
@@ -137,7 +137,7 @@ def _ipv6(text: str) -> Address:
 
 
 def _group(text: str, rest: str) -> int:
-    """How many hexadecimal digits the group at the start of `rest` has."""
+    """The number of hexadecimal digits in the group at the start of `rest`."""
     match = _HEX.match(rest)
     digits = match.end() if match else 0
     if digits > 4:

@@ -1,4 +1,4 @@
-"""Texts as the bytes that Go's functions work on, and quoted with them in messages (strconv.Quote)."""
+"""Text as the bytes that Go's functions work on, and quoted as in Go's messages (strconv.Quote)."""
 
 from __future__ import annotations
 
@@ -6,34 +6,34 @@ import re
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
-"""What is white space to Go (unicode.IsSpace)."""
+"""White space in Go (unicode.IsSpace)."""
 ESCAPES = {
     '"': '\\"', "\\": "\\\\", "\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v",
 }  # fmt: skip
 
 
 def clean(text: str) -> str:
-    """A text without lone surrogates: each becomes U+FFFD, as when Go decodes JSON."""
+    """The text with U+FFFD for each lone surrogate, as when Go decodes JSON."""
     return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
 
 
 def trimmed(text: str) -> str:
-    """A text without the white space around it (strings.TrimSpace)."""
+    """The text without the white space around it (strings.TrimSpace)."""
     return text.strip(SPACE)
 
 
 def utf8(text: str) -> bytes:
-    """The bytes of a text."""
+    """The UTF-8 bytes of a text, with lone surrogates replaced."""
     return clean(text).encode()
 
 
 def text_of(raw: bytes) -> str:
-    """The text of bytes, with U+FFFD for each byte that is not part of UTF-8."""
+    """The text that bytes encode, with U+FFFD for each byte that is not valid UTF-8."""
     return clean(raw.decode(errors="surrogateescape"))
 
 
 def quote(text: str | bytes) -> str:
-    """A text in double quotes with Go's escapes. A byte that is not part of UTF-8 may come as Python escapes it."""
+    """A text in double quotes with Go's escapes. Surrogateescape characters count as bytes that are not valid UTF-8."""
     if isinstance(text, bytes):
         text = text.decode(errors="surrogateescape")
     if text.isprintable() and '"' not in text and "\\" not in text:

@@ -1,8 +1,8 @@
-r"""Whether a regular expression is one for Go (regexp/syntax's Parse, go1.26).
+r"""Whether Go accepts a regular expression (regexp/syntax's Parse, go1.26).
 
-RE2 in C++, which does the matching, accepts almost the same language, but takes `\C` and refuses other spellings of
-Unicode classes. This reads an expression from left to right as Go does and keeps of the tree only what its rules need:
-how deep, how often repeated, whether there is something to repeat.
+RE2 in C++ does the matching. It accepts almost the same language, but allows `\C` and refuses some spellings of Unicode
+classes. This module reads an expression from left to right, as Go does. Of the syntax tree it keeps only what Go's
+rules need: the depth, the number of repetitions, and whether there is something to repeat.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _WRONG_FLAGS = "(? has to be followed by :, P<name> or flags; there is no lookah
 
 
 class RegexError(ValueError):
-    """An expression that Go refuses; the text says why."""
+    """Go refuses the expression. The text says why."""
 
 
 @dataclass(slots=True)
 class _Item:
-    """A piece of an expression: nested how deep, repeated how often in itself, compiled to how many instructions."""
+    """A piece of an expression: its nesting depth, its repetitions, and its size in compiled instructions."""
 
     height: int = 1
     repeats: int = 1
@@ -41,7 +41,7 @@ class _Item:
 
 @dataclass(slots=True)
 class _Group:
-    """What is known of a group that is still open; `last` is what a repetition would apply to."""
+    """A group that is still open. last: the piece that a repetition would apply to."""
 
     captures: bool = True
     last: _Item | None = None
@@ -57,7 +57,7 @@ class _Group:
         self.pieces += 1
 
     def take(self) -> None:
-        """Nothing can be repeated any more."""
+        """Add the last piece to the group. A repetition can no longer apply to it."""
         if self.last:
             self.height = max(self.height, self.last.height)
             self.repeats = max(self.repeats, self.last.repeats)
@@ -80,8 +80,8 @@ class _Reader:
     text: str
     at: int = 0
     groups: list[_Group] = field(default_factory=lambda: [_Group(captures=False)])
-    repetition: bool = False  # whether the piece just before is one
-    named_classes: bool = True  # whether one may still come
+    repetition: bool = False  # whether the piece just before is a repetition
+    named_classes: bool = True  # whether a named class may still follow
     edits: list[tuple[int, int, str]] = field(default_factory=list)
 
     def read(self) -> str:
@@ -138,7 +138,7 @@ class _Reader:
         self.at = end + 1
 
     def flags(self) -> None:
-        """`(?i)`, `(?i-s:`, `(?:`."""
+        """Read `(?i)`, `(?i-s:` or `(?:`."""
         negative = flagged = False
         for index in range(self.at + 2, len(self.text)):
             sign = self.text[index]
@@ -213,7 +213,7 @@ class _Reader:
             self.push(_escape_end(self.text, self.at)[1] if end is None else end)
 
     def class_escape(self, at: int) -> int | None:
-        r"""Where `\d`, `\pL` or `\p{Greek}` ends; None if there is none."""
+        r"""The end of a class such as `\d`, `\pL` or `\p{Greek}`; None if none starts here."""
         kind = self.text[at + 1 : at + 2] if self.text.startswith("\\", at) else ""
         if kind and kind in "dDsSwW":
             return at + 2
@@ -233,7 +233,7 @@ class _Reader:
         return end
 
     def character_class(self) -> int:
-        """Where the class ends that starts here."""
+        """The end of the class that starts here."""
         text, at = self.text, self.at + 1
         if text.startswith("^", at):
             at += 1
@@ -248,7 +248,7 @@ class _Reader:
             return None
         end = _closing(self.text, ":]", at + 2)
         if end is None:
-            self.named_classes = False  # there is no other one either: no need to look again
+            self.named_classes = False  # the rest has none either: do not search it again
             return None
         if self.text[at:end] not in POSIX_CLASSES:
             raise RegexError(f"{self.text[at:end]} is no character class")
@@ -282,7 +282,7 @@ def _number(digits: str) -> int:
 
 
 def _closing(text: str, sign: str, at: int) -> int | None:
-    """Where a sign ends that closes what starts before `at`; None if there is none."""
+    """The end of the next closing sign from `at` on; None if there is none."""
     start = text.find(sign, at)
     return None if start < 0 else start + len(sign)
 
@@ -304,5 +304,5 @@ def _escape_end(text: str, at: int) -> tuple[int, int]:
 
 
 def to_re2(pattern: str) -> str:
-    """The expression as RE2 has it. Raises RegexError for one that Go refuses."""
+    """The expression in RE2's spelling. Raises RegexError if Go refuses it."""
     return _Reader(pattern).read()

@@ -1,6 +1,6 @@
-"""Go's sort.Slice: a pattern-defeating quicksort that is not stable, so that equal keys end where Go puts them.
+"""Go's sort.Slice, a pattern-defeating quicksort that is not stable. Equal keys end up where Go puts them.
 
-Source: the zsortfunc.go of Go's sort package. An order that says "not less" for every pair (NaN) is allowed.
+Source: zsortfunc.go of Go's sort package. As in Go, keys need no total order: NaN is not less than anything.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _MASK = 2**64 - 1
 
 
 def sorted_indices(keys: list[Any]) -> list[int]:
-    """The positions of the keys in the order that Go's sort.Slice gives them. Keys are comparable with `<`."""
+    """The positions of the keys in the order of Go's sort.Slice. Keys are compared with `<`."""
     sorter = _Sorter(keys)
     sorter.sort(0, len(keys), len(keys).bit_length())
     return sorter.indices
@@ -32,7 +32,7 @@ class _Sorter:
         indices[left], indices[right] = indices[right], indices[left]
 
     def sort(self, low: int, high: int, limit: int) -> None:
-        """Sort the part from low to high, with that many bad pivots before heapsort takes over."""
+        """Sort the part from low to high. limit: the number of bad pivots before heapsort takes over."""
         balanced = partitioned = True
         while high - low > _INSERTION:
             if limit == 0:
@@ -101,7 +101,7 @@ class _Sorter:
             self._swap(index, low + (other - length if other >= length else other))
 
     def _choose_pivot(self, low: int, high: int) -> tuple[int, int]:
-        """A position near the median, and how many of the looked-at pairs were the wrong way around."""
+        """A position near the median, and how many of the compared pairs were in the wrong order."""
         quarter = (high - low) // 4
         first, second, third = low + quarter, low + quarter * 2, low + quarter * 3
         swaps = 0
@@ -124,7 +124,7 @@ class _Sorter:
         return second, swaps
 
     def _insert_some(self, low: int, high: int) -> bool:
-        """Shift a few neighbours that are the wrong way around; whether all is sorted then."""
+        """Move a few neighbours that are in the wrong order. Returns whether the part is sorted then."""
         keys, position = self.keys, low + 1
         for _ in range(_STEPS):
             while position < high and not keys[position] < keys[position - 1]:
@@ -134,9 +134,9 @@ class _Sorter:
             if high - low < _SHIFTED:
                 return False
             self._swap(position, position - 1)
-            if position - low >= 2:  # there is something before the pair
+            if position - low >= 2:  # keys precede the pair
                 self._shift_left(position - 1)
-            if high - position >= 2:  # and behind it
+            if high - position >= 2:  # keys follow it
                 self._shift_right(position + 1, high)
         return False
 
@@ -151,7 +151,7 @@ class _Sorter:
             position += 1
 
     def _partition(self, low: int, high: int, pivot: int) -> tuple[int, bool]:
-        """What is less than the pivot, the pivot, and the rest; where it stands, and whether nothing had to move."""
+        """Move lesser keys before the pivot. Returns its new position, and whether no other key had to move."""
         self._swap(low, pivot)
         keys, key = self.keys, self.keys[low]
         left, right, moved = low + 1, high - 1, False

@@ -1,4 +1,4 @@
-"""How Go reads and writes numbers and text (strconv, and what fmt makes of numbers)."""
+"""Numbers and text as Go reads and writes them (strconv, and numbers in fmt)."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ __all__ = ["atoi", "double", "fixed", "general", "integer", "quote", "unsigned"]
 
 
 def integer(text: str, low: int = _INT_MIN, high: int = _INT_MAX) -> int | None:
-    """Decimal digits with an optional sign (strconv.ParseInt of base 10); None for anything else or beyond the bounds.
+    """The integer in decimal digits with an optional sign (strconv.ParseInt, base 10); None for any other text.
 
-    Raises OverflowError where only the bounds are passed.
+    Raises OverflowError if the integer is out of bounds.
     """
     digits = text[1:] if text[:1] in {"+", "-"} else text
     if not (digits.isascii() and digits.isdigit()):
@@ -36,12 +36,12 @@ def integer(text: str, low: int = _INT_MIN, high: int = _INT_MAX) -> int | None:
 
 
 def unsigned(text: str) -> int | None:
-    """Decimal digits without a sign (strconv.ParseUint); None or OverflowError as for `integer`."""
+    """The integer in decimal digits without a sign (strconv.ParseUint); None or OverflowError as for `integer`."""
     return None if text[:1] in {"+", "-"} else integer(text, 0, _UINT_MAX)
 
 
 def atoi(text: str) -> int:
-    """An integer. Raises ValueError in the words of strconv.Atoi."""
+    """An integer. Raises ValueError with the message of strconv.Atoi."""
     try:
         value = integer(text)
     except OverflowError:
@@ -52,7 +52,7 @@ def atoi(text: str) -> int:
 
 
 def double(text: str) -> float | None:
-    """A floating-point number by Go's grammar (strconv.ParseFloat); None for anything else and for an overflow."""
+    """A floating-point number in Go's grammar (strconv.ParseFloat); None for any other text and for an overflow."""
     if _HEXADECIMAL.fullmatch(text):
         if "_" in text and _UNDERSCORES.search(text):
             return None
@@ -69,7 +69,7 @@ def double(text: str) -> float | None:
 
 
 def general(value: float) -> str:
-    """The shortest form of a double (fmt's %g), with an exponent below 1e-04 and from 1e+06 on."""
+    """The shortest form of a double (fmt's %g). It has an exponent below 1e-04 and from 1e+06 on."""
     if not math.isfinite(value):
         return _not_finite(value)
     sign, digits, point = _shortest(value)
@@ -93,7 +93,7 @@ def _not_finite(value: float) -> str:
 
 
 def _shortest(value: float) -> tuple[str, str, int]:
-    """The sign, the digits without zeros around them, and where the point stands among them."""
+    """The sign, the digits without leading and trailing zeros, and the position of the point in them."""
     mantissa, _, exponent = repr(abs(value)).partition("e")
     whole, _, fraction = mantissa.partition(".")
     digits = whole + fraction

@@ -1,4 +1,4 @@
-"""How Go reads and writes durations and moments: time.ParseDuration, RFC 3339 with nanoseconds, and calendar fields."""
+"""Durations and timestamps as Go reads and writes them: time.ParseDuration, RFC 3339 and calendar fields."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SECOND = 10**9
 MINUTE, HOUR = 60 * SECOND, 3600 * SECOND
 _INT_MAX = 2**63 - 1
 FIRST_SECOND, LAST_SECOND = -62_135_596_800, 253_402_300_799
-"""Of the years 1 and 9999, which every timestamp must be in."""
+"""The first second of the year 1 and the last of 9999. Every timestamp must lie between them."""
 
 _UNITS = {"ns": 1, "us": 10**3, "\u00b5s": 10**3, "\u03bcs": 10**3, "ms": 10**6, "s": SECOND, "m": MINUTE, "h": HOUR}
 _PART = re.compile(r"([0-9]*)(\.[0-9]*)?([^.0-9]+)")
@@ -25,7 +25,7 @@ _ERA = 146_097  # days of 400 years
 
 
 def parse_duration(text: str) -> int | None:
-    """Nanoseconds of a text such as `1h30m` or `-1.5s` (time.ParseDuration); None where Go refuses it."""
+    """The nanoseconds in a text such as `1h30m` or `-1.5s` (time.ParseDuration); None if Go refuses it."""
     negative = text[:1] == "-"
     rest = text[1:] if text[:1] in {"-", "+"} else text
     if rest == "0":
@@ -62,7 +62,7 @@ def _part(whole: str, fraction: str, name: str) -> int | None:
 
 
 def _fraction(digits: str) -> tuple[int, float]:
-    """As many digits as fit into an int64, and what to divide them by (leadingFraction of Go's time)."""
+    """The number from as many digits as fit into an int64, and its divisor (leadingFraction of Go's time)."""
     number, scale = 0, 1.0
     for digit in digits:
         if number > _INT_MAX // 10:
@@ -75,12 +75,12 @@ def _fraction(digits: str) -> tuple[int, float]:
 
 
 def format_duration(nanoseconds: int) -> str:
-    """CEL's text of a duration: seconds as a decimal number, with what a double keeps of it (`5400s`, `1.5s`)."""
+    """A duration as CEL writes it: decimal seconds with the precision of a double (`5400s`, `1.5s`)."""
     return f"{fixed(seconds(nanoseconds))}s"
 
 
 def go_duration(nanoseconds: int) -> str:
-    """Go's own text of a duration, as messages show it (time.Duration.String): `1h30m0s`, `1.5ms`."""
+    """A duration as Go's messages show it (time.Duration.String): `1h30m0s`, `1.5ms`."""
     size, sign = abs(nanoseconds), "-" if nanoseconds < 0 else ""
     if size < SECOND:
         unit, name = (10**6, "ms") if size >= 10**6 else (10**3, "\u00b5s") if size >= 10**3 else (1, "ns")
@@ -102,17 +102,17 @@ def _decimal(size: int, unit: int) -> str:
 
 
 def seconds(nanoseconds: int, unit: int = SECOND) -> float:
-    """A duration in seconds, or in another unit, with the rounding of Go's Duration.Seconds, Minutes and Hours."""
+    """A duration in seconds or another unit, rounded as by Go's Duration.Seconds, Minutes and Hours."""
     whole, rest = divmod(abs(nanoseconds), unit)
     value = float(whole) + float(rest) / float(unit)
     return -value if nanoseconds < 0 else value
 
 
 def parse_timestamp(text: str) -> tuple[int, int] | None:
-    """Nanoseconds since 1970 and the offset in seconds of an RFC 3339 text; None where Go's time.Parse refuses it.
+    """Nanoseconds since 1970 and the offset in seconds of an RFC 3339 text; None if Go's time.Parse refuses it.
 
-    Like Go it takes an hour of one digit, a comma before the fraction, and offsets up to 24:60. Raises
-    OverflowError for a moment outside of the years 1 to 9999.
+    Like Go it accepts an hour of one digit, a comma before the fraction, and offsets up to 24:60. Raises OverflowError
+    for a timestamp outside the years 1 to 9999.
     """
     match = _MOMENT.fullmatch(text)
     if match is None:
@@ -129,14 +129,14 @@ def parse_timestamp(text: str) -> tuple[int, int] | None:
 
 
 def in_range(moment: int) -> int:
-    """Seconds since 1970, if they are in the years 1 to 9999. Raises OverflowError if not."""
+    """The moment, in seconds since 1970. Raises OverflowError if it is outside the years 1 to 9999."""
     if not FIRST_SECOND <= moment <= LAST_SECOND:
         raise OverflowError("timestamp overflow")
     return moment
 
 
 def format_timestamp(nanoseconds: int, offset: int = 0) -> str:
-    """RFC 3339 with as many digits of the fraction as it needs (Go's time.RFC3339Nano), at an offset in seconds."""
+    """RFC 3339 without trailing zeros in the fraction (Go's time.RFC3339Nano), at an offset in seconds."""
     moment, fraction = divmod(nanoseconds, SECOND)
     local = fields(moment, offset)
     text = f"{local.year:04d}-{local.month:02d}-{local.day:02d}T{local.hour:02d}:{local.minute:02d}:{local.second:02d}"
@@ -149,7 +149,7 @@ def format_timestamp(nanoseconds: int, offset: int = 0) -> str:
 
 
 class CalendarFields(NamedTuple):
-    """A moment on the calendar and the clock of a place. Days of the year and of the week count from 0 (Sunday)."""
+    """A moment in local time. Days of the year count from 0, days of the week from 0 for Sunday."""
 
     year: int
     month: int
@@ -162,7 +162,7 @@ class CalendarFields(NamedTuple):
 
 
 def fields(moment: int, offset: int = 0) -> CalendarFields:
-    """Seconds since 1970 on the Gregorian calendar, at an offset in seconds; any year, as Go has it."""
+    """The calendar fields of seconds since 1970, at an offset in seconds. As in Go, any year is possible."""
     days, rest = divmod(moment + offset, 86_400)
     era, of_era = divmod(days + _DAYS_BEFORE_1970, _ERA)
     year_of_era = (of_era - of_era // 1460 + of_era // 36_524 - of_era // 146_096) // 365

@@ -2,7 +2,7 @@ r"""Names of character classes in regular expressions: `\p{Greek}`, `[:alpha:]` 
 
 from __future__ import annotations
 
-# Go looks names up without "_", "-" and " ", so it never finds those of its own scripts that have a "_".
+# Go looks names up without "_", "-" and " ", so it never finds its own scripts whose name has a "_".
 _SCRIPTS = """
     Adlam Ahom Arabic Armenian Avestan Balinese Bamum Batak Bengali Bhaiksuki Bopomofo Brahmi Braille Buginese Buhid
     Carian Chakma Cham Cherokee Chorasmian Common Coptic Cuneiform Cypriot Cyrillic Deseret Devanagari Dogra
@@ -34,9 +34,9 @@ POSIX_CLASSES = frozenset([f"[:{name}:]" for name in _POSIX.split()] + [f"[:^{na
 
 
 def unicode_class(name: str) -> str | None:
-    r"""RE2's spelling of the name in `\p{name}`, None if there is no such class. A `^` before it stays.
+    r"""RE2's spelling of the name in `\p{name}`; None if there is no such class. A `^` before the name stays.
 
-    Go's Assigned, ASCII, Cn and LC, which RE2 lacks, are not found either.
+    Go's classes Assigned, ASCII, Cn and LC return None because RE2 lacks them.
     """
     negation, plain = ("^", name[1:]) if name.startswith("^") else ("", name)
     letters = "".join(letter for letter in plain if letter not in "_- ")

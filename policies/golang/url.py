@@ -1,7 +1,7 @@
 """URLs as Go's net/url reads and writes them, with its messages (go1.26).
 
-The standard library's urllib accepts almost anything and splits differently, so none of it is used. All work is on
-bytes, as in Go: escapes and messages may cut a character in two.
+The standard library's urllib is not used: it accepts almost anything and splits differently. All functions work on
+bytes, as in Go, because escapes and messages may cut a character in two.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _PARAMETERS_LIMIT = 10_000
 
 
 class UrlPart(Enum):
-    """A part of a URL, by the characters that it has besides letters, digits and -_.~ without escaping them."""
+    """A part of a URL. The value: the characters besides letters, digits and -_.~ that need no escape there."""
 
     PATH = b"$&+,/:;=@"
     HOST = b"!$&'()*+,;=:[]<>\""
-    ZONE = b"!$&'()*+,;=:[]<>\" "  # written like a host, and read with spaces
+    ZONE = b"!$&'()*+,;=:[]<>\" "  # written like a host, but may be read with spaces
     USER = b"$&+,;="
     QUERY = b""
     FRAGMENT = b"$&+,/:;=?@!()*"
@@ -39,12 +39,12 @@ _FRAGMENT_SUFFICIENT = _ALWAYS | frozenset(b"!$&'()*+,;=:@[]%") | frozenset(UrlP
 
 
 class UrlError(ValueError):
-    """A text that is not a URL, with Go's message."""
+    """A text is not a URL. The message is Go's."""
 
 
 @dataclass(frozen=True, slots=True)
 class WebUrl:
-    """The parts of a URL (net/url's URL). `raw_path` and `raw_fragment` are kept where escaping again differs."""
+    """The parts of a URL (net/url's URL). `raw_path` and `raw_fragment` are set only if escaping gives another text."""
 
     scheme: bytes = b""
     opaque: bytes = b""
@@ -60,14 +60,14 @@ class WebUrl:
 
     @property
     def escaped_path(self) -> bytes:
-        """The path as it was written, or else escaped."""
+        """The path as it was written if that was kept, else escaped."""
         if self.raw_path and _PATH_SUFFICIENT.fullmatch(self.raw_path):
             return self.raw_path
         return b"*" if self.path == b"*" else escape(self.path, UrlPart.PATH)
 
     @property
     def escaped_fragment(self) -> bytes:
-        """The fragment as it was written, or else escaped."""
+        """The fragment as it was written if that was kept, else escaped."""
         if self.raw_fragment and _FRAGMENT_SUFFICIENT.issuperset(self.raw_fragment):
             return self.raw_fragment
         return escape(self.fragment, UrlPart.FRAGMENT)
@@ -120,7 +120,7 @@ class WebUrl:
         return path
 
     def parameters(self) -> dict[bytes, list[bytes]]:
-        """The parameters of the query; those that are not well formed are left out (URL.Query)."""
+        """The parameters of the query, without malformed ones (URL.Query)."""
         parameters: dict[bytes, list[bytes]] = {}
         if self.query.count(b"&") >= _PARAMETERS_LIMIT:
             return parameters
@@ -137,7 +137,7 @@ class WebUrl:
 
 
 def parse_request_uri(text: str) -> WebUrl:
-    """The URL of a request: absolute, and `#` means nothing (url.ParseRequestURI). Raises UrlError."""
+    """The URL of a request: it must be absolute, and `#` starts no fragment (url.ParseRequestURI). Raises UrlError."""
     raw = utf8(text)
     try:
         return _parse(raw, request=True)
@@ -248,7 +248,7 @@ def _check_port(port: bytes) -> None:
 
 
 def escape(raw: bytes, part: UrlPart) -> bytes:
-    """The bytes with %XX for all that the part does not have as it is."""
+    """The bytes with %XX for each one that the part may not contain unescaped."""
     allowed = _ALWAYS | frozenset(part.value)
     if allowed.issuperset(raw):
         return raw
@@ -257,7 +257,7 @@ def escape(raw: bytes, part: UrlPart) -> bytes:
 
 
 def unescape(raw: bytes, part: UrlPart) -> bytes:
-    """The bytes that are meant. Raises UrlError for a bad escape, and in a host for a character that it cannot have."""
+    """The bytes without escapes. Raises UrlError for a bad escape, and for a character that is invalid in a host."""
     if part in {UrlPart.HOST, UrlPart.ZONE}:
         _check_host(raw, part)
     else:
@@ -270,7 +270,10 @@ def unescape(raw: bytes, part: UrlPart) -> bytes:
 
 
 def _check_host(raw: bytes, part: UrlPart) -> None:
-    """Escapes are for bytes beyond ASCII, and in a zone for what a host could have as it is."""
+    """Raises UrlError for an invalid character or escape.
+
+    In a host only bytes beyond ASCII may be escaped, in a zone also a space and the characters of a host.
+    """
     allowed = _ALWAYS | frozenset(UrlPart.HOST.value)
     at = 0
     while at < len(raw):

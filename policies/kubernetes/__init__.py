@@ -1,1 +1,1 @@
-"""What Kubernetes itself lays down: names, labels, statuses, quantities in text."""
+"""Rules and formats of Kubernetes itself: names, labels, statuses, quantities in text."""

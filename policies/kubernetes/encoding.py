@@ -7,7 +7,7 @@ from typing import Any
 
 
 def to_json(value: Any) -> str:
-    """A value on one line; what a browser would misread is escaped."""
+    """The value as JSON on one line. Characters that a browser could misread are escaped."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")

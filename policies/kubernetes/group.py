@@ -13,7 +13,7 @@ _BOTH = frozenset(
     )
 )
 CLIENT_GROUPS = _BOTH | {"extensions", "internal.apiserver.k8s.io", "storagemigration.k8s.io"}
-"""Groups whose objects client-go has types for, whether they are served or not."""
+"""Groups for which client-go has types, whether an API server serves them or not."""
 
 SERVED_VERSIONS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(_BOTH, ("v1",)),

@@ -1,4 +1,4 @@
-"""The rules for labels: what is wrong with a text as key or value, in Kubernetes' words; nothing for a good one.
+"""The rules for labels. Each function returns the problems of a text, in Kubernetes' words; none if it is valid.
 
 Source: k8s.io/apimachinery's pkg/api/validate/content/kube.go.
 """
@@ -11,7 +11,7 @@ from policies.golang.quote import utf8
 from policies.kubernetes.name import ALPHANUMERIC_ENDS, dns_subdomain, must_match, too_long
 
 NAME_LENGTH = 63
-"""Of a value, and of what stands behind the slash of a key."""
+"""The maximum length of a value, and of the part of a key behind the slash, in bytes."""
 
 _NAME = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _IS_NAME = re.compile(_NAME.encode()).fullmatch
@@ -27,7 +27,7 @@ _VALUE_RULE = must_match(
 
 
 def label_key(text: str) -> list[str]:
-    """A name, with or without a DNS subdomain and a slash before it (IsLabelKey, IsQualifiedName)."""
+    """The problems of a label key: a name, with an optional DNS subdomain and slash (IsLabelKey, IsQualifiedName)."""
     *prefix, name = text.split("/")
     if len(prefix) > 1:
         optional = "with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
@@ -42,6 +42,6 @@ def label_key(text: str) -> list[str]:
 
 
 def label_value(text: str) -> list[str]:
-    """Empty, or a name (IsLabelValue)."""
+    """The problems of a label value: a name, or empty (IsLabelValue)."""
     raw = utf8(text)
     return too_long(raw, NAME_LENGTH) + ([_VALUE_RULE] if raw and not _IS_NAME(raw) else [])

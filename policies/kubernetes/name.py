@@ -1,7 +1,7 @@
-"""The rules for names of objects: what is wrong with a text, in Kubernetes' words; nothing where it is a good name.
+"""The rules for names of objects. Functions return the problems of a text, in Kubernetes' words; none if it is valid.
 
 Sources: k8s.io/apimachinery's pkg/api/validate/content (dns.go, path.go), pkg/api/validation/generic.go (prefixes) and
-pkg/util/validation/validation.go. Lengths are of UTF-8 bytes, whatever unit a message names.
+pkg/util/validation/validation.go. Lengths count UTF-8 bytes, whatever unit a message names.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ _IS_LABEL, _IS_SUBDOMAIN, _IS_LABEL_1035 = (
 )
 
 Format = Callable[[str], list[str]]
-"""What is wrong with a text; nothing where it has the format."""
+"""Returns the problems of a text; none if it has the format."""
 
 
 def must_match(message: str, pattern: str, *examples: str) -> str:
-    """The message of a text that does not match, with examples of texts that do and the pattern."""
+    """The message for a text that does not match a pattern, with examples that do."""
     shown = " or ".join(f"'{example}', " for example in examples)
     return f"{message} (e.g. {shown}regex used for validation is '{pattern}')"
 
 
 def too_long(text: bytes, limit: int, unit: str = "bytes") -> list[str]:
-    """The message of a text with more bytes than the limit."""
+    """The message for a text with more bytes than the limit; none for a shorter text."""
     return [f"must be no more than {limit} {unit}"] if len(text) > limit else []
 
 
@@ -53,32 +53,32 @@ _LABEL_1035_RULE = must_match(
 
 
 def dns_label(text: str) -> list[str]:
-    """The name of a Namespace and the like (NameIsDNSLabel)."""
+    """The problems of a DNS label, such as the name of a Namespace (NameIsDNSLabel)."""
     return _label(utf8(text))
 
 
 def dns_label_prefix(text: str) -> list[str]:
-    """What a name that is a DNS label may start with."""
+    """The problems of the start of a DNS label."""
     return _label(_prefix(utf8(text)))
 
 
 def dns_subdomain(text: str, unit: str = "characters") -> list[str]:
-    """The name of most objects (NameIsDNSSubdomain). `unit`: what the message says that lengths are counted in."""
+    """The problems of a DNS subdomain, the name of most objects (NameIsDNSSubdomain). `unit`: of the message."""
     return _subdomain(utf8(text), unit)
 
 
 def dns_subdomain_prefix(text: str) -> list[str]:
-    """What a name that is a DNS subdomain may start with."""
+    """The problems of the start of a DNS subdomain."""
     return _subdomain(_prefix(utf8(text)))
 
 
 def dns1035_label(text: str) -> list[str]:
-    """The name of a Service, a version of an API, or a kind in small letters (NameIsDNS1035Label)."""
+    """The problems of the name of a Service, an API version or a kind in lower case (NameIsDNS1035Label)."""
     return _label_1035(utf8(text))
 
 
 def dns1035_label_prefix(text: str) -> list[str]:
-    """What a name that is a DNS-1035 label may start with."""
+    """The problems of the start of a DNS-1035 label."""
     return _label_1035(_prefix(utf8(text)))
 
 
@@ -93,7 +93,7 @@ def is_dns_subdomain(text: str) -> bool:
 
 
 def path_segment(text: str) -> list[str]:
-    """A name that can stand in a URL (IsPathSegmentName)."""
+    """The problems of a name as a segment of a URL path (IsPathSegmentName)."""
     if text in (".", ".."):
         return [f"may not be '{text}'"]
     return [f"may not contain '{character}'" for character in "/%" if character in text]
@@ -115,5 +115,5 @@ def _label_1035(text: bytes) -> list[str]:
 
 
 def _prefix(name: bytes) -> bytes:
-    """A prefix as a whole name: a dash at its end and the byte before it become an `a` (maskTrailingDash)."""
+    """A prefix as a complete name: a dash at its end and the byte before it become an `a` (maskTrailingDash)."""
     return name[:-2] + b"a" if len(name) > 1 and name.endswith(b"-") else name

@@ -1,4 +1,4 @@
-"""Which known name a misspelt one is most like: what people read behind `did you mean`."""
+"""The known name that is closest to a misspelt one, for `did you mean` hints."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from difflib import get_close_matches
 
 
 def closest(name: str, known: Iterable[str]) -> str:
-    """The known name that one is most like, whatever their case; empty where none is near."""
+    """The known name closest to `name`, without regard to case; empty if none is close."""
     by_letters = {other.lower(): other for other in known}
     return next((by_letters[near] for near in get_close_matches(name.lower(), by_letters, n=1)), "")
 
 
 def closest_first(name: str, known: Iterable[str]) -> list[str]:
-    """The known names, first those that one is most like, the others in their order."""
+    """The known names: first those close to `name`, then the others in their order."""
     names = list(dict.fromkeys(known))
     near = get_close_matches(name, names)
     return [*near, *(other for other in names if other not in near)]
 
 
 def did_you_mean(name: str, known: Iterable[str], otherwise: str) -> str:
-    """A hint for a name that is not known; `otherwise`: the hint where no known name is near."""
+    """A hint for an unknown name. `otherwise`: the hint if no known name is close."""
     near = closest(name, known)
     return f"did you mean {near}?" if near else otherwise

@@ -1,4 +1,4 @@
-"""The reasons that a refusal may have, each with its HTTP status.
+"""The possible reasons of a refusal, each with its HTTP status.
 
 Source: k8s.io/apimachinery's pkg/api/errors/errors.go.
 """

@@ -1,4 +1,4 @@
-"""Whether a Pod asks for an accelerator, by any of the ways in which Kubernetes lets it."""
+"""Whether a Pod requests an accelerator, in any of the ways that Kubernetes offers."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from policies.engine.request import JsonObject
 from policies.glob import matches
 from policies.kubernetes.quantity import is_above_zero
 
-# Extended resource name under which any device class can be asked for (on by default from Kubernetes 1.36).
+# Any device class can be requested as an extended resource with this prefix (on by default from Kubernetes 1.36).
 DEVICE_CLASS_PREFIX = "deviceclass.resource.kubernetes.io/"
 
-# What is looked at in a Pod spec.
+# The fields of a Pod spec that `Accelerators.requested` reads.
 READS = ("containers[*].resources", "initContainers[*].resources", "resourceClaims")
 
 
 class Accelerators(Struct, frozen=True):
-    """Which extended resources (globs) and which device classes are accelerators."""
+    """The extended resources (globs) and the device classes that are accelerators."""
 
     resources: tuple[str, ...] = (
         "nvidia.com/gpu",
@@ -32,13 +32,13 @@ class Accelerators(Struct, frozen=True):
     device_classes: tuple[str, ...] = ("gpu.nvidia.com", "mig.nvidia.com")
 
     def requested(self, pod: JsonObject, namespace: str, facts: Facts) -> bool:
-        """Whether a Pod or template in a namespace requests or limits an accelerator above zero, or claims one."""
+        """Whether a Pod or template in a namespace requests or limits more than zero accelerators, or claims one."""
         spec = pod.get("spec")
         if not isinstance(spec, dict):
             return False
         for quantities in _quantities(spec):
             for name, quantity in quantities.items():
-                # Names without a prefix, nearly all there are, belong to Kubernetes itself.
+                # Names without a prefix, which nearly all are, belong to Kubernetes itself.
                 if "/" in name and self._is_accelerator(name, facts) and is_above_zero(quantity):
                     return True
         return any(
@@ -68,7 +68,7 @@ def _quantities(spec: JsonObject) -> Iterator[Mapping[str, Any]]:
 
 
 def _claims(spec: JsonObject) -> Iterator[tuple[str, str]]:
-    """The names of claims and of claim templates, the other of each pair empty."""
+    """Pairs of a claim and a claim template. One of the two names is empty."""
     claims = spec.get("resourceClaims")
     for claim in claims if isinstance(claims, list) else ():
         if isinstance(claim, dict):

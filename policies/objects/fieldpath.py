@@ -1,7 +1,7 @@
 """Paths to places in an object: `spec.tasks[*].template` in tables, `spec.tasks[0].template` in messages.
 
-A pattern's step is a key, `[*]` (every item of a list) or `.*` (every value of a map). A location is a pattern with
-every wildcard replaced by the index or key that was found. They are written as Kubernetes writes a field path.
+A step of a pattern is a key, `[*]` (every item of a list) or `.*` (every value of a map). A location is a pattern in
+which an index or key replaces each wildcard. Both are written as Kubernetes writes field paths.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*\Z")
 
 
 def parse(text: str) -> Pattern:
-    """Read a pattern; the empty text is the object itself.
+    """The pattern in a text; the empty text stands for the object itself.
 
-    Raises ValueError with the position of what is not a step.
+    Raises ValueError with the position of the first part that is not a step.
     """
     steps: list[Step] = []
     position = 0
@@ -48,7 +48,7 @@ def parse(text: str) -> Pattern:
 
 
 def locate(value: Any, pattern: Pattern, at: Location = ()) -> Iterator[tuple[Location, Any]]:
-    """Every place in a decoded JSON value that the pattern names, with what is there; absent places yield nothing."""
+    """Every place in a decoded JSON value that matches the pattern, with its value. Absent places are left out."""
     for index, step in enumerate(pattern):
         if isinstance(step, str):
             if not isinstance(value, dict) or step not in value:
@@ -64,7 +64,7 @@ def locate(value: Any, pattern: Pattern, at: Location = ()) -> Iterator[tuple[Lo
         rest = pattern[index + 1 :]
         following = rest[0] if rest else None
         for key, child in children:
-            # Most items lack what comes next; to see that here saves a generator for each.
+            # Most items lack the next key. This check saves a generator for each of them.
             if not isinstance(following, str) or (isinstance(child, dict) and following in child):
                 yield from locate(child, rest, (*at, key))
         return
@@ -72,7 +72,7 @@ def locate(value: Any, pattern: Pattern, at: Location = ()) -> Iterator[tuple[Lo
 
 
 def lookup(value: Any, location: Location) -> Any:
-    """What stands at a location, None where nothing does."""
+    """The value at a location; None if it is absent."""
     for step in location:
         if isinstance(step, int):
             if not isinstance(value, list) or step >= len(value):
@@ -86,7 +86,7 @@ def lookup(value: Any, location: Location) -> Any:
 
 
 def render(location: Location | Pattern) -> str:
-    """The path as people read it: `metadata.annotations[example.org/x]`, `spec.containers[0].image`."""
+    """The path as messages show it: `metadata.annotations[example.org/x]`, `spec.containers[0].image`."""
     text = ""
     for step in location:
         if isinstance(step, Wildcard):

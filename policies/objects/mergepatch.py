@@ -1,4 +1,4 @@
-"""JSON Merge Patch (RFC 7386): an object changed by an object."""
+"""JSON Merge Patch (RFC 7386)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def merge_patch(target: Any, patch: Any) -> Any:
-    """A value with a merge patch; neither is changed: maps are merged, null removes, anything else replaces.
+    """The target with a merge patch applied: maps are merged, null removes, anything else replaces. Changes neither.
 
     >>> merge_patch({"a": {"b": 1, "c": 2}}, {"a": {"b": None, "d": [3]}})
     {'a': {'c': 2, 'd': [3]}}

@@ -1,7 +1,7 @@
-"""Whether a Pod's own wishes, its node selector and required node affinity, allow a Node.
+"""Whether a Pod's node selector and required node affinity allow a Node.
 
-Source: "Assigning Pods to Nodes" in the Kubernetes documentation and its NodeSelectorTerm API reference: terms are
-ORed, the requirements in a term are ANDed, and a term without any matches nothing.
+Source: "Assigning Pods to Nodes" in the Kubernetes documentation and the API reference of NodeSelectorTerm. Terms are
+ORed, the requirements in a term are ANDed, and a term without requirements matches nothing.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from policies.engine.request import JsonObject, mapping
 
 
 def allows(pod_spec: JsonObject, node: Node, *, labels_complete: bool = True) -> bool:
-    """Whether the Pod may run on the Node as far as labels and name decide it.
+    """Whether the Node's labels and name allow the Pod to run there.
 
-    labels_complete: False where only some of the Node's labels are known; requirements on others then hold.
+    labels_complete: False if only some of the Node's labels are known. Requirements on other labels are then met.
     """
     selector = pod_spec.get("nodeSelector")
     if isinstance(selector, dict):
@@ -44,7 +44,7 @@ def _term_allows(term: object, node: Node, *, labels_complete: bool) -> bool:
 
 
 def _holds(requirement: object, labels: Mapping[str, str], *, complete: bool) -> bool:
-    """One requirement, which never holds if malformed. complete: whether there are no labels but the known ones."""
+    """Whether the labels meet a requirement; False if it is malformed. complete: whether these are all labels."""
     fields = requirement if isinstance(requirement, dict) else {}
     key, operator, values = fields.get("key"), fields.get("operator"), fields.get("values") or []
     if not isinstance(key, str) or not isinstance(values, list):
@@ -58,7 +58,7 @@ def _holds(requirement: object, labels: Mapping[str, str], *, complete: bool) ->
 
 
 def _compares(operator: str, value: str, bounds: list[Any]) -> bool:
-    """Gt and Lt compare integers; a label that is not one meets neither."""
+    """Whether Gt or Lt holds. They compare integers; any other label meets neither."""
     try:
         number, bound = int(value), int(bounds[0])
     except (ValueError, TypeError, IndexError):

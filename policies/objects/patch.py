@@ -1,4 +1,4 @@
-"""JSON Patch (RFC 6902) that applies to the object as it was sent, whatever is missing in it."""
+"""JSON Patches (RFC 6902) that apply to an object as it was sent, even if parents are missing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from policies.objects.fieldpath import Location, render
 
 
 class PatchError(Exception):
-    """A patch that does not apply to the object it was made for; the API server would fail the request with it."""
+    """A patch does not apply to its object. The API server would fail the request."""
 
 
 @lru_cache(maxsize=256)
@@ -28,10 +28,10 @@ def _pointer(location: Location) -> str:
 
 
 def append(obj: JsonObject, keys: Sequence[str], items: Sequence[Any]) -> tuple[PatchOperation, ...]:
-    """Operations that add items at the end of the list at `keys`; parents that are missing or null are created.
+    """Operations that append items to the list at `keys`. They create parents that are missing or null.
 
-    The API server fails a request whose patch names a missing parent, whatever the failure policy says, and a list that
-    was sent as null has no end to append to. Raises PatchError where a parent is not a map, or the place not a list.
+    The API server fails a request whose patch names a missing parent, whatever the failure policy is. It cannot append
+    to a list that was sent as null. Raises PatchError if a parent is not a map, or the value at `keys` not a list.
     """
     if not items:
         return ()
@@ -52,9 +52,9 @@ def append(obj: JsonObject, keys: Sequence[str], items: Sequence[Any]) -> tuple[
 
 
 def put(obj: JsonObject, location: Location, value: Any) -> tuple[PatchOperation, ...]:
-    """The operation that puts a value at a location, whatever stands there; missing or null parents are created.
+    """The operation that sets the value at a location. It creates parents that are missing or null.
 
-    Raises PatchError where a parent is something else.
+    Raises PatchError if a parent has another type.
     """
     parent: Any = obj
     for depth, step in enumerate(location[:-1]):
@@ -74,12 +74,12 @@ def put(obj: JsonObject, location: Location, value: Any) -> tuple[PatchOperation
 
 
 def remove(location: Location) -> PatchOperation:
-    """The operation that takes away what stands at a location."""
+    """The operation that removes the value at a location."""
     return {"op": "remove", "path": _pointer(location)}
 
 
 def apply(obj: JsonObject, operations: Iterable[PatchOperation]) -> JsonObject:
-    """The object after the operations; the one given stays as it is. Raises PatchError where they do not apply."""
+    """A copy of the object with the operations applied. Raises PatchError if they do not apply."""
     try:
         result: JsonObject = jsonpatch.JsonPatch(list(operations)).apply(obj)
     except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException) as error:
@@ -88,9 +88,9 @@ def apply(obj: JsonObject, operations: Iterable[PatchOperation]) -> JsonObject:
 
 
 def adds_in_place(obj: JsonObject, operations: Iterable[PatchOperation]) -> bool:
-    """Whether all operations add a new key to a map or an item at the end of a list, so that they surely apply.
+    """Whether all operations add a new key to a map or append to a list, so that they certainly apply.
 
-    Far cheaper than to apply them: that copies the object.
+    This is far cheaper than applying them, which copies the object.
     """
     for operation in operations:
         *parents, last = operation["path"].split("/")[1:]

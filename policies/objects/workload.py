@@ -1,9 +1,9 @@
-"""Where the pod templates of each kind are, and which other metadata a controller copies labels from.
+"""The pod templates of each kind, and the other metadata from which a controller copies labels.
 
-A rule about Pods is a rule about pod templates too, so that a person sees the answer on `kubectl apply` of a Deployment
-and not in a ReplicaSet's events. This table is the only place that knows the kinds.
+A rule about Pods also applies to pod templates. Users then see its answer on `kubectl apply` of a Deployment and not in
+a ReplicaSet's events. This table is the only place that knows the kinds.
 
-Sources of when node affinity may change: the update validation of each kind in Kubernetes and in its own project.
+Sources for changes of node affinity: the update validation of each kind in Kubernetes and in its own project.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from msgspec import Struct
 from policies.objects.fieldpath import Pattern, parse
 
 AffinityChange = Literal["always", "suspended", "create", "never"]
-"""When the node affinity of an object's templates may be written: also on an update, on one of a suspended object, only
-at its creation, or never."""
+"""When the node affinity of an object's templates may be written: always, on updates of a suspended object and at its
+creation, only at its creation, or never."""
 
 
 class Workload(Struct, frozen=True):
-    """What is copied from objects of a kind to objects that a controller or the API server writes.
+    """The parts of a kind's objects that a controller or the API server copies to other objects.
 
     templates: pod templates (maps with `metadata` and `spec`); the empty pattern is the object itself, a Pod.
-    jobs: templates of the objects between the workload and its Pods; their metadata ends on those objects.
-    claims: claim templates; their metadata ends on PersistentVolumeClaims or ResourceClaims.
-    node_labels: maps of labels that end on Nodes. affinity: when the templates' node affinity may be written.
+    jobs: templates of the objects between the workload and its Pods; their metadata is copied to those objects.
+    claims: claim templates; their metadata is copied to PersistentVolumeClaims or ResourceClaims.
+    node_labels: maps of labels that are copied to Nodes. affinity: when the templates' node affinity may be written.
     """
 
     group: str
@@ -44,12 +44,12 @@ class Workload(Struct, frozen=True):
 
     @property
     def resource(self) -> str:
-        """The resource as the API server names it: all kinds of the table have the usual plural."""
+        """The resource of the kind. All kinds in the table have the usual plural."""
         return plural(self.kind)
 
 
 def plural(kind: str) -> str:
-    """The usual name of a kind's resource: `policies` of `Policy`."""
+    """The usual name of a kind's resource: `policies` for `Policy`."""
     lower = kind.lower()
     if lower.endswith("y") and lower[-2:-1] not in "aeiou":
         return f"{lower[:-1]}ies"
@@ -57,13 +57,13 @@ def plural(kind: str) -> str:
 
 
 HISTORIES: Final = frozenset({("apps", "ControllerRevision")})
-"""Kinds whose templates are those that a workload had before: no Pod is made of them."""
+"""Kinds that keep earlier templates of a workload. No Pod is made from these."""
 
 
 REVISED: Final = frozenset(
     {("apps", "StatefulSet"), ("apps", "DaemonSet"), ("leaderworkerset.x-k8s.io", "LeaderWorkerSet")}
 )
-"""Kinds of whose templates ControllerRevisions are kept, so that a rollback brings back a template and nothing else."""
+"""Kinds whose templates are kept in ControllerRevisions. A rollback restores only the template."""
 
 
 def workload(
@@ -76,7 +76,7 @@ def workload(
     node_labels: Iterable[str] = (),
     affinity: AffinityChange = "create",
 ) -> Workload:
-    """A row of the table from paths in their written form. Raises ValueError on a path that does not parse."""
+    """A row of the table from paths as text. Raises ValueError if a path is invalid."""
     places = [tuple(parse(path) for path in paths) for paths in (templates, jobs, claims, node_labels)]
     return Workload(group, kind, places[0], places[1], places[2], places[3], affinity)
 
@@ -97,7 +97,7 @@ def _ray(root: str) -> tuple[str, ...]:
 
 
 def _revision() -> Workload:
-    """A ControllerRevision holds the part of its owner that a rollback brings back, so a forged one is a way in."""
+    """The row for ControllerRevision. A rollback restores its content, so a forged one could bypass the rules."""
     data = [f"data.{path}" for path in (*_POD_TEMPLATE, *_LWS_TEMPLATES)]
     claims = [f"data.{path}" for path in (*_STATEFUL_CLAIMS, *_LWS_CLAIMS)]
     return workload("apps", "ControllerRevision", data, claims=claims, affinity="never")
@@ -139,7 +139,7 @@ BUILT_IN: tuple[Workload, ...] = (
 
 
 def table(rows: Iterable[Workload]) -> Mapping[tuple[str, str], Workload]:
-    """The rows by (group, kind). Raises ValueError when two rows are for the same kind."""
+    """The rows by (group, kind). Raises ValueError if two rows are for the same kind."""
     rows_by_kind: dict[tuple[str, str], Workload] = {}
     for row in rows:
         key = row.group_kind

@@ -1,1 +1,1 @@
-"""Topology annotations: how close the Pods of a workload must be, as node affinity on the labels that Nodes carry."""
+"""Topology annotations: how close together the Pods of a workload must run, written as node affinity on Node labels."""

@@ -1,8 +1,8 @@
-"""Terms into node affinity, the record of what was written there, and by it out of node affinity again.
+"""Adds terms to node affinity, records them, and removes recorded terms again.
 
-Node affinity is `spec.affinity.nodeAffinity` of a Pod. What is malformed in it is left for the API server to refuse.
-The record is an annotation of the object whose templates were translated: JSON by the template's path, with each term
-that was written and the user's term that it was made of.
+Node affinity is `spec.affinity.nodeAffinity` of a Pod. Malformed affinity is left to the API server, which refuses it.
+The record is an annotation of the object with the templates. It is JSON by the template's path and holds each term that
+was written, with the user's term that it replaced.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ Created = Literal["", "nodeAffinity", "affinity"]
 class Replacement(
     Struct, frozen=True, omit_defaults=True, rename={"origin": "from", "terms": "to"}, forbid_unknown_fields=True
 ):
-    """Terms that stand in the place of one of the user's (`origin`), or beside these."""
+    """Terms that replace one of the user's (`origin`), or were added without replacing one."""
 
     terms: tuple[Any, ...]
     origin: Any = None
 
 
 class RecordEntry(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What was written into one template. created: the outermost map that was made for it.
+    """The terms that were written into one template. created: the outermost map that had to be created for them.
 
-    earlier: what was written for earlier placements, the latest first: a rollback brings the template of then.
+    earlier: the terms for earlier placements, latest first. A rollback restores a template that contains them.
     """
 
     required: tuple[Replacement, ...] = ()
@@ -50,7 +50,7 @@ class RecordEntry(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields
 
 
 NOTHING = RecordEntry()
-# As many revisions as Kubernetes keeps of a workload's template (revisionHistoryLimit).
+# Kubernetes keeps as many revisions of a workload's template by default (revisionHistoryLimit).
 REMEMBERED = 10
 Record = Mapping[str, RecordEntry]
 _DECODER = msgspec.json.Decoder(dict[str, RecordEntry])
@@ -59,7 +59,7 @@ _SORTED_ENCODER = msgspec.json.Encoder(order="sorted")
 
 
 def read_record(text: Any) -> Record | None:
-    """The record in the annotation's value, empty where there is none, None where it cannot be read."""
+    """The record in the annotation's value; empty without a value, None if it cannot be decoded."""
     if text is None:
         return {}
     try:
@@ -69,22 +69,22 @@ def read_record(text: Any) -> Record | None:
 
 
 def write_record(record: Record) -> str:
-    """The annotation's value; empty for a record of nothing."""
+    """The annotation's value; empty for an empty record."""
     entries = {path: entry for path, entry in record.items() if entry != NOTHING}
     return _ENCODER.encode(entries).decode() if entries else ""
 
 
 def remembering(entry: RecordEntry, last: RecordEntry) -> RecordEntry:
-    """An entry that knows what was written before it."""
+    """The entry, with the last one and those before it in `earlier`."""
     former = (replace(last, earlier=()), *last.earlier)
     return replace(entry, earlier=tuple(past for past in former if past not in (entry, NOTHING))[:REMEMBERED])
 
 
 def with_terms(affinity: Any, required: Sequence[Term], preferred: Sequence[JsonObject]) -> tuple[Any, RecordEntry]:
-    """The affinity with terms added to it, and what was written.
+    """The affinity with terms added to it, and the entry for the record.
 
-    affinity: `spec.affinity`, None for none. required: alternatives of which a Node must meet one. Malformed affinity
-    stays as it is.
+    affinity: `spec.affinity` or None. required: alternatives of which a Node must meet one. Malformed affinity does not
+    change.
     """
     node = node_affinity(affinity)
     if node is None:
@@ -106,10 +106,10 @@ def with_terms(affinity: Any, required: Sequence[Term], preferred: Sequence[Json
 
 
 def without_terms(affinity: Any, entry: RecordEntry) -> Any:
-    """The affinity as the user wrote it: recorded terms go, or give their place to the term that they were made of.
+    """The affinity as the user wrote it: recorded terms are removed, or replaced by the user's original term.
 
-    What was written last and what was written earlier may share terms. Of the times whose terms are all there, the one
-    with the most counts; where there is none, what is left of the last one goes.
+    The entry and its earlier ones may share terms. The largest one whose terms are all present applies. If there is no
+    such entry, those terms of the last one that are present are removed.
     """
     complete = [written for written in (entry, *entry.earlier) if _has_all(affinity, written)]
     return _without(affinity, max(complete, key=_size, default=entry))
@@ -120,7 +120,7 @@ def _size(entry: RecordEntry) -> int:
 
 
 def _has_all(affinity: Any, entry: RecordEntry) -> bool:
-    """Whether every term is there that was written at some time."""
+    """Whether the affinity has every term of an entry."""
     preferred = (node_affinity(affinity) or {}).get(PREFERRED)
     if not {_key(term) for written in entry.required for term in written.terms} <= _keys(selector_terms(affinity)):
         return False
@@ -145,7 +145,7 @@ def _without(affinity: Any, entry: RecordEntry) -> Any:
 
 
 def with_node_affinity(affinity: Any, node: JsonObject | None) -> Any:
-    """The affinity with other node affinity in it, empty for none."""
+    """The affinity with its node affinity replaced; empty or None removes it."""
     rest = {key: value for key, value in (affinity or {}).items() if key != NODE_AFFINITY}
     if node:
         return {**rest, NODE_AFFINITY: node}
@@ -153,7 +153,7 @@ def with_node_affinity(affinity: Any, node: JsonObject | None) -> Any:
 
 
 def node_affinity(affinity: Any) -> JsonObject | None:
-    """The node affinity in `spec.affinity`, empty for none, None where it is malformed."""
+    """The node affinity in `spec.affinity`; empty if absent, None if malformed."""
     node = affinity.get(NODE_AFFINITY) if isinstance(affinity, dict) else affinity
     return {} if node is None else node if isinstance(node, dict) else None
 
@@ -164,19 +164,19 @@ def are_alike(first: Any, second: Any) -> bool:
 
 
 def selector_terms(affinity: Any) -> list[Any]:
-    """The terms of which a Node must meet one; none where there is no such list."""
+    """The terms of which a Node must meet one; empty if absent or malformed."""
     required = (node_affinity(affinity) or {}).get(REQUIRED)
     terms = required.get(TERMS) if isinstance(required, dict) else None
     return terms if isinstance(terms, list) else []
 
 
 def requires(affinity: Any, required: Sequence[Term]) -> bool:
-    """Whether no Node meets what is required already that meets none of the alternatives."""
+    """Whether the affinity already limits Nodes to those that meet one of the alternatives."""
     return _required((node_affinity(affinity) or {}).get(REQUIRED), required) == ([], [])
 
 
 def _required(required: Any, alternatives: Sequence[Term]) -> tuple[list[Any], list[Replacement]]:
-    """All terms, combined with the alternatives, and what was written; nothing where that changes nothing."""
+    """All terms combined with the alternatives, and the replacements; both empty if nothing changes."""
     if not alternatives:
         return [], []
     if required is None:
@@ -195,9 +195,9 @@ def _required(required: Any, alternatives: Sequence[Term]) -> tuple[list[Any], l
 
 
 def _restored(terms: list[Any], recorded: Sequence[Replacement]) -> list[Any]:
-    """The terms, those that are recorded replaced by their origins; what is recorded once is replaced once."""
+    """The terms with recorded ones replaced by their origins. A term recorded once is replaced once."""
     kept: list[Any] = []
-    waiting: dict[bytes, deque[int]] = {}  # by term, which of the recorded ones it stands for
+    waiting: dict[bytes, deque[int]] = {}  # by term, the indexes of its recorded replacements
     for index, written in enumerate(recorded):
         for written_term in written.terms:
             waiting.setdefault(_key(written_term), deque()).append(index)
@@ -212,7 +212,7 @@ def _restored(terms: list[Any], recorded: Sequence[Replacement]) -> list[Any]:
 
 
 def _put(node: JsonObject, key: str, before: list[Any], after: list[Any], holder: JsonObject | None) -> None:
-    """Put a list back where terms were taken out of it; an empty one goes, since it held no terms of the user's."""
+    """Store a list after terms were removed from it. An empty list is deleted, as it held none of the user's terms."""
     if after == before:
         return
     if not after:

@@ -1,8 +1,8 @@
-"""The annotations, and a workload's pod templates with those that hold for each: its own, its job's, the workload's.
+"""A workload's pod templates, each with the annotations that apply to it: its own, its job's or the workload's.
 
-Sources: KAI Scheduler's "Topology Aware Scheduling", whose pod grouper reads them off the workload, and off the
-templates that are nearer to the Pods first; KAI Scheduler's and Run:ai's documentation of topology-aware scheduling;
-CoreWeave's "Schedule Kubernetes Pods with the SUNK Pod Scheduler": Slurm chooses the Node.
+Sources: KAI Scheduler's "Topology Aware Scheduling", whose pod grouper reads the annotations nearest to the Pods first;
+Run:ai's documentation of topology-aware scheduling; CoreWeave's "Schedule Kubernetes Pods with the SUNK Pod Scheduler",
+in which Slurm chooses the Node.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ REQUIRED = "kai.scheduler/topology-required-placement"
 PREFERRED = "kai.scheduler/topology-preferred-placement"
 ANNOTATIONS = (TOPOLOGY, REQUIRED, PREFERRED)
 MENTIONED = frozenset((*ANNOTATIONS, RECORD))
-"""The annotations without which nothing of an object is of interest."""
+"""The annotations that the rule looks for. It ignores objects without any of them, except for defaults."""
 
 
 class Annotation(Struct, frozen=True):
-    """An annotation's value, which is a string unless it is malformed, and the location of what carries it.
+    """An annotation's value, which is not a string if it is malformed, and its place.
 
-    key: empty for what the configuration says where no annotation does.
+    holder: the location of the object or template with the annotation. key: empty for a default of the configuration.
     """
 
     value: Any
@@ -38,17 +38,17 @@ class Annotation(Struct, frozen=True):
 
     @property
     def location(self) -> Location:
-        """Where the value stands."""
+        """The location of the value; empty for a default."""
         return (*self.holder, "metadata", "annotations", self.key) if self.key else ()
 
     @property
     def path(self) -> str:
-        """Where the value stands, for people."""
+        """The location of the value as messages show it."""
         return render(self.location) if self.key else "topology.default of the configuration"
 
 
 class Annotations(Struct, frozen=True):
-    """What holds for a template; None where nothing does."""
+    """The annotations that apply to a template, or None for each."""
 
     topology: Annotation | None = None
     required: Annotation | None = None
@@ -56,31 +56,31 @@ class Annotations(Struct, frozen=True):
 
     @property
     def all(self) -> tuple[Annotation | None, ...]:
-        """In the order of ANNOTATIONS."""
+        """All annotations in the order of ANNOTATIONS."""
         return self.topology, self.required, self.preferred
 
     @property
     def anything(self) -> bool:
-        """Whether a placement or a topology is asked for."""
+        """Whether any annotation applies."""
         return any(annotation is not None for annotation in self.all)
 
     @property
     def values(self) -> tuple[Any, ...]:
-        """What is asked for, wherever it stands."""
+        """The values of the annotations, regardless of their locations."""
         return tuple(None if annotation is None else annotation.value for annotation in self.all)
 
     @property
     def places(self) -> tuple[Location | None, ...]:
-        """Where what is asked for stands."""
+        """The locations of the annotations."""
         return tuple(None if annotation is None else annotation.location for annotation in self.all)
 
 
 class Template(Struct, frozen=True):
-    """A pod template: where it is, it, and what the rule asks of it.
+    """A pod template with its location and annotations.
 
-    annotations: those that hold for it. is_meant: whether one stands on it, or on the job template that is around it
-    alone, so that it is meant for this template. reader: why its scheduler reads the annotations itself, empty where it
-    does not. entry: what is on record as written into its affinity.
+    annotations: those that apply to it. is_meant: whether one of them is on the template itself or on the nearest job
+    template around it, and so is meant for this template. reader: why its scheduler reads the annotations itself, else
+    empty. entry: the recorded terms in its affinity.
     """
 
     location: Location
@@ -92,7 +92,7 @@ class Template(Struct, frozen=True):
 
     @property
     def path(self) -> str:
-        """Where it is, as Kubernetes writes it; empty for a Pod."""
+        """The location as Kubernetes writes field paths; empty for a Pod."""
         return render(self.location)
 
     @property
@@ -102,19 +102,19 @@ class Template(Struct, frozen=True):
 
     @property
     def affinity(self) -> Any:
-        """The affinity of its Pods; None for none."""
+        """The affinity of its Pods, or None."""
         return self.spec.get("affinity")
 
     @property
     def scheduler(self) -> str:
-        """The name of its scheduler, empty for the default one."""
+        """The name of its scheduler; empty for the default one."""
         return str(self.spec.get("schedulerName") or "")
 
 
 class Schedulers(Struct, frozen=True):
-    """Schedulers by their names (globs), and labels whose presence hands a Pod to one.
+    """Schedulers by their names (globs), and labels that assign a Pod to a scheduler.
 
-    reading, labels: those that read the annotations themselves. ignoring: those that do not look at node affinity.
+    reading, labels: schedulers that read the annotations themselves. ignoring: those that ignore node affinity.
     """
 
     reading: tuple[str, ...] = ("kai-scheduler", "runai-scheduler")
@@ -122,7 +122,7 @@ class Schedulers(Struct, frozen=True):
     ignoring: tuple[str, ...] = ("*-slurm-scheduler", "slurm-bridge-scheduler")
 
     def reader(self, workload: JsonObject, template: JsonObject) -> str:
-        """Why a scheduler reads the annotations of a template itself; empty where none does."""
+        """Why a scheduler reads the annotations of a template itself; empty if none does."""
         name = str(mapping(template, "spec").get("schedulerName") or "")
         if matches(name, self.reading):
             return f"schedulerName {name}"
@@ -134,12 +134,12 @@ class Schedulers(Struct, frozen=True):
         return ""
 
     def ignores_affinity(self, name: str) -> bool:
-        """Whether the scheduler of a name does not look at node affinity."""
+        """Whether the scheduler with this name ignores node affinity."""
         return matches(name, self.ignoring)
 
 
 class Annotated(Struct, frozen=True):
-    """An object's templates, and its record: the text, and what it says, None where that cannot be read."""
+    """An object's templates, and its record as text and decoded; None if it cannot be decoded."""
 
     templates: tuple[Template, ...] = ()
     text: Any = None
@@ -147,7 +147,7 @@ class Annotated(Struct, frozen=True):
 
 
 def annotated(obj: JsonObject | None, row: Workload, schedulers: Schedulers) -> Annotated:
-    """The templates of an object with what holds for each."""
+    """The templates of an object with their annotations."""
     if obj is None:
         return Annotated()
     text = mapping(mapping(obj, "metadata"), "annotations").get(RECORD)
@@ -156,14 +156,14 @@ def annotated(obj: JsonObject | None, row: Workload, schedulers: Schedulers) -> 
 
 
 def mentions(row: Workload, *objects: JsonObject | None) -> bool:
-    """Whether any of the annotations, or the record of an earlier translation, stands anywhere in objects of a kind."""
+    """Whether objects of a kind have any of the annotations, or the record of an earlier translation."""
     patterns = ((), *row.templates, *row.jobs)
     holders = (holder for obj in objects for pattern in patterns for _, holder in locate(obj, pattern))
     return any(not MENTIONED.isdisjoint(mapping(mapping(holder, "metadata"), "annotations")) for holder in holders)
 
 
 def _templates(obj: JsonObject, row: Workload, schedulers: Schedulers, record: Record) -> Iterator[Template]:
-    """Those that are maps; where the spec of one is none, the API server refuses the object."""
+    """The templates that are maps, with a map as spec or without one. The API server refuses others."""
     for pattern in row.templates:
         depths = sorted((len(job) for job in row.jobs if pattern[: len(job)] == job), reverse=True)
         for location, value in locate(obj, pattern):
@@ -183,7 +183,7 @@ def _templates(obj: JsonObject, row: Workload, schedulers: Schedulers, record: R
 
 
 def _annotations(holders: Sequence[tuple[Location, JsonObject]]) -> Annotations:
-    """The annotations of the nearest holders, key by key."""
+    """For each key, the annotation on the nearest holder."""
     nearest = {
         key: Annotation(value, place, key)
         for place, holder in reversed(holders)

@@ -1,8 +1,8 @@
-"""All topologies that are known, by name, and those that come with the service.
+"""All known topologies by name, and the built-in ones.
 
-The latter go by the labels that clouds and Topograph write. Sources: CoreWeave's page "InfiniBand and RoCE labels";
-Topograph's "Node Labels and Annotations", whose version 1.0 renamed its keys, and which lists the labels of other
-clouds.
+The built-in topologies use the labels that clouds and Topograph write. Sources: CoreWeave's page "InfiniBand and RoCE
+labels"; Topograph's "Node Labels and Annotations", whose version 1.0 renamed its keys, and which lists the labels of
+other clouds.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from policies.topology.topology import BACKEND, FLAVOR, HOSTNAME, REGION, ZONE, 
 
 CLIQUE, ACCELERATOR = "nvidia.com/gpu.clique", "network.topology.nvidia.com/accelerator"
 NVLINK = Level("nvlink", (CLIQUE, ACCELERATOR), distinct=True)
-"""The NVLink domain: the clique where the Node has one, else what Topograph calls the accelerator."""
+"""The NVLink domain: the clique if the Node has one, else the label that Topograph calls accelerator."""
 
 _COREWEAVE = (
     *(REGION, ZONE),
@@ -51,13 +51,13 @@ BUILT_IN: tuple[Topology, ...] = (
 
 
 class Clash(Struct, frozen=True):
-    """Two topologies of one name that differ, of which the first one counts."""
+    """Two different topologies with the same name. The first one counts."""
 
     first: Topology
     second: Topology
 
     def __str__(self) -> str:
-        """Both, with what they are made of."""
+        """The message, with the sources and the levels of both."""
         if _keys(self.first) == _keys(self.second):
             return (
                 f'topology "{self.first.name}" is defined twice, with different node requirements or pools: '
@@ -68,9 +68,9 @@ class Clash(Struct, frozen=True):
 
 
 class Catalog:
-    """Topologies by name, of which those with the same levels are one.
+    """Topologies by name. Definitions with the same name and levels are merged.
 
-    topologies: in the order in which they count. clashes: those that are left out since an earlier one differs.
+    topologies: in order of precedence. clashes: the definitions that are left out because an earlier one differs.
     """
 
     def __init__(self, topologies: Iterable[Topology]) -> None:
@@ -86,16 +86,16 @@ class Catalog:
         self.clashes = tuple(clashes)
 
     def find(self, name: str) -> Topology | None:
-        """The topology of a name."""
+        """The topology with a name, or None."""
         return self.by_name.get(name)
 
     def joined(self, more: tuple[Topology, ...]) -> Catalog:
-        """These, and more that count after them."""
+        """A catalog of these topologies and more, which have a lower precedence."""
         return Catalog((*self.by_name.values(), *more)) if more else self
 
 
 def _merged(first: Topology, second: Topology) -> Topology | None:
-    """One topology of two; None where they differ in what both say."""
+    """The two definitions as one topology; None if they contradict each other."""
     if _keys(first) != _keys(second):
         return None
     requirement, pool = first.requirement, first.pool
@@ -107,7 +107,7 @@ def _merged(first: Topology, second: Topology) -> Topology | None:
         pool = second.pool
     elif second.pool not in (None, pool):
         return None
-    # A scheduler knows the keys and aliases of the object in the cluster; what else there is, people may write.
+    # The object in the cluster has the keys and aliases that a scheduler knows, so they come before the other's.
     leading, other = (second, first) if second.in_cluster and not first.in_cluster else (first, second)
     pairs = zip(leading.levels, other.levels, strict=True)
     levels = tuple(structs.replace(level, alias=level.alias or twin.alias) for level, twin in pairs)

@@ -1,4 +1,4 @@
-"""What the annotations of a workload come to, template by template: levels and domains, or what is wrong with them."""
+"""The constraints of a workload's templates: the levels and domains that their annotations name, or violations."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from policies.topology.topology import Topology
 
 LOWEST = "lowest"
 NO_ACCELERATOR = "it requests no accelerator, as other templates of the workload do"
-# Kinds that are made of several Pods that work together; a Job is where it has several Pods.
+# Kinds whose Pods work together. A Job belongs to them if it has several Pods.
 _DISTRIBUTED = frozenset(
     {
         ("batch.volcano.sh", "Job"),
@@ -38,10 +38,10 @@ _DISTRIBUTED = frozenset(
 
 
 class Default(Struct, frozen=True):
-    """What holds where no annotation says it, in some Namespaces.
+    """The default placement, for the selected Namespaces.
 
-    topology: that of placements that name none. preferred: the level that distributed workloads without annotations
-    prefer, `lowest` for the last one of the topology, empty for none.
+    topology: for placements that name none. preferred: the level that distributed workloads without annotations prefer;
+    `lowest` for the last level of the topology, empty for none.
     """
 
     topology: str = ""
@@ -50,7 +50,7 @@ class Default(Struct, frozen=True):
 
 
 class Options(Struct, frozen=True):
-    """What an operator may choose."""
+    """The options that an operator can set."""
 
     workloads: Mapping[tuple[str, str], Workload]
     schedulers: Schedulers = Schedulers()
@@ -64,8 +64,8 @@ class Options(Struct, frozen=True):
 class Constraint(Struct, frozen=True):
     """A template with its placements.
 
-    annotations: those that hold for it, or the default. earlier: the template that stood in its place before an update.
-    obstacle: why no affinity is added, empty where it is. violations: what is wrong with the annotations.
+    annotations: those that apply to it, or the default. earlier: the template at its place before an update. reader:
+    why its scheduler reads the annotations itself, else empty. obstacle: why it gets no affinity, else empty.
     """
 
     template: Template
@@ -80,7 +80,7 @@ class Constraint(Struct, frozen=True):
 
     @property
     def placements(self) -> Iterator[tuple[Annotation, Placement]]:
-        """The placements that could be read, each with its annotation: the required one first."""
+        """The valid placements, each with its annotation. The required one comes first."""
         annotations = self.annotations
         for annotation, placement in ((annotations.required, self.required), (annotations.preferred, self.preferred)):
             if annotation is not None and placement is not None:
@@ -88,12 +88,12 @@ class Constraint(Struct, frozen=True):
 
     @property
     def is_usable(self) -> bool:
-        """Whether nothing is so wrong that the placements cannot be used."""
+        """Whether the placements can be used: all violations are warnings."""
         return all(violation.verdict == "warn" for violation in self.violations)
 
     @property
     def is_new(self) -> bool:
-        """Whether something else is asked for than before, or of another scheduler."""
+        """Whether the annotations or the scheduler have changed."""
         template, earlier = self.template, self.earlier
         if earlier is None or earlier.annotations.values != template.annotations.values:
             return True
@@ -102,16 +102,16 @@ class Constraint(Struct, frozen=True):
 
     @property
     def differs(self) -> bool:
-        """Whether anything has changed on which the affinity of the template depends."""
+        """Whether the affinity, or anything that it depends on, has changed."""
         earlier = self.earlier
         return earlier is None or self.is_new or not are_alike(earlier.affinity, self.template.affinity)
 
 
 class Submission(Struct, frozen=True):
-    """What a request submits.
+    """The templates of a request, with their constraints.
 
-    now: the object's templates. earlier: those before an update. may_change: whether their affinity may change now.
-    is_revised: whether a controller may bring earlier templates back.
+    now: the object's templates. earlier: those before an update. may_change: whether this request may change their
+    affinity. is_revised: whether a controller may restore earlier templates.
     """
 
     constraints: tuple[Constraint, ...]
@@ -122,7 +122,7 @@ class Submission(Struct, frozen=True):
 
 
 def read(request: AdmissionRequest, catalog: Catalog, options: Options, facts: Facts) -> Submission | None:
-    """What a request submits; None where the rule has nothing to do with it."""
+    """The submission of a request; None if the rule does not apply to it."""
     obj, row = request.object, options.workloads.get(request.kind.group_kind)
     if obj is None or row is None or request.sub_resource:
         return None
@@ -148,7 +148,7 @@ def _submission(
         by_default = Annotations(Annotation(default.topology, (), ""), None, Annotation(default.preferred, (), ""))
         annotations = [by_default] * len(annotations)
     obstacles = _obstacles(request.namespace, row, now.templates, options, facts)
-    shared: dict[Any, Constraint] = {}  # most templates share what is asked of the workload
+    shared: dict[Any, Constraint] = {}  # most templates share the annotations of the workload
     earlier = {template.location: template for template in before.templates}
     constraints = []
     for template, own, obstacle in zip(now.templates, annotations, obstacles, strict=True):
@@ -159,20 +159,20 @@ def _submission(
 
 
 def _applied(shared: Constraint, template: Template, earlier: Template | None, obstacle: str) -> Constraint:
-    """What holds for several templates, for one of them."""
+    """The constraint of one template, made from the one that it shares with others."""
     annotations = shared.annotations
     reader = template.reader if annotations.anything else ""
     if reader:
         obstacle = f"its scheduler reads the annotations itself ({reader})"
     violations = (*shared.violations, *_for_reader(shared, reader))
     if annotations.topology is not None and not annotations.topology.key:
-        # Nobody who writes a workload is to blame for the configuration.
+        # The author of a workload is not responsible for the configuration.
         violations = tuple(refusal.as_warning(violation.line) for violation in violations)
     return replace(shared, template=template, earlier=earlier, reader=reader, obstacle=obstacle, violations=violations)
 
 
 def _is_distributed(obj: JsonObject, row: Workload) -> bool:
-    """Whether a workload is made of several Pods that work together."""
+    """Whether a workload has several Pods that work together."""
     if row.group_kind != ("batch", "Job"):
         return row.group_kind in _DISTRIBUTED
     spec = mapping(obj, "spec")
@@ -182,7 +182,7 @@ def _is_distributed(obj: JsonObject, row: Workload) -> bool:
 def _default(
     request: AdmissionRequest, obj: JsonObject, row: Workload, options: Options, facts: Facts
 ) -> Default | None:
-    """The default for an object; without a preference where the object is no distributed workload."""
+    """The default for an object; without a preferred level if the object is not a distributed workload."""
     default = options.default
     if not default.topology:
         return None
@@ -196,7 +196,7 @@ def _default(
 def _obstacles(
     namespace: str, row: Workload, templates: Sequence[Template], options: Options, facts: Facts
 ) -> list[str]:
-    """Why each template gets no affinity, empty where it does."""
+    """For each template, why it gets no affinity; empty if it gets one."""
     if row.affinity == "never":
         return [f"a {row.kind} is never translated; write it yourself"] * len(templates)
     if len(templates) < 2:
@@ -211,7 +211,7 @@ def _obstacles(
 def _constraint(
     template: Template, annotations: Annotations, catalog: Catalog, default: Default | None, options: Options
 ) -> Constraint:
-    """The constraint with what the annotations name in the catalog, or with what is wrong with them."""
+    """The constraint with the topology and placements that the annotations name, or with violations."""
     bare = Constraint(template, annotations)
     given = [annotation for annotation in annotations.all if annotation is not None]
     if not given:
@@ -235,7 +235,7 @@ def _constraint(
 
 
 def _placement(annotation: Annotation | None, topology: Topology, violations: list[Violation]) -> Placement | None:
-    """What an annotation says; None, and a violation, where it cannot be read."""
+    """The placement in an annotation. If it is invalid, adds a violation and returns None."""
     if annotation is None:
         return None
     is_lowest = not annotation.key and annotation.value == LOWEST
@@ -247,7 +247,7 @@ def _placement(annotation: Annotation | None, topology: Topology, violations: li
 
 
 def _for_reader(constraint: Constraint, reader: str) -> Iterator[Violation]:
-    """What is wrong only since the scheduler reads the annotations itself."""
+    """Violations that apply only if the scheduler reads the annotations itself."""
     topology = constraint.topology
     if not reader or topology is None:
         return

@@ -1,6 +1,6 @@
-"""The rule for Topology objects that go: workloads that name one would no longer be scheduled.
+"""The rule against deleting a Topology object that workloads still name: they would no longer be scheduled.
 
-Source: Run:ai's documentation, "Known limitations": running workloads go on, suspended and unbound ones stay pending.
+Source: Run:ai's documentation, "Known limitations". Running workloads go on, suspended and unbound ones stay pending.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _SHOWN = 5
 
 
 def validate(request: AdmissionRequest, facts: Facts) -> Sequence[Violation]:
-    """A violation that lists the workloads; nothing where none names the topology and all could be looked at."""
+    """A violation with the workloads that name the topology; none if all were read and none names it."""
     if request.operation != "DELETE" or request.kind.group not in GROUPS or request.kind.kind != KIND:
         return ()
-    # Where all objects are deleted at once, each is asked about without the name.
+    # When all objects are deleted at once, the request for each has no name.
     name = request.name or str(mapping(request.old_object, "metadata").get("name") or "")
     references = facts.references(name)
     if not references.workloads and not references.incomplete:

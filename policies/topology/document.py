@@ -1,4 +1,4 @@
-"""Topologies as people write them: objects of KAI and of Kueue, the JSON of Run:ai's API, entries of the configuration.
+"""Topologies from documents: objects of KAI and Kueue, JSON of Run:ai's API, entries of the configuration.
 
 Sources: the Topology types of KAI Scheduler (`kai.scheduler/v1alpha1`, `alias` since 0.17) and Kueue
 (`kueue.x-k8s.io`), which share `spec.levels[].nodeLabel`; Run:ai's Network Topologies API.
@@ -18,15 +18,15 @@ from policies.topology.topology import HOSTNAME, Level, Topology, level, no_leve
 
 KAI, KUEUE = "kai.scheduler", "kueue.x-k8s.io"
 GROUPS = {KAI: "KAI", KUEUE: "Kueue"}
-"""The API groups whose Topology objects are read, and what people call them."""
+"""The API groups whose Topology objects are read, with their usual names."""
 
 KIND = "Topology"
-# Both CustomResourceDefinitions say so.
+# The limit in both CustomResourceDefinitions.
 MOST_LEVELS = 16
 
 
 class TopologyError(Exception):
-    """A topology that cannot be used. problems: where each mistake is, and what it is."""
+    """A topology is invalid. problems: each with its location."""
 
     def __init__(self, problems: Sequence[tuple[Location, str]]) -> None:
         super().__init__("; ".join(f"{render(at)}: {problem}" if at else problem for at, problem in problems))
@@ -34,7 +34,7 @@ class TopologyError(Exception):
 
 
 def read(document: Any, source: str, *, in_cluster: bool = False) -> Topology:
-    """The topology of a document in one of the three forms. Raises TopologyError."""
+    """The topology in a document of any of the forms. Raises TopologyError."""
     if not isinstance(document, dict):
         raise TopologyError([((), f"a map was expected, found {quote(document)}")])
     if "apiVersion" not in document and "kind" not in document:
@@ -57,9 +57,9 @@ def make(
     pool: LabelSelector | None = None,
     in_cluster: bool = False,
 ) -> Topology:
-    """A topology of a name and levels, each a label key or a map with `nodeLabel` and `alias`; `at`: where they stand.
+    """A topology from its name and levels, each a label key or a map with `nodeLabel` and `alias`.
 
-    Raises TopologyError.
+    at: the location of both, for messages. Raises TopologyError.
     """
     problems: list[tuple[Location, str]] = []
     if not isinstance(name, str) or not name:
@@ -97,7 +97,7 @@ def _level(written: object, at: Location, problems: list[tuple[Location, str]]) 
 
 
 def _compare(levels: Sequence[Level | None], at: Location, problems: list[tuple[Location, str]]) -> None:
-    """Note what is wrong about levels beside each other. None stands for one that cannot be used."""
+    """Add the problems of levels that contradict each other. None stands for an invalid level."""
     keys: dict[str, Level] = {}
     for position, declared in enumerate(levels):
         if declared is None:
@@ -112,6 +112,6 @@ def _compare(levels: Sequence[Level | None], at: Location, problems: list[tuple[
 
 
 def source_of(document: JsonObject) -> str:
-    """What people call an object of the cluster: `KAI Topology fabric`."""
+    """The name of an object of the cluster in messages: `KAI Topology fabric`."""
     group = str(document.get("apiVersion")).partition("/")[0]
     return f"{GROUPS.get(group, group)} {KIND} {mapping(document, 'metadata').get('name')}"

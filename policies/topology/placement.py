@@ -1,4 +1,4 @@
-"""What a placement annotation says: a level, perhaps its domain, and perhaps the domains of levels above it.
+"""The syntax of placement annotations: a level, optionally its domain, and optionally domains of levels above it.
 
 `superpod`, `backend.coreweave.cloud/superpod`, `superpod=3`, `superpod in (3,4)`, `fabric=f1,superpod=3,rack=12`.
 """
@@ -15,7 +15,7 @@ from policies.kubernetes.spelling import closest
 from policies.topology.topology import TOPOGRAPH, Level, Topology, label_value, no_level, value_problem
 
 FORMS = "Write LEVEL, LEVEL=DOMAIN or LEVEL in (DOMAIN, …); domains above it may follow."
-# Far more than anybody writes: 16 levels, each with the long names of many switches.
+# Far more than anybody needs: 16 levels, each with the long names of many switches.
 LONGEST = 16_384
 _PART = re.compile(r"\s*(?:[^,(]|\([^)]*\))*")
 _REQUIREMENT = re.compile(
@@ -24,7 +24,7 @@ _REQUIREMENT = re.compile(
 
 
 class PlacementError(Exception):
-    """A placement that cannot be read. problem: goes on after the text that was found. remedy: what to do."""
+    """A placement is invalid. problem: continues a sentence that starts with the text. remedy: how to fix it."""
 
     def __init__(self, problem: str, remedy: str) -> None:
         super().__init__(f"{problem} {remedy}")
@@ -33,20 +33,20 @@ class PlacementError(Exception):
 
 
 class Domain(Struct, frozen=True):
-    """A level, and the values by which Nodes in the domains that are meant are known; without any, every domain is."""
+    """Domains of a level, by the values of their Nodes' label; without values, all domains of the level."""
 
     level: Level
     values: tuple[str, ...] = ()
 
 
 class Placement(Struct, frozen=True):
-    """The domains, farthest first: those of levels above the one that is meant, and it."""
+    """The domains of a placement, farthest first. The last one is that of the level itself."""
 
     domains: tuple[Domain, ...]
 
     @property
     def level(self) -> Level:
-        """The level that is meant: the nearest."""
+        """The level of the placement, which is the nearest of its domains."""
         return self.domains[-1].level
 
     @property
@@ -55,12 +55,12 @@ class Placement(Struct, frozen=True):
         return any(domain.values for domain in self.domains)
 
     def called(self, topology: Topology) -> str:
-        """As people write it, with short names: `fabric=f1,superpod=3`."""
+        """The placement as people write it, with short names: `fabric=f1,superpod=3`."""
         return ",".join(f"{topology.called(domain.level)}{_values(domain.values)}" for domain in self.domains)
 
 
 def parse(text: str, topology: Topology) -> Placement:
-    """Read a placement. Raises PlacementError."""
+    """The placement in a text. Raises PlacementError."""
     if not text.strip():
         raise PlacementError("is empty.", _choose(topology))
     if len(text) > LONGEST:
@@ -85,7 +85,7 @@ def parse(text: str, topology: Topology) -> Placement:
 
 
 def _parts(text: str) -> Iterator[str]:
-    """What stands between the commas that are in no parentheses."""
+    """The parts between commas outside parentheses."""
     position = 0
     while position <= len(text):
         match = _PART.match(text, position)
@@ -97,7 +97,7 @@ def _parts(text: str) -> Iterator[str]:
 
 
 def _domain(part: str, topology: Topology, text: str) -> Domain:
-    """What one part of the text says. Raises PlacementError."""
+    """The domain in one part of the text. Raises PlacementError."""
     match = _REQUIREMENT.match(part)
     if match is None:
         raise PlacementError(f"has a part that cannot be read, {quote(part)}." if part else "has an empty part.", FORMS)
@@ -112,26 +112,26 @@ def _domain(part: str, topology: Topology, text: str) -> Domain:
 
 
 def _level(name: str, topology: Topology, text: str) -> Level:
-    """The level of a name in the text. Raises PlacementError."""
+    """The level with a name. Raises PlacementError."""
     level = topology.find(name)
     if level is not None:
         return level
     if sharing := topology.ambiguous(name):
         keys = " and ".join(candidate.name for candidate in sharing)
         raise PlacementError(f"names {name}, which is short for several levels.", f"Write the whole key: {keys}.")
-    # The text is shown before the problem, so a name that is all of it need not be said twice.
+    # The message starts with the text, so it does not repeat a name that is the whole text.
     whose = "" if text == name else f"names {quote(name)}, which "
     prefixes = dict.fromkeys(key.rpartition("/")[0] for known in topology.levels for key in known.keys)
     for key in (name, *(f"{prefix}/{name}" for prefix in prefixes)):
         if why := no_level(key):
-            # It is spelled right, so what is spelled alike is not what was meant.
+            # The name is spelled correctly, so a similar name would be no help.
             raise PlacementError(f"{whose}{why}.", _choose(topology))
     problem = f"{whose}is no level of topology {quote(topology.name)}."
     raise PlacementError(problem, _choose(topology, closest(name, topology.names)))
 
 
 def _check(value: str, level: Level, topology: Topology) -> None:
-    """Raises PlacementError for what no Node can have as a label."""
+    """Raises PlacementError for a value that no Node's label can have."""
     name = topology.called(level)
     if not value:
         raise PlacementError(f"names an empty domain of {name}.", f"Name the domain, as {name}=DOMAIN.")

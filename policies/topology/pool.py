@@ -1,6 +1,6 @@
-"""Node pools that a workload names, by node selector or required node affinity, and the topologies that are for them.
+"""The node pools that a workload names in its node selector or required node affinity, and their topologies.
 
-Source: Run:ai's documentation: a workload for node pools of different topologies stays pending.
+Source: Run:ai's documentation. A workload for node pools of different topologies stays pending.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Pool = tuple[str, tuple[str, ...]]
 
 
 def violations(templates: Iterable[Template], catalog: Catalog, keys: Iterable[str]) -> list[Violation]:
-    """A violation for each pool that has another topology than the first one that is named."""
+    """A violation for each pool whose topologies differ from those of the first pool."""
     keys = tuple(keys)
     first: Pool | None = None
     conflicts = []
@@ -66,7 +66,7 @@ def _named(template: Template, keys: tuple[str, ...]) -> Iterator[tuple[str, str
 
 
 def _is_for(pool: LabelSelector | None, key: str, value: str) -> bool:
-    """Whether a selector asks for the label of a pool; what else it asks for makes the pool smaller."""
+    """Whether a selector requires the label of a pool. Its other requirements only make the pool smaller."""
     about = [requirement for requirement in pool.requirements if requirement.key == key] if pool is not None else []
     is_asked_for = any(requirement.operator in ("In", "Exists") for requirement in about)
     return is_asked_for and all(requirement.matches({key: value}) for requirement in about)

@@ -1,4 +1,4 @@
-"""What the rule refuses about topology annotations, in words."""
+"""The violations of the rule for topology annotations, with their messages."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _LEVELS_ONLY = "A scheduler that reads the annotations itself knows levels only.
 
 
 def as_warning(text: str) -> Violation:
-    """A warning, whatever the rule's action is."""
+    """A warning, regardless of the rule's action."""
     return Violation(RULE, "", "", "", text, "", "warn")
 
 
 def malformed(annotation: Annotation) -> Violation:
-    """An annotation that is no string."""
+    """An annotation whose value is not a string."""
     return _refusal(annotation, "is no string.", _PLACEMENT, "Quote the value.")
 
 
@@ -35,7 +35,7 @@ def without_topology(annotation: Annotation, catalog: Catalog) -> Violation:
 
 
 def unknown_topology(annotation: Annotation, catalog: Catalog) -> Violation:
-    """A topology that nobody knows."""
+    """An unknown topology."""
     near, known = closest(annotation.value, catalog.by_name), _known(closest_first(annotation.value, catalog.by_name))
     problem = "is no topology that is known." if annotation.value.strip() else "is empty."
     remedy = f"Did you mean {near}? {known}" if near else known
@@ -43,14 +43,14 @@ def unknown_topology(annotation: Annotation, catalog: Catalog) -> Violation:
 
 
 def unreadable(annotation: Annotation, error: PlacementError) -> Violation:
-    """A placement that cannot be read."""
+    """An invalid placement."""
     return _refusal(annotation, error.problem, _PLACEMENT, error.remedy)
 
 
 def not_more_specific(
     annotation: Annotation | None, preferred: Level, required: Level, topology: Topology
 ) -> Violation:
-    """A preferred placement that has no effect beside the required one."""
+    """A preferred placement that has no effect because the required one is as specific or more."""
     name, floor = topology.called(preferred), topology.called(required)
     same = topology.position(preferred) == topology.position(required)
     problem = "is the level that is required already." if same else f"is farther than the required {quote(floor)}."
@@ -64,21 +64,21 @@ def not_more_specific(
 
 
 def domain_for_reader(annotation: Annotation, reader: str, topology: Topology, placement: Placement) -> Violation:
-    """A domain in an annotation whose scheduler reads it and does not know the form."""
+    """A domain in an annotation for a scheduler that reads annotations itself and knows only levels."""
     problem = f"names a domain, which the scheduler cannot read ({reader})."
     remedy = f"Write {topology.called(placement.level)}, and choose the domain by a node selector."
     return _refusal(annotation, problem, _LEVELS_ONLY, remedy)
 
 
 def union_for_reader(annotation: Annotation, reader: str, topology: Topology, level: Level) -> Violation:
-    """A level that is one label or another, for a scheduler that knows labels."""
+    """A union of levels in an annotation for a scheduler that knows only labels."""
     levels = _either(topology, [known for known in topology.levels if known.keys[0] in level.keys])
     problem = f"is no label of Nodes, which the scheduler looks for ({reader})."
     return _refusal(annotation, problem, _LEVELS_ONLY, f"Write {levels}.")
 
 
 def fixed(kind: str, now: Annotations, before: Annotations) -> Violation:
-    """A placement that was changed where that has no effect any more: the first annotation that differs."""
+    """A placement that was changed too late to have an effect. Shows the first annotation that differs."""
     pairs = ((now.required, before.required), (now.preferred, before.preferred), (now.topology, before.topology))
     new, old = next((new, old) for new, old in pairs if (new and new.value) != (old and old.value))
     there, gone = new or old, "" if new else ", and is gone"
@@ -89,7 +89,7 @@ def fixed(kind: str, now: Annotations, before: Annotations) -> Violation:
 
 
 def unapplied(template: Template, placement: str, obstacle: str) -> Violation:
-    """A required placement of which the node affinity says nothing."""
+    """A required placement that is missing in the node affinity."""
     path = render((*template.location, "spec", "affinity"))
     why, remedy = f"since {obstacle}", "Add the node affinity yourself."
     if not obstacle:

@@ -1,7 +1,7 @@
-"""The rule: annotations become node affinity when an object is written, and are judged.
+"""The rule for topology annotations: it checks them and turns them into node affinity when an object is written.
 
-Sources: NVIDIA's documentation of topology-aware scheduling in Run:ai, whose annotations these are; for what may
-change on an update, the validation of each kind in Kubernetes and in the projects that define it.
+Sources: NVIDIA's documentation of topology-aware scheduling in Run:ai, which defines the annotations; for the changes
+that an update allows, the validation of each kind in Kubernetes and in the project that defines the kind.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ _WORKLOAD = ("spec.suspend", "spec.parallelism", "spec.completions")
 _RECORD = ("metadata", "annotations", RECORD)
 _BROKEN_RECORD = f"{render(_RECORD)} cannot be read and is dropped; node affinity that it noted stays"
 Edit = tuple[Location, Any]
-"""A location and what is put there; UNSET takes away what is there."""
+"""A location and its new value; UNSET removes the value there."""
 
 
 def reads(rows: Sequence[Workload]) -> frozenset[str]:
-    """What the rule looks at in objects of these kinds."""
+    """The paths that the rule reads in objects of these kinds."""
     paths = set(_WORKLOAD)
     for row in rows:
         paths |= {f"{render(job)}.metadata.annotations" for job in row.jobs}
@@ -52,7 +52,7 @@ def reads(rows: Sequence[Workload]) -> frozenset[str]:
 
 
 class TopologyPlacement:
-    """The rule for workloads and Pods. catalog: the topologies that are known without a cluster."""
+    """The rule for workloads and Pods. catalog: the topologies that do not come from a cluster."""
 
     def __init__(self, catalog: Catalog, options: Options) -> None:
         self.options = options
@@ -60,14 +60,14 @@ class TopologyPlacement:
         self._joined: tuple[tuple[Topology, ...], Catalog] = ((), catalog)
 
     def catalog(self, facts: Facts) -> Catalog:
-        """All topologies: those of the cluster, too."""
+        """All topologies, including those of the cluster."""
         own = facts.topologies()
-        if own is not self._joined[0]:  # the same tuple until something changes
+        if own is not self._joined[0]:  # facts return the same tuple until a topology changes
             self._joined = (own, self._static.joined(own))
         return self._joined[1]
 
     def mutate(self, request: AdmissionRequest, facts: Facts) -> Mutation:
-        """Write the node affinity that the annotations ask for, and the record; or take both back."""
+        """Write the node affinity for the annotations, and the record of it, or remove both again."""
         obj = request.object
         submission = read(request, self.catalog(facts), self.options, facts)
         if obj is None or submission is None:
@@ -86,7 +86,7 @@ class TopologyPlacement:
         return Mutation(tuple(operations), warnings) if operations or warnings else NO_MUTATION
 
     def validate(self, request: AdmissionRequest, facts: Facts) -> Sequence[Violation]:
-        """What is wrong, and what may not do what its author thinks; what was there before is only warned of."""
+        """Refusals, and warnings about unexpected effects. Problems that were there before only cause warnings."""
         catalog = self.catalog(facts)
         submission = read(request, catalog, self.options, facts)
         if submission is None:
@@ -108,18 +108,18 @@ class TopologyPlacement:
         return list(dict.fromkeys(violations))
 
     def explain(self, request: AdmissionRequest, facts: Facts) -> list[tuple[Constraint, Translation]]:
-        """What constrains each template of a new object, and what comes of it."""
+        """The constraint of each template of a new object, and its translation."""
         submission = read(request, self.catalog(facts), self.options, facts)
         constraints = () if submission is None else submission.constraints
         return [(constraint, translate(constraint)) for constraint in constraints]
 
     def _without_effect(self, constraint: Constraint, submission: Submission, kind: str) -> Iterator[Violation]:
-        """A placement that was changed where it cannot have an effect any more, or that the affinity does not have."""
+        """Violations for a placement that was changed too late to have an effect, or that is not in the affinity."""
         if constraint.reader or not constraint.is_usable:
             return
         template, earlier, topology = constraint.template, constraint.earlier, constraint.topology
         if earlier is not None and not submission.may_change:
-            # What the configuration asks for is nobody's change, so the annotations count that stand there.
+            # A default from the configuration is no change by the user, so only the template's annotations count.
             now, before = template.annotations, earlier.annotations
             if before.values != now.values and not are_alike(translate(constraint).affinity, earlier.affinity):
                 yield refusal.fixed(kind, now, before)
@@ -137,7 +137,7 @@ class TopologyPlacement:
 
 
 def _affinity(translation: Translation) -> Iterator[Edit]:
-    """The affinity of a template, or no more of it than has to change."""
+    """The edits of a template's affinity. They change no more of it than necessary."""
     at, affinity = (*translation.template.location, "spec", "affinity"), translation.affinity
     if not translation.changes:
         return
@@ -150,10 +150,10 @@ def _affinity(translation: Translation) -> Iterator[Edit]:
 
 
 def _names(submission: Submission, request: AdmissionRequest) -> Iterator[Edit]:
-    """Names as a scheduler knows them that reads the annotations itself: full keys for short names; aliases stay.
+    """Edits of annotations for a scheduler that reads them itself: full keys replace short names; aliases stay.
 
-    What templates need under different names is left as it is, and so is a template that may not change any more,
-    unless the name is the one that stood there.
+    An annotation that templates need with different names stays unchanged. So does one in a template that may no longer
+    change, unless the edit restores its old value.
     """
     names: dict[Location, list[str]] = {}
     for constraint in submission.constraints:
@@ -169,7 +169,7 @@ def _names(submission: Submission, request: AdmissionRequest) -> Iterator[Edit]:
 
 
 def _full_names(constraint: Constraint) -> Iterator[tuple[Location, str]]:
-    """The annotations that hold for a template, and what they should say for its scheduler."""
+    """The locations of a template's annotations, with the values that its scheduler understands."""
     topology, annotations = constraint.topology, constraint.annotations
     if topology is None:
         return
@@ -182,7 +182,7 @@ def _full_names(constraint: Constraint) -> Iterator[tuple[Location, str]]:
 
 
 def _record(submission: Submission, made: Sequence[Translation]) -> Iterator[Edit]:
-    """The record of what stands in the templates now."""
+    """The edit of the record, so that it describes the templates as they are now."""
     now = submission.now
     present = {template.path for template in now.templates}
     entries = {path: entry for path, entry in (now.record or {}).items() if path in present}

@@ -1,8 +1,8 @@
-"""Node selector terms: what a placement requires or prefers of a Node's labels, combined with what a user requires.
+"""Node selector terms for the placements of a template, and their combination with the user's own terms.
 
-A term is a conjunction of requirements; terms are ORed. A term without any expressions matches no Node. Preferred
-terms add up: the scheduler sums the weights of those that a Node meets. Sources: NodeSelector and NodeSelectorTerm in
-the Kubernetes API reference; "Node affinity weight" in the Kubernetes documentation.
+Requirements in a term are ANDed, terms are ORed. A term without expressions matches no Node. The scheduler adds up the
+weights of the preferred terms that a Node meets. Sources: NodeSelector and NodeSelectorTerm in the Kubernetes API
+reference; "Node affinity weight" in the Kubernetes documentation.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _INFINIBAND = {FLAVOR: "infiniband"}
 
 
 def alternatives(domains: Sequence[Domain], requirement: LabelSelector, *, disjoint: bool = False) -> tuple[Term, ...]:
-    """The terms under one of which a Node is in the domains and meets a topology's node requirement.
+    """The terms of which a Node meets one if it is in the domains and meets a topology's node requirement.
 
-    There is one for each way in which Nodes may be labelled. disjoint: whether a Node may meet only one of them, since
-    what they add to a Node's score adds up. None at all: everything is met.
+    There is one term for each way in which Nodes may be labelled; without terms, every Node qualifies. disjoint:
+    whether a Node may meet only one of them, because the weights of preferred terms add up.
     """
     old = old_names(requirement)
     ways = 2 if old != requirement or any(len(domain.level.keys) > 1 for domain in domains) else 1
@@ -40,17 +40,17 @@ def alternatives(domains: Sequence[Domain], requirement: LabelSelector, *, disjo
 def required_terms(
     topology: Topology, required: Placement | None, preferred: Placement | None = None
 ) -> Sequence[Term]:
-    """The terms one of which a Node must meet for the placements of a template; none for no placement."""
+    """The terms of which a Node must meet one for the placements of a template; empty without placements."""
     if required is None and preferred is None:
         return ()
     return alternatives(() if required is None else required.domains, topology.requirement)
 
 
 def preferred_terms(topology: Topology, required: Placement | None, preferred: Placement | None) -> list[JsonObject]:
-    """PreferredSchedulingTerms, the nearest first: one for each domain below the required level, in all those above it.
+    """PreferredSchedulingTerms, nearest first: one for each domain below the required level, within those above it.
 
-    A Node in the nearest domain meets all of them and gets a score of 100. A step that is worth less than 1 is left
-    out. Of the terms for one step, which stand for different ways of labelling Nodes, no Node meets two.
+    A Node in the nearest domain meets all of them and gets a score of 100. A domain with a weight below 1 is left out.
+    A domain has a term for each way of labelling Nodes; no Node meets two of these.
     """
     domains = () if preferred is None else preferred.domains
     floor = -1 if required is None else topology.position(required.level)
@@ -66,16 +66,16 @@ def preferred_terms(topology: Topology, required: Placement | None, preferred: P
 
 
 def weights(steps: int) -> Sequence[int]:
-    """Weights of steps, the nearest first: proportional to n … 1, rounded down; the nearest gets what is left over."""
+    """The weights of steps, nearest first: proportional to n … 1, rounded down. The nearest gets the remainder."""
     total = steps * (steps + 1) // 2
     shares = [HIGHEST_WEIGHT * share // total for share in range(steps, 0, -1)]
     return [shares[0] + HIGHEST_WEIGHT - sum(shares), *shares[1:]] if shares else []
 
 
 def old_names(selector: LabelSelector) -> LabelSelector | None:
-    """A selector in the older names of labels; None where no Node that has these meets it.
+    """A selector with the older names of labels; None if no Node with these names can match.
 
-    An InfiniBand Node of the older kind has no flavor, but a fabric.
+    An InfiniBand Node with the older names has a fabric label, but no flavor label.
     """
     requirements = []
     for requirement in selector.requirements:
@@ -89,7 +89,7 @@ def old_names(selector: LabelSelector) -> LabelSelector | None:
 
 
 def _excluding(selector: LabelSelector) -> Iterator[SelectorRequirement]:
-    """A selector in the newer names of labels; what it excludes is excluded under the older names, too."""
+    """A selector with the newer names of labels. Its exclusions also apply to the older names."""
     for requirement in selector.requirements:
         yield from _under(requirement, requirement.key)
         if requirement.key == FLAVOR and requirement.operator == "NotIn" and not requirement.matches(_INFINIBAND):
@@ -97,13 +97,13 @@ def _excluding(selector: LabelSelector) -> Iterator[SelectorRequirement]:
 
 
 def _under(requirement: SelectorRequirement, key: str) -> list[SelectorRequirement]:
-    """A requirement on the label of a key; where it excludes something, on every label that is equivalent."""
+    """A requirement with another key. An exclusion is repeated for every equivalent key instead."""
     keys = equivalent(requirement.key) if requirement.operator in ("NotIn", "DoesNotExist") else (key,)
     return [replace(requirement, key=key) for key in keys]
 
 
 def simplified(term: Iterable[SelectorRequirement]) -> Term:
-    """The term without what other requirements in it say already."""
+    """The term without requirements that others in it imply."""
     kept = list(dict.fromkeys(term))
     for requirement in tuple(kept):
         if any(other is not requirement and _implies(other.to_json(), requirement) for other in kept):
@@ -112,9 +112,9 @@ def simplified(term: Iterable[SelectorRequirement]) -> Term:
 
 
 def combined(written: Any, terms: Sequence[Term]) -> list[Any]:
-    """A user's term, combined with each of the alternatives; what says so already, or matches no Node, stays as it is.
+    """A user's term combined with each alternative. A term that implies one, or matches no Node, stays unchanged.
 
-    `matchFields` and whatever else stands in it are kept.
+    `matchFields` and all other fields are kept.
     """
     expressions, fields = _parts(written)
     if not (expressions or fields):
@@ -126,7 +126,7 @@ def combined(written: Any, terms: Sequence[Term]) -> list[Any]:
 
 
 def meets(labels: Mapping[str, str], terms: Sequence[Term]) -> bool:
-    """Whether labels meet one of the terms; any do where there are none."""
+    """Whether labels meet one of the terms, or there are no terms."""
     return not terms or any(all(requirement.matches(labels) for requirement in term) for term in terms)
 
 
@@ -153,7 +153,7 @@ def _term(domains: Sequence[Domain], way: int, *, disjoint: bool) -> Term:
 
 
 def _parts(written: Any) -> tuple[list[Any], list[Any]]:
-    """The expressions and fields of a user's term; none where it is malformed."""
+    """The expressions and fields of a user's term; empty if it is malformed."""
     if not isinstance(written, dict):
         return [], []
     expressions, fields = written.get("matchExpressions") or [], written.get("matchFields") or []
@@ -161,7 +161,7 @@ def _parts(written: Any) -> tuple[list[Any], list[Any]]:
 
 
 def _without_redundant(missing: Sequence[Term]) -> list[Term]:
-    """The terms of which none requires all that another one does."""
+    """The terms without those that contain all requirements of another one."""
     kept = list(missing)
     for index in reversed(range(len(missing))):
         if any(set(other) <= set(missing[index]) for other in (*kept[:index], *kept[index + 1 :])):
@@ -170,7 +170,7 @@ def _without_redundant(missing: Sequence[Term]) -> list[Term]:
 
 
 def _implies(expression: Any, requirement: SelectorRequirement) -> bool:
-    """Whether every Node that meets an expression of a user's meets a requirement."""
+    """Whether every Node that meets a user's expression also meets a requirement."""
     if not isinstance(expression, dict) or expression.get("key") != requirement.key:
         return False
     operator, values = expression.get("operator"), expression.get("values") or []

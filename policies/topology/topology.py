@@ -1,7 +1,7 @@
-"""A topology: ordered levels, farthest first, and for which Nodes it is.
+"""A topology: ordered levels, farthest first, and the Nodes that it applies to.
 
-A level is a node label key, with the other keys under which Nodes may carry the same label. Sources: CoreWeave's page
-"InfiniBand and RoCE labels" for the keys that were renamed, Topograph's "Node Labels and Annotations" for long values.
+A level is the key of a node label, with equivalent keys under which Nodes may have the same label. Sources: CoreWeave's
+page "InfiniBand and RoCE labels" for renamed keys, Topograph's "Node Labels and Annotations" for long values.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ BACKEND, IB = "backend.coreweave.cloud/", "ib.coreweave.cloud/"
 FLAVOR = f"{BACKEND}flavor"
 IB_FABRIC = f"{IB}fabric"
 RENAMED = frozenset({"fabric", "superpod", "leafgroup", "leafgroup-name", "speed.current", "speed.expected"})
-"""The labels of `backend.coreweave.cloud/` that `ib.coreweave.cloud/` has under the same name."""
+"""The names of labels that exist under both `backend.coreweave.cloud/` and `ib.coreweave.cloud/`."""
 
 TOPOGRAPH = ("network.topology.nvidia.com/", "fabric.topograph.run/", "accelerator.topograph.run/")
-"""The prefixes of the labels that Topograph writes, and shortens where they are too long."""
+"""The prefixes of the labels that Topograph writes. It shortens values that are too long."""
 
 _MEASURES = re.compile(r"(?:backend|ib)\.coreweave\.cloud/(?:speed|neighbors|ports)\..*\Z")
 _RESERVATION = "topology.k8s.aws/capacity-block-id"
@@ -33,10 +33,10 @@ _FNV_OFFSET, _FNV_PRIME = 0xCBF29CE484222325, 0x100000001B3
 
 
 class Level(Struct, frozen=True):
-    """A level. keys: the labels that Nodes may have it under, the one that counts first where a Node has several.
+    """A level. keys: its labels on Nodes; if a Node has several, the first one counts.
 
-    name: the key or the other name by which the topology knows it. alias: a further name. distinct: whether the values
-    under the keys differ, so that a later key counts only where the earlier ones are absent.
+    name: a key, or the name of a union. alias: a further name. distinct: whether the values under the keys differ, so
+    that a later key counts only if the earlier ones are absent.
     """
 
     name: str
@@ -46,23 +46,23 @@ class Level(Struct, frozen=True):
 
     @property
     def short(self) -> str:
-        """What stands behind the slash."""
+        """The part of the name behind the slash."""
         return self.name.rpartition("/")[2]
 
 
 def level(key: str, alias: str = "") -> Level:
-    """The level of a node label key, which is the same one under any key that is equivalent."""
+    """The level of a node label key, with all equivalent keys."""
     return Level(key, equivalent(key), alias)
 
 
 def equivalent(key: str) -> tuple[str, ...]:
-    """All keys of the same label, the newest first."""
+    """All keys of the same label, newest first."""
     name = key.removeprefix(BACKEND).removeprefix(IB)
     return (BACKEND + name, IB + name) if name != key and name in RENAMED else (key,)
 
 
 def value_problem(value: str) -> str:
-    """Why a text is no value of a label, empty where it is one."""
+    """Why a text is not a valid label value; empty if it is valid."""
     if len(value) > label.NAME_LENGTH:
         return f"has {len(value)} characters, and the value of a label has {label.NAME_LENGTH} at most"
     if not value or label.label_value(value):
@@ -71,7 +71,7 @@ def value_problem(value: str) -> str:
 
 
 def label_value(key: str, value: str) -> str:
-    """The value as it stands on Nodes: under Topograph's keys one of over 63 characters is `x` and its hash."""
+    """The value as Nodes have it. Topograph replaces values of over 63 characters by `x` and their hash."""
     return f"x{fnv1a_64(value.encode()):x}" if len(value) > label.NAME_LENGTH and key.startswith(TOPOGRAPH) else value
 
 
@@ -84,7 +84,7 @@ def fnv1a_64(data: bytes) -> int:
 
 
 def no_level(key: str) -> str:
-    """What a well-known node label tells of instead, where somebody may take it for a level; else empty."""
+    """Why a well-known node label that looks like a level is not one; empty for any other label."""
     if _MEASURES.match(key):
         return "tells how a Node is connected, not where it is, and is no level"
     if key == FLAVOR:
@@ -98,10 +98,10 @@ def no_level(key: str) -> str:
 class Topology:
     """Levels, farthest first.
 
-    unions: levels that Nodes have under the key of one level or of another, each at the place of its first key.
-    requirement: what labels every Node must have that a Pod is placed on. pool: for which Nodes it is, None where
-    nothing is said. source: where it is defined, for people. in_cluster: whether it is an object of the cluster, which
-    the schedulers know that read the annotations themselves.
+    unions: levels whose keys belong to several levels; each has the position of its first key. requirement: the labels
+    that every Node for a placement must have. pool: the Nodes that the topology applies to; None if not specified.
+    source: where it is defined, for messages. in_cluster: whether it is an object of the cluster, which schedulers that
+    read the annotations themselves know.
     """
 
     name: str
@@ -113,23 +113,23 @@ class Topology:
     in_cluster: bool = False
 
     def find(self, name: str) -> Level | None:
-        """The level with a key, an alias or a short name; None where there is none, or where several have it."""
+        """The level with a key, an alias or a short name; None if no level or several levels have it."""
         return self._names.get(name)
 
     def position(self, level: Level) -> int:
-        """How near a level is: 0 is the farthest."""
+        """The position of a level; 0 is the farthest."""
         return self._positions[level.keys[0]]
 
     def below(self, level: Level | None) -> tuple[Level, ...]:
-        """The levels that are nearer than one, all of them below None."""
+        """The levels that are nearer than a level; all levels for None."""
         return self.levels[0 if level is None else self.position(level) + 1 :]
 
     def above(self, level: Level) -> tuple[Level, ...]:
-        """The levels that are farther than one."""
+        """The levels that are farther than a level."""
         return self.levels[: self.position(level)]
 
     def ambiguous(self, name: str) -> tuple[Level, ...]:
-        """The levels that share a short name, for which it stands for none of them."""
+        """The levels that share a short name; empty if fewer than two do."""
         sharing = tuple(level for level in self.levels if level.short == name)
         return sharing if len(sharing) > 1 else ()
 
@@ -139,17 +139,17 @@ class Topology:
         return next(name for name in names if name and self._names.get(name) is level)
 
     def called_all(self, levels: Iterable[Level]) -> str:
-        """The shortest names of levels, as a list."""
+        """The shortest names of levels, separated by commas."""
         return ", ".join(map(self.called, levels))
 
     @property
     def in_order(self) -> str:
-        """The sentence that lists the levels."""
+        """A sentence that lists the levels."""
         return f'Levels of topology "{self.name}", farthest first: {self.called_all(self.levels)}.'
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """Every name that a level may be called by, the short ones first."""
+        """Every name of every level, short names first."""
         return tuple(dict.fromkeys((*map(self.called, (*self.levels, *self.unions)), *self._names)))
 
     @cached_property

@@ -1,4 +1,4 @@
-"""From constraints to node affinity: which templates get which affinity, and when they may."""
+"""The translation of constraints to node affinity: which templates get which affinity, and when."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from policies.topology.term import Term, preferred_terms, required_terms
 
 
 class Translation(Struct, frozen=True):
-    """What a template's `spec.affinity` becomes, None for none, and what to note of that."""
+    """The new `spec.affinity` of a template, or None, and the entry for the record."""
 
     template: Template
     affinity: Any
@@ -33,19 +33,19 @@ class Translation(Struct, frozen=True):
 
     @property
     def changes(self) -> bool:
-        """Whether that is another affinity than there is."""
+        """Whether the affinity changes."""
         return bool(self.affinity != self.template.affinity)
 
 
 def translations(submission: Submission) -> Iterator[Translation]:
-    """Those that are made. On an update a template stays as it is unless what it depends on has changed."""
+    """The translations of a submission. An update leaves a template alone unless its constraint has changed."""
     for constraint in submission.constraints:
         if constraint.differs and (translation := _translation(constraint, submission)) is not None:
             yield translation
 
 
 def translate(constraint: Constraint) -> Translation:
-    """What the affinity of a template becomes: as the user wrote it, with what its annotations ask for now."""
+    """The translation of a template: the user's own affinity, with the terms for the current annotations."""
     template, topology = constraint.template, constraint.topology
     required: Sequence[Term] = ()
     preferred: Sequence[JsonObject] = ()
@@ -57,10 +57,10 @@ def translate(constraint: Constraint) -> Translation:
 
 
 def _translation(constraint: Constraint, submission: Submission) -> Translation | None:
-    """The translation of a template that differs, None where it stays as it is.
+    """The translation of a template that differs; None if it stays unchanged.
 
-    Where what is asked and the user's own terms are as they were, what was written stays, even if it arrives without:
-    a manifest that is applied again, or a template that is rolled back, asks for no change.
+    If neither the annotations nor the user's own terms have changed, the terms that were written before stay, even if
+    the new object lacks them: applying a manifest again, or rolling a template back, requests no change.
     """
     translation = translate(constraint)
     template, earlier = constraint.template, constraint.earlier
@@ -69,10 +69,10 @@ def _translation(constraint: Constraint, submission: Submission) -> Translation 
         if earlier.entry != NOTHING and are_alike(was_own, own):
             return Translation(template, with_node_affinity(own, node_affinity(earlier.affinity)), earlier.entry)
         if not constraint.is_usable:
-            return None  # nobody asked for anything new; it is the topology that is gone
+            return None  # the user changed nothing; the topology is gone
     if not submission.may_change and not (earlier and are_alike(translation.affinity, earlier.affinity)):
         return None
-    # Once nothing is asked any more, what was written before is forgotten.
+    # Without annotations, the terms that were written before are forgotten.
     if earlier is None or not submission.is_revised or not constraint.annotations.anything:
         return translation
     return replace(translation, entry=remembering(translation.entry, earlier.entry))

@@ -1,4 +1,4 @@
-"""Warnings, of one line each, about placements that are allowed and may not do what their author thinks."""
+"""One-line warnings about placements that are valid, but may not do what their author intends."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SHORT_TOPOLOGY = TOPOLOGY.removeprefix("kai.scheduler/")
 def warnings(
     constraint: Constraint, catalog: Catalog, schedulers: Schedulers, nodes: Sequence[Node]
 ) -> Iterator[Violation]:
-    """The warnings about one template. nodes: those of the cluster, none where they are not known."""
+    """The warnings about one template. nodes: those of the cluster; empty if they are not known."""
     topology, reader = constraint.topology, constraint.reader
     if topology is None:
         return
@@ -51,7 +51,7 @@ def unapplied(constraint: Constraint, placement: str) -> Violation:
 
 
 def _about_effect(constraint: Constraint, topology: Topology, schedulers: Schedulers) -> Iterator[Violation]:
-    """What node affinity does not do."""
+    """Warnings about placements that node affinity cannot fulfil, or not completely."""
     annotations, required = constraint.annotations, constraint.required
     if annotations.topology is not None and annotations.required is None and annotations.preferred is None:
         yield as_warning(
@@ -86,7 +86,7 @@ def _about_nodes(constraint: Constraint, topology: Topology, nodes: Sequence[Nod
 
 
 def _problem(placement: Placement, topology: Topology, nodes: Sequence[Node]) -> str:
-    """What is wrong with a placement on these Nodes: a level that they do not have, or domains that none is in."""
+    """The problem of a placement on these Nodes: they lack a level, or none is in the domains. Empty if it fits."""
     for domain in placement.domains:
         keys = domain.level.keys
         if not any(key in node.labels for node in nodes for key in keys):

@@ -1,1 +1,1 @@
-"""Files of expressions with the values that they should have, and how this engine does on them."""
+"""Files of expressions with their expected results, and runs of this engine on them."""

@@ -1,16 +1,16 @@
-"""Cases: expressions with inputs and what Kubernetes makes of them, to be run against an evaluator.
+"""Cases: expressions with inputs and the results of Kubernetes, for running against an evaluator.
 
 A document (already parsed) has `fixtures`, the inputs that its cases share, and `cases`, each with `id`, `expression`,
-and optionally `category`, `mode` (any, bool, jsonpatch or applyconfig), `variables`, inputs of its own, and `expect`:
+and optionally `category`, `mode` (any, bool, jsonpatch or applyconfig), `variables`, its own inputs, and `expect`:
 `value`, `type` and `cost`, or `stage`, `error` and `cost`, where `{oneOf: [...]}` stands for any of several.
 
 The input `authorizer` is a list of answers to authorization checks: `allowed`, `reason` and `error`, and the `user`,
-`namespace`, `verb`, `resource` and `path` of the checks that it answers. The first that matches answers; if none does,
-the check is denied with the reason `no rule`.
+`namespace`, `verb`, `resource` and `path` of the checks that it answers. The first one that matches answers a check. If
+none does, the check is denied with the reason `no rule`.
 
-What JSON lacks is written as a map with one key: `$double`, `$uint`, `$bytes` (base64), `$duration` (as Go writes it),
-`$timestamp` (RFC 3339, UTC), `$optional` (null for none), `$object` (an `Object{}`), `$type`, and `$` with the name of
-any other type, with its text.
+Types that JSON lacks are written as a map with one key: `$double`, `$uint`, `$bytes` (base64), `$duration` (as Go
+writes it), `$timestamp` (RFC 3339, UTC), `$optional` (null for none), `$object` (an `Object{}`), `$type`, and `$` with
+the name of any other type, with its text.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from policies.golang.time import format_timestamp, go_duration
 
 INPUTS = ("object", "oldObject", "params", "namespaceObject", "request", "authorizer")
 COMPILE, EVAL, BUDGET = "compile", "eval", "budget"
-"""Stages: Kubernetes refuses the expression; it fails when it runs; the policy as a whole has used up its budget."""
+"""Stages: Kubernetes refuses the expression; it fails at run time; the policy as a whole has used up its budget."""
 
 
 class CaseError(Exception):
-    """A document that is not one of cases; the text says what is wrong and where."""
+    """The document is not a valid file of cases. The text names the place and the problem."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CelCase:
-    """One expression. `variables` are names with their expressions, `inputs` the values of `INPUTS` or None."""
+    """One expression. `variables`: names with their expressions. `inputs`: the values of `INPUTS`, or None."""
 
     id: str
     expression: str
@@ -56,7 +56,7 @@ class CelCase:
 
 
 class AuthorizerRule(Struct, frozen=True, forbid_unknown_fields=True):
-    """An answer to the checks that have all that is not None. `path` "" stands for checks about no path."""
+    """An answer to the checks that match all fields that are not None. `path` "" matches checks without a path."""
 
     allowed: bool
     reason: str = ""
@@ -91,7 +91,7 @@ class AuthorizerRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What an expression came to: `value`, as `encode` writes it, and `type`; or `error` at a `stage`."""
+    """The result of an expression: `value`, as `encode` writes it, and `type`; or `error` at a `stage`."""
 
     cost: int = 0
     value: Any = None
@@ -207,13 +207,13 @@ def _object(value: ObjectValue) -> Any:
 
 
 def _native(value: Value) -> Any:
-    """What an `Object{}` holds, as plain as it becomes when it is applied."""
+    """The content of an `Object{}` as plain JSON, as when it is applied."""
     encoder = _NATIVE.get(value.__class__)
     return str(value) if encoder is None else encoder(value)
 
 
 def _whole(value: float) -> int:
-    """A whole number as Go's JSON has it: the fewest digits that tell it from its neighbours, then zeros."""
+    """A whole number as Go's JSON writes it: the fewest digits that identify the double, then zeros."""
     return int(Decimal(repr(value)))
 
 
@@ -256,16 +256,16 @@ _ENCODERS: Mapping[type, Callable[[Any], Any]] = {
 
 
 _OWN_WORDS = re.compile(r"(Syntax error: |error parsing regexp: ).*", re.DOTALL)
-"""These errors have our own wording. What stands before it, including the place, has to match the reference."""
+"""These errors have our own wording. The text before it, including the place, must match the reference."""
 
 
 def difference(case: CelCase, outcome: Outcome) -> str | None:
-    """In which way an outcome is not what the case expects; None where it is, or where nothing is expected."""
+    """How an outcome differs from the one that the case expects; None if it does not, or if none is expected."""
     if case.expect is None:
         return None
     for name in ("stage", "error", "type", "value", "cost"):
         if name not in case.expect and (name != "stage" or "error" in case.expect):
-            continue  # not asked for; but an error has to be
+            continue  # the case does not name it; but an error must be expected
         expected, actual = case.expect.get(name), getattr(outcome, name)
         if not (_same_error if name == "error" else _fits)(expected, actual):
             return f"{name}: expected {expected!r}, found {actual!r}"
@@ -279,7 +279,7 @@ def _fits(expected: Any, actual: Any) -> bool:
 
 
 def _equal(expected: Any, actual: Any) -> bool:
-    """Equal with the types of JSON: true is not 1. A number after `$double` may be written without a point."""
+    """Whether JSON values are equal with their types: true is not 1. A `$double` may be written without a point."""
     if isinstance(expected, dict) and isinstance(actual, dict):
         if expected.keys() == actual.keys() == {"$double"}:
             return _equal_doubles(expected["$double"], actual["$double"])

@@ -24,7 +24,7 @@ RESULTS: Mapping[str, Type | None] = {
     "jsonpatch": types.list_of(JSON_PATCH),
     "applyconfig": OBJECT,
 }
-"""The result that each mode demands; the mutations' modes have the types of patches, too."""
+"""The result type that each mode requires."""
 PATCHING = frozenset({"jsonpatch", "applyconfig"})
 OUT_OF_BUDGET = "validation failed due to running out of cost budget, no further validation rules will be run"
 
@@ -46,12 +46,12 @@ def run(case: CelCase) -> Outcome:
 
 
 def compiled(case: CelCase) -> tuple[Program, Composition]:
-    """The program of a case, and the variables that it was compiled with. Raises CompileError."""
+    """The program of a case, and the variables with which it was compiled. Raises CompileError."""
     return _compiled(case.expression, case.mode, case.variables)
 
 
 def bound(inputs: Mapping[str, Any], composition: Composition) -> Mapping[str, Any]:
-    """The names that a program reads, from the inputs of a case; none of its variables is evaluated yet."""
+    """The names that a program reads, from the inputs of a case. No variable is evaluated yet."""
     return composition.bind(
         activation(
             inputs.get("request") or {},

@@ -1,1 +1,1 @@
-"""Types of a tree, and what else Kubernetes checks before an expression may run."""
+"""The types of a tree, and the other checks that Kubernetes makes before an expression may run."""

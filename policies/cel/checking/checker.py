@@ -1,7 +1,7 @@
-"""Types of every part of an expression, and with them which overloads a call may mean (cel-go's checker/checker.go).
+"""The type of every part of an expression, and the overloads that a call may use (cel-go's checker/checker.go).
 
-The checker writes what it finds onto the tree: types, overloads, names that stand for types, namespaces. All issues
-are collected; the messages are the reference's, the hints are ours.
+The checker writes its results onto the tree: types, overloads, names of types, namespaces. It collects all issues. The
+messages are the reference's, the hints are ours.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ class UntypedFieldError(CompileError):
     """An expression reads an unknown field of JSONPatch. Kubernetes has no type for it and fails later."""
 
     def reference(self) -> str:
-        """Kubernetes' words, which name no place."""
+        """Kubernetes' message, which names no place."""
         return "unexpected compilation error: missing type conversion to proto: "
 
     full_reference = reference
 
 
 def check(tree: Node, source: Source, environment: Environment) -> Type:
-    """Check a tree, write the types onto it, and return the type of the whole. Raises CompileError."""
+    """The type of an expression. Writes the types of all parts onto its tree. Raises CompileError."""
     checker = _Checker(environment)
     checker.check(tree)
     checker.settle()
@@ -60,7 +60,7 @@ def check(tree: Node, source: Source, environment: Environment) -> Type:
 
 
 def qualified_name(node: Node | None) -> str | None:
-    """`a.b.c` where a node is nothing but names and points, else None."""
+    """`a.b.c` if a node consists only of names and points, else None."""
     if isinstance(node, Ident):
         return node.name
     if isinstance(node, Select) and not node.test_only:
@@ -70,7 +70,7 @@ def qualified_name(node: Node | None) -> str | None:
 
 
 def optional_content(type_: Type) -> tuple[Type, bool]:
-    """What an optional type holds, and whether the type is one."""
+    """The type of an optional's content, and whether the type is an optional."""
     if type_.kind is Kind.OPAQUE and type_.name == "optional_type":
         return type_.parameters[0], True
     return type_, False
@@ -88,13 +88,13 @@ class _Checker:
         self._nodes: list[Node] = []
 
     def settle(self) -> None:
-        """Replace type variables by what became known of them; what stays unknown is dyn."""
+        """Replace type variables by the types found for them, or by dyn."""
         for node in self._nodes:
             if node.type is not None:
                 node.type = self._unifier.resolve(node.type, unknown_is_dyn=True)
 
     def type(self, node: Node) -> Type:
-        """The type of a node that was checked."""
+        """The type of a checked node."""
         return types.ERROR if node.type is None else node.type
 
     def check(self, node: Node) -> None:
@@ -131,7 +131,7 @@ class _Checker:
         return self._environment.lookup(name)
 
     def _undeclared(self, node: Node, name: str) -> None:
-        """A name that stands for nothing; suggested are functions for a call, and variables elsewhere."""
+        """Report an unknown name. Suggests functions for a call, and variables elsewhere."""
         local = {known for scope in self._scopes for known in scope if known.isidentifier()}
         functions = isinstance(node, Call)
         known = self._environment.functions if functions else local.union(self._environment.variables)
@@ -273,7 +273,7 @@ class _Checker:
         node.type = types.list_of(joined or self._unifier.fresh())
 
     def _content(self, node: Node, *, optional: bool) -> Type:
-        """The type that an element, entry or field adds; with a question mark it has to be optional or dyn."""
+        """The type of an element, entry or field. With a question mark it must be optional or dyn."""
         own = self.type(node)
         if not optional:
             return own
@@ -298,7 +298,7 @@ class _Checker:
         return key, self._join(value, self._content(entry.value, optional=entry.optional))
 
     def _join(self, previous: Type | None, current: Type) -> Type:
-        """The common type of the elements so far; validation.py later reports elements of different types."""
+        """The common type of the elements so far. validation.py later reports elements of different types."""
         if previous is None:
             return current
         return more_general(previous, current) if self._unifier.assignable((previous,), (current,)) else types.DYN
@@ -327,7 +327,7 @@ class _Checker:
         self.check(field.value)
         expected = self._struct_field(field, node.type_name, field.name)
         given = self._content(field.value, optional=field.optional)
-        if expected == types.ERROR and node.type_name == "JSONPatch":  # the reference has no type to show for it
+        if expected == types.ERROR and node.type_name == "JSONPatch":  # the reference shows an empty type for it
             message = f"expected type of field '{field.name}' is '' but provided type is '{given}'"
             self._report(field, message, nearest(field.name, self._environment.fields(node.type_name)))
         elif not self._unifier.assignable((expected,), (given,)):

@@ -1,4 +1,4 @@
-"""Checks of `'...'.format([...])` with a literal text and a literal list, before it ever runs.
+"""Checks of `'...'.format([...])` with a literal text and a literal list, at compile time.
 
 Source: cel-go's ext/formatting.go.
 """
@@ -35,7 +35,7 @@ def is_format(node: Node) -> bool:
 
 
 def issues(node: Node) -> Iterator[Issue]:
-    """What is wrong with one call; nothing for other nodes."""
+    """The issues of a call of `format`; none for other nodes."""
     if not isinstance(node, Call) or node.function != "format" or len(node.args) != 1:
         return
     text, arguments = node.target, node.args[0]
@@ -59,7 +59,7 @@ def issues(node: Node) -> Iterator[Issue]:
 
 
 def _unfit(letter: str, node: Node) -> Node | None:
-    """The part of an argument that a clause cannot write."""
+    """The part of an argument that a clause cannot format, or None."""
     kind = Kind.DYN if node.type is None else node.type.kind
     if letter != "s":
         return None if kind is Kind.DYN or kind in _SUITABLE[letter] else node

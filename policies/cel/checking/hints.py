@@ -1,4 +1,4 @@
-"""The sentences below a compile error that say what may have been meant."""
+"""Hints below a compile error about what the author may have meant."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ _SHOWN = 6
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """`did you mean 'object'?`, or nothing where no name is near; operators are no names."""
+    """`did you mean 'object'?`, or empty if no name is close. Operators are not suggested."""
     near = closest(name, (other for other in known if other[:1].isalpha()))
     return f"did you mean '{near}'?" if near else ""
 
 
 def signatures(function: Function) -> str:
-    """What a function is declared for: `declared: string.startsWith(string) -> bool`."""
+    """The signatures of a function: `declared: string.startsWith(string) -> bool`."""
     shown = [_signature(function.name, overload) for overload in function.overloads[:_SHOWN]]
     if len(function.overloads) > _SHOWN:
         shown.append(f"and {len(function.overloads) - _SHOWN} more")

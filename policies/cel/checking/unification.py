@@ -1,4 +1,4 @@
-"""Which type may stand where another is expected, and what type variables come to mean (cel-go's checker/types.go)."""
+"""Which types are assignable to others, and the types of type variables (cel-go's checker/types.go)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _WILD = {Kind.DYN, Kind.ERROR}
 
 
 class Unifier:
-    """The type variables of one expression and what is known of them."""
+    """The type variables of one expression and their known types."""
 
     def __init__(self) -> None:
         self._known: dict[Type, Type] = {}
@@ -23,7 +23,7 @@ class Unifier:
         return types.parameter(f"_var{self._count - 1}")
 
     def assignable(self, given: tuple[Type, ...], expected: tuple[Type, ...]) -> bool:
-        """Whether values of the given types may stand for the expected; what that says of variables is kept if so."""
+        """Whether the given types are assignable to the expected. If so, keeps what that implies for type variables."""
         before = dict(self._known)
         if len(given) == len(expected) and all(map(self._fits, given, expected)):
             return True
@@ -56,7 +56,7 @@ class Unifier:
         return kind is other and given.name == expected.name
 
     def _substitutes(self, type_: Type, variable: Type) -> tuple[bool, bool]:
-        """Whether the type may stand for the variable, and whether the variable had a meaning already."""
+        """Whether the type may replace the variable, and whether the variable already had a type."""
         if type_ == variable:
             return True, True
         known = self._known.get(variable)
@@ -75,7 +75,7 @@ class Unifier:
         return True, True
 
     def _free_of(self, variable: Type, type_: Type) -> bool:
-        """Whether the variable does not occur in the type: without this check a type could contain itself."""
+        """Whether the variable does not occur in the type. Without this check a type could contain itself."""
         if variable == type_:
             return False
         if type_.kind is Kind.PARAMETER:
@@ -84,7 +84,7 @@ class Unifier:
         return all(self._free_of(variable, parameter) for parameter in type_.parameters)
 
     def resolve(self, type_: Type, *, unknown_is_dyn: bool = False) -> Type:
-        """The type with its variables replaced by what is known of them."""
+        """The type with its variables replaced by their known types."""
         if type_.kind is Kind.PARAMETER:
             known = self._known.get(type_)
             if known is not None:
@@ -111,7 +111,7 @@ class Unifier:
 
 
 def more_general(left: Type, right: Type) -> Type:
-    """The more general of two types that fit."""
+    """The more general of two compatible types."""
     return left if _less_specific(left, right) else right
 
 
@@ -132,7 +132,7 @@ def _less_specific(left: Type, right: Type) -> bool:
 
 
 def equivalent(left: Type, right: Type) -> bool:
-    """Whether two types are the same but for the names of type variables."""
+    """Whether two types are equal except for the names of type variables."""
     if left.kind is not right.kind or len(left.parameters) != len(right.parameters):
         return False
     if left.kind is not Kind.PARAMETER and left.name != right.name:

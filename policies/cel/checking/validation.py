@@ -1,6 +1,6 @@
-"""What Kubernetes checks of a well-typed expression besides its types.
+"""Kubernetes' checks of a well-typed expression besides its types.
 
-Literals of durations, timestamps and patterns have to be good ones, and the elements of a literal list or map of one
+Literal durations, timestamps and patterns must be valid, and the elements of a literal list or map must have the same
 type (cel-go's cel/validator.go).
 """
 
@@ -31,7 +31,7 @@ _READ = ("duration", "timestamp", "matches")
 
 
 def children(node: Node) -> tuple[Node, ...]:  # noqa: PLR0911 - one return per kind of node
-    """The nodes directly below one, in the reference's order."""
+    """The nodes directly below a node, in the reference's order."""
     match node:
         case Select():
             return (node.operand,)
@@ -54,7 +54,7 @@ def children(node: Node) -> tuple[Node, ...]:  # noqa: PLR0911 - one return per 
 
 
 def walk(node: Node) -> Iterator[Node]:
-    """A node and all below it."""
+    """A node and all nodes below it."""
     pending = [node]
     while pending:
         current = pending.pop()
@@ -63,7 +63,7 @@ def walk(node: Node) -> Iterator[Node]:
 
 
 def issues(tree: Node) -> list[Issue]:
-    """What is wrong with a well-typed tree, in the reference's order."""
+    """The issues of a well-typed tree, in the reference's order."""
     nodes = list(walk(tree))
     exempt = {id(below) for node in nodes if formatcheck.is_format(node) for below in walk(node)}
     problems = [issue for node in nodes for issue in formatcheck.issues(node)]

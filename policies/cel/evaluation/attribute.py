@@ -1,4 +1,4 @@
-"""What an expression reads: a root and the fields and indices behind it, resolved and charged as one.
+"""Attributes: a root with the fields and indices behind it, resolved and charged as a unit.
 
 Source: cel-go's interpreter/attributes.go and runtimecost.go.
 """
@@ -14,7 +14,7 @@ from policies.cel.values import ABSENT, NONE, Incomparable, Optional, Value
 
 
 class Qualifier:
-    """`.field`, `[index]` and their optional forms; costs 1 when it is applied (`?`: when there is a value)."""
+    """`.field`, `[index]` and their optional forms. Costs 1 when applied; with `?` only if there is a value."""
 
     def __init__(self, key: Step | Attribute, *, optional: bool = False, typed: bool = False) -> None:
         self.optional = optional
@@ -23,7 +23,7 @@ class Qualifier:
         self._typed = typed  # the operand is statically a part of Object{...}
 
     def key(self, run: Run) -> Outcome:
-        """The key, computed if it has to be."""
+        """The key, computed if it is not constant."""
         if self._constant is not ABSENT:
             return self._constant
         value = self._key.resolve(run) if isinstance(self._key, Attribute) else self._key.evaluate(run)
@@ -92,11 +92,11 @@ class Attribute:
         self.qualifiers: list[Qualifier] = []
 
     def add(self, qualifier: Qualifier) -> None:
-        """One more qualifier at the end."""
+        """Add a qualifier at the end."""
         self.qualifiers.append(qualifier)
 
     def resolve(self, run: Run) -> Outcome:
-        """The value."""
+        """The value of the attribute, or the failure."""
         root = self._root(run)
         return root if failed(root) else self._qualified(root, run)
 
@@ -104,7 +104,7 @@ class Attribute:
         raise NotImplementedError
 
     def is_native(self, run: Run) -> bool:
-        """Whether the value is a part of decoded JSON that the reference has not wrapped yet; only messages show it."""
+        """Whether the value is decoded JSON that the reference has not wrapped yet. Only messages show a difference."""
         del run
         return False
 
@@ -127,7 +127,7 @@ class Attribute:
 
 
 def _content(value: Value) -> Value:
-    """What the reference makes of an optional's content: of an optional inside an optional, the content of that."""
+    """The content of an optional as the reference converts it. A nested optional is replaced by its own content."""
     if value.__class__ is Optional:
         return None if value.value is ABSENT else value.value
     if not isinstance(value, Incomparable) or (native := _NATIVE.get(value.cel_type.name)) is None:
@@ -151,7 +151,7 @@ _NATIVE = {
 
 
 class Name(Attribute):
-    """A variable: `object`, or that of a macro."""
+    """A variable, such as `object` or that of a macro."""
 
     def __init__(self, name: str) -> None:
         super().__init__()
@@ -161,12 +161,12 @@ class Name(Attribute):
         return run.lookup(self.name)
 
     def is_native(self, run: Run) -> bool:
-        """Variables of macros and of the policy are wrapped."""
+        """Whether the variable is not of a macro or the policy: the reference wraps those."""
         return self.name != "variables" and not any(self.name in scope for scope in run.scopes)
 
 
 class Operand(Attribute):
-    """Whatever else is selected from: `f(x).y`."""
+    """Any other operand of a selection, such as `f(x)` in `f(x).y`."""
 
     def __init__(self, step: Step) -> None:
         super().__init__()
@@ -177,14 +177,14 @@ class Operand(Attribute):
 
 
 class Choice(Attribute):
-    """`condition ? a : b`; a qualifier behind it goes to both branches."""
+    """`condition ? a : b`. A qualifier behind it is added to both branches."""
 
     def __init__(self, condition: Step, truthy: Attribute, falsy: Attribute) -> None:
         super().__init__()
         self._condition, self._truthy, self._falsy = condition, truthy, falsy
 
     def add(self, qualifier: Qualifier) -> None:
-        """One more qualifier behind either branch."""
+        """Add a qualifier to both branches."""
         self._truthy.add(qualifier)
         self._falsy.add(qualifier)
 
@@ -198,7 +198,7 @@ class Choice(Attribute):
         return condition if failed(condition) else no_such_overload()
 
     def is_native(self, run: Run) -> bool:
-        """As the chosen branch is."""
+        """Whether the value of the chosen branch is native."""
         cost = run.cost
         chosen = self._truthy if self._condition.evaluate(run) is True else self._falsy
         run.cost = cost
@@ -206,7 +206,7 @@ class Choice(Attribute):
 
 
 class ReadStep(Step):
-    """An attribute as a step: costs 1, a choice nothing of its own; a presence test 1 less."""
+    """An attribute as a step. Costs 1, or 0 for a choice; a presence test costs 1 less."""
 
     def __init__(self, attribute: Attribute, *, presence: bool = False) -> None:
         self.attribute = attribute

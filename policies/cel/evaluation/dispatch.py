@@ -1,4 +1,4 @@
-"""From a checked call to what runs: the one overload that the types allow, or a choice among them by the values."""
+"""The implementation of a checked call: the only overload that the types allow, or a choice by the values."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _COMPOSED = {Kind.LIST, Kind.MAP}
 
 @dataclass(frozen=True, slots=True)
 class CallBinding:
-    """What a call runs, what it costs, and whether its first failing argument ends it."""
+    """The implementation and cost of a call. stepwise: whether the first failing argument ends it."""
 
     call: Callable[..., Value]
     cost: Cost | int
     stepwise: bool
     exact: Callable[..., Value] | None
-    """The overload's own implementation, for arguments whose types are known to fit; None where there is a choice."""
+    """The overload's own implementation, for arguments whose types are known to fit; None for several overloads."""
 
 
 def bind(node: Call) -> CallBinding:
@@ -42,7 +42,7 @@ def bind(node: Call) -> CallBinding:
 
 
 def arguments(node: Call) -> list[Node]:
-    """The arguments of a call, the target first."""
+    """The arguments of a call, target first."""
     return node.args if node.target is None else [node.target, *node.args]
 
 
@@ -58,9 +58,9 @@ def _implementation(function: Function, overload: Overload | None, node: Call) -
 
 
 def _guarded(function: Function, overload: Overload) -> Callable[..., Value]:
-    """The overload with a look at the types of the values; functions that look themselves are left as they are."""
+    """The overload with a check of the values' types, unless the function checks them itself."""
     call = overload.call
-    assert call is not None  # noqa: S101 - what has no implementation has a step of its own
+    assert call is not None  # noqa: S101 - functions without an implementation have their own step
     if not function.guarded or all(parameter.kind in _ANYTHING for parameter in overload.parameters):
         return call
 
@@ -93,7 +93,7 @@ def _unmatched(function: Function, values: tuple[Value, ...]) -> CelError:
 
 
 def fits(parameter: Type, value: Value) -> bool:
-    """Whether a value may stand for a parameter; of a list or map the first element speaks for all."""
+    """Whether a value has the type of a parameter. In a list or map only the first element is checked."""
     if parameter.kind in _ANYTHING:
         return True
     if parameter.name != type_of(value).name:
@@ -107,7 +107,7 @@ def fits(parameter: Type, value: Value) -> bool:
 
 
 def literal_pattern(node: Call) -> str | None:
-    """The regular expression of a call that is written as a literal text."""
+    """The regular expression of a call if it is a string literal, else None."""
     if node.declared is None or node.declared.pattern is None:
         return None
     given = arguments(node)
@@ -118,14 +118,14 @@ def literal_pattern(node: Call) -> str | None:
 
 
 def _native(value: Value) -> Value:
-    """What Go's Value() gives of a value: that is where the reference looks for a text here."""
+    """The result of Go's Value() for a value. The reference looks for a string there."""
     while value.__class__ is Optional:
         value = value.value
     return value.name if value.__class__ is Type else value
 
 
 def text_only(call: Callable[..., Value]) -> Callable[..., Value]:
-    """A search whose pattern is known to be good: only the text is looked at."""
+    """A search with a pattern that is known to be valid. It checks only the types of the other arguments."""
 
     def searching(text: Value, *rest: Value) -> Value:
         if text.__class__ is not str:

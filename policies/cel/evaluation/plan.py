@@ -1,8 +1,8 @@
-"""From a checked tree to steps: what is known beforehand is computed once, as kube-apiserver does (OptOptimize).
+"""Turns a checked tree into steps. Like kube-apiserver (OptOptimize), it computes constant parts only once.
 
 Literal lists and maps, conversions of literals (`duration('1h')`) and look-ups in literal lists become constants and
-cost nothing at run time; a conversion that fails and an invalid pattern are compile errors.
-Source: cel-go's interpreter/planner.go and decorators.go.
+cost nothing at run time. A conversion that fails and an invalid pattern are compile errors. Source: cel-go's
+interpreter/planner.go and decorators.go.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def plan(node: Node) -> Step:  # noqa: PLR0911 - one return per kind of node
 def _plan_ident(node: Ident) -> Step:
     if node.constant is not None:
         return _plan_type(node, node.constant[0])
-    if node.type is not None and node.type.kind is Kind.TYPE:  # the library takes any name of such a type for a type's
+    if node.type is not None and node.type.kind is Kind.TYPE:  # cel-go reads any name with this type as a type's name
         hint = "a name that holds a type cannot be read in Kubernetes; write dyn(...) where it gets its value: dyn(int)"
         raise PlanError(node, f"reference to undefined type: {node.name}", hint)
     return ReadStep(Name(node.name))
@@ -134,7 +134,7 @@ def _plan_index(node: Call) -> Step:
 
 
 def _branch(step: Step) -> Attribute:
-    """An attribute within an attribute: not even a presence test counts as read there."""
+    """The attribute of a branch. Unlike `_attribute`, it does not wrap a presence test."""
     return step.attribute if isinstance(step, ReadStep) else Operand(step)
 
 
@@ -164,7 +164,7 @@ def _plan_in(node: Call) -> Step:
 
 
 def _membership(values: Value) -> Callable[[Value], bool] | None:
-    """A look-up in literal values; None where one of them is no plain value."""
+    """A look-up in literal values; None if one of them is not a plain value."""
     if failed(values) or any(value.__class__ not in _PRIMITIVE for value in values):
         return None
     known = frozenset(values)
@@ -201,7 +201,7 @@ def _call_step(node: Call, given: list[Step], call: Callable[..., Value] | None 
 
 
 def _literal_pattern(node: Call, given: list[Step]) -> str | None:
-    """The regular expression of a call whose pattern is known beforehand."""
+    """The regular expression of a call if it is constant, else None."""
     if node.declared is None or node.declared.pattern is None or node.declared.pattern >= len(given):
         return None
     pattern = given[node.declared.pattern]

@@ -1,4 +1,4 @@
-"""Selecting and indexing at run time: `value.key`, `value[key]`, and whether there is one (cel-go's attributes.go)."""
+"""Selecting and indexing at run time: `value.key`, `value[key]` and presence tests (cel-go's attributes.go)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ KEYS = (str, int, Uint, bool, float)
 
 
 def qualify(value: Value, key: Value) -> Value:
-    """`value.key` or `value[key]`. Raises CelError where there is none."""
+    """`value.key` or `value[key]`. Raises CelError if it is absent."""
     if value.__class__ is list:
         index = index_of(key)
         if 0 <= index < len(value):
@@ -28,7 +28,7 @@ def qualify(value: Value, key: Value) -> Value:
 
 
 def present(value: Value, key: Value) -> Value:
-    """The same, but ABSENT where there is none; of a value without fields, too. Raises CelError for an odd index."""
+    """`value.key` or `value[key]`; ABSENT if missing or if the value has no fields. Raises CelError for a bad index."""
     if value.__class__ is dict:
         return find(value, key)
     if value.__class__ is list:
@@ -39,7 +39,7 @@ def present(value: Value, key: Value) -> Value:
 
 
 def index_of(key: Value) -> int:
-    """The index that a key means in a list: an integer, or a double without a fraction."""
+    """The list index for a key, an integer or a double without a fraction. Raises CelError for others."""
     kind = key.__class__
     if kind is int:
         return int(key)
@@ -53,7 +53,7 @@ def index_of(key: Value) -> int:
 
 
 def check_key(key: Value) -> None:
-    """Raises CelError for a value that cannot be a key or an index at all."""
+    """Raises CelError for a value that cannot be a key or an index."""
     if key.__class__ not in KEYS:
         raise CelError(f"invalid qualifier type: {go_type(key)}")
 
@@ -102,7 +102,7 @@ _GO_OWN_TYPES = {
 
 
 def go_type(value: Value) -> str:
-    """The name of the reference's class for a value, which some of its messages show."""
+    """The name of the reference's Go type for a value, which some messages show."""
     name = _GO_TYPES.get(value.__class__)
     if getattr(value, "computed", False):  # a quantity
         return "*cel.Quantity"
@@ -110,5 +110,5 @@ def go_type(value: Value) -> str:
 
 
 def native_type(value: Value) -> str:
-    """The same for a value of decoded JSON that no macro or function has touched."""
+    """The name of the Go type for a value of decoded JSON that no macro or function has wrapped."""
     return _GO_NATIVE_TYPES.get(value.__class__) or go_type(value)

@@ -1,4 +1,4 @@
-"""Room for trees that are deeper than Python's usual limit: the reference accepts some, since macros nest."""
+"""Recursion into trees that are deeper than Python's usual limit. The reference accepts some, because macros nest."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _Result = TypeVar("_Result")
 
 
 class NestingError(RecursionError):
-    """Even with all the room there is, a function needed more."""
+    """A function exceeded even the raised recursion limit."""
 
 
 class _Room(local):
-    """The limit is one for all threads: the last one that needs more room gives it back. `deep` is a thread's own."""
+    """Raises the recursion limit. All threads share it; the last user restores it. `deep` belongs to one thread."""
 
     lock = Lock()
     users = 0
@@ -47,9 +47,9 @@ _ROOM = _Room()
 
 
 def deeply(function: Callable[[], _Result]) -> _Result:
-    """What a function gives, with more room if it needs it. Raises NestingError where even that is too little.
+    """The result of a function, with a raised recursion limit if needed. Raises NestingError if that does not suffice.
 
-    A plain RecursionError means that there was no room left at the start; a caller further up may have more.
+    A plain RecursionError means that the stack was already full at the start; a caller further up may have more room.
     """
     try:
         return function()

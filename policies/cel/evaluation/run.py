@@ -13,7 +13,7 @@ from policies.cel.values import Value
 Outcome = Any
 """A value, or the CelError that an expression failed with."""
 Expired = Callable[[], bool]
-"""Whether the time for an evaluation is over; asked now and then, since the engine has no clock of its own."""
+"""Returns whether the time for an evaluation is over. Called repeatedly, because the engine has no clock."""
 
 _CHECKED_EVERY = 256
 
@@ -22,8 +22,8 @@ _CHECKED_EVERY = 256
 class Run:
     """The state of one evaluation of one expression.
 
-    `names` are the variables of the activation; `scopes` those of the macros, the innermost last. `absorbed`: something
-    failed that did not matter.
+    `names`: the variables of the activation. `scopes`: those of the macros, innermost last. `absorbed`: whether a
+    failure was absorbed.
     """
 
     names: Mapping[str, Value]
@@ -35,19 +35,19 @@ class Run:
     _turns: int = 0
 
     def charge(self, cost: int) -> None:
-        """Add to the cost. Raises BudgetError beyond the limit."""
+        """Add to the cost. Raises BudgetError above the limit."""
         self.cost += cost
         if self.cost > self.limit:
             raise BudgetError(self.cost)
 
     def turn(self) -> None:
-        """Once per turn of a loop: ask for the time now and then. Raises TimeLimitError."""
+        """Count a turn of a loop and check the time at intervals. Raises TimeLimitError."""
         self._turns += 1
         if self.expired is not None and self._turns % _CHECKED_EVERY == 0 and self.expired():
             raise TimeLimitError
 
     def lookup(self, name: str) -> Outcome:
-        """What a name stands for: the variable of the innermost macro, or of the activation."""
+        """The value of a name: the variable of the innermost macro, or of the activation."""
         for depth in range(len(self.scopes) - 1, -1, -1):
             scope = self.scopes[depth]
             if name in scope:
@@ -58,7 +58,7 @@ class Run:
         return CelError(f"no such attribute(s): {name}")
 
     def _start(self, scope: dict[str, Any], name: str, depth: int) -> Outcome:
-        """The first value of an accumulator, computed when it is first needed, in the scope around the macro."""
+        """The first value of an accumulator. It is computed on first use, in the scope around the macro."""
         inner, self.scopes = self.scopes, self.scopes[:depth]
         pending: Deferred = scope[name]
         try:
@@ -70,6 +70,6 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Deferred:
-    """A first value that was not needed yet."""
+    """The first value of an accumulator that was not used yet."""
 
     compute: Callable[[Run], Outcome]

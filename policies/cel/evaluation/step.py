@@ -1,7 +1,7 @@
-"""What a step of an evaluation is.
+"""The steps of an evaluation.
 
-A step returns a value, or the CelError that it failed with; failures are values here because `&&`, `||` and the macros
-absorb them.
+A step returns a value, or the CelError with which it failed. Failures are values because `&&`, `||` and macros absorb
+them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from policies.cel.evaluation.run import Outcome, Run
 
 
 class Step:
-    """Something that can be evaluated."""
+    """A part of an expression that can be evaluated."""
 
     def evaluate(self, run: Run) -> Outcome:
         """The value, or the failure."""
@@ -24,7 +24,7 @@ def failed(outcome: Outcome) -> bool:
 
 
 class Constant(Step):
-    """A value that is known beforehand; costs nothing. A literal list may have failed to be built."""
+    """A constant value, which costs nothing. It is a failure if a literal list could not be built."""
 
     def __init__(self, value: Outcome) -> None:
         self.value = value

@@ -1,8 +1,8 @@
-"""An expression as a tree of steps that charge exactly what kube-apiserver charges, step by step.
+"""An expression as a tree of steps that charge exactly the costs of kube-apiserver.
 
-This is the exact evaluator: `compiled.py` makes a function that is many times faster, and hands over to these steps
-whenever something fails, so that errors, their absorption and the cost up to them are as in the reference. They also
-serve explanations, which evaluate parts of an expression.
+This is the exact evaluator. The function of `compiled.py` is many times faster, but hands over to these steps whenever
+something fails, so that errors, their absorption and the cost up to them match the reference. Explanations also use the
+steps to evaluate parts of an expression.
 
 Source: cel-go's interpreter package (interpretable.go, runtimecost.go).
 """
@@ -43,7 +43,7 @@ class Logic(Step):
 
 
 class Lenient(Step):
-    """`@not_strictly_false(x)`, the condition of `all` and `exists`: anything but False goes on. Costs 1."""
+    """`@not_strictly_false(x)`, the condition of `all` and `exists`: anything but False continues. Costs 1."""
 
     def __init__(self, argument: Step) -> None:
         self._argument = argument
@@ -56,7 +56,7 @@ class Lenient(Step):
 
 
 class Alternative(Step):
-    """`a.or(b)` and `a.orValue(b)`: the right side only if it is needed; no cost of its own."""
+    """`a.or(b)` and `a.orValue(b)`. Evaluates the right side only if needed; costs nothing itself."""
 
     def __init__(self, left: Step, right: Step, *, unwrap: bool) -> None:
         self._left, self._right, self._unwrap = left, right, unwrap
@@ -72,7 +72,7 @@ class Alternative(Step):
 
 
 class Membership(Step):
-    """`x in [literals]`: a look-up that costs nothing."""
+    """`x in [literals]`, a look-up that costs nothing."""
 
     def __init__(self, item: Step, contains: Callable[[Value], bool]) -> None:
         self._item, self.contains = item, contains
@@ -84,7 +84,7 @@ class Membership(Step):
 
 
 class CallStep(Step):
-    """A function call. `stepwise`: the first argument that fails ends it, and unless that was the last, it is free."""
+    """A function call. `stepwise`: the first failing argument ends it. It is then free, unless the last one failed."""
 
     def __init__(
         self, arguments: Sequence[Step], call: Callable[..., Value], cost: Cost | int, *, stepwise: bool
@@ -109,7 +109,7 @@ class CallStep(Step):
             return self._call(*values)
         except CelError as error:
             return error
-        except BudgetError as error:  # it would have built something larger than the limit pays for
+        except BudgetError as error:  # the result would cost more than the limit
             run.charge(error.cost)
             raise BudgetError(run.cost) from error
 
@@ -144,7 +144,7 @@ class ListStep(Step):
 
 
 def _optional_entry(name: Value, value: Outcome) -> Outcome:
-    """The content of an entry with a question mark, ABSENT for none."""
+    """The content of an entry with a question mark, or ABSENT."""
     if value.__class__ is Optional:
         return value.value
     return CelError(f"cannot initialize optional entry '{show_key(name)}' from non-optional value {shown(value)}")
@@ -214,7 +214,7 @@ class StructStep(Step):
 
 
 class Fold(Step):
-    """A macro: a step for each element of a list or key of a map; no cost of its own."""
+    """A macro: a step for each element of a list or key of a map. Costs nothing itself."""
 
     def __init__(self, names: tuple[str, str, str | None], parts: Sequence[Step]) -> None:
         self._accumulator, self._variable, self._variable2 = names
@@ -266,7 +266,7 @@ class Fold(Step):
 
 
 class Growing(list[Value]):
-    """The list that a macro builds: grown in place, so that n elements do not cost n copies."""
+    """The list that a macro builds. It grows in place, to avoid n copies for n elements."""
 
 
 def _settled(outcome: Outcome) -> Outcome:

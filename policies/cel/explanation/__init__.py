@@ -1,1 +1,1 @@
-"""Why an expression was false or failed, for people."""
+"""Explanations of why an expression was false or failed."""

@@ -1,9 +1,9 @@
-"""Why an expression is false, or failed: the smallest parts that decided it, with their values and places.
+"""Explains why an expression is false or failed: the smallest parts that decided it, with their values and places.
 
-`object.spec.containers.all(c, has(c.resources.limits))` is explained by
+The explanation of `object.spec.containers.all(c, has(c.resources.limits))` is
 `spec.containers[1].resources: has(c.resources.limits) is false (container "sidecar")`.
 
-Made only after a refusal, by compiling the expression again and evaluating its parts: it costs nothing otherwise.
+An explanation compiles the expression again and evaluates its parts, but only after a refusal.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from policies.cel.syntax.source import Source
 from policies.cel.values import Value
 
 REASONS = 5
-"""As many reasons are given at most, and as many elements of a list looked at."""
+"""The most reasons that are given, also for the elements of one list."""
 _LONGEST_TEXT = 160
 _QUANTIFIERS = {"all": False, "exists": True}
 _COUNTING = frozenset({"_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_"})
@@ -38,7 +38,7 @@ _NOUNS = {"containers": "container", "initContainers": "init container", "epheme
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One part that decided. `place` is where it reads, `values` the parts of it with their values, as texts."""
+    """One deciding part. `place`: where it reads. `values`: its parts with their values, as texts."""
 
     expression: str
     outcome: str
@@ -52,7 +52,7 @@ class Reason:
 
     @property
     def detail(self) -> str:
-        """The same without the place."""
+        """The text without the place."""
         details = [*([self.element] if self.element else []), *(f"{text} is {value}" for text, value in self.values)]
         more = f" ({'; '.join(details)})" if details else ""
         return f"{self.expression} {self.outcome}{more}"
@@ -61,10 +61,10 @@ class Reason:
 def explain(
     source: Source, composition: Composition, names: Names, *, limit: int, expired: Expired | None = None
 ) -> tuple[Reason, ...]:
-    """The reasons for the outcome of an expression that was evaluated with these names, the most telling first.
+    """The reasons for the outcome of an expression that was evaluated with these names, in the order of its parts.
 
-    `names` are those that `composition.bind` gave. `limit` bounds the cost of finding out; when it is used up, the
-    reasons found so far are given.
+    `names`: from `composition.bind`. `limit`: the most that the explanation may cost; at the limit it returns the
+    reasons found so far.
     """
     reasons: list[Reason] = []
     try:
@@ -84,7 +84,7 @@ def _tree(source: Source, composition: Composition) -> Node:
 
 
 class _Explainer:
-    """Walks down one expression, following what decided."""
+    """Walks down one expression along the parts that decided."""
 
     def __init__(self, source: Source, composition: Composition, run: Run) -> None:
         self.tree = _tree(source, composition)
@@ -100,7 +100,7 @@ class _Explainer:
         self._is_secret = any(isinstance(obj, dict) and obj.get("kind") == "Secret" for obj in objects)
 
     def evaluate(self, node: Node, scope: Scope) -> Outcome:
-        """What a part of the expression comes to. Raises BudgetError when finding out costs too much."""
+        """The outcome of a part of the expression. Raises BudgetError if that costs too much."""
         step = self._steps.get(id(node))
         if step is None:
             step = self._steps[id(node)] = plan(node)
@@ -108,7 +108,7 @@ class _Explainer:
         return step.evaluate(self._run)
 
     def reasons(self, node: Node, scope: Scope) -> Iterator[Reason]:
-        """What decided the outcome of a node."""
+        """The reasons for the outcome of a node."""
         outcome = self.evaluate(node, scope)
         match node:
             case Call(function="_&&_" | "_||_"):
@@ -129,7 +129,7 @@ class _Explainer:
                 yield self._reason(node, outcome, scope)
 
     def _of_logic(self, node: Call, outcome: Outcome, scope: Scope) -> Iterator[Reason]:
-        """The side that decided, or both where neither could alone."""
+        """The reasons of the side that decided, or of both if neither decided alone."""
         decisive = node.function == "_||_"
         sides = [(side, self.evaluate(side, scope)) for side in node.args]
         deciding = [side for side, value in sides if value is decisive][:1] if outcome is decisive else []
@@ -143,13 +143,13 @@ class _Explainer:
         yield from self.reasons(node.args[decisive], scope)
 
     def _of_variable(self, node: Select) -> Iterator[Reason]:
-        """A variable that is true or false is explained by its own expression."""
+        """The reasons for a variable that is true or false, from its own expression."""
         outside, self._text = self._text, self._texts[node.field]
         yield from self.reasons(self._variables[node.field], NOTHING)
         self._text = outside
 
     def _of_count(self, node: Call, outcome: Outcome, scope: Scope) -> Iterator[Reason]:
-        """`bad.size() == 0` where `bad` filters a list: the elements that were kept, and why."""
+        """The reasons for `bad.size() == 0` if `bad` filters a list: why elements were kept."""
         counted = next((items for argument in arguments(node) if (items := _counted(argument)) is not None), None)
         source = None if counted is None else self._filtering(counted, scope)
         if source is None:
@@ -162,7 +162,7 @@ class _Explainer:
         yield from reasons or [self._reason(node, outcome, scope)]
 
     def _filtering(self, node: Node, scope: Scope) -> tuple[str, Comprehension, Scope] | None:
-        """The macro that chose the elements of a list: through variables, and through `map` of a filtered list."""
+        """The macro that chose the elements of a list. Follows variables, and `map` of a filtered list."""
         text = self._text
         while True:
             match node:
@@ -184,7 +184,7 @@ class _Explainer:
                 self._element = outside
 
     def _of_quantifier(self, node: Comprehension, outcome: Outcome, scope: Scope) -> Iterator[Reason]:
-        """The elements that decided: the first that is false for `all` or true for `exists`, else every one."""
+        """The reasons of the deciding elements: the first that is false for `all` or true for `exists`, else all."""
         elements = self.evaluate(node.range, scope)
         if not isinstance(elements, list | dict):
             yield from self._of_failure(node, outcome, scope)
@@ -206,7 +206,7 @@ class _Explainer:
     def _turns(
         self, node: Comprehension, elements: list[Value] | dict[Value, Value], scope: Scope
     ) -> Iterator[tuple[Scope, str]]:
-        """The scope of each turn of a macro, and what its element is called."""
+        """The scope of each turn of a macro, and the name of its element."""
         pairs = list(elements.items() if isinstance(elements, dict) else enumerate(elements))
         for index, (key, value) in enumerate(pairs[:1000]):
             place = self._places.of_element(node.range, index, key, scope)
@@ -215,7 +215,7 @@ class _Explainer:
             yield inner.binding(node.variable, single, place), _called(place, value)
 
     def _of_failure(self, node: Node, outcome: CelError, scope: Scope) -> Iterator[Reason]:
-        """The innermost part that failed the same way."""
+        """The reasons of the innermost part with the same failure."""
         for child in (node.range,) if isinstance(node, Comprehension) else children(node):
             value = self.evaluate(child, scope) if _is_expression(child) else None
             if isinstance(value, CelError) and value.message == outcome.message:
@@ -240,7 +240,7 @@ class _Explainer:
         return f"is {self._shown(node, outcome, scope)}"
 
     def _place(self, node: Node, scope: Scope) -> Place | None:
-        """Where a deciding part reads: its own place, or that of the first part of it that has one."""
+        """The place of a deciding part, or of the first part in it that has one."""
         if isinstance(node, Select) and node.test_only:
             return self._named(node.operand, scope)
         own = self._named(node, scope)
@@ -256,13 +256,13 @@ class _Explainer:
         return place if place is not None and (len(place) > 1 or place[0] in scope.values) else None
 
     def _values(self, node: Node, scope: Scope) -> Iterator[tuple[str, str]]:
-        """The parts that a deciding part compares, as written, with their values; literals speak for themselves."""
+        """The parts that a deciding part compares, as written, with their values. Literals are left out."""
         if not isinstance(node, Call):
             return
         for argument in arguments(node):
             text = _cut(self._text[argument.start : argument.end])
             if not any(isinstance(part, Ident) and part.constant is None for part in walk(argument)):
-                continue  # literals, and what is made of them
+                continue  # only literals
             value = self.evaluate(argument, scope)
             if not failed(value):
                 yield text, self._shown(argument, value, scope)
@@ -274,17 +274,17 @@ class _Explainer:
 
 
 def _counted(node: Node) -> Node | None:
-    """The list whose size a node is."""
+    """The list of which a node computes the size, or None."""
     return arguments(node)[0] if isinstance(node, Call) and node.function == "size" else None
 
 
 def _is_expression(node: Node) -> bool:
-    """Whether a node can be evaluated by itself: an entry of a literal cannot."""
+    """Whether a node can be evaluated by itself. Entries of a literal cannot."""
     return isinstance(node, Literal | Ident | Select | Call | ListLiteral | MapLiteral | Comprehension)
 
 
 def _called(place: Place | None, value: Value) -> str:
-    """`container "sidecar"`, where an element has a name."""
+    """`container "sidecar"`, if an element has a name, else empty."""
     if not isinstance(value, dict) or not isinstance(value.get("name"), str):
         return ""
     field = next((step for step in reversed(place or ()) if isinstance(step, str)), "element")
@@ -292,6 +292,6 @@ def _called(place: Place | None, value: Value) -> str:
 
 
 def _cut(text: str) -> str:
-    """An expression on one line, not too long."""
+    """An expression on one line, shortened if it is too long."""
     line = " ".join(text.split())
     return line if len(line) <= _LONGEST_TEXT else f"{line[:_LONGEST_TEXT]}…"

@@ -1,7 +1,7 @@
-"""Values for people to read: short, and without secrets.
+"""Values as explanations show them: short, and without secrets.
 
-Masked are the values of environment variables and everything below `data` and `stringData` of a Secret, wherever they
-are shown; and every value that is computed from such a place.
+The values of environment variables, everything below `data` and `stringData` of a Secret, and every value computed from
+such a place are masked.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SECRET_FIELDS = frozenset({"data", "stringData"})
 
 
 def show(value: Value, place: Place | None, *, is_secret: bool) -> str:
-    """A value in a line. `place` is where it was read; `is_secret` whether the object is a Secret."""
+    """A value on one line. `place`: where it was read. `is_secret`: whether the object is a Secret."""
     if place is not None and is_masked(place, is_secret=is_secret):
         return MASK
     if value.__class__ is Optional:
@@ -42,7 +42,7 @@ def is_masked(place: Place, *, is_secret: bool) -> bool:
 
 
 def _masked(value: Value, *, within_secret: bool = False, is_environment: bool = False) -> Value:
-    """The same value with what is secret in it replaced."""
+    """The value with its secret parts replaced."""
     if isinstance(value, list):
         return [_masked(item, is_environment=is_environment) for item in value]
     if not isinstance(value, dict):
@@ -56,7 +56,7 @@ def _masked(value: Value, *, within_secret: bool = False, is_environment: bool =
 
 
 def reads_secrets(node: Node, variables: Mapping[str, Node], *, is_secret: bool) -> bool:
-    """Whether anything that a node is computed from may be secret, by the names of the fields that it selects."""
+    """Whether a node may be computed from a secret, by the names of the fields that it selects."""
     fields = set(_fields(node, variables, set()))
     return {"env", "value"} <= fields or (is_secret and bool(fields & _SECRET_FIELDS))
 

@@ -1,7 +1,7 @@
-"""Where in the inputs a part of an expression reads: the field path of `c.image` in a macro over the containers.
+"""The places in the inputs that parts of an expression read, such as that of `c.image` in a macro over containers.
 
-A place is a location with the variable's name first: `("object", "spec", "containers", 1)`. What is computed has none,
-but the elements of lists that are put together, filtered or chosen keep theirs.
+A place is a location with the variable's name first: `("object", "spec", "containers", 1)`. Computed values have none,
+but the elements of lists that are joined, filtered or chosen keep theirs.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ Evaluate = Callable[[Node, "Scope"], Outcome]
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The variables of the macros around a node: their values and, where they have one, their places."""
+    """The variables of the macros around a node: their values and, if they have one, their places."""
 
     values: Mapping[str, Value]
     places: Mapping[str, Place]
 
     def binding(self, name: str, value: Value, place: Place | None) -> Scope:
-        """The same with one more variable."""
+        """A scope with one more variable."""
         places = {known: at for known, at in self.places.items() if known != name}
         return Scope({**self.values, name: value}, places | ({name: place} if place is not None else {}))
 
@@ -36,19 +36,19 @@ NOTHING = Scope({}, {})
 
 
 def shown(place: Place) -> str:
-    """A place as people read it: relative to the object, which is what they wrote."""
+    """A place as messages show it: relative to the object, which users write."""
     return fieldpath.render(place[1:] if place[0] == "object" and len(place) > 1 else place)
 
 
 class Places:
-    """Finds places; `evaluate` tells it what indices and conditions come to, `variables` what variables are made of."""
+    """Finds places. `evaluate`: computes indices and conditions. `variables`: the trees of the policy's variables."""
 
     def __init__(self, evaluate: Evaluate, variables: Mapping[str, Node]) -> None:
         self._evaluate = evaluate
         self._variables = variables
 
     def of(self, node: Node, scope: Scope) -> Place | None:  # noqa: PLR0911 - a return for each kind of node
-        """The place that a node reads, None for what is computed."""
+        """The place that a node reads; None for a computed value."""
         match node:
             case Ident():
                 return self._of_name(node.name, scope)

@@ -1,9 +1,8 @@
-"""Which static types generated code may rely on without looking at the value.
+"""The static types that generated code may rely on without checking the value.
 
-The checker's types are promises about values that may come from anywhere:
-`namespaceObject.metadata.creationTimestamp` is declared a timestamp and is a text, a type variable may have been
-settled by a dyn. What a function or literal makes is what its type says, and so is `request`, which this project
-builds itself.
+The checker's types do not always hold at run time: `namespaceObject.metadata.creationTimestamp` is declared as a
+timestamp but is a string, and a dyn may have determined a type variable. The types of literals, of most function
+results, and of `request`, which this project builds itself, do hold.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ _BUILDING = frozenset({"map", "filter", "transformList", "transformMap", "transf
 
 
 def trusted(node: Node) -> bool:  # noqa: PLR0911 - one return per kind of node
-    """Whether the value of a node certainly has the class that its type says (not: the elements of a list)."""
+    """Whether the value of a node certainly has the class of its type. This does not cover the elements of a list."""
     match node:
         case Literal() | ListLiteral() | MapLiteral():
             return True

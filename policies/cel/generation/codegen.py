@@ -1,9 +1,9 @@
-"""From a checked tree to the source of a Python function over plain decoded JSON.
+"""Turns a checked tree into the source of a Python function over plain decoded JSON.
 
-The function computes the value and the exact cost of an evaluation in which nothing fails. Whatever is out of the
-ordinary (a missing key, a value of another type, a very long text) raises some exception, and the exact evaluator of
-`steps.py` starts afresh: evaluation has no effects, so nothing is lost. Hence the order of computations is free, and
-only what is computed under which condition has to be the reference's.
+The function computes the value and the exact cost of an evaluation in which nothing fails. Any unusual case (a missing
+key, a value of another type, a very long text) raises an exception, and the exact evaluator of `steps.py` starts again.
+Evaluation has no side effects, so nothing is lost. The function may therefore compute in any order; only the conditions
+under which it computes something must match the reference.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Generator(NodeEmitter):
 
     def __init__(self, tree: Node) -> None:
         super().__init__()
-        self.roots: dict[str, str] = {}  # names of the activation and the generated names that hold them
+        self.roots: dict[str, str] = {}  # variables of the activation, with their generated names
         self._uses = Counter(path for node in walk(tree) if (path := written_path(node)))
 
     def name(self, name: str) -> str:
@@ -55,7 +55,7 @@ class Generator(NodeEmitter):
         return self.roots.setdefault(name, f"r{len(self.roots)}")
 
     def value(self, node: Node) -> str:  # noqa: PLR0911 - one return per kind of node
-        """An expression for a node's value, to be used once."""
+        """An expression for a node's value. It may be used only once."""
         match node:
             case Literal():
                 return self.constant(node.value)
@@ -93,7 +93,7 @@ class Generator(NodeEmitter):
         return self.attribute(node)
 
     def attribute(self, node: Node) -> str:  # noqa: PLR0911 - one return per kind of node
-        """A chain of selections without the cost of the whole, as branches of `?:` and computed indices count it."""
+        """A chain of selections without the cost of the whole. Branches of `?:` and computed indices do not pay it."""
         match node:
             case Ident() if node.constant is None:
                 return self.name(node.name)
@@ -116,11 +116,11 @@ class Generator(NodeEmitter):
 
     def _operand(self, node: Node) -> str:
         if is_optional(node) or is_patch(node):
-            raise UnsupportedError  # selections behind an optional are optional themselves
+            raise UnsupportedError  # selections from an optional are optional themselves
         return self._constant_of(node) if is_constant(node) else self.attribute(node)
 
     def path(self, node: Node) -> Path | None:
-        """The chain that a node is, from the generated name of its root; None if it is anything else."""
+        """The path of a node that is a chain of selections, with the generated name of its root; None for others."""
         match node:
             case Ident() if node.constant is None:
                 return (self.name(node.name),)
@@ -155,7 +155,7 @@ class Generator(NodeEmitter):
         return name
 
     def presence(self, node: Select) -> tuple[str, Facts]:
-        """`has(a.b)`, and what is known where it holds: the value of `a.b`."""
+        """An expression for `has(a.b)`, and the facts if it holds: the value of `a.b`."""
         self.charge(1)
         operand = self.atom(self._operand(node.operand))
         path = self.path(node.operand)
@@ -191,7 +191,7 @@ class Generator(NodeEmitter):
         return f"wrap({raw})"
 
     def optional(self, node: Node) -> str:
-        """The content of an optional as a name, ABSENT for none: no Optional is made where none is needed."""
+        """A name for the content of an optional, or ABSENT. This avoids making an Optional."""
         if isinstance(node, Select) and is_optional(node.operand) and not node.test_only:
             self.charge(0 if chooses(node) else 1)
             return self._behind_optional(node.operand, node.field)
@@ -254,7 +254,7 @@ class Generator(NodeEmitter):
         return folded if folded is not None else inline.generate(self, node)
 
     def _folded(self, node: Call) -> str | None:
-        """A conversion of literals, or a look-up in literals, as `plan.py` computes them."""
+        """A constant or look-up for a conversion of literals or a search in literals, as in `plan.py`."""
         given = arguments(node)
         if node.function == "@in" and isinstance(node.args[1], ListLiteral):
             step = plan(node)
@@ -269,16 +269,16 @@ class Generator(NodeEmitter):
 
     def _membership(self, node: Call) -> str:
         item, container = node.args
-        assert isinstance(container, ListLiteral)  # noqa: S101 - the caller has looked
+        assert isinstance(container, ListLiteral)  # noqa: S101 - the caller has checked
         values = [element.value for element in container.elements if isinstance(element, Literal)]
         if len(values) == len(container.elements) and all(value.__class__ is str for value in values):
             return f"({self.value(item)} in {self.bound(frozenset(values))})"
         step = plan(node)
-        assert isinstance(step, Membership)  # noqa: S101 - the caller has looked
+        assert isinstance(step, Membership)  # noqa: S101 - the caller has checked
         return f"{self.bound(step.contains)}({self.value(item)})"
 
     def condition(self, node: Node) -> tuple[str, Facts, Facts]:
-        """An expression that is true or false, and what is known where it holds and where it does not."""
+        """An expression that is true or false, with the facts if it holds and those if it does not."""
         if isinstance(node, Select) and node.test_only:
             if chooses(node):
                 self.charge(-1)
@@ -293,7 +293,7 @@ class Generator(NodeEmitter):
         return self.truth(node), {}, {}
 
     def _logic_condition(self, node: Call) -> tuple[str, Facts, Facts]:
-        """`a && b`: where it holds, both hold; `a || b`: where it does not hold, neither does."""
+        """If `a && b` holds, both sides do. If `a || b` does not hold, neither side does."""
         conjunction = node.function == "_&&_"
         result = self.temporary()
         left, holds, holds_not = self.condition(node.args[0])
@@ -310,9 +310,9 @@ class Generator(NodeEmitter):
         return self._logic_condition(node)[0]
 
     def choice(self, node: Call) -> str:
-        """`a ? b : c`; the branches do not cost their own 1 when they are attributes."""
+        """`a ? b : c`. Branches that are attributes do not cost 1 as usual."""
         if is_optional(node) and (node.type is None or node.type.parameters[0].kind in _REFLECTED):
-            raise UnsupportedError  # the reference unwraps such contents on the way
+            raise UnsupportedError  # the reference unwraps such contents
         result = self.temporary()
         condition, holds, holds_not = self.condition(node.args[0])
         with self.block(f"if {condition}:", holds):
@@ -382,11 +382,11 @@ def _read_attribute(generator: Generator, node: Call) -> str:
 
 
 def _lenient(_generator: Generator, _node: Call) -> str:
-    raise UnsupportedError  # only inside macros, which know it
+    raise UnsupportedError  # it occurs only in macros, which handle it themselves
 
 
 def _or_value(generator: Generator, node: Call) -> str:
-    """`a.orValue(b)`: b only when a holds nothing."""
+    """`a.orValue(b)`, which evaluates b only if a has no value."""
     assert node.target is not None  # noqa: S101 - a method
     if not is_optional(node.target):
         raise UnsupportedError

@@ -1,4 +1,4 @@
-"""The generated function of an expression, and when the exact evaluator takes over from it."""
+"""The generated function of an expression."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from policies.cel.syntax.ast import Node
 from policies.cel.values import Value
 
 Function = Callable[[Mapping[str, Value], int, Expired | None], tuple[Value, int]]
-"""Takes the names, the cost limit and the clock; returns value and cost; raises anything where it cannot tell."""
+"""Takes the names, the cost limit and the time check; returns value and cost. Raises any exception if it gives up."""
 
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """A function in source: the text, and the objects that its names `k0`, `k1`, ... stand for."""
+    """The source of a function, and the objects that its names `k0`, `k1`, ... stand for."""
 
     source: str
     constants: Mapping[str, Value]
     reads_variables: bool = False
 
     def load(self) -> Function | None:
-        """The function; None where Python finds the source too complex."""
+        """The function; None if the source is too complex for Python."""
         namespace = {**NAMESPACE, **self.constants}
         try:
             exec(compile(self.source, "<cel>", "exec"), namespace)  # noqa: S102 - see emitter.py on what gets in
         except (SyntaxError, RecursionError, MemoryError):
             return None
-        # Taken out, since the function holds the namespace: a policy that is replaced must not wait for the collector.
+        # The function holds the namespace. Removing it avoids a cycle that would wait for the garbage collector.
         function: Function = namespace.pop("evaluate")
         return function
 
 
 def generate(tree: Node) -> Generated | None:
-    """The function of a checked tree; None for a construct that is left to the exact evaluator."""
+    """The function of a checked tree; None for a construct that only the exact evaluator supports."""
     generator = Generator(tree)
     try:
         result = generator.value(tree)

@@ -1,7 +1,7 @@
-"""Python source in the making: lines, blocks, temporary names, constants, and the cost of straight-line code.
+"""Writes Python source: lines, blocks, temporary names, constants, and the cost of straight-line code.
 
-Nothing of an expression's text gets into the source but through `constant`, which takes values and writes only the
-`repr` of plain ones; names of variables are generated. See docs/reference/cel.md for why that is safe.
+The text of an expression gets into the source only through `constant`, which writes the `repr` of plain values. Names
+of variables are generated. docs/reference/cel.md explains why that is safe.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ Path = tuple[str, ...]
 """A chain of selections: the generated name of its root, then the fields."""
 
 Facts = dict[Path, str]
-"""What is known of paths: the generated names that hold their values."""
+"""Known values of paths: the generated names that hold them."""
 
 _WRITTEN = (str, int, bool, type(None))
 _DEEPEST = 18  # CPython refuses more than 20 nested loops
 
 
 class UnsupportedError(Exception):
-    """A construct that is left to the exact evaluator altogether."""
+    """A construct that only the exact evaluator supports."""
 
 
 class TooDeepError(Exception):
@@ -48,11 +48,11 @@ class Emitter:
         return f"t{self._temporaries}"
 
     def line(self, text: str) -> None:
-        """One statement."""
+        """Write one statement."""
         self.lines.append(f"{' ' * self._depth}{text}")
 
     def atom(self, expression: str) -> str:
-        """A name for an expression, so that it can be used more than once."""
+        """A name for an expression, so that its value can be used more than once."""
         if expression.isidentifier() and not iskeyword(expression):
             return expression
         name = self.temporary()
@@ -75,18 +75,18 @@ class Emitter:
         return name
 
     def charge(self, cost: int) -> None:
-        """Cost that is the same whenever this place is reached; added up until the code branches."""
+        """Add a cost that is the same whenever this place is reached. Costs are summed until the code branches."""
         self._cost += cost
 
     def settle(self) -> None:
-        """Write down what was charged so far."""
+        """Write a statement for the costs charged so far."""
         if self._cost:
             self.line(f"cost += {self._cost}" if self._cost > 0 else f"cost -= {-self._cost}")
             self._cost = 0
 
     @contextmanager
     def block(self, header: str, facts: Facts | None = None) -> Iterator[None]:
-        """The statements under a header. What becomes known inside, or holds by `facts`, is known there only."""
+        """The statements under a header. `facts`, and facts found inside, hold only there."""
         self.settle()
         self.line(header)
         if self._depth >= _DEEPEST:
@@ -103,14 +103,14 @@ class Emitter:
 
 
 class NodeEmitter(Emitter):
-    """An emitter that also writes nodes: what calls and macros need of the generator."""
+    """An emitter that also writes nodes. Calls and macros need no more of the generator."""
 
     def __init__(self) -> None:
         super().__init__()
         self.scopes: list[dict[str, str]] = []  # variables of macros
 
     def value(self, node: Node) -> str:
-        """An expression for a node's value, to be used once."""
+        """An expression for a node's value. It may be used only once."""
         raise NotImplementedError
 
     def truth(self, node: Node) -> str:
@@ -118,5 +118,5 @@ class NodeEmitter(Emitter):
         raise NotImplementedError
 
     def condition(self, node: Node) -> tuple[str, Facts, Facts]:
-        """An expression that is true or false, and what is known where it holds and where it does not."""
+        """An expression that is true or false, with the facts if it holds and those if it does not."""
         raise NotImplementedError

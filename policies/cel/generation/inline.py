@@ -1,7 +1,7 @@
-"""Calls in generated code: operators and frequent methods written out, everything else a call of its implementation.
+"""Calls in generated code: operators and frequent methods are written inline, others call their implementation.
 
-What is written out is guarded by the classes of the values, since Python's operators mean more than CEL's
-(`True == 1`, `'a' in 'abc'`): where the guard fails, the full implementation decides, or the exact evaluator.
+Inline code checks the classes of the values, because Python's operators accept more than CEL's (`True == 1`,
+`'a' in 'abc'`). If the check fails, the full implementation or the exact evaluator decides.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _ARITHMETIC = {"_+_": ("+", "add"), "_-_": ("-", "subtract"), "_*_": ("*", "mult
 
 
 def generate(generator: NodeEmitter, node: Call) -> str:
-    """An expression for the value of a call; its cost is charged or written down."""
+    """An expression for the value of a call. Charges the cost or writes code for it."""
     inlined = _INLINED.get(node.function)
     result = None if inlined is None else inlined(generator, node)
     return _plain(generator, node) if result is None else result
 
 
 def _plain(generator: NodeEmitter, node: Call) -> str:
-    """A call of the implementation. A cost that depends on sizes is computed from named arguments and result."""
+    """A call of the implementation. A cost that depends on sizes is computed from the arguments and the result."""
     binding = bind(node)
     known = _of_literals(node, binding)
     if known is not None:
@@ -60,7 +60,7 @@ def _plain(generator: NodeEmitter, node: Call) -> str:
 
 
 def _of_literals(node: Call, binding: CallBinding) -> tuple[Value, int] | None:
-    """Value and cost of a call of literals, such as `quantity('64Gi')`: it need not be made in each evaluation."""
+    """Value and cost of a call with literals, such as `quantity('64Gi')`, which need not run in each evaluation."""
     given = arguments(node)
     if not given or not all(isinstance(argument, Literal) for argument in given):
         return None
@@ -69,7 +69,7 @@ def _of_literals(node: Call, binding: CallBinding) -> tuple[Value, int] | None:
         value = binding.call(*values)
     except (CelError, BudgetError):
         return None
-    if value.__class__ in (list, dict):  # a list of a caller's own could be changed
+    if value.__class__ in (list, dict):  # a shared list or dict could be changed
         return None
     return value, binding.cost if isinstance(binding.cost, int) else binding.cost(values, value)
 
@@ -85,7 +85,7 @@ def _implementation(node: Call, binding: CallBinding) -> Callable[..., object]:
 
 
 def _same(argument: Node, expected: Type) -> bool:
-    """Whether an argument needs no look at its class."""
+    """Whether the class of an argument need not be checked."""
     return argument.type == expected and not expected.parameters and trusted(argument)
 
 
@@ -94,7 +94,7 @@ def _is_text(node: Node) -> bool:
 
 
 def _is_scalar(node: Node) -> bool:
-    """Whether a value certainly has no size of its own."""
+    """Whether a value is certainly of a type without a size."""
     return node.type is not None and node.type.kind in _SCALAR and trusted(node)
 
 
@@ -117,7 +117,7 @@ def _equality(generator: NodeEmitter, node: Call) -> str | None:
 
 
 def _with_literal(generator: NodeEmitter, node: Node, literal: Literal) -> str | None:
-    """`x == literal`: the class of the literal decides what can be equal."""
+    """An expression for `x == literal`. The class of the literal decides which values can be equal."""
     value = literal.value
     if value.__class__ not in (str, int, bool, type(None)):
         return None
@@ -131,7 +131,7 @@ def _with_literal(generator: NodeEmitter, node: Node, literal: Literal) -> str |
         _charge_unless_empty(generator, name)
     if value is None or (value.__class__ is bool and _is_scalar(node)):
         return f"({name} is {value!r})"
-    if value.__class__ is bool:  # what is neither true nor false may be a value that cannot be compared
+    if value.__class__ is bool:  # a value that is neither true nor false may be incomparable
         return f"({name} is {value!r} or {name} is not {not value!r} and equal({name}, {value!r}))"
     return f"({name} == {value!r} if {name}.__class__ is int_ else equal({name}, {value!r}))"
 
@@ -141,7 +141,7 @@ def _charge_unless_empty(generator: NodeEmitter, name: str) -> None:
 
 
 def _charge_against_text(generator: NodeEmitter, node: Node, name: str, length: int) -> None:
-    """The cost of a comparison with a text of known length: by the shorter one."""
+    """Write the cost of a comparison with a text of known length. The shorter text counts."""
     if length == 0:
         return
     if length <= _SHORT:
@@ -157,7 +157,7 @@ def _charge_against_text(generator: NodeEmitter, node: Node, name: str, length: 
 
 
 def _charge_smaller(generator: NodeEmitter, node: Call, names: list[str]) -> None:
-    """The cost of passing over the smaller of two values."""
+    """Charge the cost of one pass over the smaller of two values."""
     if all(map(_is_scalar, node.args)):
         generator.charge(1)
         return
@@ -187,7 +187,7 @@ def _comparison(generator: NodeEmitter, node: Call) -> str | None:
 
 
 def _integers(node: Call, names: list[str]) -> str | None:
-    """The condition for both operands being ints: empty where it is known; None where it will hardly hold."""
+    """The condition that both operands are ints: empty if it is known to hold, None if it is unlikely to."""
     unknown = []
     for argument, name in zip(node.args, names, strict=True):
         if argument.type is None or argument.type.kind not in (Kind.INT, Kind.DYN):

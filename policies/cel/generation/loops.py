@@ -1,8 +1,8 @@
-"""Macros in generated code: each is a `for` statement that charges what the reference's fold would.
+"""Macros in generated code: each is a `for` statement that charges the same as the reference's fold.
 
-Per element `all` costs 3 (its condition looks at the result and calls `@not_strictly_false`, its step looks at the
-result), `exists` 4, building a list 12, of constants 2. After the element that decides, the reference looks at the
-condition once more if there is another element.
+Per element `all` costs 3 (its condition reads the result and calls `@not_strictly_false`, its step reads the result),
+`exists` 4, building a list 12, or 2 if of constants. After the element that decides, the reference evaluates the
+condition once more if another element follows.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def _exactly_one(generator: NodeEmitter, node: Comprehension) -> str:
 
 
 def _building(generator: NodeEmitter, node: Comprehension) -> str:
-    """`map`, `filter` and the like. What the step appends, and its cost, are read off the tree."""
+    """`map`, `filter` and similar macros. The tree shows what the step appends and what it costs."""
     result = generator.atom("[]" if _kind(node.init) is Kind.LIST else "{}")
     with _loop(generator, node):
         _conditionally(generator, node.step, lambda step: _append(generator, step, result))
@@ -105,7 +105,7 @@ def _conditionally(generator: NodeEmitter, step: Node, append: Callable[[Call], 
 
 
 def _append(generator: NodeEmitter, step: Call, result: str) -> None:
-    """`@result + [x]` or `cel.@mapInsert(@result, ...)`: 1 to look at the result, 1 for the call."""
+    """`@result + [x]` or `cel.@mapInsert(@result, ...)`: costs 1 to read the result and 1 for the call."""
     generator.charge(2)
     if step.function == "_+_":
         generator.line(f"{result} += {generator.value(step.args[1])}")
@@ -116,7 +116,7 @@ def _append(generator: NodeEmitter, step: Call, result: str) -> None:
 
 
 def _binding(generator: NodeEmitter, node: Comprehension) -> str:
-    """A name for a value, in `optMap`, `optFlatMap` and `sortBy`. It costs when it is first used, so it must be."""
+    """A name for a value in `optMap`, `optFlatMap` and `sortBy`. It must be used, as its first use incurs the cost."""
     if not _surely_used(node.result, node.accumulator):
         raise UnsupportedError
     name = generator.atom(generator.value(node.init))
@@ -127,7 +127,7 @@ def _binding(generator: NodeEmitter, node: Comprehension) -> str:
 
 
 def _surely_used(node: Node, name: str) -> bool:
-    """Whether a name is read whatever the values are: not only behind `&&`, `?:` or in a macro."""
+    """Whether a name is read for all values: not only behind `&&` or `?:`, or in a macro."""
     if isinstance(node, Ident):
         return node.name == name
     below = children(node)

@@ -1,4 +1,4 @@
-"""What can be told of an expression from the shape of its tree, before any code is written for it."""
+"""Properties of an expression that follow from the shape of its tree, before code is generated."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ INDEX = ("_[_]", "_[?_]", "_?._")
 
 
 def is_optional(node: Node) -> bool:
-    """Whether a node gives an optional for certain."""
+    """Whether the value of a node is certainly an optional."""
     if isinstance(node, Call) and node.function in ("_?._", "_[?_]"):
-        return True  # whatever the checker made of it
+        return True  # regardless of the type that the checker found
     return node.type is not None and node.type.kind is Kind.OPAQUE and node.type.name == "optional_type"
 
 
 def is_variables(node: Node) -> bool:
-    """Whether a node is `variables`, whose fields come to be when they are read."""
+    """Whether a node is `variables`, whose fields are computed when they are read."""
     return node.type == VARIABLES
 
 
@@ -35,7 +35,7 @@ def is_patch(node: Node) -> bool:
 
 
 def is_constant(node: Node) -> bool:
-    """Whether `plan.py` makes a constant of a node."""
+    """Whether `plan.py` turns a node into a constant."""
     match node:
         case Literal():
             return True
@@ -53,7 +53,7 @@ def is_constant(node: Node) -> bool:
 
 
 def written_path(node: Node) -> Path | None:
-    """A chain as it is written; the same text may mean different variables, so it only tells what is worth keeping."""
+    """A chain as written. The same text may mean different variables, so it only helps to find values worth keeping."""
     match node:
         case Ident():
             return (node.name,)
@@ -65,7 +65,7 @@ def written_path(node: Node) -> Path | None:
 
 
 def chooses(node: Node) -> bool:
-    """Whether a chain begins with `a ? b : c`, which makes its reading free."""
+    """Whether a chain begins with `a ? b : c`. Reading such a chain costs nothing."""
     while True:
         match node:
             case Select() if node.name is None and node.constant is None:

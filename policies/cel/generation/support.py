@@ -1,4 +1,4 @@
-"""What generated functions may call, besides the implementations of the libraries."""
+"""The functions that generated code may call, besides the implementations of the libraries."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from policies.cel.values import ABSENT, INT_MAX, INT_MIN, NONE, Optional, Value
 
 SIZED = frozenset({str, bytes, list, dict})
 PASS = tuple(ceil(count * STRING_TRAVERSAL) for count in range(4096))
-"""The cost of one pass over a text by its size. A longer text raises IndexError: the exact evaluator takes over."""
+"""The cost of one pass over a text, by its size. For a longer text IndexError hands over to the exact evaluator."""
 
 _BETWEEN_LOOKS = 20_000  # cost units, a few milliseconds at most
 
@@ -37,7 +37,7 @@ class HandOverError(Exception):
 
 
 def fail() -> NoReturn:
-    """Leave it to the exact evaluator."""
+    """Hand over to the exact evaluator."""
     raise HandOverError
 
 
@@ -47,31 +47,31 @@ def has(value: Value, field: str) -> bool:
 
 
 def maybe(value: Value, key: Value) -> Value:
-    """`value[?key]`, ABSENT for none. An optional that was not expected to be one is left to the exact evaluator."""
+    """`value[?key]`, or ABSENT. Hands over to the exact evaluator for an unexpected optional."""
     check_key(key)
     return fail() if value.__class__ is Optional else present(value, key)
 
 
 def item(value: Value, key: Value) -> Value:
-    """`value[key]` with a key that had to be computed."""
+    """`value[key]` with a computed key."""
     check_key(key)
     return qualify(value, key)
 
 
 def pairs(value: Value) -> Iterable[tuple[Value, Value]]:
-    """What a macro with two variables walks over."""
+    """The pairs over which a macro with two variables iterates."""
     if value.__class__ is dict:
         return value.items()
     return enumerate(value) if value.__class__ is list else fail()
 
 
 def elements(value: Value) -> Value:
-    """What a macro with one variable walks over."""
+    """The value over which a macro with one variable iterates."""
     return value if value.__class__ is list or value.__class__ is dict else fail()
 
 
 def unwrap(value: Value) -> Value:
-    """What an optional holds, or ABSENT."""
+    """The content of an optional, or ABSENT."""
     return value.value if value.__class__ is Optional else fail()
 
 
@@ -81,7 +81,7 @@ def wrap(value: Value) -> Optional:
 
 
 def guard(cost: int, limit: int, expired: Expired | None) -> int:
-    """Called in loops when the cost passed the last mark: the next mark, or the end. Raises TimeLimitError."""
+    """The next mark, in a loop whose cost has passed the last one. Raises TimeLimitError; hands over at the limit."""
     if cost > limit:
         fail()
     if expired is not None and expired():

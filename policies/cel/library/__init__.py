@@ -1,1 +1,1 @@
-"""The functions of Kubernetes' environment: one module for each library, with overloads and costs."""
+"""The functions of Kubernetes' environment, with overloads and costs. Each library is a module."""

@@ -1,1 +1,1 @@
-"""From the text of an expression to its tree: lexer, parser, macros, and errors that show the place."""
+"""Turns the text of an expression into its tree: lexer, parser, macros, and errors that show the place."""

@@ -1,8 +1,7 @@
 """The syntax tree of an expression. The checker writes the types onto it; nothing changes it afterwards.
 
-`position` is where the reference places an error of that node (of `a + b` the operator, of `a.b` the point);
-`start` and `end` are the text that it was written as. All are offsets in code points.
-A node that a macro makes has the span of the macro's call.
+`position` is where the reference reports an error of the node (the operator of `a + b`, the point of `a.b`). `start`
+and `end` delimit its text. All are offsets in code points. Nodes that a macro makes have the span of the macro's call.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Node:
-    """What all nodes have. `type` is set by the checker."""
+    """The base of all nodes. The checker sets `type`."""
 
     position: int
     start: int
@@ -36,7 +35,7 @@ class Literal(Node):
 
 @dataclass(slots=True, eq=False)
 class Ident(Node):
-    """A name. The checker sets `constant` (in a tuple) where it stands for a value, such as a type."""
+    """A name. The checker sets `constant` (in a tuple) if it stands for a value, such as a type."""
 
     name: str
     constant: tuple[Value] | None = declare(default=None, init=False)
@@ -44,9 +43,9 @@ class Ident(Node):
 
 @dataclass(slots=True, eq=False)
 class Select(Node):
-    """`operand.field`; with `test_only`, what `has(operand.field)` becomes.
+    """`operand.field`; with `test_only`, `has(operand.field)`.
 
-    Where the whole is one declared name (`authorizer.requestResource`), the checker sets `name` or `constant`.
+    If the whole is one declared name (`authorizer.requestResource`), the checker sets `name` or `constant`.
     """
 
     operand: Node
@@ -60,8 +59,8 @@ class Select(Node):
 class Call(Node):
     """`function(args)` or `target.function(args)`; operators have the reference's names: `_+_`, `_&&_`, `_[_]`.
 
-    The checker replaces a target that is a namespace (`optional.none()`) by None and the name by the whole one,
-    and sets the overloads that the types allow.
+    If the target is a namespace (`optional.none()`), the checker sets it to None and `function` to the full name. It
+    also sets the overloads that the types allow.
     """
 
     function: str
@@ -73,7 +72,7 @@ class Call(Node):
 
 @dataclass(slots=True, eq=False)
 class ListLiteral(Node):
-    """`[a, ?b]`; `optional` are the indices of elements with a question mark."""
+    """`[a, ?b]`. `optional`: the indices of elements with a question mark."""
 
     elements: list[Node]
     optional: frozenset[int] = frozenset()
@@ -114,11 +113,10 @@ class StructLiteral(Node):
 
 @dataclass(slots=True, eq=False)
 class Comprehension(Node):
-    """What the macros become: a fold over the elements of a list or the keys of a map.
+    """The expansion of a macro: a fold over the elements of a list or the keys of a map.
 
-    `macro` is the name of the macro that was written; `body` are its arguments after the names of variables,
-    for explanations.
-    With `variable2`, both the index or key and the element or value are named.
+    `macro`: the name of the macro. `body`: its arguments after the names of variables, for explanations. With
+    `variable2`, the first variable is the index or key and the second the element or value.
     """
 
     range: Node

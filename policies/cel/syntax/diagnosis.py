@@ -1,4 +1,4 @@
-"""What is said of a syntax error: what was found and what is missing, and what to write for habits from elsewhere."""
+"""Messages for syntax errors, and hints for authors who know another language."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ _HINTS: tuple[tuple[str, str], ...] = (
 _TABLE = [(re.compile(pattern), hint) for pattern, hint in _HINTS]
 _CONTEXT = 2
 _LONGEST = 40  # characters of a token that are shown
-_PREFIX = "Syntax error"  # as the reference's
+_PREFIX = "Syntax error"  # as in the reference
 
 
 def unexpected(tokens: Tokens, at: int, reason: str) -> Issue:
-    """The issue with a token at which the grammar does not go on."""
+    """The issue of a token that the grammar does not allow."""
     kind, text = tokens.kinds[at], tokens.texts[at]
     if kind == ERROR:
         reason = "CEL has no such token"
@@ -62,7 +62,7 @@ def _shown(text: str) -> str:
 
 
 def hinted(issue: Issue, text: str) -> Issue:
-    """The issue with a hint, if what stands at its place is a known habit."""
+    """The issue with a hint, if the text at its place is a known habit."""
     if issue.hint or issue.position < 0:
         return issue
     return replace(issue, hint=_hint(issue, text))
@@ -79,18 +79,18 @@ def _hint(issue: Issue, text: str) -> str:
 
 
 def _before(text: str, at: int) -> str:
-    """The hint for what ends before a place, or begins before and goes on there."""
+    """The hint for text that ends before a place, or starts before it and continues there."""
     if not text.strip():
         return "the expression is empty"
     if re.search(r"\bnot\s+$", text[:at]):
         return "write ! for 'not'"
     before = text[max(0, at - _CONTEXT) : at].rstrip()
     hints = (_habit(before[-begin:] + text[at:], 0, least=begin + 1) for begin in range(len(before), 0, -1))
-    return next(filter(None, hints), "")  # an operator of several characters may have begun before
+    return next(filter(None, hints), "")  # an operator of several characters may start before the place
 
 
 def _habit(text: str, at: int, least: int = 1) -> str:
-    """The hint for what stands at a place, if it is at least so long."""
+    """The hint for the text at a place. `least`: the minimum length of the match."""
     for pattern, hint in _TABLE:
         match = pattern.match(text, at)
         if match and len(match[0]) >= least:

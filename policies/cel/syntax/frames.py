@@ -1,6 +1,6 @@
-"""What a parser has open: operators that wait for their right operand, and frames that wait for their closer.
+"""The open items of a parser: operators that wait for their right operand, and frames that wait for their closer.
 
-Within a frame each operator binds tighter than the one below it, by `level`; a frame has level 0.
+Within a frame, each operator binds tighter (by `level`) than the one below it on the stack. A frame has level 0.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Binary(OpenOperator):
         self.level, self.function, self.position = level, function, position
 
     def reduce(self, parser: ParseState) -> None:
-        """`left operator right`."""
+        """Build `left operator right`."""
         right = parser.nodes.pop()
         left = parser.nodes.pop()
         node = Call(self.function, None, [left, right], position=self.position, start=left.start, end=right.end)
@@ -48,7 +48,7 @@ class Chain(OpenOperator):
         parser.add(self._balanced(0, len(self.positions) - 1), *self.terms)
 
     def _balanced(self, first: int, last: int) -> Node:
-        """The operators from first to last, halved at each level as the reference does."""
+        """The tree of the operators from first to last, halved at each level as in the reference."""
         middle = (first + last + 1) // 2
         left = self.terms[middle] if middle == first else self._balanced(first, middle - 1)
         right = self.terms[middle + 1] if middle == last else self._balanced(middle + 1, last)
@@ -57,7 +57,7 @@ class Chain(OpenOperator):
 
 
 class Unary(OpenOperator):
-    """An odd number of `!` or `-`."""
+    """`!` or `-`, repeated an odd number of times."""
 
     __slots__ = ("function", "position")
     level = UNARY
@@ -73,7 +73,7 @@ class Unary(OpenOperator):
 
 
 class Ternary(OpenOperator):
-    """`condition ? then : else`; until the colon, `then` is being read."""
+    """`condition ? then : else`. `waiting`: the colon was not read yet."""
 
     __slots__ = ("position", "waiting")
     level = TERNARY
@@ -84,7 +84,7 @@ class Ternary(OpenOperator):
 
     @property
     def follow(self) -> tuple[str, ...]:
-        """A colon, until it has been read."""
+        """A colon, until it is read."""
         return (":",) if self.waiting else ()
 
     def reduce(self, parser: ParseState) -> None:
@@ -104,7 +104,7 @@ class Whole(Frame):
     __slots__ = ()
 
     def build(self, parser: ParseState, end: int) -> None:
-        """It stays as it is."""
+        """Nothing to build: the node stays."""
 
 
 class Parentheses(Frame):
@@ -114,7 +114,7 @@ class Parentheses(Frame):
     closer = ")"
 
     def build(self, parser: ParseState, end: int) -> None:
-        """The same node."""
+        """Widen the span of the node."""
         node = parser.nodes[-1]
         node.start, node.end = self.start, end
 
@@ -126,11 +126,11 @@ class Index(Frame):
     closer = "]"
 
     def prefix(self, parser: ParseState) -> None:
-        """Whether it is optional."""
+        """Read the question mark of an optional index."""
         self.function = "_[?_]" if parser.skip("?") else "_[_]"
 
     def build(self, parser: ParseState, end: int) -> None:
-        """A call of the operator."""
+        """Build a call of the operator."""
         index = parser.nodes.pop()
         operand = parser.nodes.pop()
         node = Call(self.function, None, [operand, index], position=self.position, start=self.start, end=end)
@@ -149,7 +149,7 @@ class Items(Frame):
         self.optional = False
 
     def take(self, parser: ParseState) -> None:
-        """One more."""
+        """Add an expression."""
         self.items.append(parser.nodes.pop())
 
 
@@ -163,13 +163,13 @@ class Arguments(Items):
         self, position: int, start: int, function: str, target: Node | None, reserved: int | None = None
     ) -> None:
         super().__init__(position, start)
-        self.reserved = reserved  # how many issues there were before a call of a reserved name
+        self.reserved = reserved  # the number of issues before a call of a reserved name
         self.function, self.target = function, target
 
     def build(self, parser: ParseState, end: int) -> None:
-        """A call, or what the macro makes of it."""
+        """Build a call, or the expansion of a macro."""
         if self.reserved is not None:
-            del parser.issues[self.reserved :]  # the reference does not look at the arguments then
+            del parser.issues[self.reserved :]  # the reference ignores the arguments in this case
             parser.add(parser.refuse_reserved(self.function, self.start))
             return
         expansion = Expansion(self.function, self.target, self.items, self.position, self.start, end)
@@ -197,12 +197,12 @@ class Elements(Items):
         self.optionals: list[int] = []
 
     def prefix(self, parser: ParseState) -> None:
-        """Whether the next element is optional."""
+        """Read the question mark of an optional element."""
         if parser.skip("?"):
             self.optionals.append(len(self.items))
 
     def build(self, parser: ParseState, end: int) -> None:
-        """A list literal."""
+        """Build a list literal."""
         optional = frozenset(self.optionals)
         node = ListLiteral(self.items, optional, position=self.position, start=self.start, end=end)
         parser.add(node, *self.items)
@@ -223,11 +223,11 @@ class Entries(Items):
 
     @property
     def follow(self) -> tuple[str, ...]:
-        """After a key comes its value."""
+        """A colon after a key; a comma or the closer after a value."""
         return (":",) if self.key is None else super().follow
 
     def prefix(self, parser: ParseState) -> None:
-        """Whether the next entry is optional."""
+        """Read the question mark of an optional entry."""
         self.optional = parser.skip("?")
 
     def colon(self, parser: ParseState) -> None:
@@ -238,7 +238,7 @@ class Entries(Items):
         self.colon_at = parser.starts[parser.at]
 
     def take(self, parser: ParseState) -> None:
-        """One more entry."""
+        """Add an entry."""
         if self.key is None:
             raise missing("`:` and a value")
         key, value = self.key, parser.nodes.pop()
@@ -248,7 +248,7 @@ class Entries(Items):
         self.key = None
 
     def build(self, parser: ParseState, end: int) -> None:
-        """A map literal."""
+        """Build a map literal."""
         parser.add(MapLiteral(self.entries, position=self.position, start=self.start, end=end), *self.items)
 
 
@@ -266,7 +266,7 @@ class Fields(Items):
         self.fields_at = NOWHERE
 
     def prefix(self, parser: ParseState) -> None:
-        """The name of the field and the colon."""
+        """Read the name of the field and the colon."""
         self.field_at = parser.starts[parser.at]
         if not self.fields:
             self.fields_at = self.field_at
@@ -280,13 +280,13 @@ class Fields(Items):
         parser.expect(":")
 
     def take(self, parser: ParseState) -> None:
-        """One more field."""
+        """Add a field."""
         value = parser.nodes.pop()
         place = {"position": self.colon_at, "start": self.field_at, "end": value.end}
         self.fields.append(FieldValue(self.field, value, self.optional, **place))
         self.items.append(value)
 
     def build(self, parser: ParseState, end: int) -> None:
-        """A message."""
+        """Build a message."""
         node = StructLiteral(self.type_name, self.fields, position=self.position, start=self.start, end=end)
         parser.add(node, *self.items)

@@ -1,6 +1,6 @@
-"""Text to tokens, with the rules of CEL's grammar: the longest token wins.
+"""Splits text into tokens by CEL's grammar. The longest token wins.
 
-The kind of an operator, of punctuation and of `in`, `true`, `false` and `null` is its text; the others are named below.
+The kind of an operator, of punctuation and of `in`, `true`, `false` and `null` is its text; others are named below.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ IDENTIFIER, QUOTED_IDENTIFIER = "IDENTIFIER", "ESC_IDENTIFIER"
 INT, UINT, DOUBLE, STRING, BYTES = "NUM_INT", "NUM_UINT", "NUM_FLOAT", "STRING", "BYTES"
 END = "<EOF>"
 ERROR = "ERROR"
-"""The first character that begins no token. Nothing is read after it but END."""
+"""A character that does not start a token. Only END follows it."""
 KEYWORDS = frozenset({"in", "true", "false", "null"})
 
 _ESCAPE = r"\\(?:[abfnrtv\"'\\?`]|[xX][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[0-3][0-7]{2})"
@@ -52,7 +52,7 @@ class Tokens:
 
 
 def tokenize(text: str) -> Tokens:
-    """All tokens of a text up to what is none."""
+    """All tokens of a text, up to the first invalid character."""
     tokens = Tokens([], [], [])
     for match in _TOKEN.finditer(text):
         kind = match.lastgroup

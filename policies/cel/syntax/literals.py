@@ -14,25 +14,25 @@ _SIMPLE = {
 _ESCAPE = re.compile(r"\\(?:([xX][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8})|([0-3][0-7]{2})|(.))", re.DOTALL)
 _LARGEST = 0x10FFFF
 _SURROGATES = range(0xD800, 0xE000)
-_MOST_DIGITS = 20  # of any number in range; Python refuses to read thousands
+_MOST_DIGITS = 20  # of any number in range; Python refuses to parse thousands of digits
 
 
 class LiteralValueError(Exception):
-    """A literal that is well formed but stands for no value; its text is the reference's message."""
+    """A literal is well formed but has no valid value. The text is the reference's message."""
 
 
 def integer(text: str, sign: str = "") -> int:
-    """The value of `12` or `0x1f`, with its sign."""
+    """The value of a literal such as `12` or `0x1f`, with its sign."""
     return _within(sign + text, INT_MIN, INT_MAX, "invalid int literal")
 
 
 def unsigned(text: str) -> Uint:
-    """The value of `12u` or `0x1fu`."""
+    """The value of a literal such as `12u` or `0x1fu`."""
     return Uint(_within(text[:-1], 0, UINT_MAX, "invalid uint literal"))
 
 
 def double(text: str, sign: str = "") -> float:
-    """The value of `1.5` or `1e3`."""
+    """The value of a literal such as `1.5` or `1e3`."""
     value = float(sign + text)
     if math.isinf(value):
         raise LiteralValueError("invalid double literal")
@@ -46,7 +46,7 @@ def string(text: str) -> str:
 
 
 def octets(text: str) -> bytes:
-    """The value of a bytes literal: escapes are bytes, all else is UTF-8."""
+    """The value of a bytes literal: escapes stand for bytes, other characters are encoded as UTF-8."""
     inner, raw = _inner(text[1:])
     if raw or "\\" not in inner:
         return inner.encode(errors="surrogatepass")
@@ -73,7 +73,7 @@ def _within(text: str, least: int, most: int, complaint: str) -> int:
 
 
 def _inner(text: str) -> tuple[str, bool]:
-    """What stands between the quotes, with line ends as in Unix, and whether it is raw."""
+    """The text between the quotes, with Unix line ends, and whether the literal is raw."""
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
     raw = text[0] in "rR"

@@ -1,6 +1,6 @@
-"""What macros become. Kubernetes declares these and no others; `cel.bind` and a one-variable `existsOne` are not there.
+"""The expansion of macros. Kubernetes declares only these, not `cel.bind` or `existsOne` with one variable.
 
-The trees are those of the reference, node for node, since the cost of an evaluation is counted on them.
+The trees match the reference's node for node, because the cost of an evaluation depends on them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _COPIES_LIMIT = 20_000
 
 
 class MacroError(Exception):
-    """The arguments of a macro are not what it takes."""
+    """A macro does not accept its arguments."""
 
     def __init__(self, position: int, message: str, hint: str = "") -> None:
         super().__init__(position, message)
@@ -43,7 +43,7 @@ class MacroError(Exception):
 
 
 class TooLargeError(Exception):
-    """Macros in macros make a tree without bounds."""
+    """Nested macros would make the tree too large."""
 
     def __init__(self, position: int) -> None:
         super().__init__(position)
@@ -53,7 +53,7 @@ class TooLargeError(Exception):
 
 @dataclass(slots=True)
 class Expansion:
-    """One call of a macro, and makers of the nodes that replace it: all have the place and the span of the call."""
+    """One call of a macro. Its methods make nodes that replace it, with the place and the span of the call."""
 
     macro: str
     target: Node | None
@@ -121,7 +121,7 @@ class Expansion:
         return self.target
 
     def copy(self, node: Node) -> Node:
-        """A second tree of the same text."""
+        """A copy of a tree."""
         return _duplicate(node, self.position)
 
 
@@ -129,7 +129,7 @@ Expander = Callable[[Expansion], Node]
 
 
 def expand(expansion: Expansion) -> Node | None:
-    """What a call becomes, or None if it is not a macro's. Raises MacroError."""
+    """The expansion of a call; None if it is not a macro. Raises MacroError."""
     table = FUNCTIONS if expansion.target is None else METHODS
     expander = table.get((expansion.macro, len(expansion.args)))
     return None if expander is None else expander(expansion)
@@ -199,12 +199,12 @@ def _exists_one(e: Expansion) -> Node:
 
 
 def _where(e: Expansion, condition: list[Node], step: Node) -> Node:
-    """The step for elements that meet the condition, if there is one; the others leave the accumulator as it is."""
+    """The step for elements that meet the optional condition. Other elements do not change the accumulator."""
     return e.call("_?_:_", condition[0], step, e.accumulator()) if condition else step
 
 
 def _listed(e: Expansion, over: Node, condition: list[Node], item: Node) -> Node:
-    """A list with an item for each element that meets the condition, if there is one."""
+    """A list with an item for each element that meets the optional condition."""
     variable = _variable(e, "argument is not an identifier")
     step = _where(e, condition, e.call("_+_", e.accumulator(), e.items(item)))
     return e.fold(over, variable, e.items(), e.literal(True), step, e.accumulator())  # noqa: FBT003
@@ -238,7 +238,7 @@ def _transform_map_entry(e: Expansion) -> Node:
 
 
 def _bound(e: Expansion, name: str, value: Node, result: Node) -> Node:
-    """A fold over nothing, which only gives a value a name."""
+    """A fold over an empty list, which only gives a value a name."""
     never = e.literal(False)  # noqa: FBT003
     return e.fold(e.items(), UNUSED, value, never, e.ident(name), result, accumulator=name)
 
@@ -298,9 +298,9 @@ _CHILDREN: dict[type[Node], tuple[str, ...]] = {
 
 
 def _duplicate(root: Node, position: int) -> Node:
-    """A copy of a tree, without recursion: a tree may be deeper than Python's stack.
+    """A copy of a tree, made without recursion because a tree may be deeper than Python's stack.
 
-    Entries of maps and fields of messages get the place of the macro, as in the reference.
+    As in the reference, entries of maps and fields of messages get the place of the macro.
     """
     copies: dict[Node, Node] = {root: copy(root)}
     work = [copies[root]]

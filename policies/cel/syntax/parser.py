@@ -1,7 +1,7 @@
-"""Tokens to a tree, with the precedence, the places and the limits of the reference.
+"""Turns tokens into a tree, with the precedence, the places and the limits of the reference.
 
-The parser keeps its own stacks instead of calling itself, so that depth is bounded by the reference's limits and never
-by Python's (see parsestate.py and frames.py).
+The parser uses stacks instead of recursion, so that the reference's limits bound the depth and not Python's (see
+parsestate.py and frames.py).
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ RESERVED = frozenset(_RESERVED.split())
 
 
 def parse(source: Source) -> Node:
-    """The tree of an expression, macros expanded. Raises CompileError with everything that is wrong."""
+    """The tree of an expression, with expanded macros. Raises CompileError with all issues."""
     length = len(source.text)
     if length > MAX_LENGTH:
         message = f"expression code point size exceeds limit: size: {length}, limit {MAX_LENGTH}"
@@ -80,7 +80,7 @@ def parse(source: Source) -> Node:
 
 
 class Parser(ParseState):
-    """Reads tokens: each method takes the current token, and says whether an operand is complete then."""
+    """Reads tokens. Each method reads the current token and returns whether an operand is complete after it."""
 
     __slots__ = ("_messages",)
 
@@ -100,7 +100,7 @@ class Parser(ParseState):
         return self.nodes[0]
 
     def _misplaced(self, *, complete: bool) -> UnexpectedTokenError:
-        """What is wrong with a token that neither begins nor follows an operand."""
+        """The error of a token that neither starts nor follows an operand."""
         if not complete:
             return missing("an expression")
         follow = next(pending.follow for pending in reversed(self.stack) if pending.follow)
@@ -108,7 +108,7 @@ class Parser(ParseState):
         return missing(f"{', '.join(others)} or {last}" if others else last)
 
     def _unclosed(self, frame: Frame) -> UnexpectedTokenError:
-        """What is wrong with a comma or a closer that the innermost frame does not take."""
+        """The error of a comma or a closer that the innermost frame does not accept."""
         closer = frame.follow[-1]
         if closer != END:
             return missing(f"`{closer}`")
@@ -138,7 +138,7 @@ class Parser(ParseState):
         return self._name(self.at, "")
 
     def dotted_name(self) -> bool:
-        """A name that begins with a point."""
+        """A name that starts with a point."""
         self.at += 1
         if self.kinds[self.at] != IDENTIFIER:
             raise missing("a name")
@@ -164,7 +164,7 @@ class Parser(ParseState):
         return True
 
     def _brace(self, at: int) -> int:
-        """The index of the brace that makes a message of the names from here on, or 0."""
+        """The index of the brace that follows the names from here on, which then name a message; else 0."""
         kinds = self.kinds
         at += 1
         while kinds[at] == "." and kinds[at + 1] == IDENTIFIER:
@@ -179,7 +179,7 @@ class Parser(ParseState):
         return self.open(frame)
 
     def minus(self) -> bool:
-        """`-`: of a number, or an operator."""
+        """`-`, the sign of a number or an operator."""
         at = self.at
         if self._number_follows(at):
             self.at += 2
@@ -190,7 +190,7 @@ class Parser(ParseState):
         return self.kinds[at + 1] in {INT, DOUBLE}
 
     def unary(self) -> bool:
-        """`!` or `-`, which may be repeated; two cancel each other out. What follows has no other unary operator."""
+        """`!` or `-`, which may be repeated; two cancel each other out. The other unary operator must not follow."""
         first, sign = self.at, self.kinds[self.at]
         while self.skip(sign):
             pass
@@ -346,7 +346,7 @@ _BRACKETS: dict[str, type[Frame]] = {"(": Parentheses, "[": Elements, "{": Entri
 _LOGICAL = {"&&": (AND, "_&&_"), "||": (OR, "_||_")}
 
 _Handler = Callable[[Parser], bool]
-"""Takes the current token; says whether an operand is complete then."""
+"""Reads the current token and returns whether an operand is complete after it."""
 
 _OPERAND: dict[str, _Handler] = {
     **dict.fromkeys(_LITERALS, Parser.literal),

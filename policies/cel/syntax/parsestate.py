@@ -1,4 +1,4 @@
-"""The state of a parse: what is open, what is complete, and how operators and frames are taken from it."""
+"""The state of a parser: open operators and frames, and complete operands."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ FRAME, TERNARY, OR, AND, RELATION, SUM, PRODUCT, UNARY = range(8)
 
 
 class UnexpectedTokenError(Exception):
-    """The grammar does not go on with the current token; the text says why not."""
+    """The grammar does not allow the current token. The text says why."""
 
 
 def missing(what: str) -> UnexpectedTokenError:
-    """Something has to stand before the current token."""
+    """The error that something is missing before the current token."""
     return UnexpectedTokenError(f"{what} is missing before it")
 
 
@@ -31,16 +31,16 @@ class OpenOperator:
 
     @property
     def follow(self) -> tuple[str, ...]:
-        """The tokens that may follow an expression in it, operators apart; none if what is around decides."""
+        """The tokens besides operators that may follow an expression in it; empty if the surroundings decide."""
         return ()
 
     def reduce(self, parser: ParseState) -> None:
-        """Take the operands from the parser's nodes and put the whole there."""
+        """Replace the operands on the parser's nodes by the whole."""
         raise NotImplementedError
 
 
 class Frame(OpenOperator):
-    """Something with a closer. `separated`: it takes commas; `trailing`: also one before the closer."""
+    """A construct with a closer. `separated`: it may have commas. `trailing`: also one before the closer."""
 
     __slots__ = ("position", "start")
     closer = END
@@ -51,11 +51,11 @@ class Frame(OpenOperator):
 
     @property
     def follow(self) -> tuple[str, ...]:
-        """The closer, and a comma."""
+        """The closer, and a comma if it separates expressions."""
         return (",", self.closer) if self.separated else (self.closer,)
 
     def prefix(self, parser: ParseState) -> None:
-        """Read what stands before an expression: a question mark, the name of a field."""
+        """Read the part before an expression, such as a question mark or the name of a field."""
 
     def colon(self, parser: ParseState) -> None:  # noqa: ARG002
         """Take the expression before a colon."""
@@ -65,15 +65,15 @@ class Frame(OpenOperator):
         """Take the expression before a comma or the closer."""
 
     def build(self, parser: ParseState, end: int) -> None:
-        """Put the whole on the parser's nodes, now that the closer is read."""
+        """Put the whole on the parser's nodes once the closer is read."""
         raise NotImplementedError
 
 
 class ParseState:
-    """Where a parser is. `stack` holds what is open, `nodes` the operands that are complete, `at` is the current token.
+    """The state of a parser. `stack`: open operators and frames. `nodes`: complete operands. `at`: the current token.
 
-    `expressions`, `relations` and `sums` count how deep the reference would be in its rules of these names (`sums` for
-    its calc), each of which it limits.
+    `expressions`, `relations` and `sums` count the depth of the reference in its grammar rules of these names (`sums`
+    for calc). It limits each of them.
     """
 
     __slots__ = (
@@ -102,41 +102,41 @@ class ParseState:
         self.stack: list[OpenOperator] = [whole]
         self.issues: list[Issue] = []
         self.expressions = self.relations = self.sums = 1
-        # With so few tokens no limit can be reached, and depths need no account.
+        # So few tokens cannot reach a limit, so depths need not be counted.
         self._too_deep = False
         self._depths: dict[Node, int] | None = None if len(self.kinds) <= MAX_DEPTH else {}
 
     # What frames need
 
     def add(self, node: Node, *parts: Node, deeper: int = 0) -> None:
-        """A node is complete. `deeper` is 1 where the reference counts it as a level of depth."""
+        """Add a complete node. `deeper`: 1 if the reference counts it as a level of depth."""
         self.nodes.append(node)
         if self._depths is not None:
             self._measure(node, parts, deeper)
 
     def skip(self, kind: str) -> bool:
-        """Go past a token of that kind, if there is one."""
+        """Skip a token of this kind. Returns whether there was one."""
         if self.kinds[self.at] != kind:
             return False
         self.at += 1
         return True
 
     def expect(self, kind: str) -> None:
-        """Go past a token that must be there."""
+        """Skip a token of this kind. Raises UnexpectedTokenError if there is none."""
         if not self.skip(kind):
             raise missing(f"`{kind}`")
 
     def failed(self, issue: Issue) -> Node:
-        """Note an issue and go on with a node that stands for what is missing."""
+        """Note an issue. Returns a node that stands for the missing one."""
         self.issues.append(issue)
         return Literal(None, position=issue.position, start=issue.position, end=issue.position)
 
     def refuse_quoted(self, position: int) -> None:
-        """A name in backticks, which the grammar has and Kubernetes does not allow."""
+        """Note an issue for a name in backticks, which the grammar has but Kubernetes does not allow."""
         self.issues.append(Issue(position, "unsupported syntax: '`'", "write names with other characters as ['a-b']"))
 
     def refuse_reserved(self, name: str, position: int) -> Node:
-        """A name that CEL keeps for later."""
+        """Note an issue for a name that CEL reserves."""
         return self.failed(Issue(position, f"reserved identifier: {name.removeprefix('.')}"))
 
     # Depth
@@ -151,7 +151,7 @@ class ParseState:
             self.issues.append(Issue(NOWHERE, "max recursion depth exceeded"))
 
     def enter(self) -> None:
-        """An expression of a frame begins. Raises LimitError."""
+        """Start an expression of a frame. Raises LimitError."""
         self.expressions += 1
         self.relations += 1
         self.sums += 1
@@ -159,7 +159,7 @@ class ParseState:
             raise LimitError
 
     def leave(self) -> None:
-        """An expression of a frame has ended."""
+        """End an expression of a frame."""
         self.expressions -= 1
         self.relations -= 1
         self.sums -= 1
@@ -167,7 +167,7 @@ class ParseState:
     # Frames
 
     def open(self, frame: Frame) -> bool:
-        """A frame begins. If it is empty it ends at once, and an operand is complete."""
+        """Start a frame. An empty frame ends at once. Returns whether an operand is complete then."""
         self.stack.append(frame)
         kind = self.kinds[self.at]
         if frame.may_be_empty and kind == frame.closer:
@@ -182,21 +182,21 @@ class ParseState:
         return False
 
     def finish(self, frame: Frame) -> bool:
-        """A frame has ended; an operand is complete."""
+        """End a frame. Returns True: an operand is complete."""
         self.stack.pop()
         at = self.at - 1
         frame.build(self, self.starts[at] + len(self.texts[at]))
         return True
 
     def innermost(self) -> Frame:
-        """The innermost frame, when all its operators have their operands."""
+        """The innermost frame, after all its operators are reduced."""
         self.reduce(TERNARY)
         frame = self.stack[-1]
         assert isinstance(frame, Frame)  # noqa: S101 # nothing else has a level below
         return frame
 
     def reduce(self, level: int) -> None:
-        """Give their operands to all operators that bind at least as tightly as the level."""
+        """Reduce all operators that bind at least as tightly as the level."""
         stack = self.stack
         while stack[-1].level >= level:
             stack.pop().reduce(self)

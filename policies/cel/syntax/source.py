@@ -1,6 +1,6 @@
-"""The text of an expression, and what is wrong with it, for people to read.
+"""The text of an expression, and its issues as people read them.
 
-`Source` knows where an offset is, `CompileError` shows every issue at its place.
+`Source` turns offsets into places. `CompileError` shows every issue at its place.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ NOWHERE = -1
 """The position of an issue with the expression as a whole."""
 
 ISSUES_LIMIT = 100
-"""The reference reports no more."""
+"""The most issues that the reference reports."""
 
 _LONGEST = 16_384  # bytes of a line that the reference shows
 _WIDEST = 160  # longer lines are cut around the place
@@ -21,9 +21,9 @@ _WIDEST = 160  # longer lines are cut around the place
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The text of an expression. `line` and `column` say where it begins in the file that it comes from.
+    """The text of an expression. `line` and `column`: where it starts in its file.
 
-    The column counts for every line: the lines of a YAML block are all indented alike.
+    The column applies to every line, because all lines of a YAML block have the same indentation.
     """
 
     text: str
@@ -32,18 +32,18 @@ class Source:
     column: int = 1
 
     def location(self, offset: int) -> tuple[int, int]:
-        """Line and column of an offset in code points, both from 1; (-1, 0) for an issue that has no place."""
+        """Line and column of an offset in code points, both from 1; (-1, 0) for an issue without a place."""
         if offset < 0:
             return -1, 0
         line, column = self._within(offset)
         return self.line + line, self.column + column
 
     def within(self, offset: int) -> tuple[int, int]:
-        """Line and column in the expression itself, as Kubernetes counts them: it does not know the file."""
+        """Line and column in the expression itself, as Kubernetes counts them."""
         if offset < 0:
             return -1, 0
         if not self.text:
-            return 1, 0  # the reference's parser sees the end of nothing before its beginning
+            return 1, 0  # as the reference reports the end of an empty expression
         line, column = self._within(offset)
         return line + 1, column + 1
 
@@ -51,14 +51,14 @@ class Source:
         return self.text.count("\n", 0, offset), offset - self.text.rfind("\n", 0, offset) - 1
 
     def line_at(self, offset: int) -> tuple[str, int]:
-        """The line of an offset, and how many characters of it stand before the offset."""
+        """The line of an offset, and the number of characters before the offset in it."""
         column = self._within(offset)[1]
         first = offset - column
         last = self.text.find("\n", first)
         return self.text[first : len(self.text) if last < 0 else last], column
 
     def excerpt(self, offset: int) -> tuple[str, str]:
-        """The line of an offset and, to be printed below, a line with `^` under the place."""
+        """The line of an offset, and a line to print below it, with `^` under the place."""
         line, column = self.line_at(offset)
         before, after = _window(line, column)
         return f"{before}{after}", f"{''.join(map(_blank, before))}^"
@@ -66,7 +66,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Issue:
-    """One thing that is wrong: the reference's message at its position, and our hint what to write instead."""
+    """One problem: the reference's message, its position, and our hint what to write instead."""
 
     position: int
     message: str
@@ -74,7 +74,7 @@ class Issue:
 
 
 class CompileError(Exception):
-    """An expression that Kubernetes refuses, with all issues in the order of their places."""
+    """Kubernetes refuses the expression. Holds all issues in the order of their places."""
 
     def __init__(self, source: Source, issues: Iterable[Issue]) -> None:
         super().__init__(source, issues)
@@ -82,17 +82,17 @@ class CompileError(Exception):
         self.issues: tuple[Issue, ...] = tuple(sorted(issues, key=lambda issue: issue.position)[:ISSUES_LIMIT])
 
     def __str__(self) -> str:
-        """Every issue with the line it is on, the place, and the hint."""
+        """Every issue with its line, its place and its hint."""
         return "\n".join(map(self._show, self.issues))
 
     def reference(self) -> str:
-        """The first line of what Kubernetes prints."""
+        """The first line that Kubernetes prints."""
         issue = self.issues[0]
         line, column = self.source.within(issue.position)
         return f"ERROR: <input>:{line}:{column}: {issue.message}".split("\n", 1)[0]
 
     def full_reference(self) -> str:
-        """All that Kubernetes prints: each issue, its line, and dots up to the place."""
+        """The full text that Kubernetes prints: each issue, its line, and dots up to the place."""
         return "compilation failed: " + "\n".join(map(self._as_reference, self.issues))
 
     def _as_reference(self, issue: Issue) -> str:
@@ -120,7 +120,7 @@ class CompileError(Exception):
 
 
 def _window(line: str, column: int) -> tuple[str, str]:
-    """What is shown of a line before and after the place, without characters that move the cursor."""
+    """The shown parts of a line before and after the place, without characters that move the cursor."""
     shown = "".join(c if c.isprintable() or c == "\t" else " " for c in line)
     before, after = shown[:column], shown[column:]
     if len(line) <= _WIDEST:
@@ -132,7 +132,7 @@ def _window(line: str, column: int) -> tuple[str, str]:
 
 
 def _blank(character: str) -> str:
-    """As much empty room as a character takes on a terminal."""
+    """Blanks of the width that a character has on a terminal."""
     if character == "\t":
         return character
     if unicodedata.combining(character):

@@ -1,1 +1,1 @@
-"""The Nodes of a cluster: what each has and what Pods hold of it, and the domains that they are in."""
+"""The Nodes of a cluster, their accelerators, and the domains that they are in."""

@@ -1,7 +1,7 @@
-"""A Node with its accelerators: how many there are, how many Pods hold, and whether any more may be had.
+"""Nodes with their accelerators: the total, those that Pods hold, and those that are free.
 
-Sources: "Extended resources" and "Resource sharing within containers" in the Kubernetes documentation, for what a Pod
-requests; CoreWeave's pages about SUNK, for the second name that it gives to GPUs.
+Sources: "Extended resources" and "Resource sharing within containers" in the Kubernetes documentation for the requests
+of a Pod, CoreWeave's pages about SUNK for its second name for GPUs.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from policies.engine.facts import Node, Taint
 from policies.glob import matches
 from policies.kubernetes.quantity import count
 
-# Where SUNK runs, each GPU is also there under a name of SUNK's, so that Slurm can hold it without its device.
+# SUNK lists each GPU under a second name as well, so that Slurm can hold it without its device.
 _SECOND_NAMES = "sunk.coreweave.com/"
 _FINISHED = ("Succeeded", "Failed")
 
@@ -23,7 +23,7 @@ Quantities = Mapping[str, str | int | float]
 
 
 class Machine(Struct, frozen=True):
-    """A Node. total: its accelerators. used: those that Pods hold, None where Pods are not known."""
+    """A Node. total: its accelerators. used: those that Pods hold; None if Pods are not known."""
 
     node: Node
     total: int = 0
@@ -33,12 +33,12 @@ class Machine(Struct, frozen=True):
 
     @property
     def is_open(self) -> bool:
-        """Whether new Pods may come to it."""
+        """Whether the Node accepts new Pods."""
         return self.ready and not self.cordoned
 
     @property
     def free(self) -> int | None:
-        """The accelerators that new Pods may get; None where Pods are not known."""
+        """The accelerators that new Pods can get; None if Pods are not known."""
         if self.used is None:
             return None
         return max(0, self.total - self.used) if self.is_open else 0
@@ -72,7 +72,7 @@ class _NodeStatus(Struct):
 
 
 class NodeManifest(Struct):
-    """The parts of a Node that are looked at."""
+    """The fields of a Node that this module reads."""
 
     metadata: _Metadata
     spec: _NodeSpec = field(default_factory=_NodeSpec)
@@ -100,7 +100,7 @@ class _PodStatus(Struct):
 
 
 class PodManifest(Struct):
-    """The parts of a Pod that are looked at."""
+    """The fields of a Pod that this module reads."""
 
     metadata: _Metadata
     spec: _PodSpec = field(default_factory=_PodSpec)
@@ -110,9 +110,10 @@ class PodManifest(Struct):
 def machines(
     nodes: Iterable[NodeManifest], pods: Iterable[PodManifest] | None, accelerators: Sequence[str]
 ) -> tuple[Machine, ...]:
-    """The Nodes by name, with what Pods hold of them. accelerators: resources, as globs. pods: None if not known.
+    """The Nodes sorted by name, with the accelerators that Pods hold. accelerators: globs of resource names.
 
-    A Node that says nothing about its readiness is taken for ready. Raises ValueError for a quantity that is no number.
+    pods: None if not known. A Node without a Ready condition counts as ready. Raises ValueError for a quantity that is
+    not a whole number.
     """
     used: Counter[str] | None = None
     if pods is not None:
@@ -125,9 +126,9 @@ def machines(
 
 
 def held(pod: PodManifest, accelerators: Sequence[str]) -> int:
-    """The accelerators that a Pod holds: what its containers and sidecars do, or more where an init container needs it.
+    """The accelerators that a Pod holds: those of its containers and sidecars, or more if an init container needs more.
 
-    Source: "Resource sharing within containers". Raises ValueError for a quantity that is no number.
+    Source: "Resource sharing within containers". Raises ValueError for a quantity that is not a whole number.
     """
     by_resource: Counter[str] = Counter()
     peak: dict[str, int] = {}
@@ -156,7 +157,7 @@ def _machine(node: NodeManifest, accelerators: Sequence[str], used: Counter[str]
 
 
 def _requested(container: _Container, accelerators: Sequence[str]) -> dict[str, int]:
-    """By resource. What has a limit only requests as much."""
+    """The requested accelerators by resource. A limit without a request counts as the request."""
     resources = container.resources or _Resources()
     return _counts(resources.limits, accelerators) | _counts(resources.requests, accelerators)
 
@@ -165,7 +166,7 @@ def _counts(quantities: Quantities | None, accelerators: Sequence[str]) -> dict[
     return {
         name: _number(name, quantity)
         for name, quantity in (quantities or {}).items()
-        # Names without a prefix, nearly all there are, belong to Kubernetes itself.
+        # Names without a prefix, which nearly all are, belong to Kubernetes itself.
         if "/" in name and matches(name, accelerators)
     }
 
@@ -176,7 +177,7 @@ def _devices(by_resource: Mapping[str, int]) -> int:
 
 
 def _number(name: str, quantity: str | float) -> int:
-    """Source: extended resources are whole numbers, which the API server writes as 8 or 1k."""
+    """A quantity as a number. Extended resources are whole numbers, which the API server writes as 8 or 1k."""
     devices = count(quantity)
     if devices is None:
         raise ValueError(f"{name} is {quantity!r}; a whole number of devices was expected")

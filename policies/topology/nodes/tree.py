@@ -1,6 +1,6 @@
-"""Nodes as a tree of domains, level by level, with the accelerators that there are in each and those that are free.
+"""Nodes as a tree of domains, level by level, with the total and the free accelerators of each.
 
-A domain is known by its value and by the domains around it: numbers repeat across fabrics.
+A domain is identified by its value and the domains around it, because numbers repeat across fabrics.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from policies.topology.nodes.inventory import Machine
 from policies.topology.term import alternatives, meets
 from policies.topology.topology import HOSTNAME, REGION, ZONE, Level, Topology
 
-# Nodes have these on every cloud, so they do not tell which topology fits.
+# Nodes have these labels on every cloud, so they do not show which topology fits.
 _COMMON = frozenset({REGION, ZONE, HOSTNAME})
 _USUAL = "coreweave"
 _DIGITS = re.compile(r"([0-9]+)")
@@ -24,9 +24,9 @@ Path = tuple[tuple[Level, str], ...]
 
 
 class Count(Struct, frozen=True):
-    """What there is in a domain. used, free: accelerators, None where Pods are not known.
+    """The Nodes and accelerators in a domain. total, used, free: accelerators; the last two None if Pods are not known.
 
-    closed: Nodes that take no Pods, since they are cordoned or not ready.
+    closed: Nodes that accept no new Pods because they are cordoned or not ready.
     """
 
     nodes: int
@@ -37,14 +37,14 @@ class Count(Struct, frozen=True):
 
     @property
     def unavailable(self) -> int:
-        """The accelerators that nobody holds and nobody gets, on closed Nodes; 0 where Pods are not known."""
+        """The unused accelerators on closed Nodes, which no Pod can get; 0 if Pods are not known."""
         return 0 if self.used is None or self.free is None else max(0, self.total - self.used - self.free)
 
 
 class Branch(Struct, frozen=True):
-    """A domain of a level, or with None for a value the Nodes that lack it. The root has no level.
+    """A domain of a level. A value of None stands for Nodes that lack the level. The root has no level.
 
-    machines: the Nodes that are in no branch; none where the tree ends above them.
+    machines: the Nodes that are in no branch; empty if the tree ends above Nodes.
     """
 
     level: Level | None
@@ -55,10 +55,10 @@ class Branch(Struct, frozen=True):
 
 
 def tree(machines: Sequence[Machine], topology: Topology, lowest: Level | None = None) -> Branch:
-    """The tree of all Nodes. Levels that none of them has are skipped. lowest: the last level that is shown.
+    """The tree of all Nodes, without levels that no Node has. lowest: the last level of the tree.
 
-    A Node without a level is in a branch for such Nodes, at the next level that it has. Nodes stand for the level of
-    their own names.
+    Nodes that lack a level share a branch, which goes on at the next level that they have. The Nodes themselves stand
+    for the hostname level.
     """
     levels = [level for level in present(machines, topology) if level.name != HOSTNAME]
     with_machines = lowest is None or lowest.name == HOSTNAME
@@ -69,7 +69,7 @@ def tree(machines: Sequence[Machine], topology: Topology, lowest: Level | None =
 
 
 def line(branch: Branch) -> tuple[Branch, ...]:
-    """The branch, and those below it as long as there is nothing else beside them: all have the same Nodes."""
+    """The branch and those below it, down to the first that splits. All contain the same Nodes."""
     chain = [branch]
     while len(chain[-1].branches) == 1 and not chain[-1].machines:
         chain.append(chain[-1].branches[0])
@@ -77,7 +77,7 @@ def line(branch: Branch) -> tuple[Branch, ...]:
 
 
 def count(machines: Iterable[Machine]) -> Count:
-    """What there is on Nodes."""
+    """The count of Nodes and their accelerators."""
     counted = tuple(machines)
     known = all(machine.used is not None for machine in counted)
     return Count(
@@ -96,19 +96,19 @@ def present(machines: Iterable[Machine], topology: Topology) -> tuple[Level, ...
 
 
 def domain(level: Level, labels: Mapping[str, str]) -> str | None:
-    """The domain of a level that a Node with these labels is in, None where it has no such label."""
+    """The domain of a level that a Node with these labels is in; None without such a label."""
     return next((labels[key] for key in level.keys if key in labels), None)
 
 
 def path(levels: Iterable[Level], labels: Mapping[str, str]) -> Path:
-    """The domains of these levels that a Node is in; those that it lacks are left out."""
+    """The domains of these levels that a Node is in, without levels that it lacks."""
     return tuple((level, value) for level in levels if (value := domain(level, labels)) is not None)
 
 
 def best_topology(machines: Sequence[Machine], topologies: Sequence[Topology]) -> Topology:
-    """The topology to show Nodes by: CoreWeave's where they have its labels, else the one whose levels most of them do.
+    """The topology to show Nodes by: CoreWeave's if they have its labels, else the one whose levels most Nodes have.
 
-    Of several the one with the fewest levels that no Node has, then the first one.
+    Among equals it is the one with the fewest levels that no Node has, then the first one.
     """
     for topology in topologies:
         own = [level for level in topology.levels if level.name not in _COMMON]
@@ -118,23 +118,23 @@ def best_topology(machines: Sequence[Machine], topologies: Sequence[Topology]) -
 
 
 def suits(topology: Topology, machine: Machine) -> bool:
-    """Whether a Node is in a topology's pool and has what the topology requires."""
+    """Whether a Node is in a topology's pool and meets its requirement."""
     labels = machine.node.labels
     in_pool = topology.pool is None or topology.pool.matches(labels)
     return in_pool and meets(labels, alternatives((), topology.requirement))
 
 
 def natural(text: str) -> tuple[tuple[int, str], ...]:
-    """A key that sorts names with numbers in them by the numbers."""
+    """A sort key that orders numbers in names by their value."""
     return tuple((int(part), "") if part.isdecimal() else (-1, part) for part in _DIGITS.split(text) if part)
 
 
 def _split(
     machines: Sequence[Machine], levels: Sequence[Level], *, lacking: bool, with_machines: bool
 ) -> tuple[tuple[Branch, ...], tuple[Machine, ...]]:
-    """Nodes by the levels that are left, and those that are in none of these.
+    """The branches of Nodes by the remaining levels, and the Nodes that have none of these.
 
-    lacking: whether the Nodes are known to lack a level already, which is not said again for the next one.
+    lacking: whether the Nodes are already in a branch for a lacking level. They get no second one for the next level.
     """
     if not levels:
         return (), tuple(sorted(machines, key=lambda machine: natural(machine.node.name))) if with_machines else ()

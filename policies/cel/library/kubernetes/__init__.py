@@ -1,1 +1,1 @@
-"""The functions that Kubernetes adds to CEL: a module for each library."""
+"""The functions that Kubernetes adds to CEL. Each library is a module."""

@@ -1,7 +1,7 @@
-"""Exact numbers of quantities (k8s.io/apimachinery's pkg/api/resource and gopkg.in/inf.v0).
+"""The exact numbers of quantities (k8s.io/apimachinery's pkg/api/resource and gopkg.in/inf.v0).
 
-A quantity holds its number in one of two ways, and some results depend on which: as 64 bits and a power of ten
-(Small), or without limits (Large). Decimal does the arithmetic, exactly: it never rounds here.
+A quantity holds its number in one of two forms, and some results depend on the form: 64 bits with a power of ten
+(Small), or unlimited (Large). Decimal does the arithmetic and never rounds here.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from policies.cel.values import INT_MAX, INT_MIN
 
 EXACT = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[])
 _DIGITS_LIMIT = 100_000
-_FLOAT_EXPONENT = 309  # of ten: nothing that large is a double
+_FLOAT_EXPONENT = 309  # no double has so large a power of ten
 
 
 def wrap(number: int, bits: int) -> int:
-    """A number as a signed integer of Go, which keeps only the lower bits."""
+    """A number as a signed integer in Go, which keeps only the lower bits."""
     half = 1 << bits - 1
     return (number + half) % (1 << bits) - half
 
@@ -36,15 +36,15 @@ class Small:
         return scaled(self.value, self.scale)
 
     def integer(self) -> int | None:
-        """The number as 64 bits, None if it is not whole or too large."""
+        """The number as a 64-bit integer; None if it is not whole or is too large."""
         return None if self.scale < 0 else shifted(self.value, self.scale)
 
     def large(self) -> Large:
-        """The same number without limits."""
+        """The same number in the unlimited form."""
         return Large(self.decimal, -self.scale)
 
     def plus(self, other: Small) -> Small | None:
-        """The sum, None if it takes more than 64 bits."""
+        """The sum; None if it needs more than 64 bits."""
         if other.value == 0:
             return self
         if self.value == 0:
@@ -57,23 +57,23 @@ class Small:
         return Small(left + right, scale)
 
     def negated(self) -> Small:
-        """The number with the other sign. The smallest stays as it is, as in Go."""
+        """The negated number. As in Go, the smallest number does not change."""
         return Small(wrap(-self.value, 64), self.scale)
 
 
 @dataclass(frozen=True, slots=True)
 class Large:
-    """A number without limits, and how many places after the point the reference would write it with."""
+    """An unlimited number, and the number of decimal places with which the reference would write it."""
 
     decimal: Decimal
     places: int
 
     def plus(self, other: Large) -> Large:
-        """The sum. Raises CelError where it would take more memory than a request may use."""
+        """The sum. Raises CelError if it needs more memory than a request may use."""
         return Large(_sum(self.decimal, other.decimal), max(self.places, other.places))
 
     def negated(self) -> Large:
-        """The number with the other sign."""
+        """The negated number."""
         return Large(self.decimal.copy_negate() if self.decimal else self.decimal, self.places)
 
 
@@ -86,7 +86,7 @@ def scaled(value: int, scale: int) -> Decimal:
 
 
 def shifted(value: int, scale: int) -> int | None:
-    """`value * 10**scale` for a scale that is not negative, None if it takes more than 64 bits."""
+    """`value * 10**scale` for a non-negative scale; None if it needs more than 64 bits."""
     if value == 0 or scale <= 0:
         return value
     if scale > 18 or value == INT_MIN:
@@ -111,26 +111,26 @@ def _exponent(number: Decimal) -> int:
 
 
 def len_digits(number: Decimal) -> int:
-    """How many digits a number is written with, without its power of ten."""
+    """The number of digits of a number, without its power of ten."""
     return number.adjusted() - _exponent(number) + 1
 
 
 def compare(left: Amount, right: Amount) -> int:
-    """-1, 0 or 1."""
+    """The order of two amounts: -1, 0 or 1."""
     if isinstance(left, Small) and isinstance(right, Small) and left.scale == right.scale:
         return int(left.value > right.value) - int(left.value < right.value)
     return int(left.decimal.compare(right.decimal, EXACT))
 
 
 def round_up(number: Decimal, places: int) -> Decimal:
-    """A number with no more than so many places after the point, rounded away from zero (inf.RoundUp)."""
+    """A number with at most this many decimal places, rounded away from zero (inf.RoundUp)."""
     if _exponent(number) >= -places:
         return number
     return number.quantize(Decimal(1).scaleb(-places), ROUND_UP, EXACT)
 
 
 def approximate(amount: Amount) -> float:
-    """The nearest double, as the reference computes it: the digits and the power of ten one after the other."""
+    """The double nearest to an amount, as the reference computes it: first the digits, then the power of ten."""
     if isinstance(amount, Small):
         return float(amount.value) if amount.scale == 0 else float(amount.value) * _power(amount.scale)
     unscaled = EXACT.scaleb(amount.decimal, amount.places)
@@ -154,7 +154,7 @@ def _power(exponent: int) -> float:
 
 
 def without_factors(number: Decimal, factor: int) -> tuple[Decimal, int]:
-    """A whole number divided by a factor as often as possible, and how often."""
+    """A whole number divided by a factor as often as possible, and the number of divisions."""
     times, by = 0, Decimal(factor)
     while number and not EXACT.remainder(number, by):
         number, times = EXACT.divide_int(number, by), times + 1

@@ -1,4 +1,4 @@
-"""The `authorizer` library: what a user may do. Checks are built step by step; the caller answers them.
+"""The `authorizer` library: checks of what a user may do. An expression builds a check; the caller answers it.
 
 `authorizer.group('apps').resource('deployments').namespace('team-a').check('create').allowed()`
 
@@ -34,7 +34,7 @@ RESOURCE_CHECK = types.struct("kubernetes.authorization.ResourceCheck")
 DECISION = types.struct("kubernetes.authorization.Decision")
 
 CHECK_COST = 350_000
-"""Two checks fit into the limit of an expression, a third does not."""
+"""The cost of a check. Two checks fit into the limit of an expression, three do not."""
 
 _REQUIREMENT_COST = LIST_CREATION + STRUCT_CREATION
 _REQUIREMENTS_PER_CHARACTER = 0.5
@@ -45,7 +45,7 @@ _REQUIREMENTS_PER_CHARACTER = 0.5
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Who is asked about. `extra`: keys with their values, in the order of the request."""
+    """The user that a check is about. `extra`: keys with their values, in the order of the request."""
 
     name: str
     uid: str = ""
@@ -54,14 +54,14 @@ class User:
 
 
 def service_account(namespace: str, name: str) -> User:
-    """The user that a service account is (pkg/authentication/serviceaccount); its names are not looked at."""
+    """The user of a service account (pkg/authentication/serviceaccount). The names are not checked."""
     groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")
     return User(f"system:serviceaccount:{namespace}:{name}", groups=groups)
 
 
 @dataclass(frozen=True, slots=True)
 class CheckAnswer:
-    """What an authorizer says. `allowed` is False for a denial and for no opinion; `error` goes with either."""
+    """The answer of an authorizer. `allowed`: False for a denial and for no opinion. `error`: possible in all cases."""
 
     allowed: bool
     reason: str = ""
@@ -70,9 +70,9 @@ class CheckAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check(Key[CheckAnswer]):
-    """A question: may this user do this? About a path where there is one, else about a resource in any version.
+    """The question whether a user may do something: with a path if there is one, else with a resource in any version.
 
-    A selector that could not be parsed comes with its error and without requirements.
+    A selector that could not be parsed has an error and no requirements.
     """
 
     user: User
@@ -88,30 +88,30 @@ class Check(Key[CheckAnswer]):
 
     @property
     def missing(self) -> str:
-        """Says that there is no answer."""
+        """The message that the check has no answer."""
         return "an authorization check has no answer yet"
 
     def failure(self, reason: str) -> CheckAnswer:
-        """An errored answer, which `errored()` tells an expression, as it does where an authorizer fails."""
+        """An errored answer, as from an authorizer that fails. An expression can test it with `errored()`."""
         return CheckAnswer(allowed=False, error=reason)
 
 
 class Decisions(Protocol):
-    """Who answers while an expression runs."""
+    """Answers the checks of an expression while it runs."""
 
     def answer(self, check: Check) -> CheckAnswer:
-        """The answer, at once. Raises Missing."""
+        """The answer, without waiting. Raises Missing if it is not known."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """The answers that are known; any other check is unanswered."""
+    """A table of known answers."""
 
     answers: Mapping[Check, CheckAnswer]
 
     def answer(self, check: Check) -> CheckAnswer:
-        """The answer of the table. Raises Missing."""
+        """The answer in the table. Raises Missing for any other check."""
         answer = self.answers.get(check)
         if answer is None:
             raise Missing(check)
@@ -206,7 +206,7 @@ def _resource(target: GroupCheck, resource: str) -> ResourceCheck:
 
 
 def _with(field: str) -> Implementation:
-    """What puts a value into one field of a ResourceCheck."""
+    """A function that sets one field of a ResourceCheck."""
 
     def changed(target: ResourceCheck, value: str) -> ResourceCheck:
         changes: dict[str, Any] = {field: value}
@@ -236,16 +236,16 @@ def _check_resource(target: ResourceCheck, verb: str) -> CheckDecision:
 
 
 def _selector_cost(arguments: Sequence[Value], _: Value) -> int:
-    """A list of as many requirements as the text could hold at most."""
+    """The cost of a list with as many requirements as the text could contain."""
     length = size(arguments[1])
     requirements = ceil(length * _REQUIREMENTS_PER_CHARACTER)
     return LIST_CREATION + ceil(length * STRING_TRAVERSAL) + requirements * _REQUIREMENT_COST
 
 
 def _member(overload: str, target: Type, texts: int, result: Type, call: Implementation) -> Overload:
-    """A function of a target that takes so many strings."""
+    """A method of a target. texts: the number of its string arguments."""
     parameters = (target, *(types.STRING,) * texts)
-    # Three arguments take cel-go's FunctionBinding, fewer its UnaryBinding and BinaryBinding.
+    # cel-go uses FunctionBinding for three arguments, UnaryBinding and BinaryBinding for fewer.
     return Overload(id=overload, parameters=parameters, result=result, call=call, member=True, stepwise=texts > 1)
 
 
@@ -262,7 +262,7 @@ def _selector(name: str, field: str) -> Function:
     return function(name, overload, cost=_selector_cost)
 
 
-# The names of the types are not among what an expression may refer to: the reference does not register them.
+# An expression cannot use the names of these types, because the reference does not register them.
 LIBRARY = Library(
     name="kubernetes.authz",
     functions=(
@@ -337,14 +337,14 @@ def _resource_attributes(check: Check) -> dict[str, Any]:
 
 
 def _set(fields: dict[str, Any]) -> dict[str, Any]:
-    """The fields that are not empty: Go's omitempty."""
+    """The fields that are not empty, as with Go's omitempty."""
     return {key: value for key, value in fields.items() if value}
 
 
 def _requirements(given: Selector) -> Iterator[dict[str, Any]]:
-    """The requirements that a review can hold. To leave others out asks for more than is needed, never for less.
+    """The requirements that a review can express. Without the others, the review asks for more rights, never for fewer.
 
-    One without a key, which a field selector may have, is left out too: the API server would refuse the whole review.
+    A requirement without a key, which a field selector may have, is left out: the API server would refuse the review.
     """
     for requirement in given.requirements:
         operator = _REVIEW_OPERATORS.get(requirement.operator)
@@ -353,10 +353,10 @@ def _requirements(given: Selector) -> Iterator[dict[str, Any]]:
 
 
 def answer_of(status: Mapping[str, Any]) -> CheckAnswer:
-    """The answer that the `status` of a SubjectAccessReview gives.
+    """The answer in the `status` of a SubjectAccessReview.
 
-    `evaluationError` is what the API server's own authorizers returned as their error beside the decision, so it is the
-    error here. Allowed and denied at once counts as denied, with an error, as the webhook authorizer has it.
+    `evaluationError` is the error that the API server's authorizers returned with the decision, so it is the error here
+    too. Like the webhook authorizer, this counts allowed and denied at once as denied, with an error.
     """
     allowed, denied = status.get("allowed") is True, status.get("denied") is True
     error = status.get("evaluationError") or None

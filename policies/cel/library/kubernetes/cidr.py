@@ -25,21 +25,21 @@ _PARSE_ERROR = "network address parse error during conversion from string: "
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CIDR(Incomparable):
-    """An address and how many of its bits belong to the network; the others are kept, so 10.0.0.1/8 stays as it is."""
+    """An address and the number of its bits that form the network. Other bits are kept: 10.0.0.1/8 does not change."""
 
     cel_type: ClassVar[Type] = TYPE
     address: Address
     length: int
 
     def cel_equal(self, other: object) -> bool:
-        """`==`, which fails for values of another type."""
+        """Whether `==` holds. Raises CelError for a value of another type."""
         if not isinstance(other, CIDR):
             raise no_such_overload()
         return (self.address, self.length) == (other.address, other.length)
 
     @property
     def cel_size(self) -> int:
-        """The length of the network's part in bytes."""
+        """The length of the network part in bytes, rounded up."""
         return ceil(self.length / 8)
 
     def __str__(self) -> str:
@@ -47,7 +47,7 @@ class CIDR(Incomparable):
 
 
 def parse(text: str) -> CIDR:
-    """The network that a text stands for. Raises CelError; the reference puts its prefix twice."""
+    """The network in a text. Raises CelError. As in the reference, its message has the prefix twice."""
     text = clean(text)
     try:
         address, length = parse_prefix(text)

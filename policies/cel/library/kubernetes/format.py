@@ -33,7 +33,7 @@ TYPE = types.struct("kubernetes.NamedFormat")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Format(Incomparable):
-    """A format: `check` gives what is wrong with a text, `regex_size` is what its cost is estimated from."""
+    """A format. `check`: returns the problems of a text. `regex_size`: the pattern size that determines the cost."""
 
     cel_type: ClassVar[Type] = TYPE
     name: str
@@ -41,7 +41,7 @@ class Format(Incomparable):
     regex_size: int
 
     def cel_equal(self, other: object) -> bool:
-        """`==`, which fails for values of another type."""
+        """Whether `==` holds. Raises CelError for a value of another type."""
         if not isinstance(other, Format):
             raise no_such_overload()
         return self.name == other.name

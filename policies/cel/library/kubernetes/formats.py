@@ -1,7 +1,7 @@
-"""What Kubernetes finds wrong with a text, by format, in its words.
+"""The checks of formats. Each function returns the problems of a text, in Kubernetes' words; none if it is valid.
 
 Sources: k8s.io/apimachinery's pkg/api/validation/generic.go, pkg/util/validation/validation.go (characters) and
-pkg/api/validate/content (bytes), k8s.io/kube-openapi's pkg/validation/strfmt. Lengths are of UTF-8 bytes.
+pkg/api/validate/content (bytes), k8s.io/kube-openapi's pkg/validation/strfmt. Lengths count UTF-8 bytes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _IS_BASE64 = re.compile(r"(?:[A-Za-z0-9+/]{4})*+(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9
 
 
 def uri(text: str) -> list[str]:
-    """What isURL() accepts (url.ParseRequestURI)."""
+    """The problems of a URL; `isURL()` accepts the same texts (url.ParseRequestURI)."""
     try:
         parse_request_uri(text)
     except UrlError as error:
@@ -30,22 +30,22 @@ def uri(text: str) -> list[str]:
 
 
 def uuid(text: str) -> list[str]:
-    """A UUID of any version, with or without dashes."""
+    """The problems of a UUID of any version, with or without dashes."""
     return [] if len(text) <= 36 and _IS_UUID.fullmatch(text) else ["does not match the UUID format"]
 
 
 def base64(text: str) -> list[str]:
-    """Bytes in base64 with padding; none at all is refused."""
+    """The problems of bytes in base64 with padding. An empty text is invalid."""
     return [] if text and _IS_BASE64.fullmatch(text) else ["invalid base64"]
 
 
 def date(text: str) -> list[str]:
-    """A day: 2021-01-31."""
+    """The problems of a date such as 2021-01-31."""
     return [] if _is_date(text) else ["invalid date"]
 
 
 def datetime(text: str) -> list[str]:
-    """A moment in RFC 3339. What follows a second T is not looked at."""
+    """The problems of a timestamp in RFC 3339. The text after a second T is ignored."""
     day, *rest = text.lower().split("t", 2)
     clock = _IS_TIME.fullmatch(rest[0]) if rest and _is_date(day) else None
     valid = clock and clock[1] <= "23" and clock[2] <= "59" and clock[3] <= "59"
@@ -57,5 +57,5 @@ def _is_date(text: str) -> bool:
     if not match:
         return False
     year, month, day = map(int, match.groups())
-    # The calendar repeats every 400 years; the library's has no year 0.
+    # The calendar repeats every 400 years. Python's has no year 0.
     return 1 <= month <= 12 and 1 <= day <= monthrange(year % 400 + 400, month)[1]

@@ -19,20 +19,20 @@ TYPE = types.opaque("net.IP")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IP(Incomparable):
-    """An IP address without zone, never an IPv4 address inside IPv6."""
+    """An IP address without a zone. It is never an IPv4 address mapped into IPv6."""
 
     cel_type: ClassVar[Type] = TYPE
     address: Address
 
     def cel_equal(self, other: object) -> bool:
-        """`==`, which fails for values of another type."""
+        """Whether `==` holds. Raises CelError for a value of another type."""
         if not isinstance(other, IP):
             raise no_such_overload()
         return self.address == other.address
 
     @property
     def cel_size(self) -> int:
-        """Its length in bytes."""
+        """The length in bytes."""
         return self.address.bits // 8
 
     def __str__(self) -> str:
@@ -40,7 +40,7 @@ class IP(Incomparable):
 
 
 def parse(text: str) -> IP:
-    """The address that a text stands for. Raises CelError with the reference's words."""
+    """The address in a text. Raises CelError with the reference's message."""
     text = clean(text)
     try:
         address = parse_address(text)

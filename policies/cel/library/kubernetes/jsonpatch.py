@@ -8,7 +8,7 @@ from policies.cel.function import Library, single
 
 
 def escape_key(key: str) -> str:
-    """A key as a JSON Pointer has it (RFC 6901)."""
+    """A key as in a JSON Pointer (RFC 6901)."""
     return key.replace("~", "~0").replace("/", "~1")
 
 

@@ -1,4 +1,4 @@
-"""Kubernetes' own functions of lists: `isSorted`, `sum`, `min`, `max`, `indexOf` and `lastIndexOf`.
+"""Kubernetes' own list functions: `isSorted`, `sum`, `min`, `max`, `indexOf` and `lastIndexOf`.
 
 Source: k8s.io/apiserver's pkg/cel/library/lists.go and cost.go.
 """
@@ -29,9 +29,9 @@ _LENGTH_OF_TIME = attrgetter("nanoseconds")
 
 
 def _key_of(items: list[Value]) -> tuple[bool, Callable[[Any], Any] | None]:
-    """Whether the items are of one ordered type, which Python's own comparison serves, and what it looks at then.
+    """Whether all items have the same ordered type, so that Python can compare them, and the key function for that.
 
-    Raises CelError where an item has no order at all.
+    Raises CelError if an item has no order.
     """
     classes = set(map(type, items))
     if not classes <= _ORDERED:
@@ -42,7 +42,7 @@ def _key_of(items: list[Value]) -> tuple[bool, Callable[[Any], Any] | None]:
 
 
 def _is_sorted(items: list[Value]) -> bool:
-    """Values that cannot be compared with each other, as those of two types, count as sorted."""
+    """Whether the items are sorted. Neighbours that cannot be compared, such as those of two types, count as sorted."""
     classes = set(map(type, items))
     if len(classes) == 1 and classes <= _NATIVE:
         return not any(map(gt, items, islice(items, 1, None)))
@@ -55,7 +55,7 @@ def _is_sorted(items: list[Value]) -> bool:
 
 
 def _comparison(left: Value, right: Value) -> int:
-    """0 for values that have no order between them."""
+    """The order of two values; 0 if they cannot be compared."""
     try:
         return compare(left, right)
     except CelError:
@@ -70,7 +70,7 @@ def _extreme(choose: Callable[..., Value], replaced_at: int, items: list[Value])
 
 
 def _preferred(items: list[Value], replaced_at: int) -> Value:
-    """The first item, or the one that took its place because the comparison with it came out as given."""
+    """The best item. It starts as the first one; each item whose comparison with it gives `replaced_at` replaces it."""
     best = items[0]
     for item in items[1:]:
         if _comparison(best, item) == replaced_at:

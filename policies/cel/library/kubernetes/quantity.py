@@ -33,7 +33,7 @@ from policies.cel.values import INT_MAX, INT_MIN, Incomparable
 
 TYPE = types.struct("kubernetes.Quantity")
 _DIGITS, _PLACES = 18, 9  # of 64 bits; nano is the smallest unit
-# Possessive: the reference reads from left to right and never goes back.
+# Possessive quantifiers, because the reference reads from left to right and never backtracks.
 _TEXT = re.compile(r"([+-]?+0*+([0-9]*+)(?:\.([0-9]*+))?+)([eEinumkKMGTP]*+[-+]?+[0-9]*+)")
 _EXPONENT = re.compile(r"[eE]([+-]?[0-9]+)")
 _WRONG = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
@@ -42,7 +42,7 @@ _WRONG_SUFFIX = "unable to parse quantity's suffix"
 
 
 class Form(Enum):
-    """How a quantity is written: 12e6, 12Mi, 12M."""
+    """The notation of a quantity: 12e6, 12Mi, 12M."""
 
     EXPONENT = "DecimalExponent"
     BINARY = "BinarySI"
@@ -57,10 +57,10 @@ _BINARY_SUFFIX = {exponent: suffix for suffix, exponent in _BINARY.items()}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Quantity(Incomparable):
-    """An amount and how it is written. `text` is the text that it was read from, where that is already canonical.
+    """An amount and its notation. `text`: the text that it was parsed from, if that is canonical.
 
-    `computed` is true of what add() and sub() give, which the reference holds differently and cannot compare on the
-    right of `==`.
+    `computed`: True for results of add() and sub(). The reference stores them differently and cannot compare them on
+    the right of `==`.
     """
 
     cel_type: ClassVar[Type] = TYPE
@@ -70,7 +70,7 @@ class Quantity(Incomparable):
     computed: bool = False
 
     def cel_equal(self, other: object) -> bool:
-        """`==`, which fails for values of another type, and for computed ones on the right."""
+        """Whether `==` holds. Raises CelError for a value of another type, and for a computed one on the right."""
         if not isinstance(other, Quantity) or other.computed:
             raise no_such_overload()
         return compare(self.amount, other.amount) == 0
@@ -80,7 +80,7 @@ class Quantity(Incomparable):
 
 
 def parse(text: str) -> Quantity:
-    """The quantity that a text stands for. Raises CelError with the reference's words."""
+    """The quantity in a text. Raises CelError with the reference's message."""
     match = _TEXT.fullmatch(text)
     if not match or not text:
         raise CelError(_WRONG)
@@ -99,12 +99,12 @@ _REMEMBERED_LENGTH = 32
 
 
 def read(text: str) -> Quantity:
-    """The same as `parse`. The few texts that most objects use are read once."""
+    """The quantity in a text, as `parse` returns it. Short texts are cached, because most objects use the same few."""
     return _remembered(text) if len(text) <= _REMEMBERED_LENGTH else parse(text)
 
 
 def _suffix(suffix: str) -> tuple[Form, int]:
-    """The form and the exponent, of ten or of two, that a suffix stands for."""
+    """The form of a suffix, and its exponent of ten or of two."""
     if suffix in _DECIMAL:
         return Form.DECIMAL, _DECIMAL[suffix]
     if suffix in _BINARY:
@@ -122,7 +122,7 @@ def _suffix(suffix: str) -> tuple[Form, int]:
 
 
 def _small(whole: str, fraction: str, form: Form, exponent: int) -> Small | None:
-    """The amount without its sign, None if it takes more than 64 bits or a finer unit than nano."""
+    """The amount without its sign; None if it needs more than 64 bits or a smaller unit than nano."""
     digits = len(whole) + len(fraction)
     if form is Form.BINARY:
         room = 15 - len(whole) - exponent * 3 // 10 - 1
@@ -140,7 +140,7 @@ def _is_canonical(digits: str, small: Small, form: Form, exponent: int) -> bool:
 
 
 def _large(text: str, form: Form, exponent: int) -> Quantity:
-    """The amount without limits: rounded up to nano, and capped to 64 bits where the suffix is a power of two."""
+    """The quantity with an unlimited amount: rounded up to nano, and capped at 64 bits if the suffix is binary."""
     if not any(map(str.isdigit, text)):
         raise CelError(_WRONG_NUMBER)
     sign = text.startswith("-")
@@ -206,7 +206,7 @@ def _compare(left: Quantity, right: Quantity) -> int:
 
 
 def _sum(left: Quantity, other: Amount, other_form: Form, *, negative: bool) -> Quantity:
-    """The sum or the difference, written like the first unless that is zero."""
+    """The sum or the difference, in the form of the first quantity unless that is zero."""
     amount = left.amount
     form = left.form if amount.decimal else other_form
     total: Amount | None = None

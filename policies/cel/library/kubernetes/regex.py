@@ -1,8 +1,8 @@
 """Regular expressions: `matches`, `find` and `findAll`.
 
 Sources: cel-go's common/types/string.go (matches), k8s.io/apiserver's pkg/cel/library/regex.go, Go's regexp. RE2 does
-the matching, in time linear in the text as in Go. Most expressions of policies are a plain text with or without `^`
-before and `$` after it, which Python finds itself, several times faster.
+the matching, in linear time as in Go. Most expressions of policies are a plain text, perhaps with `^` before or `$`
+after it. Python's string methods find these several times faster.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Matcher = Callable[[str], bool]
 
 
 class _Raw(Protocol):
-    """RE2 without the package's own layer, whose search takes five times as long."""
+    """RE2 without the package's Python layer, whose search takes five times as long."""
 
     def ok(self) -> bool: ...
     def error(self) -> bytes: ...
@@ -46,12 +46,12 @@ class Pattern:
 
     def __init__(self, search: Search, matches: Matcher, plain: str | None) -> None:
         self._search = search
-        self._plain = plain  # what is found, if that is always the same
+        self._plain = plain  # the text of every match, if it is always the same
         self.matches = matches
-        """Whether the expression is found anywhere in a text."""
+        """Returns whether the expression matches anywhere in a text."""
 
     def find(self, text: str) -> str:
-        """The first place where the expression is found, "" if there is none."""
+        """The text of the first match, or "" without a match."""
         if self._plain is not None:
             return self._plain if self.matches(text) else ""
         raw = utf8(text)
@@ -59,9 +59,9 @@ class Pattern:
         return "" if span is None else raw[span[0] : span[1]].decode()
 
     def find_all(self, text: str, limit: int = -1) -> list[str]:
-        """All places that do not overlap, from left to right, or the first ones up to a limit that is not negative.
+        """The texts of all matches that do not overlap, from left to right. limit: the most matches; negative for all.
 
-        An empty one right after another is passed over (Go's FindAllString).
+        Skips an empty match right after another match (Go's FindAllString).
         """
         raw, places, at, before = utf8(text), list[str](), 0, -1
         while at <= len(raw) and len(places) != limit:
@@ -77,7 +77,7 @@ class Pattern:
 
 
 def _next(raw: bytes, at: int) -> int:
-    """Where the character after the one at `at` starts."""
+    """The start of the character after the one at `at`."""
     at += 1
     while at < len(raw) and raw[at] & 0xC0 == 0x80:
         at += 1
@@ -86,7 +86,7 @@ def _next(raw: bytes, at: int) -> int:
 
 @lru_cache(_CACHED)
 def compile_pattern(text: str) -> Pattern:
-    """The compiled expression. Raises CelError."""
+    """The compiled expression. Raises CelError if it is invalid."""
     text = clean(text)
     try:
         pattern, private = to_re2(text), getattr(getattr(re2, "_re2", None), "RE2", None)
@@ -104,7 +104,7 @@ def compile_pattern(text: str) -> Pattern:
 
 
 def matcher(pattern: str) -> Matcher:
-    """Whether a text matches, as a function of the text alone. Raises CelError for a bad expression."""
+    """A function that returns whether a text matches. Raises CelError if the expression is invalid."""
     return compile_pattern(pattern).matches
 
 
@@ -128,7 +128,7 @@ def _matching(search: Search) -> Matcher:
 
 
 def _between_characters(search: Search) -> Search:
-    r"""The same search without the empty places inside of characters, which RE2 takes for `\B` and Go does not."""
+    r"""A search without empty matches inside of characters. RE2 matches `\B` there, but Go does not."""
 
     def checked(raw: bytes, start: int) -> tuple[int, int] | None:
         while (span := search(raw, start)) and span[0] < len(raw) and raw[span[0]] & 0xC0 == 0x80:
@@ -150,7 +150,7 @@ def _private(private: Callable[[bytes, object], _Raw], pattern: str) -> tuple[Se
         span = match(anywhere, raw, start, len(raw))[0]
         return None if span[0] < 0 else span
 
-    def matches(text: str) -> bool:  # what policies do for every container: no further layer
+    def matches(text: str) -> bool:  # policies call this for every container, so it has no further layer
         try:
             raw = text.encode()
         except UnicodeEncodeError:
@@ -210,7 +210,7 @@ MATCHES = Function(
     name="matches",
     overloads=(
         Overload(id="matches", parameters=_TEXTS, result=types.BOOL),
-        # Only the second costs more than 1: the reference forgot the other.
+        # Only the second overload costs more than 1, as in the reference.
         Overload(id="matches_string", parameters=_TEXTS, result=types.BOOL, member=True, cost=of_match),
     ),
     call=_matches,

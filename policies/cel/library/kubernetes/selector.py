@@ -1,4 +1,4 @@
-"""Label and field selectors as text: parsed to requirements, or refused in the reference's words.
+"""Parsers of label and field selectors, with the reference's messages.
 
 Sources: k8s.io/apimachinery's pkg/labels/selector.go, pkg/fields/selector.go, pkg/api/validate/content and
 pkg/util/validation/field.
@@ -27,15 +27,15 @@ _INT64_DIGITS = len(str(_INT64_MAX))
 
 
 class SelectorError(Exception):
-    """A selector that the reference cannot parse, with its message."""
+    """The reference cannot parse the selector. The message is its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """One condition of a selector; all of a selector's must hold.
+    """One condition of a selector. All conditions of a selector must hold.
 
-    `operator` is as in k8s.io/apimachinery's pkg/selection. `values` are sorted and without repetition; a field's
-    requirement has exactly one.
+    `operator`: as in k8s.io/apimachinery's pkg/selection. `values`: sorted and unique; a requirement on a field has
+    exactly one.
     """
 
     key: str
@@ -45,7 +45,7 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """A selector as an authorization check carries it: the text, and what became of it."""
+    """The selector of an authorization check: the text, and its requirements or the error."""
 
     text: str = ""
     requirements: tuple[Requirement, ...] = ()
@@ -56,12 +56,12 @@ NO_SELECTOR = Selector()
 
 
 def field_selector(text: str) -> Selector:
-    """A field selector for a check; an empty text is none."""
+    """The field selector of a check; NO_SELECTOR for an empty text."""
     return _parsed(text, parse_fields)
 
 
 def label_selector(text: str) -> Selector:
-    """A label selector for a check; an empty text is none."""
+    """The label selector of a check; NO_SELECTOR for an empty text."""
     return _parsed(text, parse_labels)
 
 
@@ -83,7 +83,7 @@ _SPLIT = re.compile(r"!=|==|=")
 def parse_fields(text: str) -> tuple[Requirement, ...]:
     """The requirements of a field selector such as `spec.nodeName=a,status.phase!=Failed`. Raises SelectorError.
 
-    As fields.ParseSelector: sorted by their text, a term without key and value left out.
+    Like fields.ParseSelector, it sorts them by their text and leaves out terms without key and value.
     """
     requirements = []
     for term in sorted(_terms(text)):
@@ -99,7 +99,7 @@ def parse_fields(text: str) -> tuple[Requirement, ...]:
 
 
 def _terms(text: str) -> Iterator[str]:
-    """The parts between commas; a comma after a backslash belongs to its part."""
+    """The parts between commas. A comma after a backslash does not separate parts."""
     position = 0
     while position <= len(text):
         match = _TERM.match(text, position)
@@ -132,7 +132,7 @@ def _unescaped(value: str) -> str:
 def parse_labels(text: str) -> tuple[Requirement, ...]:
     """The requirements of a label selector such as `a in (b,c),!d,e=f`, by key. Raises SelectorError.
 
-    As labels.ParseToRequirements.
+    Source: labels.ParseToRequirements.
     """
     return tuple(sorted(_Parser(list(_scan(text))).parse(), key=lambda requirement: requirement.key))
 
@@ -146,7 +146,7 @@ class _Token:
 
     @property
     def is_value(self) -> bool:
-        """Whether it may stand for a key or a value: `in` and `notin` may."""
+        """Whether the token may be a key or a value. `in` and `notin` may."""
         return self.kind in ("name", IN, NOT_IN)
 
 
@@ -154,7 +154,7 @@ _END = _Token("end")
 
 
 def _scan(text: str) -> Iterator[_Token]:
-    """The tokens of a label selector. A NUL right after a token only ends that token, any other the text."""
+    """The tokens of a label selector. A NUL right after a token ends that token; any other NUL ends the text."""
     position = 0
     while True:
         while position < len(text) and text[position] in _SPACES:
@@ -249,7 +249,7 @@ class _Parser:
         return values
 
     def _members(self) -> set[str]:
-        """Values up to the closing parenthesis; what is missing beside a comma is the empty value."""
+        """The values up to the closing parenthesis. A missing value beside a comma is empty."""
         values: set[str] = set()
         while True:
             token = self._take()
@@ -274,7 +274,7 @@ _INTEGER = re.compile(r"[+-]?[0-9]+").fullmatch
 
 
 def _checked(requirement: Requirement) -> Requirement:
-    """The requirement itself where its values may be a label's (NewRequirement). Raises SelectorError."""
+    """The requirement, if its values are valid label values (NewRequirement). Raises SelectorError."""
     faults = []
     for position, value in enumerate(requirement.values):
         if requirement.operator in (GREATER, LESS) and not _is_int64(value):
@@ -289,7 +289,7 @@ def _checked(requirement: Requirement) -> Requirement:
 
 
 def _is_int64(text: str) -> bool:
-    short = len(text.lstrip("+-0")) <= _INT64_DIGITS  # Python refuses to read thousands of digits
+    short = len(text.lstrip("+-0")) <= _INT64_DIGITS  # Python refuses to parse thousands of digits
     return _INTEGER(text) is not None and short and -_INT64_MAX - 1 <= int(text) <= _INT64_MAX
 
 

@@ -1,6 +1,6 @@
 """Versions: `semver('1.2.3').isLessThan(semver('2.0.0'))`.
 
-Sources: k8s.io/apiserver's pkg/cel/library/semverlib.go, and github.com/blang/semver/v4, which reads the texts.
+Sources: k8s.io/apiserver's pkg/cel/library/semverlib.go, and github.com/blang/semver/v4, which parses versions.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _UINT64 = 2**64
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Semver(Incomparable):
-    """A version. The build metadata plays no part in comparisons."""
+    """A version. Comparisons ignore the build metadata."""
 
     cel_type: ClassVar[Type] = TYPE
     major: int
@@ -35,7 +35,7 @@ class Semver(Incomparable):
     build: tuple[str, ...] = ()
 
     def cel_equal(self, other: object) -> bool:
-        """`==`, which fails for values of another type."""
+        """Whether `==` holds. Raises CelError for a value of another type."""
         if not isinstance(other, Semver):
             raise no_such_overload()
         return compare(self, other) == 0
@@ -47,7 +47,7 @@ class Semver(Incomparable):
 
 
 def compare(left: Semver, right: Semver) -> int:
-    """-1, 0 or 1. Raises nothing: a version before release comes before the release, numbers before words."""
+    """The order of two versions: -1, 0 or 1. Prereleases come before the release, numbers before words."""
     numbers = (left.major, left.minor, left.patch), (right.major, right.minor, right.patch)
     if numbers[0] != numbers[1]:
         return 1 if numbers[0] > numbers[1] else -1
@@ -62,7 +62,7 @@ def _sortable(pre: tuple[int | str, ...]) -> list[tuple[bool, int, str]]:
 
 
 def parse(text: str) -> Semver:
-    """The version that a text stands for. Raises CelError with the reference's words."""
+    """The version in a text. Raises CelError with the reference's message."""
     text = clean(text)
     if not text:
         raise CelError("Version string empty")
@@ -118,7 +118,7 @@ def _build(text: str) -> str:
 
 
 def normalize(text: str) -> str:
-    """A text such as v01.2 made a full version: 1.2.0. Raises CelError where a short one has more than numbers."""
+    """The full version for a text such as v01.2: 1.2.0. Raises CelError for a short one with more than numbers."""
     parts = [_without_zeros(part) for part in text.removeprefix("v").split(".", 2)]
     if len(parts) < 3:
         if "+" in parts[-1] or "-" in parts[-1]:

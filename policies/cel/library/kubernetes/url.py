@@ -19,13 +19,13 @@ TYPE = types.struct("kubernetes.URL")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class URL(Incomparable):
-    """A URL. Two are equal if they are written alike after reading."""
+    """A URL. Two are equal if their normalized texts are."""
 
     cel_type: ClassVar[Type] = TYPE
     parts: WebUrl
 
     def cel_equal(self, other: object) -> bool:
-        """`==`, which fails for values of another type."""
+        """Whether `==` holds. Raises CelError for a value of another type."""
         if not isinstance(other, URL):
             raise no_such_overload()
         return bytes(self.parts) == bytes(other.parts)
@@ -35,7 +35,7 @@ class URL(Incomparable):
 
 
 def parse(text: str) -> URL:
-    """The URL that a text stands for: absolute, or a path from the root. Raises CelError with the reference's words."""
+    """The URL in a text: absolute, or a path from the root. Raises CelError with the reference's message."""
     try:
         parse_request_uri(text)
         return URL(parse_url(text))

@@ -1,1 +1,1 @@
-"""The functions of CEL itself and of cel-go's extensions: a module for each library."""
+"""The functions of CEL itself and of cel-go's extensions. Each library is a module."""

@@ -1,7 +1,7 @@
 """`+ - * / %` and negation: int64 and uint64 with overflow, doubles, durations and timestamps, texts and lists.
 
-Each function takes values of any type and raises CelError in the reference's words: `no such overload` where the right
-side does not fit the left, `no such overload: _+_` where the left has no such operator at all.
+Each function accepts values of any type and raises CelError with the reference's message: `no such overload` if the
+right side does not fit the left, `no such overload: _+_` if the left side does not have the operator.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _CONCATENATED = (str, bytes, list)
 
 
 def whole(value: int) -> int:
-    """An int64, or the error of an overflow."""
+    """The value as an int64. Raises CelError if it overflows."""
     if INT_MIN <= value <= INT_MAX:
         return value
     raise CelError("integer overflow")
 
 
 def unsigned(value: int) -> Uint:
-    """A uint64, or the error of an overflow."""
+    """The value as a uint64. Raises CelError if it overflows."""
     if 0 <= value <= UINT_MAX:
         return Uint(value)
     raise CelError("unsigned integer overflow")
@@ -101,7 +101,7 @@ def multiply(left: Value, right: Value) -> Value:
 
 
 def divide(left: Value, right: Value) -> Value:
-    """`left / right`: towards zero for integers, IEEE 754 for doubles."""
+    """`left / right`. Integers round towards zero; doubles follow IEEE 754."""
     kind = left.__class__
     if kind is right.__class__:
         if kind is float:
@@ -125,7 +125,7 @@ def _divide_doubles(left: float, right: float) -> float:
 
 
 def modulo(left: Value, right: Value) -> Value:
-    """`left % right`, with the sign of the left."""
+    """`left % right`, with the sign of the left side."""
     kind = left.__class__
     if kind is right.__class__ and kind in (int, Uint):
         if right == 0:

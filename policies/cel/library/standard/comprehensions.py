@@ -1,4 +1,4 @@
-"""`cel.@mapInsert`, which transformMap and transformMapEntry are made of (cel-go's ext/comprehensions.go)."""
+"""`cel.@mapInsert`, to which transformMap and transformMapEntry expand (cel-go's ext/comprehensions.go)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MAP = types.map_of(types.parameter("K"), types.parameter("V"))
 
 
 def insert(mapping: dict[Value, Value], key: Value, value: Value) -> dict[Value, Value]:
-    """The map with one more entry, in place: only macros call it, with a map of their own. A known key is a failure."""
+    """The map with one more entry, added in place: only macros call it, on their own map. A known key is a CelError."""
     if find(mapping, key) is not ABSENT:
         raise CelError(f"insert failed: key {show_key(key)} already exists")
     mapping[key] = value
@@ -21,7 +21,7 @@ def insert(mapping: dict[Value, Value], key: Value, value: Value) -> dict[Value,
 
 
 def insert_all(mapping: dict[Value, Value], entries: dict[Value, Value]) -> dict[Value, Value]:
-    """The map with all entries of another one, in place."""
+    """The map with all entries of another one, added in place."""
     for key, value in entries.items():
         insert(mapping, key, value)
     return mapping

@@ -31,7 +31,7 @@ def _impossible(source: Type, target: Type) -> CelError:
 
 
 def text_of(value: Value) -> str:
-    """`string(value)`, for every type that has it."""
+    """`string(value)`, for every type that supports it."""
     return _TEXTS[value.__class__](value)
 
 
@@ -71,7 +71,7 @@ def _digits(read: Callable[[str], int | None], value: str, target: Type) -> int:
 
 
 def text_to_double(value: str) -> float:
-    """`double(value)` of a string."""
+    """`double(value)` for a string."""
     number = double(value)
     if number is None:
         raise _impossible(types.STRING, types.DOUBLE)
@@ -79,7 +79,7 @@ def text_to_double(value: str) -> float:
 
 
 def text_to_index(text: str) -> int:
-    """An integer as Go's strconv.Atoi reads it. Raises CelError in its words."""
+    """An integer as Go's strconv.Atoi reads it. Raises CelError with its message."""
     try:
         return atoi(text)
     except ValueError as error:
@@ -115,7 +115,7 @@ def _int_to_timestamp(value: int) -> Timestamp:
 
 
 def _double_to_int(value: float) -> int:
-    if not INT_MIN < value < float(INT_MAX):  # NaN fails too, and the least integer itself
+    if not INT_MIN < value < float(INT_MAX):  # NaN and the least integer fail as well
         raise CelError("integer overflow")
     return int(value)
 
@@ -156,7 +156,7 @@ def _from(source: Type, id: str, target: Type, call: Implementation, price: Cost
 
 
 def _type(value: Value) -> Type:
-    """`type(value)`; of a JSONPatch the reference says `type`."""
+    """`type(value)`. For a JSONPatch the reference returns `type`."""
     return types.TYPE if value.__class__ is JSONPatch else type_of(value)
 
 

@@ -1,4 +1,4 @@
-"""cel-go's functions of lists: `slice`, `flatten`, `sort`, `lists.range`, `reverse` and `distinct`.
+"""cel-go's list functions: `slice`, `flatten`, `sort`, `lists.range`, `reverse` and `distinct`.
 
 Source: version 3 of cel-go's ext/lists.go, with its costs.
 """
@@ -27,7 +27,7 @@ _TIMES = frozenset({Duration, Timestamp})
 _STABLE = 12  # lengths up to this are sorted by insertion
 _CALL = 1 + cost.LIST_CREATION
 _LONGEST = 2 * cost.EXPRESSION_LIMIT
-"""Elements of a flattened list, whose cost does not tell how long it gets."""
+"""The most elements of a flattened list. Its cost does not bound its length."""
 
 
 def _slice(items: list[Value], start: int, end: int) -> list[Value]:
@@ -95,7 +95,7 @@ def _sort_by_keys(items: Value, keys: Value) -> list[Value]:
 
 
 def _order(keys: list[Any]) -> list[int]:
-    """Positions in the order of the keys. Python's own sort serves where it cannot differ from Go's, being stable."""
+    """The positions in the order of the keys. Uses Python's stable sort if Go's would give the same order."""
     if keys[0].__class__ in _TIMES:
         keys = list(map(attrgetter("nanoseconds"), keys))
     same_as_itself = keys[0].__class__ is not float or all(key == key for key in keys)  # noqa: PLR0124 - without NaN
@@ -116,7 +116,7 @@ def _reverse(items: list[Value]) -> list[Value]:
 
 def _distinct(items: list[Value]) -> list[Value]:
     spent = _self_comparison(items)
-    if spent > cost.EXPRESSION_LIMIT:  # the price is known before the work
+    if spent > cost.EXPRESSION_LIMIT:  # the cost is known in advance
         raise BudgetError(spent)
     if set(map(type, items)) == {str}:
         return list(dict.fromkeys(items))
@@ -128,7 +128,7 @@ def _distinct(items: list[Value]) -> list[Value]:
 
 
 def _self_comparison(items: Value) -> int:
-    """As many comparisons as there are pairs, each at 2, or a little more for texts."""
+    """The cost of comparing all pairs: 2 for each, or a little more for texts."""
     if items.__class__ is not list or not items:
         return _CALL
     factor = 2.0 + (cost.STRING_TRAVERSAL if items[0].__class__ in {str, bytes} else 0.0)
@@ -144,7 +144,7 @@ def _of_result(_: Sequence[Value], result: Value) -> int:
 
 
 def _of_depth(arguments: Sequence[Value], _: Value) -> int:
-    """The size of the list for each level; a negative depth wraps around as in the reference."""
+    """The size of the list for each level. A negative depth wraps around, as in the reference."""
     depth = arguments[1] if len(arguments) > 1 and arguments[1].__class__ is int else 1
     product = float(cost.size(arguments[0])) * float(depth)
     return (max(int(product), -(2**63)) + _CALL) % 2**64 if product < 0 else int(product) + _CALL
@@ -161,7 +161,7 @@ def _member(
 
 
 def _sorting(name: str, template: str, others: tuple[Type, ...], call: Implementation, price: Cost) -> Function:
-    """A function with an overload for each type that can be sorted: the element of its last parameter."""
+    """A function with an overload for each sortable type, which is the element type of its last parameter."""
     overloads = tuple(
         Overload(
             id=template.format(element.name),

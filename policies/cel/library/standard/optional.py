@@ -17,7 +17,7 @@ _NUMBERS = (bool, int, Uint, float)
 
 
 def of_non_zero(value: Value) -> Optional:
-    """`optional.ofNonZeroValue(value)`: none of null, false, 0, an empty text, list or map."""
+    """`optional.ofNonZeroValue(value)`, which is none for null, false, 0, and an empty text, list or map."""
     if value is None:
         return NONE
     kind = value.__class__
@@ -60,7 +60,7 @@ LIBRARY = Library(
             lambda optional: optional.value is not ABSENT,
             member=True,
         ),
-        Function(  # the compiler evaluates the right side only when it is needed
+        Function(  # has a step of its own, which evaluates the right side only if needed
             name="or",
             overloads=(
                 Overload(id="optional_or_optional", parameters=(_OPTIONAL, _OPTIONAL), result=_OPTIONAL, member=True),

@@ -1,4 +1,4 @@
-"""`== != < <= > >= in`, `size`, logic and indexing. Of logic and indexing only the signatures: they are not strict."""
+"""`== != < <= > >= in`, `size`, logic and indexing. Logic and indexing are not strict, so they have only signatures."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ORDERED = (bool, int, Uint, float, str, bytes, Duration, Timestamp)
 
 
 def different(left: Value, right: Value) -> bool:
-    """`left != right`: true also of values that cannot be compared."""
+    """`left != right`, which is also true for values that cannot be compared."""
     return not alike(left, right)
 
 
@@ -42,7 +42,7 @@ greater_or_equal = _ordered("_>=_", lambda order: order >= 0)
 
 
 def is_in(item: Value, container: Value) -> bool:
-    """`item in container`: an element of a list or a key of a map."""
+    """`item in container`, for an element of a list or a key of a map."""
     if container.__class__ is dict:
         return find(container, item) is not ABSENT
     if container.__class__ is list:
@@ -65,12 +65,12 @@ def opposite(value: Value) -> bool:
 
 
 def _smaller(arguments: Sequence[Value], _: Value) -> int:
-    """One pass over the smaller of two values."""
+    """The cost of one pass over the smaller of two values."""
     return ceil(min(size(arguments[0]), size(arguments[1])) * STRING_TRAVERSAL)
 
 
 def _equality(arguments: Sequence[Value], result: Value) -> int:
-    """As above, except that the types of Kubernetes' libraries cost 1 whatever their size."""
+    """The cost of one pass over the smaller value; 1 for types of Kubernetes' libraries, whatever their size."""
     return 1 if isinstance(arguments[0], Incomparable) else _smaller(arguments, result)
 
 

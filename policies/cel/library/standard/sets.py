@@ -29,7 +29,7 @@ def _intersects(left: list[Value], right: list[Value]) -> bool:
 
 
 def _function(name: str, id: str, call: Callable[[list[Value], list[Value]], bool], passes: int) -> Function:
-    """The price is known before the work: what is too expensive is not begun."""
+    """A function that does not start if it is too expensive: its cost is known in advance."""
 
     def price(arguments: Sequence[Value], _: Value) -> int:
         return 1 + passes * cost.size(arguments[0]) * cost.size(arguments[1])

@@ -1,4 +1,4 @@
-"""Functions of text: `charAt`, `indexOf`, `join`, `lowerAscii`, `replace`, `split`, `substring`, `trim` and others.
+"""String functions: `charAt`, `indexOf`, `join`, `lowerAscii`, `replace`, `split`, `substring`, `trim` and others.
 
 Source: version 2 of cel-go's ext/strings.go; costs from k8s.io/apiserver's pkg/cel/library/cost.go. Positions count
 characters (code points).
@@ -22,7 +22,7 @@ from policies.golang.quote import ESCAPES, trimmed
 _TO_LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
 _TO_UPPER = str.maketrans(ascii_lowercase, ascii_uppercase)
 _QUOTED = str.maketrans(ESCAPES)
-_QUICK_SEARCH = 1_000_000  # comparisons of the plain search backwards, at worst
+_QUICK_SEARCH = 1_000_000  # the most comparisons of a plain backward search
 
 
 def _char_at(text: str, index: int) -> str:
@@ -56,7 +56,7 @@ def _last_index_of_offset(text: str, part: str, offset: int) -> int:
 
 
 def _find_last(text: str, part: str) -> int:
-    """The standard search backwards takes time by the product of the lengths; the one forwards never does."""
+    """The last position of a part, or -1. Python's forward search never takes quadratic time, unlike `rfind`."""
     if len(text) * len(part) <= _QUICK_SEARCH:
         return text.rfind(part)
     behind = text[::-1].find(part[::-1])
@@ -130,7 +130,7 @@ def _of_result(_: Sequence[Value], result: Value) -> int:
 
 
 def _member(id: str, parameters: tuple[Type, ...], result: Type, call: Implementation) -> Overload:
-    """An overload as cel-go binds it: with three arguments or more, they are taken one after the other."""
+    """An overload as cel-go binds it: three or more arguments are evaluated one by one."""
     return Overload(id=id, parameters=parameters, result=result, call=call, member=True, stepwise=len(parameters) > 2)
 
 

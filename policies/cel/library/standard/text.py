@@ -1,4 +1,4 @@
-"""Searching text: `contains`, `startsWith` and `endsWith`.
+"""Searches in text: `contains`, `startsWith` and `endsWith`.
 
 Source: cel-go's common/stdlib/standard.go, common/types/string.go and interpreter/runtimecost.go.
 """
@@ -20,7 +20,7 @@ def _contains_cost(arguments: Sequence[Value], _: Value) -> int:
 def _function(name: str, id: str, search: Callable[[str, str], bool], price: Cost) -> Function:
     def call(text: Value, part: Value) -> bool:
         if text.__class__ is not str or part.__class__ is not str:
-            raise no_such_overload()  # without the types: the reference looks at them late here
+            raise no_such_overload()  # the message names no types, because the reference checks them late here
         return search(text, part)
 
     strings = (types.STRING, types.STRING)

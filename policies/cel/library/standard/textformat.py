@@ -1,8 +1,8 @@
 """`format` of a string: `'%s has %d'.format([name, count])`.
 
-Source: cel-go's ext/formatting.go, which serves version 2 of its strings library. Numbers of `%f` and `%e` come from
-golang.org/x/text for American English: groups of three digits, and powers of ten written out. It reads the precision
-of `%e` as a width, and keeps a precision in 8 or 16 bits, both of which are kept here.
+Source: cel-go's ext/formatting.go, which implements version 2 of its strings library. golang.org/x/text formats `%f`
+and `%e` in American English: groups of three digits, and powers of ten written out. It reads the precision of `%e` as a
+width, and truncates a precision to 8 or 16 bits. This module does the same.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from policies.golang.quote import quote
 from policies.golang.strconv import fixed, general
 
 LONGEST = int(cost.EXPRESSION_LIMIT / cost.STRING_TRAVERSAL)
-"""A text is not made longer than this: one pass over it would cost more than an evaluation may."""
+"""The maximum length of a text. One pass over a longer one would cost more than an evaluation may."""
 
 _PRECISION = 6
 _MOST_DIGITS = 1074  # of the fraction of a double
@@ -46,8 +46,8 @@ _UNSUITABLE = {
 _Clause = Callable[[Value], str]
 
 
-class _Failure(Exception):  # noqa: N818 - what went wrong inside of a clause, before its place is put before it
-    """A clause that cannot be read or does not suit its value."""
+class _Failure(Exception):  # noqa: N818 - the problem of a clause, before the prefix of the message is added
+    """A clause is invalid or does not support its value."""
 
 
 def format_text(text: str, arguments: list[Value]) -> str:
@@ -73,7 +73,7 @@ def format_text(text: str, arguments: list[Value]) -> str:
 
 
 def _clause_at(text: str, position: int, argument: Value) -> tuple[str, int]:
-    """The argument as the clause after a percent sign wants it, and the position behind the clause."""
+    """The argument in the format of the clause after a percent sign, and the position behind the clause."""
     clause, position = _read(text, position)
     try:
         return clause(argument), position
@@ -82,10 +82,10 @@ def _clause_at(text: str, position: int, argument: Value) -> tuple[str, int]:
 
 
 def letters(text: str, count: int) -> Iterator[str]:
-    """The letter of each clause that takes an argument, for a check of a literal text before it runs.
+    """The letter of each clause that takes an argument, for the check of a literal text at compile time.
 
-    Raises CelError as cel-go's validator of format strings does, where a clause cannot be read or there is no
-    argument left for it; `count` is the number of arguments.
+    `count`: the number of arguments. Like cel-go's validator of format strings, raises CelError if a clause is invalid
+    or has no argument.
     """
     position = taken = 0
     while (percent := text.find("%", position)) >= 0:
@@ -100,7 +100,7 @@ def letters(text: str, count: int) -> Iterator[str]:
 
 
 def unsuitable(letter: str, name: str) -> str:
-    """What is said where the clause of a letter cannot write values of a type, by the type's name."""
+    """The message for a clause that does not support values of a type, by its letter and the type's name."""
     return f"error during formatting: {_UNSUITABLE[letter].format(name)}"
 
 
@@ -177,7 +177,7 @@ def _map(entries: dict[Any, Value]) -> str:
 
 
 def _bounded(pieces: Iterable[str]) -> list[str]:
-    """The pieces, unless they grow too long: values may share their parts many times over."""
+    """The pieces. Raises BudgetError if they are too long: values may contain the same part many times."""
     length = 0
     kept: list[str] = []
     for piece in pieces:
@@ -189,7 +189,7 @@ def _bounded(pieces: Iterable[str]) -> list[str]:
 
 
 def _literal(value: Value) -> str:
-    """A value inside of a list or map: as an expression would write it."""
+    """A value inside of a list or map, as an expression would write it."""
     match value:
         case str():
             return quote(value)
@@ -208,7 +208,7 @@ def _literal(value: Value) -> str:
 
 
 def _integer(letter: str, value: Value) -> str:
-    """`%d` and `%o`, which are Python's letters too."""
+    """`%d` and `%o`, whose letters are the same in Python."""
     if value.__class__ is int or value.__class__ is Uint:
         return format(value, letter)
     raise _wrong(letter, value)

@@ -22,7 +22,7 @@ _UTC_NAMES = frozenset({"", "UTC", "Local"})  # a server's own zone is UTC
 
 
 def offset_at(zone: str, moment: int) -> int:
-    """How many seconds a zone is east of UTC at a moment: an IANA name, or `+01:30` as cel-go reads it."""
+    """The offset of a zone from UTC at a moment, in seconds east: an IANA name, or `+01:30` as cel-go reads it."""
     hours, colon, minutes = zone.partition(":")
     if colon:
         return _numeric(zone[0], text_to_index(hours), text_to_index(minutes))
@@ -30,7 +30,7 @@ def offset_at(zone: str, moment: int) -> int:
 
 
 def _numeric(sign: str, hours: int, minutes: int) -> int:
-    """No bounds, as in the reference, where the multiplications wrap around as int64."""
+    """The offset in seconds. As in the reference, it has no bounds, and multiplications wrap around as int64."""
     offset = _int64(hours * 60 - minutes if sign == "-" else hours * 60 + minutes)
     return int(seconds(_int64(offset * MINUTE)))
 
@@ -46,7 +46,7 @@ def _named(name: str, moment: int) -> int:
     near = _EPOCH + timedelta(seconds=moment)
     try:
         local = near.astimezone(zone)
-    except OverflowError:  # the local date is in the year 0 or 10000: no zone changes there
+    except OverflowError:  # the local date is in the year 0 or 10000, when no zone changes
         inwards = _AWAY_FROM_THE_EDGE if moment < 0 else -_AWAY_FROM_THE_EDGE
         local = (near + inwards).astimezone(zone)
     offset = local.utcoffset()
@@ -65,7 +65,7 @@ def _zone(name: str) -> ZoneInfo:
 
 
 def _of_timestamp(name: str, part: str, read: Callable[[CalendarFields], int], *durations: Overload) -> Function:
-    """The function of a name: without a zone (UTC), with one, and for durations where that exists."""
+    """A function with overloads without a zone (UTC), with a zone, and for durations if that exists."""
 
     def plain(moment: Timestamp) -> int:
         return read(fields(moment.nanoseconds // SECOND))

@@ -1,4 +1,4 @@
-"""Requests and objects with sensible defaults, so that a test states only what it is about."""
+"""Requests and objects with sensible defaults, so that a test states only what matters to it."""
 
 import re
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""How long tests wait for what comes about by itself."""
+"""How long tests wait for something that happens by itself."""
 
 import asyncio
 from collections.abc import Callable

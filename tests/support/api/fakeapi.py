@@ -1,4 +1,4 @@
-"""A small API server on 127.0.0.1: lists in pages, watches, single objects, apply, delete; and it fails on demand."""
+"""A small API server on 127.0.0.1: lists in pages, watches, single objects, apply, delete, and failures on demand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Time as the test says it is."""
+"""A clock that the test sets."""
 
 from __future__ import annotations
 

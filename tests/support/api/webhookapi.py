@@ -1,4 +1,4 @@
-"""The small API server, with what the real one does when webhook configurations are applied, merged and replaced."""
+"""The small API server, which applies, merges and replaces webhook configurations as the real one does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calling a function of a CEL library as a program would, for the tests of the libraries."""
+"""Calls a function of a CEL library as a program would, for the tests of the libraries."""
 
 from __future__ import annotations
 

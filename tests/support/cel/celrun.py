@@ -1,4 +1,4 @@
-"""Compiling and evaluating an expression as an admission policy would, for the tests of the engine."""
+"""Compiles and evaluates an expression as an admission policy would, for the tests of the engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calling one overload of a library of CEL functions, as the evaluation does once it has chosen it."""
+"""Calls one overload of a function in a CEL library, as the evaluation does when it has chosen the overload."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Policies for lint, from a few fields each, and what is found in them."""
+"""Policies for lint, from a few fields each, and the findings in them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the API server answers and writes where the service has words of its own: statuses, warnings, audit annotations.
+"""The API server's answers where the service's wording differs: statuses, warnings, audit annotations.
 
 Sources: of k8s.io/apiserver's pkg/admission/plugin/policy validating/dispatcher.go and generic/policy_dispatcher.go;
 pkg/endpoints/filters/warning.go.

@@ -1,4 +1,4 @@
-"""The shipped packs and their suites, and what this project's own engine says of a case."""
+"""The shipped packs and their suites, and the answer of this project's engine to a case."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Policies and bindings with random fields and values, most of them wrong, from the table of fields itself."""
+"""Policies and bindings with random fields and values, most of them invalid, made from the table of fields."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Policies and bindings that the API server refuses, with its words: a table of changes to documents that it takes."""
+"""Policies and bindings that the API server refuses, with its text: a table of changes to documents that it accepts."""
 
 from __future__ import annotations
 

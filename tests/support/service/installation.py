@@ -1,4 +1,4 @@
-"""An installation for `doctor` to look at: a small API server that asks a small TLS server, both on 127.0.0.1."""
+"""An installation for `doctor` to check: a small API server that calls a small TLS server, both on 127.0.0.1."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The real service as a process of its own, on ports of 127.0.0.1."""
+"""The real service in a separate process, on ports of 127.0.0.1."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Processes that share a CA in a Secret, with a clock and webhook configurations of the test's own."""
+"""Processes that share a CA in a Secret, with a clock and webhook configurations that the test controls."""
 
 from __future__ import annotations
 

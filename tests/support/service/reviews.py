@@ -1,4 +1,4 @@
-"""AdmissionReviews as the API server sends them, and rule sets small enough to know their every answer."""
+"""AdmissionReviews as the API server sends them, and small rule sets with known answers."""
 
 import json
 from collections.abc import Iterable, Sequence

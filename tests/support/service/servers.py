@@ -1,4 +1,4 @@
-"""A service in this process, behind real ports."""
+"""The service in this process, behind real ports."""
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""HTTP/1.1 by hand, for calls that no proper client would make."""
+"""HTTP/1.1 by hand, for calls that no regular client would make."""
 
 import asyncio
 import ssl

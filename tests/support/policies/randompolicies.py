@@ -50,7 +50,7 @@ def _change(document: dict[str, Any], kind: str, chance: random.Random) -> None:
 
 
 def _value(shape: Shape, chance: random.Random) -> Any:
-    """A value for a field: now and then of no type that it could have."""
+    """A value for a field, sometimes of a wrong type."""
     return chance.choice(_WRONG) if chance.random() < 0.02 else _typed(shape, chance)
 
 

@@ -21,7 +21,7 @@ class _Server(socketserver.ThreadingUnixStreamServer):
     plan: Any
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing of callers that have gone."""
+        """Do not report callers that have gone."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -38,7 +38,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
     def address_string(self) -> str:
         """None: it is a Unix socket."""

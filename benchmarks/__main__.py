@@ -33,7 +33,7 @@ FAILURES = (
 
 
 class Results:
-    """What was measured, for people and as JSON."""
+    """The measured figures, for people and as JSON."""
 
     def __init__(self) -> None:
         self.comparisons: list[speed.Comparison] = []
@@ -42,14 +42,14 @@ class Results:
         self.details: dict[str, Any] = {}
 
     def add(self, name: str, part: Any, found: Any) -> None:
-        """Add what a part found. part: its module, which knows how to show that."""
+        """Add the findings of a part. part: its module, which formats them."""
         self.tables += ["", *part.table(found)]
         self.figures += part.figures(found)
         self.details[name] = part.as_json(found)
 
 
 def main() -> None:
-    """Run the parts asked for, print the tables, write the JSON. Exits with 1 where a part could not be measured."""
+    """Run the requested parts, print the tables, write the JSON. Exits with 1 if a part could not be measured."""
     options = _options()
     if not sys.platform.startswith("linux"):
         sys.exit("The benchmarks pin processes to cores and read /proc: they need Linux.")

@@ -1,4 +1,4 @@
-"""The reviews that are sent: one Pod as a person wrote it, and as the API server really sends it, for both paths."""
+"""The reviews that the load sends: one Pod as written by a person, and as sent by the API server, for both paths."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ SMALL = DATA / "review-small.json"
 REAL = DATA / "review-real.json"
 REVIEWS = {"small": SMALL, "real": REAL}
 
-# What /mutate adds to the Pod. The API server asks /validate about the Pod that has it already.
+# The toleration that /mutate adds to the Pod. The API server sends the Pod with it to /validate.
 TOLERATION = {"key": "is_cpu_compute", "operator": "Exists", "effect": "NoSchedule"}
 
 
 def body(path: str, review: Path) -> bytes:
-    """The review for /mutate as it is in the file, for /validate as it is after /mutate."""
+    """The review for a path: for /mutate as it is in the file, for /validate as /mutate leaves it."""
     sent = review.read_bytes()
     return sent if path == "/mutate" else tolerated(sent)
 
@@ -31,7 +31,7 @@ def tolerated(sent: bytes) -> bytes:
 
 
 def with_uid(sent: bytes, uid: str) -> bytes:
-    """The review under another uid of the same length: an answer that was mixed up is noticed."""
+    """The review with another uid of the same length, so that a mixed-up answer is noticed."""
     own: str = msgspec.json.decode(sent)["request"]["uid"]
     assert len(own) == len(uid)
     return sent.replace(own.encode(), uid.encode(), 1)

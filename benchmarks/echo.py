@@ -1,7 +1,7 @@
-"""The yardstick: the least that an admission webhook in Python does. `python -m benchmarks.echo CERT KEY PORT`.
+"""The baseline: the minimum that an admission webhook in Python does. `python -m benchmarks.echo CERT KEY PORT`.
 
-It decodes the whole review into plain Python and allows it: aiohttp, uvloop and msgspec as in the service, and no rule,
-no metric, no log, no deadline.
+It decodes the whole review into plain Python and allows it. It uses aiohttp, uvloop and msgspec like the service, but
+has no rules, metrics, logs or deadlines.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ async def answer(http: web.Request) -> web.Response:
 
 
 async def serve(cert: str, key: str, port: int) -> None:
-    """Serve over TLS on a port of 127.0.0.1 until the process is ended."""
+    """Serve over TLS on a port of 127.0.0.1 until the process ends."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(cert, key)
     app = web.Application(client_max_size=8 * 1024 * 1024)

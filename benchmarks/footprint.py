@@ -1,4 +1,4 @@
-"""What the service takes: memory of an idle worker, time until it is ready, time of the offline verbs."""
+"""What the service needs: memory of an idle worker, time until it is ready, time of the offline verbs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _times(runs: Sequence[float]) -> Times:
 
 
 def memory(directory: Path, *options: str) -> float:
-    """MB that a worker holds when it is idle again after some load on both paths."""
+    """Memory in MB of a worker that is idle again after some load on both paths."""
     with servers.service(directory, *options) as (server, port):
         for path in ("/mutate", "/validate"):
             drive(port, path, body(path, REAL), server, LOAD_SECONDS)
@@ -45,14 +45,14 @@ def memory(directory: Path, *options: str) -> float:
 
 
 def memory_with_cluster(directory: Path) -> float:
-    """The same with a real control plane that has NAMESPACES Namespaces, which the worker watches."""
+    """The same for a worker that watches the NAMESPACES Namespaces of a real control plane."""
     with crowded() as cluster:
         return memory(directory, "--kubeconfig", str(cluster.kubeconfig("alice")))
 
 
 @contextmanager
 def crowded() -> Iterator[ControlPlane]:
-    """A control plane with many Namespaces, each with the labels that a platform team would give it."""
+    """A control plane with many Namespaces, which have the labels that a platform team would set."""
     manifests = [
         {
             "apiVersion": "v1",
@@ -86,7 +86,7 @@ def start(directory: Path, runs: int) -> Times:
 
 
 def verbs(runs: int) -> dict[str, Times]:
-    """Seconds that `check` takes for a Pod and `review` for one review, each a process of its own."""
+    """Seconds that `check` takes for a Pod and `review` for one review, each in its own process."""
     commands = {"check -f pod.yaml": ("check", "-f", str(POD)), "review review-real.json": ("review", str(REAL))}
     return {name: _times([_wall(command) for _ in range(runs)]) for name, command in commands.items()}
 

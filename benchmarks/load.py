@@ -1,4 +1,4 @@
-"""The load: a few keep-alive TLS connections, each asking its next question when it has its answer."""
+"""The load: a few keep-alive TLS connections. Each sends its next review when it has the answer to the last one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from benchmarks.process import CpuClock
 
 CONNECTIONS = 8
 WARM_UP = 0.4
-# What kube-apiserver 1.36 sends, as `python -m benchmarks.record` saw it.
+# The headers that kube-apiserver 1.36 sends, as recorded by `python -m benchmarks.record`.
 HEAD = (
     "POST {path}?timeout=10s HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nUser-Agent: kube-apiserver-admission\r\n"
     "Content-Length: {length}\r\nAccept: application/json, */*\r\nContent-Type: application/json\r\n"
@@ -24,11 +24,11 @@ HEAD = (
 
 
 class LoadError(Exception):
-    """An answer that was not the one asked for, or none."""
+    """A wrong answer, or no answer."""
 
 
 class Sample(NamedTuple):
-    """What one run of the load saw. Latencies in seconds, CPU in seconds per request, shares of one core."""
+    """The results of one run. Latencies in seconds, CPU in seconds per request, shares of one core."""
 
     rate: float
     p50: float
@@ -40,16 +40,16 @@ class Sample(NamedTuple):
 
     @property
     def capacity(self) -> float:
-        """Requests per second of the server's processor time: the rate that it reaches with a core to itself."""
+        """Requests per second of the server's processor time, which is its rate if it has a core to itself."""
         return 1 / self.cpu
 
     def figure(self, name: str) -> float:
-        """One of them, by its name."""
+        """One of the figures, by its name."""
         return float(getattr(self, name))
 
 
 class Connection(asyncio.Protocol):
-    """One keep-alive connection; notes how long each answer took."""
+    """One keep-alive connection, which records how long each answer took."""
 
     def __init__(self, request: bytes, uid: bytes, latencies: list[float], failed: asyncio.Future[None]) -> None:
         self._request = request
@@ -62,13 +62,13 @@ class Connection(asyncio.Protocol):
         self._open = True
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Ask the first question."""
+        """Send the first review."""
         self._transport = cast("asyncio.Transport", transport)
         self._sent = time.perf_counter()
         self._transport.write(self._request)
 
     def data_received(self, data: bytes) -> None:
-        """Take an answer, or a part of it, and ask again."""
+        """Take an answer, or a part of it, and send the next review after a whole one."""
         data = self._received + data
         if not is_whole(data):
             self._received = data
@@ -83,12 +83,12 @@ class Connection(asyncio.Protocol):
             self._transport.write(self._request)
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Whether this was wanted."""
+        """End the run, unless the load itself closed the connection."""
         if self._open:
             self._fail(f"the server closed a connection: {error}")
 
     def close(self) -> None:
-        """Ask no more."""
+        """Send no more reviews."""
         self._open = False
         self._transport.close()
 
@@ -98,19 +98,19 @@ class Connection(asyncio.Protocol):
 
 
 def is_whole(data: bytes) -> bool:
-    """Whether an HTTP response has arrived to its end."""
+    """Whether the whole HTTP response has arrived."""
     head = data.find(b"\r\n\r\n")
     at = data.find(b"Content-Length: ", 0, head)
     return head >= 0 and len(data) >= head + 4 + int(data[at + 16 : data.find(b"\r\n", at)])
 
 
 def admits(response: bytes, uid: bytes) -> bool:
-    """Whether a response is the answer to the review of this uid, and lets it pass."""
+    """Whether a response answers the review with this uid, and allows it."""
     return response.startswith(b"HTTP/1.1 200 ") and uid in response and b'"allowed":true' in response
 
 
 def drive(port: int, path: str, sent: bytes, server: CpuClock, seconds: float) -> Sample:
-    """Load one path of the server on a port of 127.0.0.1 for some seconds. Raises LoadError."""
+    """Put load on one path of the server on a port of 127.0.0.1 for some seconds. Raises LoadError."""
     gc.collect()
     gc.disable()  # a pause here would be counted as the server's latency
     try:
@@ -156,7 +156,7 @@ async def _drive(port: int, path: str, sent: bytes, server: CpuClock, seconds: f
 
 
 def context() -> ssl.SSLContext:
-    """TLS 1.3, whatever the certificate."""
+    """A TLS 1.3 context that accepts any certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.check_hostname = False

@@ -24,22 +24,22 @@ ECHO = "echo"
 FEW, SHIPPED, MANY = "3 policies", "packs and 20 policies", f"packs and {policysets.MANY:,} policies"
 TO_ECHO = {FEW: 0.8, SHIPPED: 0.5}
 MANY_TO_SHIPPED = 0.9
-# What no registry of the policies is: a Pod from there has to be refused.
+# A registry that no policy allows, so a Pod with an image from there has to be refused.
 ALLOWED, FOREIGN = b'"registry.example.org/', b'"registry.example.net/'
 SECONDS = 10
 
 Rounds = Mapping[str, Sequence[Sample]]
-"""The samples of each server, one of each round."""
+"""The samples of each server, one per round."""
 
 
 class Found(NamedTuple):
-    """rounds: by server. asked: how many policies judged the Pod, by set."""
+    """rounds: samples by server. asked: how many policies judged the Pod, by set."""
 
     rounds: Rounds
     asked: Mapping[str, int]
 
     def ratio(self, name: str, to: str, field: str = "capacity") -> float:
-        """One server to another, the median of the rounds' ratios."""
+        """The ratio of one server to another, the median of the rounds' ratios."""
         pairs = zip(self.rounds[name], self.rounds[to], strict=True)
         return median(one.figure(field) / other.figure(field) for one, other in pairs)
 
@@ -65,16 +65,16 @@ def compare(directory: Path, rounds: int, seconds: float, say: Callable[[str], N
 
 
 def sets(directory: Path) -> Iterator[tuple[str, Sequence[Path]]]:
-    """The directories of each set, made here."""
+    """Make the directories of each set, and return them."""
     yield FEW, [policysets.few(directory / "few")]
     yield SHIPPED, [policysets.PACKS, policysets.twenty(directory / "twenty")]
     yield MANY, [policysets.PACKS, policysets.thousand(directory / "thousand")]
 
 
 def _asked(listening: Listening, sent: bytes) -> int:
-    """How many policies judge the Pod, which passes all of them. Raises LoadError unless they do.
+    """How many policies judge the Pod. Raises LoadError unless it passes all of them.
 
-    That a policy really looks shows in a Pod that is to be refused: its image is from another registry.
+    A Pod with an image from another registry has to be refused, which shows that the policies are in force.
     """
     passed, refused = (answer(listening.port, content) for content in (sent, sent.replace(ALLOWED, FOREIGN)))
     judged: Mapping[str, str] = passed.get("auditAnnotations", {})
@@ -86,7 +86,7 @@ def _asked(listening: Listening, sent: bytes) -> int:
 
 
 def answer(port: int, content: bytes) -> dict[str, Any]:
-    """The response to one review. Raises LoadError where the answer is none."""
+    """The response to one review. Raises LoadError if the answer has no response."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     connection = HTTPSConnection("127.0.0.1", port, timeout=SECONDS, context=context)
@@ -123,6 +123,6 @@ def table(found: Found) -> Iterator[str]:
 
 
 def as_json(found: Found) -> dict[str, Any]:
-    """Everything, each round included."""
+    """All figures, each round included."""
     rounds = {name: [sample._asdict() for sample in samples] for name, samples in found.rounds.items()}
     return {"asked": dict(found.asked), "rounds": rounds}

@@ -1,6 +1,6 @@
-"""Directories of admission policies, as `cks-admission serve --policies` takes them: a file for each policy.
+"""Directories of admission policies for `cks-admission serve --policies`, with a file for each policy.
 
-`python -m benchmarks.policysets PATH NUMBER` changes a file, or all in a directory.
+`python -m benchmarks.policysets PATH NUMBER` changes a file, or all files in a directory.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from benchmarks.cel.policies import Policy, many, policies
 PACKS: Final = Path(__file__).parents[1] / "policies" / "packs"
 FEW: Final = ("labels", "memory", "registry")
 MANY: Final = 1000
-# A policy may not have the name of a built-in rule, as `labels` is one.
+# A policy may not have the name of a built-in rule, and `labels` is one.
 PREFIX: Final = "bench-"
 
 
@@ -30,30 +30,30 @@ _PODS: Final = {"resourceRules": [_rule("", "pods")]}
 
 
 def few(directory: Path) -> Path:
-    """Three policies on Pods: reserved labels, limits of memory, registries."""
+    """Three policies on Pods: reserved labels, memory limits, registries."""
     return _written(directory, [_on_pods(policy) for policy in policies() if policy.name in FEW])
 
 
 def twenty(directory: Path) -> Path:
-    """The twenty of the comparison of engines."""
+    """The twenty policies that compare the engines."""
     return _written(directory, map(_on_pods, policies()))
 
 
 def thousand(directory: Path) -> Path:
-    """The twenty, and as many for other requests as make MANY."""
+    """The twenty, and enough policies on other requests to make MANY."""
     own = [_on_pods(policy) for policy in policies()]
     return _written(directory, [*own, *_elsewhere(MANY - len(own))])
 
 
 def options(paths: Iterable[Path]) -> list[str]:
-    """The command line's options for policies in some directories."""
+    """The command-line options for policies in these directories."""
     return [option for path in paths for option in ("--policies", str(path))]
 
 
 def change(path: Path, number: int) -> None:
-    """Change a file, or all in a directory: a comment in each, and a constant in the policies that are elsewhere.
+    """Change a file, or all files in a directory: a comment in each, and a constant in the policies on other requests.
 
-    A whole file takes its place, as tools write: nobody reads half of it.
+    Each file is replaced as a whole, as tools do, so that nobody reads half of it.
     """
     for file in _files(path):
         _change(file, number)
@@ -76,13 +76,13 @@ def _change(file: Path, number: int) -> None:
 
 
 def _on_pods(policy: Policy) -> list[dict[str, Any]]:
-    """One of the twenty, turned around where it is false: the Pod passes all."""
+    """One of the twenty, negated if it is false for the Pod, so that the Pod passes all."""
     expression = policy.expression if policy.allowed else f"!({policy.expression})"
     return _documents(f"{PREFIX}{policy.name}", _PODS, [expression], policy.variables)
 
 
 def _elsewhere(count: int) -> Iterator[list[dict[str, Any]]]:
-    """Policies of three expressions for whatever is no CREATE of a Pod, no two alike."""
+    """Policies of three expressions each on requests other than CREATE of Pods, all different."""
     for number, (texts, constraints) in enumerate(zip(many(count), islice(cycle(_OTHERS), count), strict=True)):
         yield _documents(f"{PREFIX}other-{number:03}", constraints, texts, {})
 
@@ -90,7 +90,7 @@ def _elsewhere(count: int) -> Iterator[list[dict[str, Any]]]:
 def _documents(
     name: str, constraints: Mapping[str, Any], expressions: Sequence[str], variables: Mapping[str, str]
 ) -> list[dict[str, Any]]:
-    """A policy, and a binding that refuses what violates it."""
+    """A policy, and a binding that denies violations."""
     spec = {
         "failurePolicy": "Fail",
         "matchConstraints": dict(constraints),
@@ -143,5 +143,5 @@ def _written(directory: Path, found: Iterator[list[dict[str, Any]]] | Sequence[l
     return directory
 
 
-if __name__ == "__main__":  # a process of its own, so that whoever measures meanwhile is not held up
+if __name__ == "__main__":  # a separate process, so that it does not delay the process that measures meanwhile
     change(Path(sys.argv[1]), int(sys.argv[2]))

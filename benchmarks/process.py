@@ -1,4 +1,4 @@
-"""The servers as child processes: started, measured from /proc, ended by their own id."""
+"""The servers as child processes: started, measured from /proc, and ended."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class ProcessError(Exception):
-    """A server that ended, or did not become ready; the text ends with what it wrote last."""
+    """A server ended, or did not become ready. The text ends with the server's last output."""
 
 
 class CpuClock:
@@ -30,13 +30,13 @@ class CpuClock:
         self._stat = Path(f"/proc/{pid}/stat")
 
     def seconds(self) -> float:
-        """User and system time until now, in steps of 10 ms."""
+        """User and system time until now in seconds, in steps of 10 ms."""
         fields = self._stat.read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / TICKS  # utime and stime, fields 14 and 15 of proc(5)
 
 
 class Family(CpuClock):
-    """The processor time of a process and of its children, as a supervisor and its workers."""
+    """The processor time of a process and its children, such as a supervisor and its workers."""
 
     def __init__(self, pid: int) -> None:
         super().__init__(pid)
@@ -44,7 +44,7 @@ class Family(CpuClock):
         self._children = [CpuClock(int(child)) for child in children]
 
     def seconds(self) -> float:
-        """As of one process, the sum."""
+        """The sum of the user and system time of all processes until now, in seconds."""
         return super().seconds() + sum(child.seconds() for child in self._children)
 
 
@@ -67,14 +67,14 @@ class Server(CpuClock):
             raise self.error(f"ended with {self.child.returncode}")
 
     def error(self, what: str) -> ProcessError:
-        """An error that says what of this server."""
+        """An error about this server, with its last output."""
         tail = "\n".join(self.log.read_text(errors="replace").splitlines()[-15:])
         return ProcessError(f"The server of {self.log.name} {what}.\n{tail}")
 
 
 @contextmanager
 def running(command: Sequence[str], log: Path, cores: set[int] | None = None) -> Iterator[Server]:
-    """Run a server, on some cores only if they are named, and end it."""
+    """Run a server, on these cores if they are given, and end it afterwards."""
     with log.open("wb") as output:
         child = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
@@ -84,7 +84,7 @@ def running(command: Sequence[str], log: Path, cores: set[int] | None = None) ->
     try:
         yield Server(child, log)
     finally:
-        child.send_signal(signal.SIGINT)  # not SIGTERM: nobody waits for endpoints here
+        child.send_signal(signal.SIGINT)  # not SIGTERM, which waits for endpoints to follow
         try:
             child.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:
@@ -93,7 +93,7 @@ def running(command: Sequence[str], log: Path, cores: set[int] | None = None) ->
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that nobody has now."""
+    """A free port of 127.0.0.1."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -101,7 +101,7 @@ def free_port() -> int:
 
 
 def wait_until(server: Server, condition: Callable[[], bool]) -> None:
-    """Wait for something that the server does at its start. Raises ProcessError."""
+    """Wait until a condition is true that the server fulfils at its start. Raises ProcessError."""
     deadline = time.monotonic() + READY_SECONDS
     while not condition():
         server.check()
@@ -111,7 +111,7 @@ def wait_until(server: Server, condition: Callable[[], bool]) -> None:
 
 
 def listens(port: int) -> bool:
-    """Whether somebody listens on a port of 127.0.0.1."""
+    """Whether a process listens on a port of 127.0.0.1."""
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
@@ -129,5 +129,5 @@ def answers(port: int, path: str = "/readyz") -> bool:
 
 
 def program(name: str) -> str:
-    """A program of the environment that this runs in."""
+    """The path of a program in the current Python environment."""
     return str(Path(sys.executable).parent / name)

@@ -1,7 +1,7 @@
-"""Makes the reviews: `python -m benchmarks.record` asks a real API server what it sends for `data/pod.yaml`.
+"""Makes the reviews: `python -m benchmarks.record` records what a real API server sends for `data/pod.yaml`.
 
-A control plane is started, as for the proofs, a webhook on loopback takes down the bodies, and the Pod is created with
-`kubectl apply --server-side`. Needed again only when the Pod or the version of Kubernetes changes.
+It starts a control plane, as the cluster tests do, and a webhook on loopback that records the bodies, and creates the
+Pod with `kubectl apply --server-side`. Run it again when the Pod or the version of Kubernetes changes.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def recorder(directory: Path) -> Iterator[tuple[int, bytes, Recorded]]:
             self.wfile.write(answer)
 
         def log_message(self, format: str, *arguments: Any) -> None:
-            """Keep quiet."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer((HOST, 0), Handler)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -76,7 +76,7 @@ def recorder(directory: Path) -> Iterator[tuple[int, bytes, Recorded]]:
 
 
 def configuration(kind: str, path: str, port: int, ca: bytes) -> dict[str, Any]:
-    """The webhook configuration that has the API server call the recorder about new Pods."""
+    """The webhook configuration that makes the API server call the recorder for new Pods."""
     webhook = {
         "name": "recorder.example.org",
         "admissionReviewVersions": ["v1"],
@@ -89,7 +89,7 @@ def configuration(kind: str, path: str, port: int, ca: bytes) -> dict[str, Any]:
 
 
 def record(directory: Path) -> Recorded:
-    """What a real API server sends for the Pod to /mutate and to /validate."""
+    """The calls that a real API server makes for the Pod, to /mutate and to /validate."""
     pod = yaml.safe_load(POD.read_text())
     namespace, account = pod["metadata"]["namespace"], pod["spec"]["serviceAccountName"]
     priority = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": 1000}
@@ -112,19 +112,19 @@ def record(directory: Path) -> Recorded:
 
 
 def small(real: bytes) -> bytes:
-    """The same request about the Pod as it was written: without defaults and managedFields."""
+    """The same request with the Pod as it was written, without defaults and managedFields."""
     review: dict[str, Any] = msgspec.json.decode(real)
     review["request"]["object"] = yaml.safe_load(POD.read_text())
     return msgspec.json.encode(review)
 
 
 def main() -> None:
-    """Record, check, write both files, say what they hold."""
+    """Record the calls, check them, write both files, and print a summary of them."""
     with tempfile.TemporaryDirectory() as directory:
         recorded = record(Path(directory))
     real, headers = recorded["/mutate"]
-    # /validate is asked about the Pod that /mutate left, with a uid and a status besides. The benchmark adds the
-    # toleration itself and leaves these 200 bytes out.
+    # /validate gets the Pod as /mutate left it, plus a uid and a status. The benchmark adds the toleration itself and
+    # leaves out these 200 bytes.
     sent, derived = (
         msgspec.json.decode(b)["request"]["object"]["spec"] for b in (recorded["/validate"][0], tolerated(real))
     )

@@ -1,4 +1,4 @@
-"""Reloads of many policies while reviews arrive at a steady rate: what is lost, what waits, how long it takes."""
+"""Reloads of many policies while reviews arrive at a steady rate: lost reviews, their latency, and the duration."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ RATE = 200  # reviews a second, a small part of what the service can do with the
 CONNECTIONS = 4
 WARM_UP = 1.0
 QUIET = 4.0  # seconds before the first change and after the last
-LIMIT = 60.0  # seconds that a reload may take here
+LIMIT = 60.0  # seconds that a reload may take
 LATE = 30.0  # seconds after which an answer counts as lost
 ADDED_MILLISECONDS = 50
 
 
 class Answered(NamedTuple):
-    """One review: when it should have been sent, and how long its answer took from then on, in seconds."""
+    """One review: when it was due, and how long its answer took from then on, in seconds."""
 
     due: float
     latency: float
 
 
 class Reload(NamedTuple):
-    """began: before the first file changed. changed: after the last. ended: when all of them were in force."""
+    """began: before the first file changed. changed: after the last change. ended: when all changes were in force."""
 
     began: float
     changed: float
@@ -47,12 +47,12 @@ class Reload(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """How long it took from the last change on, 0.4 s of waiting for more changes among it."""
+        """Seconds from the last change on, including 0.4 s of waiting for more changes."""
         return self.ended - self.changed
 
 
 class Found(NamedTuple):
-    """lost: reviews without an answer, or with one that does not admit the Pod."""
+    """lost: reviews without an answer, or with an answer that does not admit the Pod."""
 
     answered: Sequence[Answered]
     lost: int
@@ -60,7 +60,7 @@ class Found(NamedTuple):
     one: Reload
 
     def longest(self, reload: Reload | None) -> float:
-        """The longest that an answer took during a reload, or at the quiet times without one."""
+        """The longest latency during a reload, or in the quiet times if none is given."""
         chosen = [each for each in self.answered if self._of(each) is reload]
         return max(each.latency for each in chosen)
 
@@ -72,7 +72,7 @@ class Found(NamedTuple):
 
 
 class _Connection(asyncio.Protocol):
-    """One keep-alive connection. What is due while an answer is awaited waits, and its time counts."""
+    """One keep-alive connection. A review that is due while an answer is awaited waits, and this time counts."""
 
     def __init__(self, request: bytes, uid: bytes, answered: list[Answered]) -> None:
         self._request, self._uid, self._answered = request, uid, answered
@@ -82,17 +82,17 @@ class _Connection(asyncio.Protocol):
         self.wrong: list[bytes] = []
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Wait to be told when to ask."""
+        """Keep the connection, and wait for the first review."""
         self._transport = cast("asyncio.Transport", transport)
 
     def ask(self, due: float) -> None:
-        """Ask, as soon as all that was asked before has its answer."""
+        """Send a review as soon as all earlier ones have their answers."""
         self.waiting.append(due)
         if len(self.waiting) == 1:
             self._transport.write(self._request)
 
     def data_received(self, data: bytes) -> None:
-        """Take an answer, or a part of it, and ask what waits."""
+        """Take an answer, or a part of it, and send a review that waits."""
         data = self._received + data
         if not is_whole(data):
             self._received = data
@@ -107,7 +107,7 @@ class _Connection(asyncio.Protocol):
             self._transport.write(self._request)
 
     def close(self) -> None:
-        """Ask no more."""
+        """Send no more reviews."""
         self._transport.close()
 
 
@@ -155,7 +155,7 @@ async def _connected(port: int, number: int, answered: list[Answered]) -> _Conne
 
 
 async def _ask(connections: Sequence[_Connection]) -> None:
-    """Ask at the rate, whatever the answers take."""
+    """Send reviews at the rate, however long the answers take."""
     begin = time.perf_counter()
     number = 0
     while True:
@@ -188,14 +188,14 @@ async def _reload(path: Path, number: int, log: Path) -> Reload:
 
 
 def _loaded(log: Path, known: int) -> set[str]:
-    """The policies that the log says were loaded, from a size of it on."""
+    """The policies that were loaded according to the log, from an offset on."""
     lines = log.read_bytes()[known:].splitlines()
     events = [json.loads(line) for line in lines if line.endswith(b"}")]
     return {name for event in events if event["event"] == "policies loaded" for name in event["changed"]}
 
 
 def figures(found: Found) -> Iterator[Figure]:
-    """What a reload does to reviews, with the targets, and how long reloads take."""
+    """The effect of reloads on reviews, with the targets, and how long reloads take."""
     quiet = found.longest(None)
     name = f"reload of {policysets.MANY:,} policies"
     yield Figure(f"{name}: reviews lost of {len(found.answered) + found.lost}", found.lost, 0)
@@ -207,7 +207,7 @@ def figures(found: Found) -> Iterator[Figure]:
 
 
 def table(found: Found) -> Iterator[str]:
-    """What each reload took."""
+    """How long each reload took."""
     yield f"{'reload':<30}{'s':>12}{'longest latency, ms':>27}"
     for name, reload in ((f"{policysets.MANY:,} policies", found.every), ("one of them", found.one)):
         yield f"  {name:<28}{reload.seconds:>12.2f}{found.longest(reload) * 1e3:>27.1f}"
@@ -215,7 +215,7 @@ def table(found: Found) -> Iterator[str]:
 
 
 def as_json(found: Found) -> dict[str, Any]:
-    """What was found, in seconds."""
+    """The findings, in seconds."""
     return {
         "lost": found.lost,
         "answered": len(found.answered),

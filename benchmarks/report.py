@@ -1,4 +1,4 @@
-"""The figures against their targets: as text for people, as JSON for whoever compares runs."""
+"""The figures with their targets: as text for people, as JSON to compare runs."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Figure(NamedTuple):
 
 
 def speed_figures(comparisons: Sequence[Comparison]) -> Iterator[Figure]:
-    """Throughput per core and p99 of each comparison, as ratios."""
+    """The ratios of throughput per core and of p99, for each comparison."""
     for found in comparisons:
         name, target = f"{found.path} {found.review}", THROUGHPUT[found.review]
         yield Figure(f"throughput of {name}, to echo", found.ratio("capacity"), target, at_least=True)
@@ -50,7 +50,7 @@ def speed_figures(comparisons: Sequence[Comparison]) -> Iterator[Figure]:
 
 
 def speed_table(comparisons: Sequence[Comparison]) -> Iterator[str]:
-    """The medians behind the ratios, service and echo side by side."""
+    """The table of the medians behind the ratios, for service and echo."""
     yield f"{'':30}{'requests/s':>12}{'p50 ms':>9}{'p99 ms':>9}{'CPU us':>9}{'server':>9}{'load':>7}"
     for found in comparisons:
         for who, samples in (("echo", found.echo), ("service", found.service)):
@@ -68,7 +68,7 @@ def speed_table(comparisons: Sequence[Comparison]) -> Iterator[str]:
 
 
 def bottleneck(comparisons: Sequence[Comparison]) -> str:
-    """Whether the servers were what was measured."""
+    """A sentence that says whether the servers limited the throughput."""
     samples = [sample for found in comparisons for sample in (*found.echo, *found.service)]
     server, load = min(s.server_busy for s in samples), max(s.load_busy for s in samples)
     text = f"The server used {server:.0%} of its core or more in every run, the load {load:.0%} of the other at most: "
@@ -99,7 +99,7 @@ def _lines(path: str) -> list[str]:
 
 
 def as_json(comparisons: Sequence[Comparison], figures: Sequence[Figure], details: Mapping[str, Any]) -> dict[str, Any]:
-    """Everything, each round included. details: what other parts tell besides, by their names."""
+    """All figures, each round included. details: further findings of other parts, by their names."""
     return {
         "machine": machine(),
         "figures": [{**figure._asdict(), "met": figure.met} for figure in figures],

@@ -13,7 +13,7 @@ from benchmarks.process import Server, answers, free_port, listens, program, run
 
 
 class Listening(NamedTuple):
-    """A server, and the port on which it answers reviews."""
+    """A server, and the port at which it answers reviews."""
 
     server: Server
     port: int
@@ -27,7 +27,7 @@ def issue_certificate(directory: Path) -> None:
 
 @contextmanager
 def service(directory: Path, *options: str, cores: set[int] | None = None) -> Iterator[Listening]:
-    """The service, as ready as /readyz says, with the certificate in a directory."""
+    """The service with the certificate in a directory, when /readyz says that it is ready."""
     port, health = free_port(), free_port()
     command = [
         program("cks-admission"), "serve", "--host", "127.0.0.1", "--port", str(port),

@@ -1,4 +1,4 @@
-"""The service against the echo: interleaved rounds on one core each, so that what disturbs one disturbs the other."""
+"""The service against the echo, in interleaved rounds on one core each, so that disturbances affect both alike."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from benchmarks.load import Sample, drive
 from benchmarks.servers import Listening
 
 PATHS = ("/mutate", "/validate")
-# A pair in which other processes took more than the rest of the server's core is measured again, so often at most.
+# A pair in which a server had less than this share of its core is measured again, up to this many attempts.
 UNDISTURBED = 0.95
 ATTEMPTS = 3
 
 
 class NoCoresError(Exception):
-    """Server and load need a core each."""
+    """Server and load need one core each, and there is only one."""
 
 
 class Comparison(NamedTuple):
-    """The samples of one path with one review, a pair from each round."""
+    """The samples of one path with one review, a pair per round."""
 
     review: str
     size: int
@@ -34,7 +34,7 @@ class Comparison(NamedTuple):
     service: list[Sample]
 
     def ratio(self, field: str) -> float:
-        """Service to echo, the median of the rounds' ratios."""
+        """The ratio of service to echo, the median of the rounds' ratios."""
         return median(s.figure(field) / e.figure(field) for s, e in zip(self.service, self.echo, strict=True))
 
 
@@ -44,7 +44,7 @@ def middle(samples: list[Sample], field: str) -> float:
 
 
 def cores() -> tuple[int, int]:
-    """The cores for the server and for the load. Raises NoCoresError where there is one only."""
+    """The cores for the server and for the load. Raises NoCoresError if there is only one."""
     usable = sorted(os.sched_getaffinity(0))
     if len(usable) < 2:
         raise NoCoresError("The server and the load need a core each, and this process may use one only.")

@@ -1,4 +1,4 @@
-"""What topology annotations cost: a Job that is translated, and Pods that have none, with the rule and without it."""
+"""The cost of topology annotations: a translated Job, and Pods without annotations, with the rule and without."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from webhook.configuration.settings import Settings
 from webhook.files import manifest
 
 JOB = Path(__file__).parent / "data" / "topology-job.yaml"
-# What the API server asks about a Pod without annotations: match conditions keep it from the rule's own paths. Those
-# of a whole phase, which nobody asks in a cluster, are there for what it costs to look and find nothing.
+# The API server calls the first two for a Pod without annotations: match conditions keep it from the rule's own paths.
+# The paths of a whole phase, which no cluster calls, show what it costs to search for annotations and find none.
 PATHS = {"/mutate/pods": "/mutate", "/validate/labels": "/validate", "/mutate": "/mutate", "/validate": "/validate"}
 WITH, WITHOUT = "with the rule", "without it"
 FACTS = StaticFacts(date.min)
@@ -35,25 +35,25 @@ NOTHING = 0.95  # of the throughput; runs of the same code differ by as much
 
 
 class Found(NamedTuple):
-    """translation, validation: microseconds of one Job. rounds: the samples by path, and by server."""
+    """translation, validation: microseconds for one Job. rounds: the samples by path and server."""
 
     translation: float
     validation: float
     rounds: Mapping[str, Mapping[str, Sequence[Sample]]]
 
     def ratio(self, path: str) -> float:
-        """Throughput with the rule to that without it, the median of the rounds' ratios."""
+        """The ratio of throughput with the rule to that without it, the median of the rounds' ratios."""
         pairs = zip(self.rounds[path][WITH], self.rounds[path][WITHOUT], strict=True)
         return median(one.figure("capacity") / other.figure("capacity") for one, other in pairs)
 
 
 def measure(directory: Path, rounds: int, seconds: float, say: Callable[[str], None]) -> Found:
-    """Time one Job here, and Pods in two services in turns. Raises LoadError, ProcessError or NoCoresError."""
+    """Time one Job here, and Pods at two services in turn. Raises LoadError, ProcessError or NoCoresError."""
     return Found(*translation(), _rounds(directory, rounds, seconds, say))
 
 
 def translation() -> tuple[float, float]:
-    """Microseconds that the rule takes to translate the Job, and then to validate it."""
+    """Microseconds that the rule takes to translate the Job, and those to validate the result."""
     settings = Settings()
     rule = TopologyPlacement(rules.topologies(settings), rules.topology_options(settings))
     job = next(iter(manifest.read([str(JOB)]))).object
@@ -110,7 +110,7 @@ def table(found: Found) -> Iterator[str]:
 
 
 def as_json(found: Found) -> dict[str, Any]:
-    """Everything, each round included."""
+    """All figures, each round included."""
     rounds = {
         path: {name: [sample._asdict() for sample in samples] for name, samples in of_path.items()}
         for path, of_path in found.rounds.items()

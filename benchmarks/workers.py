@@ -1,4 +1,4 @@
-"""One worker against two, both free to use every core: what a second one brings where a review costs time."""
+"""One worker against two, both free to use every core: the gain from a second worker if reviews are expensive."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ ONE, TWO = 1, 2
 TARGET = 1.5  # of 2, since the load needs a part of the second core
 
 Found = Mapping[int, Sequence[Sample]]
-"""The samples by the number of workers, one of each round."""
+"""The samples by the number of workers, one per round."""
 
 
 def compare(directory: Path, rounds: int, seconds: float, say: Callable[[str], None]) -> Found:
-    """Run the rounds, each with connections of its own, since the kernel deals them out.
+    """Run the rounds, each with new connections, because the kernel distributes connections over the workers.
 
     directory: where the certificate is. Raises LoadError, ProcessError or NoCoresError.
     """
-    cores()  # or a second worker could bring nothing
+    cores()  # with one core a second worker gains nothing
     sent = body(PATH, REAL)
     policies = policysets.options((policysets.PACKS, policysets.twenty(directory / "workers")))
     samples: dict[int, list[Sample]] = {ONE: [], TWO: []}
@@ -47,7 +47,7 @@ def compare(directory: Path, rounds: int, seconds: float, say: Callable[[str], N
 
 
 def figures(found: Found) -> Iterator[Figure]:
-    """The median of the rounds' ratios of two workers to one, with its target."""
+    """The ratio of two workers to one, the median of the rounds' ratios, with its target."""
     each = [two.rate / one.rate for one, two in zip(found[ONE], found[TWO], strict=True)]
     note = f"({min(each):.2f} to {max(each):.2f})"
     yield Figure(f"rate of {PATH} real, 2 workers to 1", median(each), TARGET, at_least=True, note=note)
@@ -65,5 +65,5 @@ def table(found: Found) -> Iterator[str]:
 
 
 def as_json(found: Found) -> dict[str, Any]:
-    """Everything, each round included."""
+    """All figures, each round included."""
     return {str(number): [sample._asdict() for sample in samples] for number, samples in found.items()}

@@ -1,6 +1,6 @@
-"""`python -m benchmarks.cel.celpython RUNNER`: measure cel-python, on those of the shapes that it can run.
+"""`python -m benchmarks.cel.celpython RUNNER`: measure cel-python on the shapes that it can run.
 
-It lacks quantities and the variables of a policy. One runner per process: the two do not live together in one.
+It lacks quantities and the variables of a policy. Each runner needs its own process: the two do not work in one.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ RUNNERS: dict[str, type[celpy.Runner]] = {
 
 
 def main() -> None:
-    """Print the figures as lines of JSON; a shape that cannot be run has an error instead."""
-    logging.disable()  # it logs what it cannot run
+    """Print the figures as lines of JSON, with an error for a shape that cannot be run."""
+    logging.disable()  # it logs each expression that it cannot run
     runner = RUNNERS[sys.argv[1]]
     for policy in shapes():
         _shape(policy, runner)

@@ -1,4 +1,4 @@
-"""Run every engine on the same data, and set their figures side by side."""
+"""Run every engine on the same data, and compare their figures."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ COMPILE_MILLISECONDS = 0.4
 LOAD_SECONDS, LOAD_MEGABYTES = 2, 60
 
 Lines = Mapping[str, Mapping[str, Any]]
-"""What an engine printed, by the name of the figure."""
+"""The lines that an engine printed, by the name of the figure."""
 
 
 class Found(NamedTuple):
-    """The lines of each engine; cel-python's by its runner."""
+    """The lines of each engine; cel-python's by runner."""
 
     reference: Lines
     ours: Lines
@@ -82,7 +82,7 @@ def _run(command: Sequence[str]) -> Lines:
 
 
 def _fastest(runs: Sequence[Lines]) -> Lines:
-    """Of each figure the fastest line: what disturbs a run only ever makes it slower."""
+    """The fastest line of each figure, because disturbances only make a run slower."""
     return {name: min((run[name] for run in runs), key=_time_of) for name in runs[0]}
 
 
@@ -91,7 +91,7 @@ def _time_of(line: Mapping[str, Any]) -> float:
 
 
 def figures(found: Found) -> Iterator[Figure]:
-    """Ours to kube-apiserver's, and what compiling takes, with the targets."""
+    """Our speed relative to kube-apiserver's, and the compile times, with the targets."""
     for policy in shapes():
         name = f"evaluate/{policy.name}"
         ratio = _time(found.reference, name) / _time(found.ours, name)
@@ -107,7 +107,7 @@ def figures(found: Found) -> Iterator[Figure]:
 
 
 def table(found: Found) -> Iterator[str]:
-    """Microseconds of each engine side by side. `typed`: the API server with its own type of a Pod."""
+    """The table of each engine's microseconds. `typed`: the API server with its own type of a Pod."""
     columns = ("ours", "API server", "typed", *(f"celpy {runner}" for runner in RUNNERS))
     yield f"{'CEL, us':<24}" + "".join(f"{column:>18}" for column in columns)
     for policy in shapes():
@@ -137,5 +137,5 @@ def _time(lines: Lines, name: str) -> float:
 
 
 def _compilation(lines: Lines) -> float:
-    """Seconds for an expression, the median of the policies."""
+    """Seconds per expression, the median of the policies."""
     return median(_time(lines, f"compile/{policy.name}") for policy in policies())

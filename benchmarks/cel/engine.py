@@ -1,4 +1,4 @@
-"""How the benchmarks use this project's engine: the one place to change when its interface does."""
+"""How the benchmarks use this project's engine. If its interface changes, only this module changes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def decode(pod: bytes) -> Any:
 
 
 def activation(pod: Any) -> dict[str, Any]:
-    """What a request to create the Pod offers to expressions."""
+    """The variables that a request to create the Pod gives to expressions."""
     resource = {"group": "", "version": "v1", "resource": "pods"}
     kind = {"group": "", "version": "v1", "kind": "Pod"}
     user = {"username": "alice", "groups": ["developers", "system:authenticated"]}
@@ -55,7 +55,7 @@ def activation(pod: Any) -> dict[str, Any]:
 
 
 def evaluate(compiled: Compiled, names: Mapping[str, Any]) -> bool:
-    """The verdict, with variables of its own, cost counted. Raises what the expression failed with."""
+    """The verdict, with fresh variables and cost counted. Raises the error of an expression that fails."""
     evaluation = compiled.program.evaluate(compiled.composition.bind(names))
     if evaluation.error is not None:
         raise evaluation.error

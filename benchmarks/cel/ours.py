@@ -1,4 +1,4 @@
-"""`python -m benchmarks.cel.ours`: this project's engine, in a process of its own for the sake of memory."""
+"""`python -m benchmarks.cel.ours`: measure this project's engine, in its own process so that memory can be measured."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def main() -> None:
 
 
 def _load() -> None:
-    """Compile many policies and keep them, first of all, while the process holds nothing else."""
-    engine.compile("true", {})  # whatever is made at first use
+    """Compile many policies and keep them. This runs first, while the process holds nothing else."""
+    engine.compile("true", {})  # makes everything that is made at first use
     gc.collect()
     texts = many(LOADED)
     before, start = _resident(), time.perf_counter()

@@ -13,7 +13,7 @@ POLICIES = DATA / "policies.json"
 
 
 class Policy(NamedTuple):
-    """One validation. `variables`: expressions by name, in their order. `allowed`: the right verdict on the Pod."""
+    """One validation. `variables`: expressions by name, in order. `allowed`: the correct verdict on the Pod."""
 
     name: str
     variables: dict[str, str]
@@ -23,7 +23,7 @@ class Policy(NamedTuple):
 
 @cache
 def policies() -> tuple[Policy, ...]:
-    """The twenty."""
+    """The twenty policies."""
     return tuple(
         Policy(
             found["name"],
@@ -36,12 +36,12 @@ def policies() -> tuple[Policy, ...]:
 
 
 def shapes() -> tuple[Policy, ...]:
-    """Those of the twenty that are measured one by one."""
+    """The policies of the twenty that are measured one by one."""
     return tuple(policy for policy in policies() if policy.name in _content()["shapes"])
 
 
 def many(count: int) -> list[list[str]]:
-    """So many policies of three expressions, no two policies alike."""
+    """`count` policies of three expressions each, all different."""
     return [[text.replace("{n}", str(number)) for text in _content()["load"]] for number in range(count)]
 
 

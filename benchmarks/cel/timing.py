@@ -1,4 +1,4 @@
-"""How an operation is timed: as benchmarks/cel/reference does it, so that the figures can be compared."""
+"""Times an operation as benchmarks/cel/reference does, so that the figures can be compared."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ MINIMUM_SECONDS = 0.1  # of one repeat
 
 
 def measure(name: str, operation: Callable[[], object], operations: int = 1) -> None:
-    """Print the nanoseconds of one of the operations that a call does: the minimum and the median of the repeats."""
+    """Print the nanoseconds of one operation: the minimum and the median of the repeats. A call does several."""
     times = nanoseconds(operation, operations)
     write(name, nanoseconds_per_operation=min(times), median_nanoseconds_per_operation=median(times))
 
 
 def nanoseconds(operation: Callable[[], object], operations: int = 1) -> list[float]:
-    """The nanoseconds of one of the operations that a call does, for each repeat."""
+    """The nanoseconds of one operation, for each repeat. A call does several."""
     calls = _enough(operation)
     return [_seconds(operation, calls) / (calls * operations) * 1e9 for _ in range(REPEATS)]
 
@@ -29,7 +29,7 @@ def write(name: str, **values: float | str) -> None:
 
 
 def _enough(operation: Callable[[], object]) -> int:
-    """How many calls take long enough to be timed; it also warms up."""
+    """How many calls take long enough to be timed. Finding out also warms up."""
     calls = 1
     while _seconds(operation, calls) < MINIMUM_SECONDS:
         calls *= 2

@@ -1,1 +1,1 @@
-"""A real Kubernetes control plane on loopback, and the proofs that need one."""
+"""A real Kubernetes control plane on loopback, and the tests that need one."""

@@ -1,4 +1,4 @@
-"""Requests to the API server one by one, as anybody, with all that an answer says: faster and closer than kubectl."""
+"""Single requests to the API server, as any user, with the complete answer. They are faster than kubectl."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cluster's certificate authority: whoever holds a client certificate of it is the user that it names."""
+"""The cluster's certificate authority. Its client certificates authenticate the user that they name."""
 
 from __future__ import annotations
 

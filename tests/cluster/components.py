@@ -1,4 +1,4 @@
-"""The command lines: what each component of the control plane is told, and why."""
+"""The command line of each component of the control plane, with the reason for each flag."""
 
 from __future__ import annotations
 

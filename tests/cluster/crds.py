@@ -1,6 +1,6 @@
-"""CustomResourceDefinitions of kinds that other projects bring, cut down to what placement is about.
+"""CustomResourceDefinitions of other projects' kinds, reduced to the fields that matter for placement.
 
-Sources: the definitions of JobSet, LeaderWorkerSet, KAI Scheduler and Kueue; pod templates take anything here.
+Sources: the definitions of JobSet, LeaderWorkerSet, KAI Scheduler and Kueue. Pod templates accept any field here.
 """
 
 from __future__ import annotations

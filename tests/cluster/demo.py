@@ -1,4 +1,4 @@
-"""`make cluster`: a real control plane with the service registered and fake Nodes, left running to play with."""
+"""`make cluster`: a real control plane with the registered service and fake Nodes, which runs until it is stopped."""
 
 from __future__ import annotations
 

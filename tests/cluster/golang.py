@@ -1,4 +1,4 @@
-"""Which Go builds the tools: one from PATH that is new enough, else one of our own that only lives for the build."""
+"""Chooses the Go that builds the tools: one on PATH that is new enough, or else a temporary one for the build."""
 
 from __future__ import annotations
 

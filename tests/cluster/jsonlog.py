@@ -1,4 +1,4 @@
-"""Logs of JSON objects, a line each, that somebody goes on writing."""
+"""Reads logs with one JSON object per line while a process still writes them."""
 
 from __future__ import annotations
 

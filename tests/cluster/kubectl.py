@@ -1,4 +1,4 @@
-"""kubectl as a person runs it: by a kubeconfig, with a home of its own, everything it prints kept."""
+"""kubectl as a person runs it: with a kubeconfig and its own home directory. All of its output is kept."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A kubelet for the service's Pods: it runs them as processes, with what their manifests say and nothing else.
+"""A kubelet for the service's Pods: it runs them as processes, with exactly what their manifests say.
 
-kwok plays the kubelets of all other Pods. What differs from a real one: there are no images, so that the entry point is
-the installed command, and no networks, so that each Pod gets ports of its own on 127.0.0.1 in place of an address.
+kwok plays the kubelets of all other Pods. Differences from a real kubelet: there are no images, so the entry point is
+the installed command; there are no Pod networks, so each Pod gets its own ports on 127.0.0.1 in place of an address.
 """
 
 from __future__ import annotations

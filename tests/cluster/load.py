@@ -1,4 +1,4 @@
-"""A steady stream of writes, each with the answer that it has to get, counted by what went on meanwhile."""
+"""A steady stream of writes with their expected answers, counted by the phase in which they were sent."""
 
 from __future__ import annotations
 

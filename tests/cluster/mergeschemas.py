@@ -1,4 +1,4 @@
-"""`python -m cluster.mergeschemas` asks a real API server what it serves: policies/.../{schemas,resources}.json."""
+"""`python -m cluster.mergeschemas` records what a real API server serves in policies/.../{schemas,resources}.json."""
 
 from __future__ import annotations
 

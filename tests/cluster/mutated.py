@@ -1,4 +1,4 @@
-"""Objects as a real API server's MutatingAdmissionPolicies change them, and as our engine does."""
+"""Applies mutations to objects by a real API server's MutatingAdmissionPolicies, and by our engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mutations for the proof that ours are those of the API server: an object, and the expressions that change it."""
+"""The cases that compare our mutations with the API server's: an object, and the expressions that change it."""
 
 from __future__ import annotations
 

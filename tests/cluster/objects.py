@@ -1,6 +1,6 @@
-"""The objects of a control plane over one kept connection: set-up, clean-up, and looking whether something is so yet.
+"""The objects of a control plane over one kept connection: for set-up, clean-up, and waiting for a state.
 
-A kubectl process costs a hundred times as much as a request. It is for what people do, where its printed text is proof.
+A kubectl process costs a hundred times as much as a request. Use kubectl where the test is about its printed text.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the shipped packs say of objects as people apply them, to the letter as kubectl prints it."""
+"""Objects as people apply them, and the exact text that kubectl prints about them because of the shipped packs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workloads with topology annotations for the Nodes of `topologynodes`, and what becomes of them."""
+"""Workloads with topology annotations for the Nodes of `topologynodes`, and their expected placement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The files of a Pod: its volumes, written below a folder as a kubelet writes them into a container."""
+"""The files of a Pod: writes its volumes below a folder, as a kubelet writes them into a container."""
 
 from __future__ import annotations
 

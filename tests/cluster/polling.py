@@ -1,4 +1,4 @@
-"""Waiting for something to become true, with an end and with words for what was not."""
+"""Waits for a condition, with a time limit and an error that says which condition was not met."""
 
 from __future__ import annotations
 

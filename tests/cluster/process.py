@@ -1,4 +1,4 @@
-"""A component as a child process: started, watched, and gone for certain when whoever started it is gone."""
+"""A component as a child process, which is certain to end when the process that started it ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The programs, the version of each and what its own release build would stamp into it.
+"""The programs of the control plane, with their versions and the values that their release builds set.
 
 To move to another version, change it in tools/<module>/go.mod (for Kubernetes its staging modules too) and run
 `go mod tidy` there.

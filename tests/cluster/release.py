@@ -1,4 +1,4 @@
-"""The chart, installed by helm into a control plane whose Pods of it really run, behind a balancer."""
+"""The chart, installed by helm into a control plane where its Pods really run, behind a load balancer."""
 
 from __future__ import annotations
 

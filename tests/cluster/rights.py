@@ -1,4 +1,4 @@
-"""What an account may do, by its roles, and what it did, by the audit log of the API server."""
+"""The rights of an account according to its roles, and those that it used according to the API server's audit log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The service under proof: the real command, with an account and rights of its own, registered with the API server."""
+"""The service under test: the real command, with its own account and rights, registered with the API server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One policy at the API server and here: what both say of the same ConfigMap."""
+"""One policy at the API server and in our engine: the answers of both for the same ConfigMap."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The control plane is what the proofs take for granted: real answers, real controllers, nobody with hidden powers."""
+"""The control plane fulfils the assumptions of the tests: real answers, real controllers, no hidden privileges."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No way round the guard: whatever a controller copies labels from is judged where a person writes it."""
+"""The guard cannot be bypassed: objects from which controllers copy labels are judged when a person writes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`cks-admission doctor` on a real control plane: all is well, and then one thing after the other is not."""
+"""`cks-admission doctor` on a real control plane: first everything works, then one fault after the other."""
 
 from __future__ import annotations
 

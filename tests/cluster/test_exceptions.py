@@ -1,4 +1,4 @@
-"""Dated exceptions: what they let pass, and what a person reads the day after."""
+"""Dated exceptions: what they allow, and the refusal that a person reads the day after."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exported policies on a real API server: kubectl applies them as they come, and they act without this service."""
+"""Exported policies on a real API server: kubectl applies them unchanged, and they work without this service."""
 
 from __future__ import annotations
 

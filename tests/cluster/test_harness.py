@@ -1,4 +1,4 @@
-"""What starts the control plane says what went wrong, and leaves nothing behind."""
+"""The code that starts the control plane reports what went wrong, and leaves nothing behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reserved labels, as people meet them: through kubectl, on a real API server."""
+"""Reserved labels as people see them: through kubectl, on a real API server."""
 
 from __future__ import annotations
 

@@ -1,3 +1,5 @@
+"""Mutations give the same object on a real API server and in our engine."""
+
 from __future__ import annotations
 
 import secrets

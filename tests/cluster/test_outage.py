@@ -1,4 +1,4 @@
-"""The service is killed: the cluster goes on, and nobody slips by."""
+"""The service is killed: the cluster goes on, and nobody bypasses the guard."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The shipped packs on a real API server: every case of every suite, asked by dry run as the case's user.
+"""The shipped packs on a real API server: every case of every suite, sent as a dry run by the case's user.
 
-All packs are in force at once, on a control plane of their own: etcd and the API server alone, so that no controller
-touches the objects of the cases, and with an audit log, in which the audits are.
+All packs are in force at once, on their own control plane. It has only etcd and the API server, so that no controller
+changes the objects of the cases, and an audit log, which holds the audit annotations.
 """
 
 from __future__ import annotations

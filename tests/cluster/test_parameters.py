@@ -1,4 +1,4 @@
-"""Parameters and Namespaces from the real cluster: policies here see what the API server's own policies see."""
+"""Parameters and Namespaces from the real cluster: our policies see the same as the API server's own policies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Pod that a template stands for is the one that the API server makes of it, field by field."""
+"""The Pod that we derive from a template is the one that the API server makes of it, field by field."""
 
 from __future__ import annotations
 

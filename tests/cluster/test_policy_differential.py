@@ -1,7 +1,7 @@
-"""The same policies on a real API server and here: the same verdict, code, reason, words, causes, warnings and object.
+"""The same policies on a real API server and here: the same verdict, code, reason, text, causes, warnings and object.
 
-All cases are in force at once; each request meets the policy of its case only. A request whose answer is not ours is
-sent again, and where its answers differ among themselves, ours has to be one of them.
+All cases are in force at once; each request matches only the policy of its case. A request whose answer differs from
+ours is sent again. If the API server's answers differ from each other, ours has to be one of them.
 """
 
 from __future__ import annotations

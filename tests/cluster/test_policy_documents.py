@@ -1,4 +1,4 @@
-"""What is refused of policies and bindings, and in which words, is what the real API server says of the same ones."""
+"""We refuse the same policies and bindings as the real API server, with the same text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which policies a request meets: the real API server's choice, for every pair of constraints and request, and ours."""
+"""Policies here match the same requests as on the real API server, for every pair of constraints and request."""
 
 from __future__ import annotations
 

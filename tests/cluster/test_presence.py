@@ -1,4 +1,4 @@
-"""Fields that a real API server fills in are never said to be absent."""
+"""Lint never reports a field as absent that a real API server fills in."""
 
 from __future__ import annotations
 

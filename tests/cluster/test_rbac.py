@@ -1,4 +1,4 @@
-"""RBAC of files against the API server's: the same roles and bindings, the same checks, by SubjectAccessReview."""
+"""RBAC from files gives the API server's answers: same roles and bindings, same checks, by SubjectAccessReview."""
 
 from __future__ import annotations
 

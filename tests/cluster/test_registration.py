@@ -1,4 +1,4 @@
-"""The webhook configurations, as the API server has them."""
+"""The webhook configurations, as the API server stores them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The chart on a real control plane: accepted in every mode, installed with its defaults, and found to be in order."""
+"""The chart on a real control plane: accepted in every mode, installed with its defaults, and found in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes that go on while replicas die, drain, change their leader, their CA, their policies, and are replaced."""
+"""Writes go on while replicas die, drain, are replaced, and change their leader, their CA and their policies."""
 
 from __future__ import annotations
 

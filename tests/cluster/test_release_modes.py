@@ -1,4 +1,4 @@
-"""The other modes of the chart, each installed and used on a real control plane that shows a client certificate."""
+"""The other modes of the chart, each installed and used on a control plane that presents a client certificate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A release that is upgraded and removed, also with no replica running: nothing is left, and nothing is blocked."""
+"""A release is upgraded and removed, even if no replica runs: nothing is left behind, and nothing is blocked."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The rights that the chart gives: the service needs each of them, and no other.
+"""The rights that the chart grants: the service needs each of them, and no others.
 
-Everything that the service ever does to a cluster is brought about here, and the API server's audit log says what it
-did. What one of these things misses is forbidden there, and what none of them uses is too much.
+The tests make the service do everything that it ever does to a cluster, and read its requests from the API server's
+audit log. A right that is missing shows there as a forbidden request; a right that no request uses is too much.
 """
 
 from __future__ import annotations

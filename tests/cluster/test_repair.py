@@ -1,4 +1,4 @@
-"""The webhook configurations stay as the service wrote them, whatever people and clouds do; and go when they should."""
+"""The webhook configurations stay as the service wrote them, whatever people and clouds do, until they are removed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The shipped packs served, as a person with kubectl reads them, and beside what kube-apiserver makes of them."""
+"""The shipped packs, served: what a person reads in kubectl, compared with kube-apiserver's own answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Policies served from a directory, read from kubectl: reasons, places, an outage of the service, and reloads."""
+"""Policies served from a directory, as kubectl shows them: reasons, places, an outage of the service, and reloads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DaemonSets on SUNK Nodes, warned about where they are applied."""
+"""DaemonSets on SUNK Nodes get a warning when they are applied."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The CPU toleration: Pods land where they should, by the real scheduler and the real DaemonSet controller."""
+"""The CPU toleration: the real scheduler and the real DaemonSet controller place Pods as they should."""
 
 from __future__ import annotations
 

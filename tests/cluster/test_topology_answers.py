@@ -1,4 +1,4 @@
-"""What kubectl prints about annotations: refusals and warnings, to the letter."""
+"""The exact refusals and warnings that kubectl prints about annotations."""
 
 from __future__ import annotations
 

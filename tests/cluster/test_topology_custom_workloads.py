@@ -1,4 +1,4 @@
-"""Annotations on workloads of other projects: their templates, and the Pods that their controllers make of these."""
+"""Annotations on workloads of other projects: their templates, and the Pods that their controllers create."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must stay as it is: objects of controllers, scaled ones, ones that go, and placements that are fixed."""
+"""What must not change: objects of controllers, scaled objects, objects that are deleted, and fixed placements."""
 
 from __future__ import annotations
 

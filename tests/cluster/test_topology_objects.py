@@ -1,4 +1,4 @@
-"""Topology objects of KAI and of Kueue: known as long as they are there, in a cluster that had not even their kinds."""
+"""Topology objects of KAI and of Kueue: known while they exist, in a cluster that did not have their kinds at first."""
 
 from __future__ import annotations
 

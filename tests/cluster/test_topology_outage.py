@@ -1,4 +1,4 @@
-"""The service is away, and comes back: annotated workloads go on, and what was written meanwhile stays as it is."""
+"""The service goes down and comes back: annotated workloads go on, and objects written meanwhile stay unchanged."""
 
 from __future__ import annotations
 

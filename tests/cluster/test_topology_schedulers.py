@@ -1,4 +1,4 @@
-"""Schedulers that read the annotations themselves: what they find is theirs, and right."""
+"""Schedulers that read the annotations themselves get valid annotations in their own form."""
 
 from __future__ import annotations
 

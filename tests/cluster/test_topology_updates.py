@@ -1,7 +1,7 @@
-"""Annotations that change: whatever writes, what is stored is what the user's own manifest says, translated afresh.
+"""Annotations that change: whichever way a write takes, the stored object is the user's manifest, translated again.
 
-The manners: kubectl apply, kubectl apply --server-side, kubectl replace, and a program that reads the object, changes
-it and puts it back. Deployments without replicas are enough: nobody but their controller looks at them.
+The ways: kubectl apply, kubectl apply --server-side, kubectl replace, and a program that reads the object, changes it
+and puts it back. Deployments without replicas suffice, because only their controller acts on them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is said of the types in a policy is what a real cluster writes into its `status.typeChecking`."""
+"""Our findings about the types in a policy are those that a real cluster writes into its `status.typeChecking`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The binaries of the control plane: taken from KUBEBUILDER_ASSETS, from the user's cache, or built into that cache.
 
-`python -m cluster.toolchain [PROGRAM ...]` makes them ready and prints the folder that holds them.
+`python -m cluster.toolchain [PROGRAM ...]` provides them and prints their folder.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Changes that people make to annotated workloads, each to a manifest or to the stored object alike."""
+"""Changes that people make to annotated workloads. Each works on a manifest and on the stored object."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Fake GPU Nodes of three networks, labelled as a cloud does it: by new keys, by the older ones alone, RoCE, and none.
+"""Fake GPU Nodes of three networks, labelled as clouds do: with new keys, with older keys only, RoCE, and none.
 
-They are tainted, so that no other test's Pods come here, and labelled, so that Pods of these tests go nowhere else.
+Taints keep the Pods of other tests away, and a label keeps the Pods of these tests on these Nodes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Objects that the proofs apply: small, complete, of a test's own Namespace."""
+"""Objects that the tests apply: small, complete, in the Namespace of the test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests and objects with sensible defaults, so that a test states only what it is about."""
+"""Requests and objects with sensible defaults, so that a test states only what matters to it."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -22,20 +22,20 @@ _STEP = re.compile(r"[^.\[\]]+|\[\d+\]")
 
 
 class NamespacesToAsk(StaticFacts, frozen=True):
-    """Facts of which no Namespace is at hand yet."""
+    """Facts without any Namespace yet, so that each look-up raises Missing."""
 
     def known(self, key: Key[Any]) -> Any:
-        """Ask for it."""
+        """Raise Missing."""
         if isinstance(key, NamespaceKey):
             raise Missing(key)
         return super().known(key)
 
 
 class NamespacesLost(StaticFacts, frozen=True):
-    """Facts of which no Namespace could be had."""
+    """Facts whose Namespaces could not be read."""
 
     def known(self, key: Key[Any]) -> Any:
-        """Say that it is lost."""
+        """Raise FactUnavailable."""
         if isinstance(key, NamespaceKey):
             return FactUnavailable(f"namespace {key.name} could not be read")
         return super().known(key)
@@ -54,7 +54,7 @@ def request(
     sub_resource: str = "",
     dry_run: bool = False,
 ) -> AdmissionRequest:
-    """A request of alice's to write `obj`, an UPDATE where there is an old object; kind and names are read off them."""
+    """A request of alice's to write `obj`, an UPDATE if there is an old object. They determine kind and names."""
     described = obj if obj is not None else old or {}
     group, _, version = str(described.get("apiVersion", "v1")).rpartition("/")
     kind = str(described.get("kind", "Pod"))
@@ -86,7 +86,7 @@ def at(path: str, value: Any) -> Any:
 
 
 def merged(*objects: Json) -> Json:
-    """One object of several; maps are merged, of anything else the last one stands."""
+    """One object from several. Maps are merged; of other values the last one counts."""
     result: Json = {}
     for obj in objects:
         for key, value in obj.items():

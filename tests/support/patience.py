@@ -1,4 +1,4 @@
-"""How long tests wait for what comes about by itself."""
+"""How long tests wait for something that happens by itself."""
 
 import asyncio
 from collections.abc import Callable
@@ -8,7 +8,7 @@ PATIENCE = 180.0
 
 
 async def until(condition: Callable[[], object]) -> None:
-    """Let everything else go on until something has come about; fails where it never does."""
+    """Let other tasks run until a condition is true. Fails if it never is."""
     pause = 0.001
     async with asyncio.timeout(PATIENCE):
         while not condition():  # what is waited for knows nothing of the test

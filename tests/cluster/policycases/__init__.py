@@ -1,1 +1,1 @@
-"""Policies, requests and what both sides say of them: the cases of the differential proof."""
+"""The cases of the differential test: policies, requests, and the answers of both sides."""

@@ -1,7 +1,7 @@
-"""What a case is: a policy, its bindings, and requests that it is asked about.
+"""A case: a policy, its bindings, and the requests that it judges.
 
-Every policy of a case selects the objects that carry the case's name as a label, so that all cases can be in force at
-once and each request meets one policy.
+The policy of a case selects the objects that carry the case's name as a label. So all cases can be in force at once,
+and each request matches one policy.
 """
 
 from __future__ import annotations

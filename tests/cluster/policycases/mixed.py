@@ -1,4 +1,4 @@
-"""Cases put together by lot, always the same: conditions, variables, validations, messages, annotations, actions."""
+"""Random cases with a fixed seed: conditions, variables, validations, messages, annotations, actions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cases of MutatingAdmissionPolicy: what becomes of the object is proven elsewhere, here it is who says what."""
+"""The cases of MutatingAdmissionPolicy about verdicts and messages. `mutations` has those about resulting objects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asking the API server: plain HTTP over one connection, as any user."""
+"""Sends the requests of cases to the API server: plain HTTP over one connection, as any user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The same documents and requests as this project judges them."""
+"""Judges the same documents and requests with this project's engine."""
 
 from __future__ import annotations
 

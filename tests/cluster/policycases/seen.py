@@ -1,4 +1,4 @@
-"""The cases of ValidatingAdmissionPolicy: parameters, and what expressions see of a request and its maker."""
+"""The cases of ValidatingAdmissionPolicy about parameters, and about the request and requester in expressions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cases of ValidatingAdmissionPolicy: what is judged, what follows, and what is said."""
+"""The cases of ValidatingAdmissionPolicy about verdicts, actions and messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A small API server on 127.0.0.1: lists in pages, watches, single objects, apply, delete; and it fails on demand."""
+"""A small API server on 127.0.0.1: lists in pages, watches, single objects, apply, delete, and failures on demand."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Seen:
 
 @dataclass
 class Failure:
-    """Answers in place of the real ones, for requests to a path that have all of `query`. method: empty for any."""
+    """Overrides the answers to requests for a path that have all of `query`. method: empty for any."""
 
     path: str
     status: int
@@ -50,7 +50,7 @@ class Failure:
     method: str = ""
 
     def concerns(self, request: web.Request) -> bool:
-        """Whether it is for this request, and still to come."""
+        """Whether it applies to this request, and is not used up."""
         is_meant = self.path == request.path and self.method in ("", request.method)
         return bool(self.times) and is_meant and self.query.items() <= dict(request.query).items()
 
@@ -100,7 +100,7 @@ class FakeApi:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """End what is open."""
+        """Close the server and all open connections."""
         for path in list(self._watches):
             self.end(path)
         if self._runner is not None:
@@ -123,21 +123,21 @@ class FakeApi:
         self._happened(path, {"type": "DELETED", "object": item})
 
     def get(self, path: str, name: str) -> Json | None:
-        """An object as it is."""
+        """An object as it is stored."""
         return self._objects[path].get(("", name))
 
     def send(self, path: str, line: bytes | Json) -> None:
-        """Write a line to the open watches, whatever it is."""
+        """Write a line to the open watches, valid or not."""
         for watch in self._watches[path]:
             watch.put_nowait((line if isinstance(line, bytes) else json.dumps(line).encode()) + b"\n")
 
     def end(self, path: str) -> None:
-        """End the open watches in good order, as after their time."""
+        """End the open watches regularly, as after their timeout."""
         for watch in self._watches.pop(path, []):
             watch.put_nowait(_END)
 
     def deafen(self, path: str) -> None:
-        """Tell the open watches nothing more, as over a connection that died without anybody having noticed."""
+        """Send nothing more to the open watches, as over a connection that died unnoticed."""
         self._watches.pop(path, None)
 
     def cut(self, path: str) -> None:
@@ -168,7 +168,7 @@ class FakeApi:
                 self._objects[f"{root}/{plural}"] = {}
 
     def uninstall(self, group: str) -> None:
-        """Serve nothing of a group any more: its objects go, and then their watches."""
+        """Stop serving a group: first its objects go, then their watches."""
         self._forget(group)
         for path in [path for path in self._objects if path.startswith(f"/apis/{group}/")]:
             for namespace, name in list(self._objects[path]):

@@ -1,4 +1,4 @@
-"""The small API server with the guard of the real one: nobody overwrites what he has not read."""
+"""The small API server with optimistic locking, like the real one: nobody overwrites a version not read before."""
 
 from __future__ import annotations
 

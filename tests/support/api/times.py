@@ -1,4 +1,4 @@
-"""Time as the test says it is."""
+"""A clock that the test sets."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ A_MINUTE = 60.0
 
 
 class Times:
-    """Clocks that stand still until they are moved, and pauses that are noted and take no time.
+    """Clocks that stand still until they are moved, and pauses that are recorded and take no time.
 
     Pauses of over a minute last until `wake` is called; so do all once `patience` of them were taken.
     """
@@ -30,7 +30,7 @@ class Times:
         return Clock(lambda: self.date, lambda: self.seconds, self._sleep, lambda: self.chance)
 
     def pass_by(self, seconds: float) -> None:
-        """Move on."""
+        """Move the clocks forward."""
         self.seconds += seconds
         self.date += timedelta(seconds=seconds)
 

@@ -1,4 +1,4 @@
-"""The small API server, with what the real one does when webhook configurations are applied, merged and replaced."""
+"""The small API server, which applies, merges and replaces webhook configurations as the real one does."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class WebhookApi(FakeApi):
         self._objects |= {path: {} for path in (*PATHS.values(), ROLES)}
 
     def configuration(self, kind: str) -> Json:
-        """A copy of the one that there is, to be changed and put."""
+        """A copy of the only configuration of a kind, to be changed and put."""
         found: Json = json.loads(json.dumps(self.get(PATHS[kind], NAME)))
         return found
 
@@ -38,7 +38,7 @@ class WebhookApi(FakeApi):
         return [(seen.method, kinds[seen.path]) for seen in self.seen if seen.method != "GET" and seen.path in kinds]
 
     def put(self, path: str, item: Json) -> None:
-        """Give what is new a uid."""
+        """Give a new object a uid."""
         if "uid" not in item["metadata"]:
             self._uids += 1
             item["metadata"]["uid"] = f"uid-{self._uids}"
@@ -76,7 +76,7 @@ class WebhookApi(FakeApi):
 
 
 def merged(found: Json | None, given: Json, before: Json) -> Json:
-    """What comes of applying. Maps are merged, as are lists whose items have names; other values are replaced."""
+    """The result of an apply. Maps are merged, as are lists whose items have names; other values are replaced."""
     if found is None:
         return _without_empty_conditions(given)
     metadata = _map(found["metadata"], given["metadata"], before.get("metadata", {}))

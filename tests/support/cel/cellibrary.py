@@ -1,4 +1,4 @@
-"""Calling a function of a CEL library as a program would, for the tests of the libraries."""
+"""Calls a function of a CEL library as a program would, for the tests of the libraries."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from policies.cel.values import ABSENT, Optional, type_of
 
 
 def answer(library: Library, name: str, *arguments: Any) -> Any:
-    """The result, shown as JSON would have it, or the message of the error."""
+    """The result as JSON would show it, or the message of the error."""
     function, overload = chosen(library, name, *arguments)
     call = overload.call or function.call
     assert call is not None
@@ -22,7 +22,7 @@ def answer(library: Library, name: str, *arguments: Any) -> Any:
 
 
 def charged(library: Library, name: str, *arguments: Any) -> int:
-    """What the call costs where the checker knows the overload."""
+    """The cost of the call if the checker knows the overload."""
     function, overload = chosen(library, name, *arguments)
     cost = function.cost if overload.cost is None else overload.cost
     if cost is None or isinstance(cost, int):
@@ -47,7 +47,7 @@ def _fits(parameter: Type, value: Any) -> bool:
 
 
 def shown(value: Any) -> Any:
-    """Own classes by their text, optionals as lists of no or one element, all else as it is."""
+    """A value in plain form: the engine's classes as text, optionals as lists of no or one element."""
     if isinstance(value, Optional):
         return [] if value.value is ABSENT else [shown(value.value)]
     return str(value) if hasattr(value, "cel_type") else value

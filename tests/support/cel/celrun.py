@@ -1,4 +1,4 @@
-"""Compiling and evaluating an expression as an admission policy would, for the tests of the engine."""
+"""Compiles and evaluates an expression as an admission policy would, for the tests of the engine."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from policies.cel.syntax.source import CompileError, Source
 
 ENVIRONMENT = admission()
 OBJECT = {"a": 1, "l": [1, 2, 3], "m": {"x": "y"}, "s": "text", "n": None, "e": []}
-"""Something of each kind; no `x` and no `y`."""
+"""A value of each kind; no `x` and no `y`."""
 
 
 @dataclass(frozen=True)
 class Failed:
-    """What an expression that fails says."""
+    """The error of an expression that fails."""
 
     message: str
 
@@ -33,7 +33,7 @@ def compiled(text: str) -> Program:
 
 
 def refused(text: str) -> list[tuple[int, str, str]]:
-    """Place, message and hint of all that is wrong with an expression; nothing where it compiles."""
+    """Position, message and hint of each compile error; empty if the expression compiles."""
     try:
         compiled(text)
     except CompileError as error:
@@ -67,13 +67,13 @@ def exactly(text: str, obj: Any = None, **others: Any) -> tuple[Any, int]:
 
 
 def usually(text: str, obj: Any = None, **others: Any) -> tuple[Any, int]:
-    """Value or failure as a policy gets it, by the generated function where that can tell, and the cost."""
+    """Value or failure as a policy gets it, from the generated function if that has an answer, and the cost."""
     evaluation = compiled(text).evaluate(names(obj, **others))
     return (Failed(str(evaluation.error)) if evaluation.error else evaluation.value, evaluation.cost)
 
 
 def generated(text: str, obj: Any = None, *, limit: int = 1_000_000, **others: Any) -> tuple[Any, int] | None:
-    """Value and cost of the generated function; None where there is none or it leaves the case to the exact one."""
+    """Value and cost of the generated function; None if there is none or it leaves the case to the exact evaluator."""
     source = compiled(text).generated
     function = None if source is None else source.load()
     try:

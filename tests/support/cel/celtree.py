@@ -1,4 +1,4 @@
-"""Syntax trees as text, for tests to compare."""
+"""Syntax trees as text, which tests compare."""
 
 from policies.cel.syntax.ast import (
     Call,

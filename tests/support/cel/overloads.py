@@ -1,4 +1,4 @@
-"""Calling one overload of a library of CEL functions, as the evaluation does once it has chosen it."""
+"""Calls one overload of a function in a CEL library, as the evaluation does when it has chosen the overload."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from policies.cel.types import Type
 
 @dataclass(frozen=True)
 class Failed:
-    """What a call that fails says."""
+    """The error of a call that fails."""
 
     message: str
 
@@ -25,7 +25,7 @@ def found(library: Library, id: str) -> tuple[Function, Overload]:
 
 
 def outcome(library: Library, id: str, *arguments: Any) -> Any:
-    """What the overload makes of the arguments: its value, or Failed."""
+    """The overload's value for the arguments, or Failed."""
     function, overload = found(library, id)
     call = overload.call or function.call
     assert call is not None
@@ -36,7 +36,7 @@ def outcome(library: Library, id: str, *arguments: Any) -> Any:
 
 
 def price(library: Library, id: str, *arguments: Any, result: Any = None) -> int:
-    """What the call costs where the types allow this overload alone."""
+    """The cost of the call if the types allow only this overload."""
     function, overload = found(library, id)
     cost = overload.cost if overload.cost is not None else function.cost
     if cost is None:

@@ -60,7 +60,7 @@ def validating(*validations: str | Json, **spec: Any) -> CompiledPolicy:
 
 
 def mutating(*expressions: str, name: str = "p", **fields: Any) -> CompiledPolicy:
-    """A MutatingAdmissionPolicy, also one that the API server would refuse; `[` begins a JSON patch."""
+    """A MutatingAdmissionPolicy, even one that the API server would refuse; `[` begins a JSON patch."""
     mutations = tuple(
         MutationExpression(
             patch_type="JSONPatch" if text.startswith("[") else "ApplyConfiguration",
@@ -72,7 +72,7 @@ def mutating(*expressions: str, name: str = "p", **fields: Any) -> CompiledPolic
 
 
 def policy(kind: Any = "ValidatingAdmissionPolicy", **fields: Any) -> Policy:
-    """A policy as a value, with nothing looked at."""
+    """A policy as a value, without validation."""
     given = {"name": "p", "reinvocation_policy": "Never" if kind.startswith("Mutating") else "", **fields}
     return Policy(kind=kind, match_constraints=MatchResources(), origin=ORIGIN, **given)
 
@@ -80,7 +80,7 @@ def policy(kind: Any = "ValidatingAdmissionPolicy", **fields: Any) -> Policy:
 def binding(
     *actions: Any, name: str = "b", param_ref: Any = None, kind: Any = "ValidatingAdmissionPolicyBinding"
 ) -> Binding:
-    """A binding of the policy `p` with these actions, Deny where none is given."""
+    """A binding of the policy `p` with these actions, Deny by default."""
     chosen = frozenset(actions or ("Deny",))
     return Binding(kind=kind, name=name, policy_name="p", param_ref=param_ref, validation_actions=chosen, origin=ORIGIN)
 

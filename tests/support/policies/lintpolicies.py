@@ -1,4 +1,4 @@
-"""Policies for lint, from a few fields each, and what is found in them."""
+"""Policies for lint, from a few fields each, and the findings in them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def binding(**fields: Any) -> Json:
 
 
 def reviewed(*documents: Json) -> tuple[LintFinding, ...]:
-    """All that is found in documents, but for what reading them warns of."""
+    """All findings in documents, without the warnings from reading them."""
     files = [Document(value=each, name="p.yaml", places=lambda _: (1, 1)) for each in documents]
     loaded = read(files)
     assert not loaded.errors, [problem.text for problem in loaded.errors]
@@ -47,5 +47,5 @@ def reviewed(*documents: Json) -> tuple[LintFinding, ...]:
 
 
 def said(*documents: Json) -> list[tuple[str, str, str]]:
-    """The id, the field and the words of each finding."""
+    """The id, the field and the text of each finding."""
     return [(finding.id, finding.path, finding.message) for finding in reviewed(*documents)]

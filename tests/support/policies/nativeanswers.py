@@ -1,4 +1,4 @@
-"""What the API server answers and writes where the service has words of its own: statuses, warnings, audit annotations.
+"""The API server's answers where the service's wording differs: statuses, warnings, audit annotations.
 
 Sources: of k8s.io/apiserver's pkg/admission/plugin/policy validating/dispatcher.go and generic/policy_dispatcher.go;
 pkg/endpoints/filters/warning.go.
@@ -21,7 +21,7 @@ FAILURE_ANNOTATION = "validation.policy.admission.k8s.io/validation_failure"
 
 
 def forbidden(group: str, resource: str, name: str, message: str) -> str:
-    """The whole message of a refusal: of which object, then why (apierrors.NewForbidden).
+    """The whole message of a refusal: the object, then the reason (apierrors.NewForbidden).
 
     `name` is the request's, else the object's name or generateName, else `Unknown`.
     """
@@ -30,7 +30,7 @@ def forbidden(group: str, resource: str, name: str, message: str) -> str:
 
 
 def code(finding: Finding) -> int:
-    """The HTTP status: of a mutating policy always 403, whatever the reason (policy_dispatcher.go)."""
+    """The HTTP status. A mutating policy always gives 403, whatever the reason (policy_dispatcher.go)."""
     if finding.policy_kind == "MutatingAdmissionPolicy" and finding.kind != "internal":
         return CODES["Forbidden"]
     return CODES[finding.reason]
@@ -60,7 +60,7 @@ def annotation(finding: Finding) -> str:
 
 
 def audit_annotations(result: Result) -> dict[str, str]:
-    """The audit annotations; of several failures the first stays."""
+    """The audit annotations, with the first of several failures."""
     failures = [annotation(finding) for finding in result.findings if "Audit" in finding.actions]
     published = {key: texts.joined(values) for key, values in result.published.items()}
     return published | ({FAILURE_ANNOTATION: failures[0]} if failures else {})

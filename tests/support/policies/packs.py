@@ -1,4 +1,4 @@
-"""The shipped packs and their suites, and what this project's own engine says of a case."""
+"""The shipped packs and their suites, and the answer of this project's engine to a case."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PACKS = Path(__file__).parents[3] / "policies" / "packs"
 
 @dataclass(frozen=True, slots=True)
 class PackPolicy:
-    """One folder: what its policy.yaml holds, decoded and read, and its suite."""
+    """One folder: the content of its policy.yaml, decoded and read, and its suite."""
 
     folder: Path
     documents: tuple[Json, ...]
@@ -63,22 +63,22 @@ def cases() -> list[tuple[PackPolicy, Case]]:
 
 
 def parameters(policy: PackPolicy, case: Case) -> list[Json]:
-    """The ConfigMaps as the case wants them."""
+    """The ConfigMaps as the case needs them."""
     return [dict(each) for each in suiterun.with_data(policy.parameters, case.params)]
 
 
 def judged(policy: PackPolicy, case: Case) -> Expectation:
-    """What the policies of a folder say of a case, by this project's engine."""
+    """The answer of a folder's policies to a case, by this project's engine."""
     return policy.run.outcome(case)
 
 
 def result(policy: PackPolicy, case: Case) -> tuple[Finding, ...]:
-    """All findings of a case, those that nothing follows from included."""
+    """All findings of a case, including those without consequences."""
     return policy.run.findings(case)
 
 
 def inputs_of(case: Case) -> Inputs:
-    """A case as the engine takes it."""
+    """A case in the form that the engine takes."""
     request = suiterun.request_of(case)
     return inputs_of_request(request, suiterun.facts_of(case, request))
 

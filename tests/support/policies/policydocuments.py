@@ -1,4 +1,4 @@
-"""Policy documents from YAML text, with the place of every value, as files are read."""
+"""Policy documents from YAML text, read with the place of every value, as from files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Policies and bindings with random fields and values, most of them wrong, from the table of fields itself."""
+"""Policies and bindings with random fields and values, most of them invalid, made from the table of fields."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _change(document: dict[str, Any], kind: str, chance: random.Random) -> None:
 
 
 def _value(shape: Shape, chance: random.Random) -> Any:
-    """A value for a field: now and then of no type that it could have."""
+    """A value for a field, sometimes of a wrong type."""
     return chance.choice(_WRONG) if chance.random() < 0.02 else _typed(shape, chance)
 
 

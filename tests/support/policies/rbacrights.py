@@ -1,4 +1,4 @@
-"""Roles and bindings, and what they come to: the same checks for our RBAC and for the API server's."""
+"""Roles and bindings, and the rights that they grant: the same checks for our RBAC and for the API server's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Policies and bindings that the API server refuses, with its words: a table of changes to documents that it takes."""
+"""Policies and bindings that the API server refuses, with its text: a table of changes to documents that it accepts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _GOOD: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class Case:
-    """A document and what is said about it: nothing where it is taken. `served`: the test's API server knows it."""
+    """A document and the problems in it, empty if it is accepted. `served`: the test's API server serves the kind."""
 
     document: dict[str, Any]
     says: list[str]
@@ -36,7 +36,7 @@ class Case:
 
 
 def good(kind: str, version: str = "v1") -> dict[str, Any]:
-    """A document of a kind that the API server takes."""
+    """A document of a kind that the API server accepts."""
     return {
         "apiVersion": f"admissionregistration.k8s.io/{version}",
         "kind": kind,
@@ -72,7 +72,7 @@ def cases() -> dict[str, Case]:
 
 
 def _big() -> dict[str, tuple[dict[str, Any], list[str]]]:
-    """What passes a limit, which is long."""
+    """The cases that exceed a limit, which are long."""
     conditions = [{"name": f"c{index}", "expression": "true"} for index in range(65)]
     annotations = [{"key": f"k{index}", "valueExpression": "'<'"} for index in range(21)]
     shown = ",".join(f'{{"Key":"k{index}","ValueExpression":"\'\\u003c\'"}}' for index in range(21))
@@ -105,7 +105,7 @@ def _big() -> dict[str, tuple[dict[str, Any], list[str]]]:
 
 
 def without_own_words(text: str) -> str:
-    """The text up to what is said of a syntax error or of a broken pattern: those words are our own."""
+    """The text up to the message of a syntax error or an invalid pattern, which has our own wording."""
     for error in ("Syntax error: ", "error parsing regexp: "):
         head, found, _ = text.partition(error)
         text = head + found

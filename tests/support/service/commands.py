@@ -13,7 +13,7 @@ COMMAND = Path(sys.executable).with_name("cks-admission")
 
 
 def run(*arguments: str, stdin: str | bytes | None = None) -> Result:
-    """A run in this process; an exception that is no exit goes through."""
+    """A run in this process. Exceptions other than SystemExit are raised."""
     result = CliRunner().invoke(main, arguments, input=stdin, prog_name="cks-admission")
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
@@ -26,5 +26,5 @@ def start(*arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[by
 
 
 def last_line(text: str) -> str:
-    """What an error message ends with."""
+    """The last line of an error message."""
     return text.splitlines()[-1]

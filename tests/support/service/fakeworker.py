@@ -1,9 +1,9 @@
-"""Plays a worker, as a process of its own: it opens a Unix socket and answers what its plan says, or ends at once.
+"""Plays a worker in a separate process: it opens a Unix socket and answers as its plan says, or ends at once.
 
-The plan is JSON: `exit`, a code to end with before the socket is open; `says`, a text for stderr; `readyz` and
+The plan is JSON: `exit`, the code to end with before the socket is open; `says`, a text for stderr; `readyz` and
 `metrics`, status and text; `stays`, whether it ignores SIGTERM; `waits`, the path of a file for which it waits before
-it opens the socket; `leaves`, the path of one until which a process of its own outlives it, for a minute at most. It
-runs without the service's packages, so that it starts in no time.
+it opens the socket; `leaves`, the path of a file until which a child process outlives it, for a minute at most. It
+does not import the service's packages, so that it starts quickly.
 """
 
 import json
@@ -21,7 +21,7 @@ class _Server(socketserver.ThreadingUnixStreamServer):
     plan: Any
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing of callers that have gone."""
+        """Do not report callers that have gone."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -38,7 +38,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
     def address_string(self) -> str:
         """None: it is a Unix socket."""

@@ -1,4 +1,4 @@
-"""An installation for `doctor` to look at: a small API server that asks a small TLS server, both on 127.0.0.1."""
+"""An installation for `doctor` to check: a small API server that calls a small TLS server, both on 127.0.0.1."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ DENIED = 'admission webhook "labels.cks-admission.dev" denied the request: not a
 
 
 class Installation(FakeApi):
-    """The API server. refused: resources that nobody may use. user: who asks. answer: what a probe is answered."""
+    """The API server. refused: resources that nobody may use. user: the requester. answer: the answer to a probe."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ class Installation(FakeApi):
 
 @asynccontextmanager
 async def installed(**sections: Any) -> AsyncIterator[Installation]:
-    """One in good order, with its configuration in cks.yaml and a kubeconfig in kube.config of this directory."""
+    """An installation without faults. Writes its cks.yaml and its kubeconfig, kube.config, to this directory."""
     authority = new_authority(datetime.now(UTC))
     async with Installation() as api, _tls(authority.issue(["127.0.0.1"], datetime.now(UTC))) as port:
         written: Json = {
@@ -93,7 +93,7 @@ async def installed(**sections: Any) -> AsyncIterator[Installation]:
 
 @asynccontextmanager
 async def _tls(leaf: Leaf) -> AsyncIterator[int]:
-    """A port at which a certificate is shown, and nothing said."""
+    """A port that serves a certificate and answers nothing."""
 
     async def silent(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.close()
@@ -111,7 +111,7 @@ async def _tls(leaf: Leaf) -> AsyncIterator[int]:
 
 
 def kubeconfig(url: str) -> Json:
-    """What leads to a small API server."""
+    """A kubeconfig for a small API server."""
     return {
         "current-context": "fake",
         "contexts": [{"name": "fake", "context": {"cluster": "fake", "user": "me"}}],

@@ -1,4 +1,4 @@
-"""The real service as a process of its own, on ports of 127.0.0.1."""
+"""The real service in a separate process, on ports of 127.0.0.1."""
 
 import asyncio
 import json
@@ -34,7 +34,7 @@ def free_port() -> Iterator[int]:
 
 
 def replace(file: Path, content: str | bytes) -> None:
-    """Give a file another content in one step: whoever follows it may look at any moment, and must see no half."""
+    """Replace a file's content in one step, so that a process that follows it never reads a part."""
     replace_file(file, content.encode() if isinstance(content, str) else content, 0o600)
 
 
@@ -80,7 +80,7 @@ class Service:
         await self._stack.aclose()
 
     async def _read(self) -> None:
-        """Take in what the process logs: events, and lines that are none."""
+        """Read the process' log: events, and other lines."""
         assert self.process.stderr is not None
         async for raw in self.process.stderr:
             line = raw.decode().rstrip("\n")
@@ -96,7 +96,7 @@ class Service:
         return self._process
 
     async def event(self, name: str, count: int = 1) -> Json:
-        """Wait for the event of this name, for the second one or a later one where wanted."""
+        """Wait for an event of this name, the first one by default."""
         ended = self.process
         await until(lambda: len(self._named(name)) >= count or ended.returncode is not None)
         found = self._named(name)
@@ -132,7 +132,7 @@ class Service:
 
 
 async def until_closed(port: int) -> None:
-    """Wait until nobody listens on a port any more."""
+    """Wait until no process listens on a port any more."""
     async with asyncio.timeout(PATIENCE):
         while True:
             try:

@@ -1,4 +1,4 @@
-"""Processes that share a CA in a Secret, with a clock and webhook configurations of the test's own."""
+"""Processes that share a CA in a Secret, with a clock and webhook configurations that the test controls."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NAMES = ("cks-admission.cks.svc", "localhost")
 
 
 class World:
-    """What all replicas share: the API server, the time, who leads, and what clients are told to trust.
+    """What all replicas share: the API server, the time, the leader, and the bundle that clients trust.
 
     holders: the names of those that take themselves for the leader. bundle: what the webhook configurations carry.
     """
@@ -45,7 +45,7 @@ class World:
 
     @property
     def stored(self) -> dict[str, bytes]:
-        """What the Secret holds."""
+        """The content of the Secret."""
         found = self.server.get(SECRETS, "ca")
         return {key: base64.b64decode(text) for key, text in found["data"].items()} if found else {}
 
@@ -57,7 +57,7 @@ class World:
 
     @asynccontextmanager
     async def replica(self, name: str) -> AsyncIterator[Replica]:
-        """A process that knows what the Secret holds."""
+        """A process that knows the content of the Secret."""
         started = Replica(self, name)
         await started.secret.start()
         self.replicas.append(started)
@@ -69,14 +69,14 @@ class World:
             await started.secret.stop()
 
     async def turn(self) -> None:
-        """Let each replica look after its certificate once, and those that follow learn what the others wrote."""
+        """Let each replica run one turn of its renewal, and let followers read what the others wrote."""
         for replica in list(self.replicas):
             await replica.told()
             await replica.turn()
             assert replica.certificates.unready() == []
 
     def check(self) -> None:
-        """No client is refused: what each ready replica shows holds for what clients are told to trust right now."""
+        """Assert that clients trust every ready replica: its certificate is valid for their current bundle."""
         for replica in self.replicas:
             leaf = replica.certificates.serving.leaf
             if leaf is not None and not replica.certificates.unready():
@@ -89,7 +89,7 @@ class World:
 
 
 class Replica:
-    """One process: it looks after its certificate when the test says so."""
+    """One process, which runs a turn of its renewal when the test says so."""
 
     def __init__(self, world: World, name: str) -> None:
         self.name = name
@@ -102,21 +102,21 @@ class Replica:
 
     @property
     def leading(self) -> bool:
-        """Whether it takes itself for the leader."""
+        """Whether the process considers itself the leader."""
         return self.name in self._world.holders
 
     @property
     def holder(self) -> str:
-        """Whom it takes for the leader."""
+        """The name of the process that it considers the leader."""
         return self._world.holders[0] if self._world.holders else ""
 
     @property
     def shown(self) -> str | None:
-        """The fingerprint of what it shows."""
+        """The fingerprint of the certificate that it serves."""
         return self.certificates.serving.fingerprint
 
     async def told(self) -> None:
-        """Wait until it knows what the Secret holds."""
+        """Wait until it knows the content of the Secret."""
         await until(lambda: not self.secret.unsynced() and self.secret.stored == self._world.stored)
 
     async def turn(self) -> None:
@@ -129,18 +129,18 @@ class Replica:
         self.install()
 
     def register(self) -> None:
-        """Tell clients whom to trust, as the leader does."""
+        """Give clients the bundle to trust, as the leader does."""
         bundle = self.certificates.ca_bundle
         if self.leading and bundle is not None:
             self._world.bundle = Bundle.from_pem(bundle)
 
     def install(self) -> None:
-        """Show what clients know by now."""
+        """Serve the leaf whose CA clients know by now."""
         self.certificates.install(lambda authority: authority in self._world.bundle)
         self._world.check()
 
     async def handshake(self, bundle: Bundle) -> str:
-        """What a client that trusts the bundle says of this process: shown, or why it refuses. By the host's clock."""
+        """A handshake of a client that trusts the bundle: `shown`, or why the client refuses. By the host's clock."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.verify_flags |= ssl.VERIFY_X509_STRICT
         context.load_verify_locations(cadata=bundle.pem.decode())
@@ -163,7 +163,7 @@ class Replica:
 
 @dataclass(frozen=True)
 class Logged:
-    """What was logged, to be asked for reasons."""
+    """The log entries, from which tests read the reasons."""
 
     entries: Sequence[Any]
 
@@ -172,11 +172,11 @@ class Logged:
         return [entry["reason"] for entry in self.entries if entry["event"] == event]
 
     def shared(self) -> list[str]:
-        """The reasons for what was done to the Secret."""
+        """The reasons for changes of the Secret."""
         return [reason for reason in self.reasons() if not reason.startswith("the leaf was ")]
 
     def own(self) -> list[str]:
-        """The reasons for what was done to the leaves of the processes."""
+        """The reasons for changes of the processes' leaves."""
         return [reason for reason in self.reasons() if reason.startswith("the leaf was ")]
 
 

@@ -1,4 +1,4 @@
-"""AdmissionReviews as the API server sends them, and rule sets small enough to know their every answer."""
+"""AdmissionReviews as the API server sends them, and small rule sets with known answers."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -28,7 +28,7 @@ CPU_TOLERATION = {"key": "is_cpu_compute", "operator": "Exists", "effect": "NoSc
 
 
 def review(obj: Any, old: Any = None, **fields: Any) -> Json:
-    """A review of a write by alice, an UPDATE where there is an old object. `fields` replace those of the request."""
+    """A review of a write by alice, an UPDATE if there is an old object. `fields` replace those of the request."""
     described = next((o for o in (obj, old) if isinstance(o, dict)), {})
     group, _, version = str(described.get("apiVersion", "v1")).rpartition("/")
     kind = str(described.get("kind", "Pod"))
@@ -89,12 +89,12 @@ def answer_of(reply: bytes | str) -> Json:
 
 
 def violation(rule: str = "tidy", path: str = "metadata.name", value: str = '"x"') -> Violation:
-    """A violation with short words."""
+    """A violation with a short text."""
     return Violation(rule, path, value, "is untidy", "Tidiness is required.", "Tidy up.")
 
 
 class Fixed:
-    """A rule's two decisions, given or raised."""
+    """A rule that returns or raises its given results."""
 
     def __init__(
         self, found: Sequence[Violation] | Exception = (), mutation: Mutation | Exception = NO_MUTATION
@@ -116,7 +116,7 @@ class Fixed:
 
 
 class NeedsNamespaces:
-    """A validating rule that asks for the labels of Namespaces, and finds nothing wrong once it has them."""
+    """A validating rule that looks up the labels of Namespaces, and finds no violation once it has them."""
 
     def __init__(self, *names: str) -> None:
         self.names = names
@@ -151,5 +151,5 @@ def rule(
 
 
 def served(*rules: Rule) -> Served:
-    """Rules with facts that are all at hand."""
+    """Rules with facts that need no look-up."""
     return Served(RuleSet(rules), StaticFacts(TODAY))

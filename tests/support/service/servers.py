@@ -1,4 +1,4 @@
-"""A service in this process, behind real ports."""
+"""The service in this process, behind real ports."""
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
@@ -64,7 +64,7 @@ def default_rules(**settings: Any) -> RuleSet:
 
 @contextmanager
 def time_at_rest() -> Iterator[None]:
-    """A block in which the clock of the event loop stands still: deadlines are as far off as when they were set."""
+    """A block in which the clock of the event loop stands still, so that no deadline passes."""
     loop = asyncio.get_running_loop()
     now = loop.time()
     with pytest.MonkeyPatch.context() as clock:
@@ -73,7 +73,7 @@ def time_at_rest() -> Iterator[None]:
 
 
 class Serve(Protocol):
-    """Starts a service for what is to be served."""
+    """Starts a service with given rules."""
 
     async def __call__(self, served: Served, max_in_flight: int = 64) -> Running:
         """The service, running."""
@@ -101,11 +101,11 @@ class Unreachable:
 
 
 class Directory:
-    """A cluster's Namespaces as a resolver and as facts: none is at hand until it has been read.
+    """A cluster's Namespaces as a resolver and as facts. None is known until it has been read.
 
-    hold: what a read waits for before it brings anything. parameters: those of policies that there are, as texts.
-    references: who names a topology. asked: what was read and the seconds given for each.
-    reviewed: the authorization checks asked for; alice may do everything.
+    hold: the event that each read waits for. parameters: the existing parameters of policies, as texts.
+    references: the workloads that name each topology. asked: the keys that were read, with the seconds given for each.
+    reviewed: the requested authorization checks; alice may do everything.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class Directory:
         self._known: dict[str, Mapping[str, str]] = {}
 
     async def read(self, key: Key[Any], seconds: float) -> Any:
-        """What was given; yes to alice. Nobody may keep references and answers."""
+        """The given value; alice passes every check. Callers must not cache references and answers."""
         match key:
             case NamespaceKey(name):
                 await self._read(name, seconds)
@@ -145,7 +145,7 @@ class Directory:
                 raise NotImplementedError
 
     async def _read(self, name: str, seconds: float) -> None:
-        """Bring the labels of a Namespace."""
+        """Read the labels of a Namespace."""
         self.asked.append((name, seconds))
         self.reading.set()
         if self.hold is not None:
@@ -154,7 +154,7 @@ class Directory:
             self._known[name] = self._namespaces[name]
 
     def facts(self) -> Facts:
-        """What has been read so far."""
+        """The facts with what has been read so far."""
         return _Known(TODAY, self._known, parameters=self._parameters)
 
 

@@ -1,4 +1,4 @@
-"""HTTP/1.1 by hand, for calls that no proper client would make."""
+"""HTTP/1.1 by hand, for calls that no regular client would make."""
 
 import asyncio
 import ssl
@@ -64,13 +64,13 @@ class Wire:
         return await self.reply()
 
     def shown(self) -> str:
-        """The fingerprint (SHA-256) of the certificate that the server showed."""
+        """The fingerprint (SHA-256) of the server's certificate."""
         connection: ssl.SSLObject = self._writer.get_extra_info("ssl_object")
         certificate = connection.getpeercert(binary_form=True)
         return sha256(certificate or b"").hexdigest()
 
     async def ended(self) -> bool:
-        """Wait until the server has closed the connection; whether it did so without another byte."""
+        """Wait until the server closes the connection. Returns whether it did so without another byte."""
         async with asyncio.timeout(PATIENCE):
             return await self._reader.read() == b""
 

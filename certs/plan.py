@@ -49,7 +49,7 @@ class Ensured:
     authority: Authority
     bundle: Bundle
     reasons: tuple[str, ...] = ()
-    """What was made, renewed or dropped, and why: a sentence for the log each. Empty: nothing changed."""
+    """What was made, renewed or dropped, and why; one sentence each, for the log. Empty: nothing changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class AuthorityPlan:
     reasons: tuple[str, ...]
     writes: Mapping[str, bytes]
     problem: str = ""
-    """Why `authority` is a new one. Empty: it is the one that was stored."""
+    """Why `authority` is a new one. Empty: it is the stored one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -208,7 +208,7 @@ def _shown(
 
 
 def _vouched(chosen: Sequence[TrustedBundle]) -> str:
-    """Who trusts a certificate that has no problems."""
+    """A description of who trusts a valid certificate."""
     if not chosen:
         return "checked against no caBundle, since none is known"
     if any(trust.bundle for trust in chosen):

@@ -19,7 +19,7 @@ from webhook.configuration.settings import KeptRequirement
 from webhook.registration.configurations import API_VERSION, INJECT_CA_FROM, UNREGISTER, is_own
 
 MANAGER = "cks-admission"
-"""The field manager under which the service writes."""
+"""The field manager of the service's writes."""
 
 _SELECTORS = frozenset({"namespaceSelector", "objectSelector"})
 

@@ -13,9 +13,9 @@ def moment(when: datetime) -> str:
 
 
 def span(length: timedelta) -> str:
-    """A length of time in its largest unit that still tells two apart: `9 days`, `30 hours`, `12 minutes`."""
+    """A length of time in its largest useful unit: `9 days`, `30 hours`, `12 minutes`."""
     seconds = int(abs(length).total_seconds())
-    # Two of a unit before it is used: "1 day" for 47 hours would hide half of what is left.
+    # At least two of a unit: "1 day" for 47 hours would hide half of the time that is left.
     for unit, size in (("day", 86_400), ("hour", 3_600)):
         if seconds >= 2 * size:
             return f"{seconds // size} {unit}s"

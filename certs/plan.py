@@ -1,9 +1,10 @@
-"""What to do about stored certificates: keep or renew, and why. Pure: stored bytes in, bytes to store out.
+"""Decides whether to keep or renew stored certificates, and why. Pure: stored bytes in, bytes to store out.
 
-Where the bytes live is the caller's business. A directory under a lock (`store.ensure`) reads, plans and writes once.
-A Secret shared by replicas reads, takes `plan_authority`, replaces at the resourceVersion that it read, and starts
-over after a conflict; each replica then issues its own leaf by `plan_leaf`. Who may overwrite what others put there (a
-Secret of a reserved name) catches ForeignFileError, logs it, and plans with nothing stored.
+The caller decides where the bytes are stored. For a directory under a lock, `store.ensure` reads, plans and writes
+once. Replicas that share a Secret read it, call `plan_authority`, replace it at the resourceVersion that they read, and
+start over after a conflict; each replica then issues its own leaf with `plan_leaf`. A caller that may overwrite foreign
+files, because the name of its Secret is reserved, catches ForeignFileError, logs it, and plans as if nothing were
+stored.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -38,17 +39,17 @@ _EMPTY: Final = Bundle()
 
 @dataclass(frozen=True, slots=True)
 class Ensured:
-    """A leaf that can be served now, the CA that signed it, and the bundle by which clients trust it.
+    """A leaf that can be served now, the CA that signed it, and the bundle that makes clients trust it.
 
-    After a new CA, publish `bundle` to the clients before serving `leaf`: until then they do not know the new CA,
-    while they still trust the leaf that is being served.
+    When the CA is new, publish `bundle` to the clients before serving `leaf`. Until then they do not know the new CA,
+    but they still trust the leaf that is being served.
     """
 
     leaf: Leaf
     authority: Authority
     bundle: Bundle
     reasons: tuple[str, ...] = ()
-    """What was made, renewed or dropped, and why: a sentence for the log each. Empty: nothing changed."""
+    """What was made, renewed or dropped, and why; one sentence each, for the log. Empty: nothing changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +61,12 @@ class AuthorityPlan:
     reasons: tuple[str, ...]
     writes: Mapping[str, bytes]
     problem: str = ""
-    """Why `authority` is a new one. Empty: it is the one that was stored."""
+    """Why `authority` is a new one. Empty: it is the stored one."""
 
 
 @dataclass(frozen=True, slots=True)
 class CertificatePlan:
-    """The outcome, and the files to store before it is one, in the order of writing."""
+    """The outcome, and the files to store before it takes effect, in the order of writing."""
 
     ensured: Ensured
     writes: Mapping[str, bytes]
@@ -110,8 +111,8 @@ def plan_authority(
 ) -> AuthorityPlan:
     """Decide about CA and bundle alone.
 
-    remembered: the bundle that was stored before, for where it is missing or damaged: clients may still trust those CAs
-    alone. A stored bundle that can be read counts, whatever it has lost.
+    remembered: the bundle that was stored before. It is used if the stored one is missing or damaged, because clients
+    may trust only those CAs. A stored bundle that can be read takes precedence, even if CAs are missing from it.
 
     Raises ForeignFileError where a file was not made here.
     """
@@ -122,22 +123,22 @@ def plan_authority(
     if authority is None:
         authority = new_authority(now, lifetime=lifetime)
         reasons.append(_line(CA_CERT, reason))
-        # The certificate before its key, in both pairs: torn apart by a crash, it still tells whose files they are.
+        # The certificate before its key, in both pairs: if a crash separates them, it still shows whose files they are.
         writes = {CA_CERT: authority.cert_pem, CA_KEY: authority.key_pem}
     known, problem = find_bundle(stored)
     lost = remembered if problem else ()
     bundle = merge((authority.certificate, *stored_authority.certificates, *known, *lost), now)
     if problem or set(bundle) != set(known):
-        # First of all: nothing that a new CA signs should be seen before the bundle that has it.
+        # The bundle is first: nobody should see what a new CA signs before the bundle that contains this CA.
         writes = {BUNDLE: bundle.pem, **writes}
         reasons.extend(_bundle_reasons(known, bundle, problem, renewed=bool(reasons)))
     return AuthorityPlan(authority, bundle, tuple(reasons), writes, reason)
 
 
 def usable_authority(stored: Mapping[str, bytes], now: datetime) -> Authority | None:
-    """Find the stored CA as long as clients accept what it signs, however soon it has to be renewed.
+    """The stored CA, if clients accept what it signs, even if it has to be renewed soon.
 
-    None where there is none, it is damaged, or it was not made here.
+    None if there is no CA, or it is damaged, or it was not made here.
     """
     try:
         pair = find_authority(stored).pair
@@ -150,9 +151,9 @@ def usable_authority(stored: Mapping[str, bytes], now: datetime) -> Authority | 
 def plan_leaf(
     leaf: Leaf | None, authority: Authority, names: Iterable[str], now: datetime, *, lifetime: timedelta = LEAF_LIFETIME
 ) -> tuple[Leaf, str]:
-    """Decide about a leaf that is kept in memory: the one to use, and why it is a new one (empty: it is the same).
+    """The leaf to use when it is kept in memory, and the reason if it is a new one (empty if it is unchanged).
 
-    In the last days of a CA that nobody renewed it lives as long as the CA.
+    If the CA itself is about to expire, the new leaf expires with it.
 
     Raises InvalidNameError and AuthorityError as `Authority.issue` does.
     """
@@ -165,7 +166,7 @@ def plan_leaf(
 
 
 def _current(stored_authority: Found, now: datetime, leaf_lifetime: timedelta) -> tuple[Authority | None, str]:
-    """Take the CA that was found if it can go on; otherwise None and the reason."""
+    """The stored CA if it can still be used; otherwise None and the reason."""
     if stored_authority.pair is None:
         return None, stored_authority.problem
     authority = Authority(stored_authority.pair.certificate, stored_authority.pair.key)
@@ -174,7 +175,7 @@ def _current(stored_authority: Found, now: datetime, leaf_lifetime: timedelta) -
 
 
 def _bundle_reasons(known: Bundle, bundle: Bundle, problem: str, *, renewed: bool) -> Iterator[str]:
-    """Say why the bundle changed, as far as a new CA does not say it already."""
+    """The reasons why the bundle changed, apart from a new CA."""
     for certificate in known:
         if certificate not in bundle:
             end = moment(certificate.not_valid_after_utc)

@@ -15,15 +15,15 @@ from certs.x509.strength import weakness
 
 __all__ = ["authority_renewal_reason", "renewal_due", "renewal_reason"]
 
-# Two thirds, as cert-manager has it: late enough not to churn, and a third of the life is left for
-# retries. A fraction rather than a margin, so that it holds for an hour as for a year.
+# Two thirds of the lifetime, as in cert-manager: renewals are rare, and a third of the lifetime is left for retries. A
+# fraction works for lifetimes of an hour and of a year; a fixed margin does not.
 _RENEWED_AFTER: Final = (2, 3)
 
 
 def renewal_reason(leaf: Leaf, now: datetime, *, names: Iterable[str], authority: Authority) -> str | None:
-    """Say why the leaf has to be renewed now, or None when it can be served on.
+    """All reasons to renew the leaf now, joined by `; `; None if it can still be served.
 
-    All reasons at once, joined by `; `. Names beyond those wanted are no reason: a leaf lives for days.
+    Names that are no longer needed are not a reason, because a leaf lives for days only.
     """
     return "; ".join(_leaf_reasons(leaf.certificate, now, tuple(names), authority)) or None
 
@@ -31,15 +31,15 @@ def renewal_reason(leaf: Leaf, now: datetime, *, names: Iterable[str], authority
 def authority_renewal_reason(
     authority: Authority, now: datetime, *, leaf_lifetime: timedelta = LEAF_LIFETIME
 ) -> str | None:
-    """Say why the CA has to be renewed now, or None when it can go on signing.
+    """All reasons to renew the CA now, joined by `; `; None if it can still sign.
 
-    Besides the reasons that a leaf has too: a leaf issued now for `leaf_lifetime` would outlive it.
+    Unlike a leaf, it is also renewed if a leaf issued now for `leaf_lifetime` would outlive it.
     """
     return "; ".join(_authority_reasons(authority.certificate, now, leaf_lifetime)) or None
 
 
 def renewal_due(certificate: x509.Certificate) -> datetime:
-    """The moment, aware UTC, at which two thirds of the certificate's life are over: the time to look again."""
+    """The moment (aware, UTC) at which two thirds of the certificate's lifetime are over."""
     numerator, denominator = _RENEWED_AFTER
     life = certificate.not_valid_after_utc - certificate.not_valid_before_utc
     return certificate.not_valid_before_utc + life * numerator / denominator

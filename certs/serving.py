@@ -1,4 +1,4 @@
-"""The live TLS context of a server, and the pair that it shows."""
+"""The live TLS context of a server, and the certificate that it serves."""
 
 import ssl
 from dataclasses import dataclass
@@ -25,18 +25,18 @@ class _Served:
 
 
 class ServingContext:
-    """Owns the `ssl.SSLContext` that a server listens with; the pair it shows can be swapped at any time.
+    """Owns the `ssl.SSLContext` that a server listens with; the pair that it serves can be swapped at any time.
 
-    The live context never holds a pair itself. It hands each handshake over to a context that was made for one pair and
-    tried out before, and a swap replaces the one reference to that. So a pair that does not load changes nothing (a
-    failed `load_cert_chain` breaks the context it was called on), and nothing of an old pair stays behind (OpenSSL
-    keeps one pair for each kind of key: after EC, loading RSA into the same context goes on showing the EC one).
-    Open connections keep the pair of their handshake.
+    The live context never holds a pair itself. It delegates each handshake to a context that was made and tested for
+    one pair. A swap replaces the reference to that context. So a pair that does not load changes nothing, although a
+    failed `load_cert_chain` breaks the context it was called on. And nothing of an old pair stays behind, although
+    OpenSSL keeps one pair for each kind of key: after an EC pair, loading an RSA pair into the same context would still
+    serve the EC one. Open connections keep the pair of their handshake.
 
-    Callers may be asked for certificates too. OpenSSL then takes whether to ask, and how to verify, from the context
-    that listens, and the CAs from the one that the handshake was handed over to; so both are told.
+    Clients may be asked for certificates, too. OpenSSL reads whether to ask and how to verify from the listening
+    context, but the CAs from the context that the handshake was delegated to; so both are configured.
 
-    Not for several threads: swap on the thread that runs the server's event loop.
+    Not thread-safe: swap on the thread that runs the server's event loop.
     """
 
     def __init__(self) -> None:
@@ -48,10 +48,10 @@ class ServingContext:
         self.context.sni_callback = self._hand_over
 
     def swap(self, cert_pem: bytes, key_pem: bytes) -> Leaf:
-        """Show this pair from the next handshake on.
+        """Serve this pair from the next handshake on, and return its leaf.
 
-        Raises PemError, PairError and KeyMismatchError as `load_pair` does; ServingError where OpenSSL refuses the
-        pair. The one before it, if any, is still shown then.
+        Raises PemError, PairError and KeyMismatchError as `load_pair` does, and ServingError if OpenSSL refuses the
+        pair. The previous pair, if any, is still served then.
         """
         try:
             leaf = load_pair(cert_pem, key_pem)
@@ -63,7 +63,7 @@ class ServingContext:
         return leaf
 
     def follow(self, pair: FilePair) -> Changed | Unchanged | Failed:
-        """Look at the files once and show what is new in them; what is refused is tried again at the next look."""
+        """Read the files once and serve a new pair. A pair that is refused is tried again at the next call."""
         outcome = pair.poll()
         if isinstance(outcome, Changed):
             try:
@@ -76,12 +76,13 @@ class ServingContext:
         return outcome
 
     def require_clients(self, authorities: Bundle) -> None:
-        """From the next handshake on, turn away callers without a certificate by which one of these CAs knows clients.
+        """From the next handshake on, reject clients without a certificate that one of these CAs signed for clients.
 
-        Two CAs of one name are told apart by the key identifiers in callers' certificates, as all common tools write
-        them. To be called first before the server listens: a handshake that has begun asks for no certificate.
+        Two CAs with the same name are distinguished by the key identifiers in the clients' certificates, which all
+        common tools write. The first call must be made before the server listens: a handshake that has begun asks for
+        no certificate.
 
-        Raises ServingError where OpenSSL refuses the bundle; what held before holds then.
+        Raises ServingError if OpenSSL refuses the bundle; the previous CAs stay in force then.
         """
         leaf = self.leaf
         context = _server_context(authorities) if leaf is None else _loaded(leaf, authorities)
@@ -91,7 +92,7 @@ class ServingContext:
         self.context.verify_mode, self.context.verify_flags = context.verify_mode, context.verify_flags
 
     def follow_clients(self, file: FileBundle) -> ChangedBundle | Unchanged | Failed:
-        """Look at the file once and require what is new in it; what is refused is tried again at the next look."""
+        """Read the file once and require a new bundle. A bundle that is refused is tried again at the next call."""
         outcome = file.poll()
         if isinstance(outcome, ChangedBundle):
             try:
@@ -103,26 +104,26 @@ class ServingContext:
 
     @property
     def leaf(self) -> Leaf | None:
-        """The pair that new connections are shown; None before the first."""
+        """The leaf that new connections are served; None before the first one."""
         return self._served.leaf if self._served else None
 
     @property
     def not_after(self) -> datetime | None:
-        """When the leaf that is shown expires, aware, UTC."""
+        """When the served leaf expires (aware, UTC)."""
         return self._served.leaf.not_after if self._served else None
 
     @property
     def fingerprint(self) -> str | None:
-        """SHA-256 of the leaf that is shown, 64 hexadecimal digits."""
+        """SHA-256 of the served leaf, 64 hexadecimal digits."""
         return self._served.leaf.fingerprint if self._served else None
 
     @property
     def failure(self) -> str | None:
-        """Why the last attempt to swap failed; None after one that did not."""
+        """Why the last attempt to swap failed; None if it succeeded."""
         return self._failure
 
     def unready_reason(self, now: datetime) -> str | None:
-        """Say why clients cannot connect at `now`, or None when they can. A failed swap is no such reason."""
+        """Why clients cannot connect at `now`; None if they can. A failed swap is not such a reason."""
         if self._served is None:
             because = f": {self._failure}" if self._failure else ""
             return f"no certificate is served yet{because}"
@@ -136,8 +137,8 @@ class ServingContext:
     def _hand_over(self, connection: ssl.SSLObject, _name: str, _context: ssl.SSLContext) -> int | None:
         if self._served is None:
             return ssl.ALERT_DESCRIPTION_INTERNAL_ERROR
-        # TLS 1.2 resumes by the mere number of a session, which Python cannot switch off: nobody would look at the
-        # caller's certificate again, and its CA may be another one by now.
+        # TLS 1.2 can resume a session by its id alone, and Python cannot switch that off. The client's certificate
+        # would not be verified again, although the required CA may have changed.
         if self._clients is not None and connection.session_reused:
             return ssl.ALERT_DESCRIPTION_HANDSHAKE_FAILURE
         connection.context = self._served.context
@@ -145,31 +146,31 @@ class ServingContext:
 
 
 def _server_context(clients: Bundle | None = None) -> ssl.SSLContext:
-    """Make a context without a pair. Handshakes take settings from both contexts, so both are made here.
+    """A context without a pair. Handshakes read settings from both contexts, so both are made here.
 
-    clients: the CAs that callers need a certificate of, None where they need none. Raises ServingError.
+    clients: the CAs that must have signed the clients' certificates; None if clients need none. Raises ServingError.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(_ALPN)
-    # No resumption: it would skip the certificate, and a client could go on without ever seeing the new one. The API
-    # server keeps its connections open and resumes none, so tickets would only cost it two messages each time.
+    # No resumption: it skips the certificate, so that a client might never see a new one. The API server keeps its
+    # connections open and resumes none; tickets would only cost it two messages per handshake.
     context.num_tickets = 0
     context.options |= ssl.OP_NO_TICKET
     if clients is not None:
         context.verify_mode = ssl.CERT_REQUIRED
-        # As Go has it: what is in the bundle is trusted as it stands, an intermediate CA without its root too.
+        # As in Go: every CA in the bundle is trusted, even an intermediate CA without its root.
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         try:
             context.load_verify_locations(cadata=clients.pem.decode("ascii"))
-        except (ssl.SSLError, ValueError) as error:  # the latter where it is empty
+        except (ssl.SSLError, ValueError) as error:  # ValueError if it is empty
             raise ServingError(f"OpenSSL refuses the CAs of clients: {error}") from error
     return context
 
 
 def _loaded(leaf: Leaf, clients: Bundle | None) -> ssl.SSLContext:
     context = _server_context(clients)
-    # One file for both, written from what was checked and not read again from where it came: no race, no password.
+    # One file for both, written from the checked pair and not read again from its source: no race, no password prompt.
     with secret_file(leaf.cert_pem + leaf.key_pem) as path:
         try:
             context.load_cert_chain(path)

@@ -1,1 +1,1 @@
-"""Talks: HTTP to the API server, the cluster, the command line. The decisions are in `policies`."""
+"""Input and output: HTTP for the API server, the cluster, the command line. `policies` makes the decisions."""

@@ -1,4 +1,4 @@
-"""Structured logs on stderr: JSON lines, or aligned text on a terminal. Never an object or a part of one.
+"""Structured logs on stderr: JSON lines, or aligned text on a terminal. They never contain parts of objects.
 
 A request is logged by its identity: uid, user, operation, resource, namespace, name, and the rules with their paths
 and exceptions. Admitted requests are logged at debug level only; a refusal, a warning or a failed rule at info.
@@ -38,12 +38,12 @@ def configure(level: Level, form: Format, stream: TextIO = sys.stderr) -> None:
         logger_factory=structlog.WriteLoggerFactory(file=stream),
         cache_logger_on_first_use=True,
     )
-    # The libraries below log through the standard library; only what goes wrong in them is of interest.
+    # Libraries log through the standard library. Only their warnings and errors are of interest.
     logging.basicConfig(handlers=[_Forward()], level=logging.WARNING, force=True)
 
 
 class _Forward(logging.Handler):
-    """Gives the standard library's records to structlog, so that all logs have one form."""
+    """Forwards the standard library's records to structlog, so that all logs have one format."""
 
     def emit(self, record: logging.LogRecord) -> None:
         structlog.get_logger().log(record.levelno, record.getMessage(), logger=record.name, exc_info=record.exc_info)
@@ -54,14 +54,14 @@ def _json(_logger: Any, _method: str, event: structlog.typing.EventDict) -> str:
     ordered = {**first, **event}
     try:
         return msgspec.json.encode(ordered, enc_hook=str).decode("utf-8")
-    except UnicodeEncodeError:  # half a surrogate pair, as a header may hold
+    except UnicodeEncodeError:  # an unpaired surrogate, possible in a header
         return json.dumps(ordered, default=str)
 
 
 def log_answer(
     log: structlog.typing.FilteringBoundLogger, phase: Phase, request: AdmissionRequest, answer: Answer
 ) -> None:
-    """One line for a review: what was asked, by whom, and what each rule decided."""
+    """Log one line for a review: the request, its user, and the decision of each rule."""
     write = log.debug
     for decision in answer.decisions:
         if decision.verdict in _NOTABLE:
@@ -69,7 +69,7 @@ def log_answer(
             break
     else:
         if not log.is_enabled_for(logging.DEBUG):
-            return  # nearly every review; what follows costs more than the rules
+            return  # nearly every review ends here; the rest costs more than the rules
     write(
         "review",
         phase=phase,

@@ -1,4 +1,4 @@
-"""Every metric of the service; `docs/reference/metrics.md` lists them, and a test holds the two together."""
+"""All metrics of the service. `docs/reference/metrics.md` lists them, and a test compares the two."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from policies.engine.rule import Phase
 from webhook.version import VERSION
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
-# From a tenth of what one review costs here to the longest time-out that a webhook may have.
+# From a tenth of the usual time of a review to the longest time-out of a webhook.
 BUCKETS = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 
 
 class Metrics:
-    """The metrics in a registry of their own, so that two services in one process do not meet."""
+    """The metrics in a registry of their own, so that two services in one process do not conflict."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -118,13 +118,13 @@ class Metrics:
         self._durations[phase].observe(seconds)
 
     def _count(self, counter: Counter, *labels: str) -> None:
-        # `labels()` checks and hashes its arguments under a lock, and so does `inc()`: with thirty policies that is a
-        # tenth of what the policies take. Nobody needs the sums before they are exposed.
+        # `labels()` and `inc()` check, hash and lock. With thirty policies that takes a tenth of the policies' own
+        # time. Nobody needs the sums before they are exposed.
         key = counter, labels
         self._uncounted[key] = self._uncounted.get(key, 0) + 1
 
     def policies_loaded(self, kinds: Iterable[str], *, refused: bool) -> None:
-        """Count one reload, after which there are policies of these kinds, one for each policy."""
+        """Count one reload. kinds: the kind of each loaded policy."""
         counted = collections.Counter(kinds)
         for kind in ("ValidatingAdmissionPolicy", "MutatingAdmissionPolicy"):
             self.policies.labels(kind).set(counted[kind])
@@ -132,7 +132,7 @@ class Metrics:
         self.policies_refused.set(1 if refused else 0)
 
     def expose(self) -> bytes:
-        """The metrics in Prometheus' text form."""
+        """The metrics in Prometheus' text format."""
         for (counter, labels), times in self._uncounted.items():
             counter.labels(*labels).inc(times)
         self._uncounted.clear()

@@ -1,4 +1,4 @@
-"""What a process of the service does about its signals, and as a worker for its supervisor."""
+"""A process's handling of signals, and of its supervisor if it is a worker."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import structlog
 
 
 def mark_logs(number: int) -> None:
-    """Put the number of this worker into each line that it logs from now on."""
+    """Add the number of this worker to each log line from now on."""
 
     def mark(_logger: object, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
         event["worker"] = number
@@ -21,9 +21,10 @@ def mark_logs(number: int) -> None:
 
 
 def end_with_supervisor() -> None:
-    """End this process in order when the supervisor is gone, however that ended.
+    """End this process gracefully when the supervisor is gone, however it ended.
 
-    The supervisor holds the other end of standard input and never writes: the kernel closes it for one that was killed.
+    The supervisor holds the other end of standard input and never writes. The kernel closes it even if the supervisor
+    was killed.
     """
     loop = asyncio.get_running_loop()
     standard_input = sys.stdin.fileno()
@@ -32,7 +33,7 @@ def end_with_supervisor() -> None:
         if os.read(standard_input, 1024):
             return
         loop.remove_reader(standard_input)
-        # Logs went to the supervisor too. Nobody reads them now, and a review must not fail because of that.
+        # Logs went to the supervisor, too. Nobody reads them now, and reviews must not fail because of that.
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stderr.fileno())
         os.close(nowhere)
@@ -42,7 +43,7 @@ def end_with_supervisor() -> None:
 
 
 def stop_signal() -> asyncio.Future[signal.Signals]:
-    """Resolved by the first SIGTERM or SIGINT; a second one ends the process at once."""
+    """A future that the first SIGTERM or SIGINT resolves. A second signal ends the process at once."""
     loop = asyncio.get_running_loop()
     received: asyncio.Future[signal.Signals] = loop.create_future()
 

@@ -1,4 +1,4 @@
-"""The composition root: settings become rules, facts, a TLS context and two ports; signals take them down again."""
+"""The composition root: makes rules, facts, a TLS context and two ports from settings, and stops on signals."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 
 
 class _Parts(NamedTuple):
-    """What a process is made of before it opens its ports.
+    """The parts of a process before it opens its ports.
 
-    taking_part: left before the ports close, so that another replica takes over what this one does for all.
+    taking_part: closed before the ports, so that another replica takes over what this one does for all.
     """
 
     configuration: Configuration
@@ -53,21 +53,20 @@ class _Parts(NamedTuple):
 
     @property
     def settings(self) -> Settings:
-        """The settings as they are now."""
+        """The current settings."""
         return self.configuration.current.settings
 
     @property
     def facts(self) -> ClusterFacts | None:
-        """The facts of the cluster, None without one."""
+        """The facts of the cluster; None without a cluster."""
         return self.cluster.facts if self.cluster else None
 
 
 async def serve(read: Callable[[], Settings], path: Path | None = None, health_socket: str = "") -> None:
     """Serve until SIGTERM or SIGINT. Raises SettingsError, CertificateError, ClusterError or PortError at start.
 
-    read: the settings as they are now. path: the file that they come from, followed for changes. health_socket: path of
-    a Unix socket that takes the place of the health port. Whoever has one is a worker: it shares the TLS port with
-    others.
+    read: returns the current settings. path: their file, which is watched for changes. health_socket: the path of a
+    Unix socket that replaces the health port. A process with one is a worker, which shares the TLS port with others.
     """
     log = structlog.get_logger()
     stopping = stop_signal()
@@ -77,15 +76,15 @@ async def serve(read: Callable[[], Settings], path: Path | None = None, health_s
     _check(settings)
     async with AsyncExitStack() as stack:
         parts = await _assemble(stack, configuration, measures)
-        # What the registrar asks for comes below.
+        # The lambda is called only after `upkeep` and `state` exist.
         registrar = _registrar(parts, lambda: (upkeep.writing, not state.unready()))
         upkeep = _upkeep(parts, registrar, settings)
         await upkeep.start()
         state = _state(parts, registrar)
         service = Service(state, measures, settings.listen.max_in_flight)
-        # Last of all, for an open port promises that the rules are in place.
+        # Last, because an open port promises that the rules are in force.
         health, admission = await _open(stack, service, settings, parts.certificates, health_socket)
-        # What start-up made lives as long as the process: the collector need not look at it again and again.
+        # The objects from start-up live as long as the process, so the garbage collector can ignore them.
         gc.freeze()
         _run_all(stack, parts, registrar, upkeep, state)
         log.info(
@@ -98,7 +97,7 @@ async def serve(read: Callable[[], Settings], path: Path | None = None, health_s
 
 
 async def _assemble(stack: AsyncExitStack, configuration: Configuration, measures: Metrics) -> _Parts:
-    """Raises SettingsError, CertificateError or ClusterError."""
+    """Make the parts. Raises SettingsError, CertificateError or ClusterError."""
     settings = configuration.current.settings
     cluster = await stack.enter_async_context(await _cluster(settings)) if _has_cluster(settings) else None
     taking_part = AsyncExitStack()
@@ -112,7 +111,7 @@ async def _assemble(stack: AsyncExitStack, configuration: Configuration, measure
 def _run_all(
     stack: AsyncExitStack, parts: _Parts, registrar: Registrar | None, upkeep: Upkeep, state: ServingState
 ) -> None:
-    """Look after all that may change, until the stack is left."""
+    """Run all background tasks until the stack is closed."""
 
     async def swap() -> None:
         if parts.facts is not None:
@@ -132,7 +131,7 @@ def _run_all(
 async def _open(
     stack: AsyncExitStack, service: Service, settings: Settings, certificates: Certificates, health_socket: str
 ) -> tuple[web.BaseRunner, web.ServerRunner]:
-    """Open the ports for probes and for reviews, until the stack is left. Raises PortError."""
+    """Open the ports for probes and for reviews until the stack is closed. Raises PortError."""
     health = web.AppRunner(service.health_app(), access_log=None, shutdown_timeout=ports.LAST_WAIT)
     if health_socket:
         await ports.listen_at(health, health_socket)
@@ -146,7 +145,7 @@ async def _open(
 
 
 def _check(settings: Settings) -> None:
-    """Raises SettingsError for what contradicts itself."""
+    """Raises SettingsError for contradictory settings."""
     registration = settings.registration
     if registration.apply and registration.ca_only:
         raise SettingsError("registration: apply and caOnly exclude each other; give one of them")
@@ -160,7 +159,7 @@ def _registers(settings: Settings) -> bool:
 
 
 def _run(stack: AsyncExitStack, what: str, work: Coroutine[Any, Any, NoReturn]) -> None:
-    """Do something until the stack is left; should it ever end by itself, nobody would see it otherwise."""
+    """Run a task until the stack is closed. If it ends by itself, log that, because nobody would notice otherwise."""
 
     def ended(task: asyncio.Task[NoReturn]) -> None:
         if not task.cancelled():
@@ -174,7 +173,7 @@ def _run(stack: AsyncExitStack, what: str, work: Coroutine[Any, Any, NoReturn]) 
 
 
 async def _replica(stack: AsyncExitStack, settings: Settings, cluster: Followed | None) -> Replica | None:
-    """What the process shares with others, as far as there is something to share. Raises ClusterError."""
+    """The state that the process shares with others; None if there is none. Raises ClusterError."""
     if cluster is None or not (_registers(settings) or settings.tls.secret):
         return None
     from webhook.cluster.replicas.replica import joined  # noqa: PLC0415 - the client costs 16 MB, for clusters only
@@ -183,7 +182,7 @@ async def _replica(stack: AsyncExitStack, settings: Settings, cluster: Followed 
 
 
 def _certificates(settings: Settings, measures: Metrics, replica: Replica | None) -> Certificates:
-    """Raises SettingsError."""
+    """The certificates for the settings. Raises SettingsError."""
     if replica is None or replica.authority is None:
         return Certificates(settings.tls, measures)
     from webhook.tls.authority import SharedAuthority  # noqa: PLC0415 - for clusters only
@@ -199,7 +198,7 @@ def _upkeep(parts: _Parts, registrar: Registrar | None, settings: Settings) -> U
 
 
 def _registrar(parts: _Parts, leading_and_ready: Callable[[], tuple[bool, bool]]) -> Registrar | None:
-    """Who writes the webhook configurations; None where that is none of the service's business."""
+    """The registrar of the webhook configurations; None if the service does not manage them."""
     replica, facts = parts.replica, parts.facts
     if replica is None or facts is None or not _registers(parts.settings):
         return None
@@ -214,7 +213,7 @@ def _registrar(parts: _Parts, leading_and_ready: Callable[[], tuple[bool, bool]]
 
 
 def _state(parts: _Parts, registrar: Registrar | None) -> ServingState:
-    """What is served, with all on which readiness depends, and all that it tells."""
+    """The serving state, with all gates and notes of readiness."""
     state = ServingState(_served(parts))
     state.add_note("configuration", parts.configuration.notes)
     state.add_gate("certificate", parts.certificates.unready)
@@ -238,7 +237,7 @@ def _has_cluster(settings: Settings) -> bool:
 
 
 async def _cluster(settings: Settings) -> AbstractAsyncContextManager[Followed]:
-    """What is known of the cluster, given a while to arrive. Raises ClusterError."""
+    """A context that follows the cluster and waits a while for the first lists. Raises ClusterError."""
     from webhook.cluster.api.client import connect  # noqa: PLC0415 - the client costs 16 MB, for clusters only
     from webhook.cluster.watches.cluster import follow  # noqa: PLC0415 - as above
 
@@ -256,7 +255,7 @@ async def _cluster(settings: Settings) -> AbstractAsyncContextManager[Followed]:
 async def _keeper(
     loaded: LoadedConfiguration, measures: Metrics, cluster: Followed | None
 ) -> RuleKeeper | PolicyKeeper:
-    """The rules, with the policies as the sources have them now. Raises SettingsError."""
+    """The keeper of the rules, with the current policies of the sources. Raises SettingsError."""
     settings, catalog = loaded
     directories = settings.policies.directories
     if not directories and (cluster is None or not (cluster.maps or cluster.natives)):
@@ -285,7 +284,7 @@ def _served(parts: _Parts) -> Served:
 
 
 class _NoCluster(StaticFacts, frozen=True):
-    """No facts but the date, which is looked up only where a rule asks for it."""
+    """Facts without a cluster: only the date, which is computed on demand."""
 
     def today(self) -> date:
         return datetime.now(UTC).date()
@@ -294,17 +293,17 @@ class _NoCluster(StaticFacts, frozen=True):
 async def _drain(
     state: ServingState, stopping: asyncio.Future[signal.Signals], seconds: float, leave: Callable[[], Awaitable[None]]
 ) -> None:
-    """Wait for the signal, then let the cluster notice before the port closes.
+    """Wait for the signal, then give the cluster time to notice before the port closes.
 
-    From here on readiness says no and every answer closes its connection, so that callers go elsewhere. leave: hand
-    over to other replicas what this one does for all.
+    After the signal, the service is unready and every answer closes its connection, so that callers go elsewhere.
+    leave: hands over to other replicas what this one does for all.
     """
     received = await stopping
     state.draining = True
     structlog.get_logger().info("stopping", signal=received.name, in_flight=state.in_flight)
     async with asyncio.TaskGroup() as group:
         group.create_task(_left(leave))
-        if received is signal.SIGTERM:  # on a terminal nobody waits for endpoints
+        if received is signal.SIGTERM:  # on a terminal there are no endpoints to wait for
             group.create_task(asyncio.sleep(seconds))
 
 

@@ -1,7 +1,7 @@
-"""What stored files are: a pair of our own, a damaged one that may be replaced, or somebody else's that may not.
+"""Classifies stored files: a pair of our own, a damaged one that may be replaced, or a foreign one that may not.
 
-A file is taken for our own when it names our CA, when it is a torn piece of PEM or empty, or when it is a key among
-files that name our CA. Anything else was put there by somebody, and overwriting it could destroy the only copy.
+A file is our own if it names our CA, if it is empty or truncated PEM, or if it is a key beside files that name our CA.
+Somebody else made any other file, and overwriting it could destroy the only copy.
 """
 
 from collections.abc import Callable, Mapping
@@ -38,16 +38,16 @@ LEAF_CERT: Final = "tls.crt"
 LEAF_KEY: Final = "tls.key"
 BUNDLE: Final = "ca-bundle.crt"
 
-# The problem of files that are simply not there yet: making them is no renewal.
+# The problem of files that do not exist yet: creating them is not a renewal.
 NONE: Final = "there was none"
 _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a pair of files holds: a pair, or `problem`, a reason to make a new one (then not empty).
+    """The contents of a pair of files: a pair, or else a `problem`, the reason to make a new one.
 
-    `certificates` are those that could be read, with or without their key.
+    certificates: those that could be read, with or without their key.
     """
 
     pair: Leaf | None = None
@@ -56,22 +56,22 @@ class Found:
 
 
 def find_authority(stored: Mapping[str, bytes]) -> Found:
-    """Find our CA in `ca.crt` and `ca.key`. Raises ForeignFileError where one of them was not made here."""
+    """Our CA in `ca.crt` and `ca.key`. Raises ForeignFileError if one of them was not made here."""
     return _find(stored, CA_CERT, CA_KEY, lambda certificate: _is_ours(certificate.subject) and may_sign(certificate))
 
 
 def find_leaf(stored: Mapping[str, bytes]) -> Found:
-    """Find a leaf that a CA of ours issued in `tls.crt` and `tls.key`.
+    """The leaf in `tls.crt` and `tls.key`, issued by a CA of ours.
 
-    Raises ForeignFileError where one of them was not made here.
+    Raises ForeignFileError if one of them was not made here.
     """
     return _find(stored, LEAF_CERT, LEAF_KEY, lambda certificate: _is_ours(certificate.issuer))
 
 
 def find_bundle(stored: Mapping[str, bytes]) -> tuple[Bundle, str]:
-    """Find the CAs in `ca-bundle.crt`, with what is wrong with it (empty: nothing). CAs of others are welcome there.
+    """The CAs in `ca-bundle.crt`, and what is wrong with the file (empty: nothing). It may contain CAs of others.
 
-    Raises ForeignFileError where it is no bundle of certificates.
+    Raises ForeignFileError if the file is not a bundle of certificates.
     """
     if BUNDLE not in stored:
         return Bundle(), NONE
@@ -103,7 +103,7 @@ def _find(
 
 
 def _parsed(stored: Mapping[str, bytes], name: str, parse: Callable[[bytes], _T]) -> _T | str:
-    """Parse one file, or say why it can be replaced."""
+    """The parsed file, or the reason why it can be replaced."""
     if name not in stored:
         return f"{name} is missing"
     try:

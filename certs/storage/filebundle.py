@@ -1,4 +1,4 @@
-"""A bundle of CAs in a file that somebody else changes, read again and again."""
+"""Watches a file with a bundle of CAs that somebody else changes."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,20 +13,20 @@ __all__ = ["ChangedBundle", "FileBundle"]
 
 @dataclass(frozen=True, slots=True)
 class ChangedBundle:
-    """The file holds a bundle that is not the last one: at least one certificate, and nothing else."""
+    """The file holds a new bundle: at least one certificate, and nothing else."""
 
     bundle: Bundle
 
 
 class FileBundle:
-    """Watches a file by its content, for the reasons that `FilePair` has."""
+    """Watches a file by its content, for the same reasons as `FilePair`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._last: bytes | None = None
 
     def poll(self) -> ChangedBundle | Unchanged | Failed:
-        """Look once. Never raises because of what is in the file or missing; a bundle counts as seen once it loads."""
+        """Read the file once. A missing or invalid file raises nothing. A bundle counts as seen once it loads."""
         try:
             content = read_present(self.path)
         except StoreError as error:
@@ -41,5 +41,5 @@ class FileBundle:
         return ChangedBundle(bundle)
 
     def forget(self) -> None:
-        """Make the next look take the file for new: what it held could not be put to use."""
+        """Make the next poll treat the file as changed, because its bundle could not be used."""
         self._last = None

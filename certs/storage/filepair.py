@@ -1,4 +1,4 @@
-"""A certificate and a key in two files that somebody else renews, read again and again."""
+"""Watches a certificate and a key in two files that somebody else renews."""
 
 import hashlib
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ __all__ = ["Changed", "Failed", "FilePair", "Unchanged"]
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """The files hold a pair that is not the last one, and its two halves belong together."""
+    """The files hold a new pair, and its certificate and key belong together."""
 
     leaf: Leaf
     cert_pem: bytes = field(repr=False)
@@ -22,12 +22,12 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class Unchanged:
-    """The files hold what they held at the last `Changed`."""
+    """The files are as they were at the last `Changed`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The files hold nothing that can be served. The same trouble gives the same reason, so that it is logged once."""
+    """The files hold no usable pair. The same problem has the same reason each time, so that it is logged once."""
 
     reason: str
 
@@ -35,9 +35,9 @@ class Failed:
 class FilePair:
     """Watches two files by their content.
 
-    Content, because a mounted Secret tells nobody: kubelet swaps a symbolic link above the files, so that neither an
-    event nor their modification time is to be relied on. The two are read one after the other, so one may be old and
-    one new: such a pair fails, and the next look, a moment later, finds both new.
+    Events and modification times are not reliable for a mounted Secret, because the kubelet swaps a symbolic link above
+    the files. The two files are read one after the other, so one may be old and the other new. Such a pair fails, and
+    the next poll finds both new.
     """
 
     def __init__(self, cert_path: Path, key_path: Path) -> None:
@@ -46,12 +46,12 @@ class FilePair:
         self._last: bytes | None = None
 
     def poll(self) -> Changed | Unchanged | Failed:
-        """Look once. Never raises because of what is in the files or missing; a pair counts as seen once it loads."""
+        """Read the files once. Missing or invalid files raise nothing. A pair counts as seen once it loads."""
         try:
             cert_pem, key_pem = read_present(self.cert_path), read_present(self.key_path)
         except StoreError as error:
             return Failed(str(error))
-        # Each hashed by itself: of the two texts joined, two different splits would look the same.
+        # Each file is hashed separately: the hash of both joined would not show where one ends.
         digest = hashlib.sha256(cert_pem).digest() + hashlib.sha256(key_pem).digest()
         if digest == self._last:
             return Unchanged()
@@ -63,5 +63,5 @@ class FilePair:
         return Changed(leaf, cert_pem, key_pem)
 
     def forget(self) -> None:
-        """Make the next look take the files for new: what they held could not be put to use."""
+        """Make the next poll treat the files as changed, because their pair could not be used."""
         self._last = None

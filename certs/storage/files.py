@@ -1,4 +1,4 @@
-"""Single files: read whole and bounded, replaced whole, with errors that say what to do."""
+"""Reads and replaces single files, with a size limit and errors that say what to do."""
 
 import errno
 import os
@@ -11,7 +11,7 @@ from certs.errors import StoreError
 
 __all__ = ["access_error", "read_file", "read_present", "replace_file"]
 
-# What a Kubernetes Secret holds at most (1 MiB), so nothing legitimate is larger; a device or a log would be.
+# The limit of a Kubernetes Secret (1 MiB). No legitimate file is larger; a device or a log would be.
 _LARGEST: Final = 1024 * 1024
 
 _REMEDIES: Final[Mapping[int, str]] = MappingProxyType(
@@ -28,9 +28,9 @@ _REMEDIES: Final[Mapping[int, str]] = MappingProxyType(
 
 
 def read_file(path: Path) -> bytes:
-    """Read a file of at most 1 MiB.
+    """The content of a file of at most 1 MiB.
 
-    Raises FileNotFoundError where it is not there; StoreError where it cannot be read or is larger.
+    Raises FileNotFoundError if it does not exist, StoreError if it cannot be read or is larger.
     """
     try:
         with path.open("rb") as file:
@@ -45,7 +45,7 @@ def read_file(path: Path) -> bytes:
 
 
 def read_present(path: Path) -> bytes:
-    """Read a file as `read_file` does. Raises StoreError also where it is not there."""
+    """The content of a file, as `read_file` returns it. Raises StoreError also if it does not exist."""
     try:
         return read_file(path)
     except FileNotFoundError as error:
@@ -53,13 +53,13 @@ def read_present(path: Path) -> bytes:
 
 
 def replace_file(path: Path, content: bytes, mode: int) -> None:
-    """Replace a file such that readers see the old or the new content, never a part, even after a crash.
+    """Replace a file atomically: readers see the old or the new content, even after a crash.
 
-    One writer at a time: two would share the name of the file that is written aside.
+    There must be only one writer at a time, because all writers use the same temporary file.
 
-    Raises StoreError where it cannot be written; the old file is still there then.
+    Raises StoreError if the file cannot be written; the old file is still there then.
     """
-    # The same name each time, so that what a crash left is removed here and does not pile up.
+    # The name is always the same, so that leftovers of crashes do not accumulate.
     aside = path.with_name(f".{path.name}.new")
     try:
         aside.unlink(missing_ok=True)
@@ -75,7 +75,7 @@ def replace_file(path: Path, content: bytes, mode: int) -> None:
 
 
 def access_error(error: OSError, path: Path, verb: str) -> StoreError:
-    """Word an OSError: what was tried, with what, as whom, what the system said, and what to do about it."""
+    """The error for an OSError: what was tried, with which file, as which user, the system's message, the remedy."""
     message = f"cannot {verb} {path} as uid {os.geteuid()}: {error.strerror or error}"
     remedy = _REMEDIES.get(error.errno or 0)
     return StoreError(f"{message}; {remedy}" if remedy else message)

@@ -1,4 +1,4 @@
-"""Secrets as files for libraries that read nothing else, and never on a disk where that can be had."""
+"""Secrets as files, for libraries that read only files; in memory rather than on a disk where possible."""
 
 import os
 import tempfile
@@ -11,7 +11,7 @@ __all__ = ["in_memory", "on_disk", "secret_file"]
 
 @contextmanager
 def in_memory(content: bytes) -> Iterator[str]:
-    """Give the path of a file without a name that lives in memory and ends with the context (Linux only)."""
+    """The path of an anonymous file in memory, which exists as long as the context (Linux only)."""
     descriptor = os.memfd_create("pair", os.MFD_CLOEXEC)
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)
@@ -21,7 +21,7 @@ def in_memory(content: bytes) -> Iterator[str]:
 
 @contextmanager
 def on_disk(content: bytes) -> Iterator[str]:
-    """Give the path of a file in a directory that only this user can enter; both are removed with the context."""
+    """The path of a file in a directory that only this user can enter; both are removed with the context."""
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "pair.pem"
         path.touch(mode=0o600)

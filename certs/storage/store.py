@@ -1,4 +1,4 @@
-"""A directory with a CA, a leaf and the bundle: read, decided about and written by one process at a time."""
+"""A directory with a CA, a leaf and the bundle, which one process at a time reads, renews and writes."""
 
 import fcntl
 import os
@@ -31,20 +31,20 @@ _LOCK: Final = ".lock"
 class DirectoryStore:
     """A directory with `ca.crt`, `ca.key`, `tls.crt`, `tls.key` and `ca-bundle.crt`.
 
-    It is created with mode 0700. One that exists keeps its mode: it may be a volume that somebody else set up, and the
-    keys are 0600 in any case. Files are replaced whole: a reader without the lock sees an old or a new file, never a
-    part of one, but of two files it may see one old and one new.
+    It is created with mode 0700. An existing directory keeps its mode: it may be a volume that somebody else set up,
+    and the keys are 0600 in any case. Files are replaced atomically: a reader without the lock never sees a partial
+    file, but it may see an old file beside a new one.
     """
 
     path: Path
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the directory, made if need be, alone among all processes and threads; wait for as long as it takes.
+        """Lock the directory against all other processes and threads, without a timeout; create it if necessary.
 
-        The kernel drops the lock of a process that dies, so none is ever left over.
+        The kernel releases the lock of a process that dies, so there are no stale locks.
 
-        Raises StoreError where the directory cannot be made or written to.
+        Raises StoreError if the directory cannot be created or written to.
         """
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -58,9 +58,9 @@ class DirectoryStore:
             os.close(lock)
 
     def read(self) -> dict[str, bytes]:
-        """Read the files that are there, by name. The lock makes the answer consistent, not safer.
+        """The existing files by name. They belong together only if they are read under the lock.
 
-        Raises StoreError where one is there and cannot be read.
+        Raises StoreError if an existing file cannot be read.
         """
         contents: dict[str, bytes] = {}
         for name in _MODES:
@@ -69,19 +69,19 @@ class DirectoryStore:
         return contents
 
     def write(self, contents: Mapping[str, bytes]) -> None:
-        """Replace files by name, one after the other in the order given. To be called under the lock.
+        """Replace files by name, in the given order. The caller must hold the lock.
 
-        Raises StoreError where one cannot be written; those before it have been.
+        Raises StoreError if a file cannot be written; those before it have been written then.
         """
         for name, content in contents.items():
             replace_file(self.path / name, content, _MODES[name])
 
     def tighten(self) -> tuple[str, ...]:
-        """Take everybody else's rights to the keys away, and say where there were any. Links are left alone.
+        """Remove the permissions of group and others on the keys, and report them. Links are not changed.
 
-        Volumes with an `fsGroup` give the group rights to every file when they are mounted.
+        Volumes with an `fsGroup` give the group permissions on every file when they are mounted.
 
-        Raises StoreError where the rights cannot be changed.
+        Raises StoreError if the permissions cannot be changed.
         """
         reasons = []
         for name, own_mode in _MODES.items():
@@ -106,12 +106,12 @@ def ensure(
     leaf_lifetime: timedelta = LEAF_LIFETIME,
     authority_lifetime: timedelta = AUTHORITY_LIFETIME,
 ) -> Ensured:
-    """Make the directory hold a CA, a bundle and a leaf for `names` that are good at `now`; keep those that are.
+    """Make the directory hold a CA, a bundle and a leaf for `names` that are valid at `now`; keep those that are.
 
     Any number of processes may call it on one directory: the first makes the pair, the others find it.
 
-    Raises StoreError where a file or the directory cannot be read or written; ForeignFileError where a file was not
-    made here, and nothing has been changed then; InvalidNameError and AuthorityError as `Authority.issue` does.
+    Raises StoreError if a file or the directory cannot be read or written; ForeignFileError, with nothing changed, if a
+    file was not made here; InvalidNameError and AuthorityError as `Authority.issue` does.
     """
     with store.locked():
         stored = store.read()

@@ -1,4 +1,4 @@
-"""A certificate authority: made from nothing, read from PEM, and able to issue leaves."""
+"""A certificate authority: created, read from PEM, and able to issue leaves."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -30,21 +30,21 @@ __all__ = [
 ]
 
 AUTHORITY_NAME: Final = "cks-admission CA"
-# Renewed at two thirds, on day 243: old and new then overlap for 121 days, seventeen times the life of a leaf.
+# Renewed at two thirds, on day 243. The old and the new CA overlap for 121 days, 17 times the lifetime of a leaf.
 AUTHORITY_LIFETIME: Final = timedelta(days=365)
-# cert-manager's choice for its own webhook. Renewed on day 4.7: a renewal that fails on a Friday evening still
-# leaves the weekend to notice, and a stolen key is worth a week.
+# cert-manager's choice for its own webhook. Renewed on day 4.7: if a renewal fails on a Friday evening, the weekend is
+# left to notice. A stolen key can be used for a week at most.
 LEAF_LIFETIME: Final = timedelta(days=7)
-# How far a client's clock may be behind ours. Hosts synchronised by NTP differ by milliseconds; an hour covers one
-# that takes local time for UTC on the day when the clocks change.
+# How far a client's clock may be behind ours. Hosts with NTP differ by milliseconds; an hour covers a host that uses
+# local time as UTC when daylight saving time changes.
 CLOCK_SKEW: Final = timedelta(hours=1)
-# X.520's upper bound ub-common-name, which OpenSSL enforces. Service names inside a cluster can be longer.
+# X.520's upper bound ub-common-name, which OpenSSL enforces. Names of Services in a cluster can be longer.
 _LONGEST_COMMON_NAME: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Authority(Certified):
-    """A CA certificate and its key. Two are equal when their certificates are."""
+    """A CA certificate and its key. Two authorities are equal if their certificates are."""
 
     certificate: x509.Certificate
     key: PrivateKey = field(repr=False, compare=False)
@@ -60,30 +60,30 @@ class Authority(Certified):
         return key_pem(self.key)
 
     def signs_at(self, now: datetime) -> bool:
-        """Whether clients accept it at that moment, and what it signs then for a while."""
+        """Whether clients accept the CA at that moment, and what it signs then for a while."""
         return self.certificate.not_valid_before_utc <= now < self.not_after
 
     def issue(self, names: Iterable[str], now: datetime, *, lifetime: timedelta = LEAF_LIFETIME) -> Leaf:
         """Make a key and a certificate for a server of these names (DNS or IP), valid for `lifetime` from now.
 
-        Raises InvalidNameError where a name is none that a certificate can carry, or none is given; AuthorityError
-        where the CA is not valid now, or would end before the leaf does.
+        Raises InvalidNameError if a name cannot stand in a certificate, or no name is given; AuthorityError if the CA
+        is not valid now, or would expire before the leaf.
         """
         subjects = subject_names(names)
         self._check_span(now, lifetime)
         key = new_key()
-        # Cut without regret: it is for people who read lists of certificates, clients look at the alternative names.
+        # It may be cut: only people read it. Clients use the subject alternative names.
         common_name = authority_subject(str(subjects[0].value)[:_LONGEST_COMMON_NAME])
         builder = (
             _builder(common_name, self.certificate.subject, key)
             .not_valid_before(max(now - _backdated(lifetime), self.certificate.not_valid_before_utc))
             .not_valid_after(now + lifetime)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-            # An EC key only ever signs in TLS; key encipherment is for RSA key exchange, which TLS 1.3 dropped.
+            # In TLS an EC key only signs. Key encipherment is for RSA key exchange, which TLS 1.3 dropped.
             .add_extension(_key_usage(digital_signature=True), critical=True)
             .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
             .add_extension(x509.SubjectAlternativeName(subjects), critical=False)
-            # The same identifier as the CA's own, from whomever that CA came: clients tell two CAs of one name by it.
+            # The identifier from the CA's certificate, whoever made it: it distinguishes two CAs with the same name.
             .add_extension(_authority_key_identifier(self), critical=False)
         )
         return Leaf((_signed(builder, self.key),), key)
@@ -105,9 +105,9 @@ class Authority(Certified):
 
 
 def new_authority(now: datetime, *, name: str = AUTHORITY_NAME, lifetime: timedelta = AUTHORITY_LIFETIME) -> Authority:
-    """Make a self-signed CA that may sign leaves but no further CAs, valid for `lifetime` from now.
+    """A new self-signed CA that may sign leaves but not further CAs, valid for `lifetime` from now.
 
-    Raises AuthorityError where the name is empty or longer than 64 characters, or the lifetime is not positive.
+    Raises AuthorityError if the name is empty or longer than 64 characters, or the lifetime is not positive.
     """
     if not 0 < len(name) <= _LONGEST_COMMON_NAME:
         raise AuthorityError(f"the CA's name {name!r} has {len(name)} characters; give it 1 to {_LONGEST_COMMON_NAME}")
@@ -126,10 +126,10 @@ def new_authority(now: datetime, *, name: str = AUTHORITY_NAME, lifetime: timede
 
 
 def load_authority(cert_pem: bytes, key_pem: bytes) -> Authority:
-    """Read a CA. Dates play no part: an expired CA loads, and renewal decides about it.
+    """The CA in PEM text. Dates are not checked: an expired CA loads, and renewal decides about it.
 
-    Raises PemError, PairError and KeyMismatchError as `load_pair` does; AuthorityError where there is more than one
-    certificate, or the one may not sign others.
+    Raises PemError, PairError and KeyMismatchError as `load_pair` does; AuthorityError if there are several
+    certificates, or the certificate may not sign others.
     """
     pair = load_pair(cert_pem, key_pem)
     if len(pair.chain) > 1:
@@ -142,12 +142,12 @@ def load_authority(cert_pem: bytes, key_pem: bytes) -> Authority:
 
 
 def authority_subject(name: str = AUTHORITY_NAME) -> x509.Name:
-    """The subject of a CA of that name: by it a store knows its own certificates."""
+    """The subject of a CA with that name, by which a store recognizes its own certificates."""
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
 
 
 def _backdated(lifetime: timedelta) -> timedelta:
-    # Never by more than the lifetime: two thirds of a life that began an hour ago and lasts minutes are over at once.
+    # By no more than the lifetime: a lifetime of minutes that began an hour ago would be due for renewal at once.
     return min(CLOCK_SKEW, lifetime)
 
 
@@ -157,7 +157,7 @@ def _builder(subject: x509.Name, issuer: x509.Name, key: PrivateKey) -> x509.Cer
         .subject_name(subject)
         .issuer_name(issuer)
         .public_key(key.public_key())
-        # 159 random bits: clients that know one certificate of this issuer and serial refuse another with the same.
+        # 159 random bits: clients refuse a second certificate with the same issuer and serial number.
         .serial_number(x509.random_serial_number())
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
     )

@@ -1,4 +1,4 @@
-"""The bundle of CAs that clients are told to trust: the current one, and old ones while their leaves may still live."""
+"""The bundle of CAs that clients should trust: the current one, and old ones while their leaves may be valid."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -15,9 +15,9 @@ __all__ = ["Bundle", "merge"]
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """CA certificates in a fixed order, each at most once. Empty is allowed: it trusts nobody.
+    """CA certificates in a fixed order, each at most once. An empty bundle is allowed and trusts nobody.
 
-    The order means nothing to clients. It is there so that replicas which know the same CAs write the same bytes.
+    The order means nothing to clients. Because of it, replicas that know the same CAs write the same bytes.
     """
 
     certificates: tuple[x509.Certificate, ...] = ()
@@ -38,18 +38,18 @@ class Bundle:
 
     @classmethod
     def from_pem(cls, text: bytes) -> "Bundle":
-        """Read a bundle as it stands, in its own order, expired ones too; only exact duplicates are dropped.
+        """The bundle in PEM text: all its certificates in the same order, expired ones included, without duplicates.
 
-        Raises PemError where the text is empty or has something else than certificates in it; it says which block.
+        Raises PemError, which names the block, if the text is empty or contains anything but certificates.
         """
         return cls(tuple(dict.fromkeys(load_certificates(text))))
 
 
 def merge(certificates: Iterable[x509.Certificate], now: datetime) -> Bundle:
-    """Overlap CAs: all that have not expired at `now`, each once, the newest first.
+    """The bundle of all CAs that have not expired at `now`, the newest first.
 
-    One that is not valid yet stays: it was made by a clock ahead of this one, and this one may be the wrong one.
-    The result depends on the set of certificates alone, not on the order in which they are given.
+    A CA that is not valid yet stays: the clock of its maker is ahead of this one, and either of them may be wrong. The
+    order of the argument does not matter.
     """
     alive = {certificate for certificate in certificates if certificate.not_valid_after_utc >= now}
     newest_first = sorted(alive, key=lambda ca: (-ca.not_valid_before_utc.timestamp(), fingerprint(ca)))

@@ -1,4 +1,4 @@
-"""What can be told from one certificate: its fingerprint, whether it may sign, and who signed it."""
+"""Properties of one certificate: its fingerprint, whether it may sign others, and who signed it."""
 
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -11,12 +11,12 @@ __all__ = ["Certified", "fingerprint", "issued_by", "may_sign", "path_length"]
 
 
 def fingerprint(certificate: x509.Certificate) -> str:
-    """Name a certificate: SHA-256 of its DER form, 64 hexadecimal digits, as `sha256sum` prints them."""
+    """SHA-256 of the certificate's DER form, 64 hexadecimal digits, as `sha256sum` prints them."""
     return certificate.fingerprint(SHA256()).hex()
 
 
 class Certified:
-    """The base of what has a certificate of its own: a CA or a leaf."""
+    """The base class of a CA and of a leaf."""
 
     __slots__ = ()
     if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def may_sign(certificate: x509.Certificate) -> bool:
 
 
 def path_length(authority: x509.Certificate) -> int | None:
-    """How many further CAs may stand between this one (as `may_sign` has it) and a leaf; None when it does not say."""
+    """How many CAs may stand between this one, for which `may_sign` holds, and a leaf; None without a limit."""
     return authority.extensions.get_extension_for_class(x509.BasicConstraints).value.path_length
 
 
@@ -55,6 +55,6 @@ def issued_by(certificate: x509.Certificate, authority: x509.Certificate) -> boo
     """Whether `authority` signed `certificate`: the names fit and the signature verifies."""
     try:
         certificate.verify_directly_issued_by(authority)
-    except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm):  # Another name, kind of key, or key.
+    except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm):  # A different name, kind of key, or key.
         return False
     return True

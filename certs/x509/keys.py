@@ -1,4 +1,4 @@
-"""Private keys: made, read from PEM, written, and compared with the public key of a certificate."""
+"""Private keys: generated, read from PEM, written, and compared with the public key of a certificate."""
 
 import hashlib
 
@@ -20,22 +20,22 @@ from certs.x509.pem import blocks
 
 __all__ = ["PrivateKey", "key_pem", "load_key", "new_key", "public_fingerprint"]
 
-# What both OpenSSL and Go's crypto/tls can serve with. Ed448 and DSA are missing in Go, X25519 cannot sign.
+# The kinds of key that both OpenSSL and Go's crypto/tls can use. Go lacks Ed448 and DSA; X25519 cannot sign.
 PrivateKey = EllipticCurvePrivateKey | RSAPrivateKey | Ed25519PrivateKey
 
 
 def new_key() -> PrivateKey:
-    """Make an EC P-256 key: known to every TLS client, and it signs in a tenth of RSA 2048's time."""
+    """A new EC P-256 key: every TLS client supports it, and it signs in a tenth of the time of RSA 2048."""
     return generate_private_key(SECP256R1())
 
 
 def load_key(text: bytes) -> PrivateKey:
-    """Read the one private key of some PEM text.
+    """The only private key in PEM text.
 
-    An `EC PARAMETERS` block beside it is skipped: `openssl ecparam -genkey` writes one.
+    An `EC PARAMETERS` block is skipped, because `openssl ecparam -genkey` writes one.
 
-    Raises PemError where the text is not PEM, or has no key, several, or one that does not decode; PairError where
-    the key is encrypted, or of a kind that TLS servers cannot use.
+    Raises PemError if the text is not PEM, has no key or several, or the key does not decode; PairError if the key is
+    encrypted, or of a kind that TLS servers cannot use.
     """
     key_blocks = [block for block in blocks(text) if block.label != "EC PARAMETERS"]
     for block in key_blocks:
@@ -53,7 +53,7 @@ def load_key(text: bytes) -> PrivateKey:
     try:
         key = load_pem_private_key(key_blocks[0].text, password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-        # Without the library's own words: they are long, and about a secret.
+        # Without the library's message, which is long and about a secret.
         raise PemError(f"{key_blocks[0].place} does not decode as a private key", damaged=True) from error
     if not isinstance(key, PrivateKey):
         raise PairError(
@@ -63,12 +63,12 @@ def load_key(text: bytes) -> PrivateKey:
 
 
 def key_pem(key: PrivateKey) -> bytes:
-    """Write a key as one unencrypted PKCS #8 block."""
+    """The key as one unencrypted PKCS #8 block."""
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
 
 def public_fingerprint(key: PublicKeyTypes) -> str:
-    """Name a public key: SHA-256 of its SubjectPublicKeyInfo, 64 hexadecimal digits.
+    """SHA-256 of a key's SubjectPublicKeyInfo, 64 hexadecimal digits.
 
     The same as `openssl x509 -in CERT -noout -pubkey | openssl pkey -pubin -outform der | sha256sum`.
     """

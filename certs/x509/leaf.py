@@ -1,4 +1,4 @@
-"""A leaf: the certificate that a server shows, the intermediates behind it, and the private key."""
+"""A leaf: the certificate that a server presents, its intermediates, and the private key."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -22,10 +22,10 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Leaf(Certified):
-    """A pair that can be served. `chain` is the leaf first, then its intermediates; never the key of another leaf.
+    """A certificate chain and its key, which can be served. `chain` has the leaf first, then its intermediates.
 
-    Make one with `load_pair` or `Authority.issue`, which check that the two belong together. Two are equal when
-    their chains are: a certificate has one key only.
+    Make one with `load_pair` or `Authority.issue`, which ensure that chain and key belong together. Two leaves are
+    equal if their chains are, because a certificate has only one key.
     """
 
     chain: tuple[x509.Certificate, ...]
@@ -48,7 +48,7 @@ class Leaf(Certified):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The DNS names and IP addresses that the leaf is for."""
+        """The DNS names and IP addresses for which the leaf is valid."""
         return names_of(self.certificate)
 
     @property
@@ -58,21 +58,21 @@ class Leaf(Certified):
 
 
 def load_pair(cert_pem: bytes, key_pem: bytes) -> Leaf:
-    """Read a chain and its key. Dates play no part: an expired pair loads, and renewal decides about it.
+    """The leaf with this chain and key. Dates are not checked: an expired pair loads, and renewal decides about it.
 
-    Raises PemError where one of the two is not PEM or not of its kind, and says which; PairError where there are
-    several leaves, or the key is encrypted or of an unusable kind; KeyMismatchError, with both fingerprints, where the
-    key is another certificate's.
+    Raises PemError, which names the culprit, if one of the two is not PEM or not of its kind; PairError if there are
+    several leaves, or the key is encrypted or of an unusable kind; KeyMismatchError, with both fingerprints, if the key
+    belongs to another certificate.
     """
     chain = _named("certificate", load_certificates, cert_pem)
     return join_pair(chain, _named("key", load_key, key_pem))
 
 
 def join_pair(chain: Sequence[x509.Certificate], key: PrivateKey) -> Leaf:
-    """Join a chain of at least one certificate and a key.
+    """The leaf with this chain of at least one certificate and this key.
 
-    Raises PairError where there are several leaves; KeyMismatchError, with both fingerprints, where the key is another
-    certificate's.
+    Raises PairError if there are several leaves; KeyMismatchError, with both fingerprints, if the key belongs to
+    another certificate.
     """
     of_key = public_fingerprint(key.public_key())
     of_chain = [public_fingerprint(certificate.public_key()) for certificate in chain]
@@ -81,7 +81,7 @@ def join_pair(chain: Sequence[x509.Certificate], key: PrivateKey) -> Leaf:
         raise PairError(
             f"the key belongs to certificate {place} of {len(chain)}; the leaf has to be the first of its chain"
         )
-    # The first is the leaf whatever it says of itself: `openssl req -x509` makes self-signed CAs by default.
+    # The first certificate is the leaf even if it claims to be a CA: `openssl req -x509` makes such ones by default.
     others = [titled(certificate.subject) for certificate in chain[1:] if not may_sign(certificate)]
     if others:
         raise PairError(

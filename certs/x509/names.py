@@ -1,6 +1,6 @@
-"""The names that a certificate is for: DNS names and IP addresses, as strings.
+"""The names for which a certificate is valid: DNS names and IP addresses, as strings.
 
-Common names play no part: Go, and so every API server, looks at the subject alternative names alone.
+Common names are ignored: Go, and so every API server, uses only the subject alternative names.
 """
 
 import ipaddress
@@ -14,21 +14,20 @@ from certs.errors import InvalidNameError
 
 __all__ = ["covers", "missing_names", "names_of", "subject_names"]
 
-# RFC 1035 section 2.3.4, less the root's byte and a length byte: what still fits into a query.
+# RFC 1035 section 2.3.4, less the root's byte and a length byte.
 _LONGEST: Final = 253
-# RFC 1123 section 2.1: letters, digits and inner hyphens, 63 at most. Go and Kubernetes hold Services to the same.
+# RFC 1123 section 2.1: at most 63 letters, digits and inner hyphens. Go and Kubernetes have the same rule.
 _LABEL: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 
 
 def subject_names(names: Iterable[str]) -> tuple[x509.GeneralName, ...]:
-    """Turn strings into subject alternative names, in the order given, duplicates dropped.
+    """The subject alternative names for strings, in the given order, without duplicates.
 
     `10.0.0.1` and `::1` become IP addresses, anything else a DNS name in lower case. `*.example.com` is allowed.
 
-    Raises InvalidNameError where there is no name, or some are bad: all of them are listed, each with what is wrong
-    with it.
+    Raises InvalidNameError if there is no name, or some are invalid; it lists each of these with its problem.
     """
-    if isinstance(names, str):  # A string is an iterable of strings: one certificate for each letter's host.
+    if isinstance(names, str):  # A string is an iterable, too: each letter would become a name.
         raise InvalidNameError(f"names is the string {names!r}; give a list of names")
     canonical = dict.fromkeys(_canonical(name) for name in names)
     if not canonical:
@@ -40,7 +39,7 @@ def subject_names(names: Iterable[str]) -> tuple[x509.GeneralName, ...]:
 
 
 def names_of(certificate: x509.Certificate) -> tuple[str, ...]:
-    """List the DNS names and IP addresses among the subject alternative names, in their order; empty without any."""
+    """The DNS names and IP addresses among the subject alternative names, in their order."""
     try:
         extension = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
     except x509.ExtensionNotFound:
@@ -49,13 +48,13 @@ def names_of(certificate: x509.Certificate) -> tuple[str, ...]:
 
 
 def missing_names(certificate: x509.Certificate, names: Iterable[str]) -> tuple[str, ...]:
-    """List those of `names` for which a client would not accept the certificate, in the order given."""
+    """Those of `names` for which a client would not accept the certificate, in the given order."""
     present = names_of(certificate)
     return tuple(name for name in names if not covers(present, name))
 
 
 def covers(present: Iterable[str], name: str) -> bool:
-    """Whether a certificate for the names `present` is good for `name`.
+    """Whether a certificate for the names `present` is valid for `name`.
 
     A wildcard stands for exactly one label, the first, and never for an IP address (RFC 6125 section 6.4.3).
     """
@@ -96,5 +95,5 @@ def _problems(name: str) -> Iterator[str]:
     for label in labels:
         if _LABEL.fullmatch(label) is None:
             yield f"has the label {label!r}; a label is 1 to 63 letters, digits and inner hyphens"
-    if labels[-1].isdigit():  # No top-level domain is a number: this was meant to be an IPv4 address.
+    if labels[-1].isdigit():  # No top-level domain is a number, so this is probably a mistyped IPv4 address.
         yield "ends in a number, but is no IPv4 address"

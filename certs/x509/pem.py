@@ -31,12 +31,12 @@ class PemBlock:
 
 
 def blocks(text: bytes) -> tuple[PemBlock, ...]:
-    """Split PEM text into its blocks, at least one.
+    """The blocks of PEM text, at least one.
 
-    Text between the blocks is skipped, as RFC 7468 section 2 has it: CA bundles carry comments there.
-    Indentation is forgiven, since PEM pasted into YAML often keeps it.
+    Text between the blocks is skipped, as in RFC 7468 section 2: CA bundles have comments there. Indentation is
+    allowed, because PEM that was pasted into YAML often keeps it.
 
-    Raises PemError where there is no block, or one without an end or a beginning.
+    Raises PemError if there is no block, or one without an end or a beginning.
     """
     pem_blocks = tuple(_scan(text))
     if not pem_blocks:
@@ -45,9 +45,9 @@ def blocks(text: bytes) -> tuple[PemBlock, ...]:
 
 
 def load_certificates(text: bytes) -> tuple[x509.Certificate, ...]:
-    """Read PEM text that holds certificates and nothing else, at least one, in the order given.
+    """The certificates in PEM text, at least one, in the order of the text.
 
-    Raises PemError as `blocks` does, and where a block is of another kind or does not decode; it says which block.
+    Raises PemError as `blocks` does, and if a block is of another kind or does not decode; it names the block.
     """
     return tuple(_certificate(block) for block in blocks(text))
 
@@ -60,7 +60,7 @@ def _certificate(block: PemBlock) -> x509.Certificate:
         raise PemError(message)
     try:
         certificate = x509.load_pem_x509_certificate(block.text)
-        # Decoded only when asked for: a broken extension or key must show here, not in some later decision.
+        # These are decoded lazily. A broken extension or key must be reported here, not in a later decision.
         _ = certificate.extensions
         certificate.public_key()
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
@@ -106,7 +106,7 @@ def _unfinished(number: int, opened: tuple[str, int]) -> PemError:
 
 
 def _without_blocks(text: bytes) -> PemError:
-    start = text.strip(b"\0 \t\r\n")  # A file system that lost power may leave zeros where the text was.
+    start = text.strip(b"\0 \t\r\n")  # After a power failure a file may contain zeros instead of its text.
     if not start:
         return PemError("it is empty", damaged=True)
     if _BEGIN.startswith(start[: len(_BEGIN)]):

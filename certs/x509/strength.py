@@ -1,4 +1,4 @@
-"""How strong a certificate's key and signature are, by the rules of the strictest client, which is Go."""
+"""The strength of a certificate's key and signature, by the rules of Go, the strictest client."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -11,21 +11,21 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
 __all__ = ["key_title", "signature_title", "weakness"]
 
-# OpenSSL's security level 2 and the CA/Browser Forum's floor; Go itself refuses RSA below 1024 bits.
+# The minimum of OpenSSL's security level 2 and of the CA/Browser Forum; Go itself refuses RSA below 1024 bits.
 _RSA_BITS = 2048
-# The curves of Go's crypto/x509 (https://pkg.go.dev/crypto/elliptic) that reach 128 bits of security: not P-224.
+# The curves of Go's crypto/x509 (https://pkg.go.dev/crypto/elliptic) with at least 128 bits of security: not P-224.
 _CURVES: Mapping[str, str] = MappingProxyType({"secp256r1": "P-256", "secp384r1": "P-384", "secp521r1": "P-521"})
-# Go refuses them since 1.18 (https://go.dev/doc/go1.18#sha1), which is every API server of today.
+# Go has refused them since 1.18 (https://go.dev/doc/go1.18#sha1), so every current API server does.
 _BROKEN_HASHES = ("md5", "sha1")
 
 
 def weakness(certificate: x509.Certificate) -> str | None:
-    """Say what makes the certificate too weak to be accepted everywhere, or None when nothing does."""
+    """Why the certificate is too weak to be accepted everywhere; None if it is not."""
     return _key_weakness(certificate) or _signature_weakness(certificate)
 
 
 def key_title(certificate: x509.Certificate) -> str:
-    """Name the kind and size of the certificate's public key: `EC P-256`, `RSA 2048`, `Ed25519`."""
+    """The kind and size of the certificate's public key: `EC P-256`, `RSA 2048`, `Ed25519`."""
     key = certificate.public_key()
     match key:
         case EllipticCurvePublicKey():
@@ -37,7 +37,7 @@ def key_title(certificate: x509.Certificate) -> str:
 
 
 def signature_title(certificate: x509.Certificate) -> str:
-    """Name the hash under the signature, `SHA256`; for one without, such as Ed25519, the algorithm's OID."""
+    """The hash of the signature, such as `SHA256`; the algorithm's OID if it has none, as with Ed25519."""
     try:
         algorithm = certificate.signature_hash_algorithm
     except UnsupportedAlgorithm:

@@ -1,4 +1,4 @@
-"""Certificates explained to people: does this chain hold for these names at this time, and what is in it."""
+"""Explains certificates to people: whether a chain is valid for some names at some time, and what is in it."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -19,14 +19,14 @@ __all__ = ["Description", "Finding", "describe", "verify"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at: whether it is as it should be, and a sentence about it."""
+    """The result of one check: whether it passed, and a sentence about it."""
 
     ok: bool
     text: str
 
 
 class Description(TypedDict):
-    """A certificate in words, in this order. Moments are `2026-03-01 12:00:00 UTC`, the fingerprint hexadecimal."""
+    """A certificate's properties, in this order. Moments are `2026-03-01 12:00:00 UTC`; the fingerprint is hex."""
 
     subject: str
     issuer: str
@@ -41,7 +41,7 @@ class Description(TypedDict):
 
 
 def describe(certificate: x509.Certificate, now: datetime) -> Description:
-    """Put a certificate into words. `days_left` counts whole days and is negative once it has expired."""
+    """The properties of a certificate. `days_left` counts whole days and is negative once it has expired."""
     return Description(
         subject=titled(certificate.subject),
         issuer=titled(certificate.issuer),
@@ -59,16 +59,16 @@ def describe(certificate: x509.Certificate, now: datetime) -> Description:
 def verify(
     chain: Sequence[x509.Certificate], bundle: Bundle, names: Iterable[str], now: datetime
 ) -> tuple[Finding, ...]:
-    """Look at a chain (leaf first, at least one) as the API server would that trusts `bundle` and dials `names`.
+    """All findings, good and bad, of an API server that trusts `bundle` and connects to `names`.
 
-    All findings, good and bad. The rules are those of Go's crypto/x509, which is what every API server uses; name
-    constraints are not looked at. Whether a key belongs to the leaf is for `load_pair` to say.
+    chain: the leaf first, at least one certificate. The rules are those of Go's crypto/x509, which every API server
+    uses; name constraints are not checked. `load_pair` checks whether a key belongs to the leaf.
     """
     path, trust = _path(chain, bundle, now)
     findings = [*_name_findings(chain[0], names), _purpose_finding(chain[0]), trust]
     for certificate in path:
         findings.append(_date_finding(certificate, now))
-        # What the bundle has is trusted as it stands: nobody looks at how a CA signed itself.
+        # CAs in the bundle are trusted as they are: nobody verifies their own signatures.
         if certificate not in bundle and (weak := weakness(certificate)) is not None:
             findings.append(Finding(ok=False, text=f"{titled(certificate.subject)}: {weak}"))
     return tuple(findings)
@@ -107,13 +107,13 @@ def _date_finding(certificate: x509.Certificate, now: datetime) -> Finding:
 
 
 def _path(chain: Sequence[x509.Certificate], bundle: Bundle, now: datetime) -> tuple[list[x509.Certificate], Finding]:
-    """Climb from the leaf to a certificate of the bundle; the certificates passed, and how it ended."""
+    """The certificates from the leaf up to one in the bundle, and the finding about this path."""
     path = [chain[0]]
     while path[-1] not in bundle:
         issuers = [c for c in (*bundle, *chain[1:]) if c not in path and issued_by(path[-1], c) and may_sign(c)]
         if not issuers:
             return path, Finding(ok=False, text=_dead_end(path[-1], bundle))
-        # A CA that was renewed with its old key has two certificates: the one that is valid now is as good.
+        # A CA that was renewed with its old key has two certificates: prefer the one that is valid now.
         issuers.sort(key=lambda c: not c.not_valid_before_utc <= now <= c.not_valid_after_utc)
         path.append(issuers[0])
     for below, authority in enumerate(path[1:]):

@@ -1,1 +1,1 @@
-"""ValidatingAdmissionPolicy and MutatingAdmissionPolicy: documents, bindings, params, evaluation."""
+"""ValidatingAdmissionPolicy and MutatingAdmissionPolicy: documents, bindings, parameters, evaluation."""

@@ -1,7 +1,7 @@
-"""Policies and bindings as values: what a document says once it is read, validated and defaulted.
+"""Policies and bindings as values: documents after decoding, validation and defaults.
 
 Names are those of the API in Python's spelling. Source: the Go types of k8s.io/api/admissionregistration/v1 (types.go).
-An absent selector of matchConstraints is the empty one, which selects everything, as the API server defaults it.
+An absent selector of matchConstraints becomes the empty one, which selects everything, as in the API server.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ OWN_PREFIX = "cks-admission.dev/"
 DERIVE = f"{OWN_PREFIX}derive"
 LINT_IGNORE = f"{OWN_PREFIX}lint-ignore"
 OWN_ANNOTATIONS = (DERIVE, LINT_IGNORE)
-"""The annotations that this service reads: whether a policy is for pod templates, and the ids of ignored findings."""
+"""The annotations that this service reads: whether a policy applies to pod templates, and ids of ignored findings."""
 
 PolicyKind = Literal["ValidatingAdmissionPolicy", "MutatingAdmissionPolicy"]
 BindingKind = Literal["ValidatingAdmissionPolicyBinding", "MutatingAdmissionPolicyBinding"]
@@ -34,7 +34,7 @@ ReinvocationPolicy = Literal["Never", "IfNeeded"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """The file that a document is in, and the line, from 1, on which it begins."""
+    """The file of a document, and the line, from 1, on which it begins."""
 
     file: str
     line: int
@@ -42,9 +42,9 @@ class Origin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expression:
-    """A CEL expression, and where it stands: the file, and the line and column, from 1, of its first character.
+    """A CEL expression and its place: the file, and the line and column, from 1, of its first character.
 
-    text: as written, with line breaks and blanks around it. path: as the API server names the field.
+    text: as written, including white space around it. path: as the API server names the field.
     """
 
     text: str
@@ -55,7 +55,7 @@ class Expression:
 
     @property
     def source(self) -> Source:
-        """The expression as the compiler takes it, so that its errors name the place in the file."""
+        """The expression for the compiler, whose errors then name the place in the file."""
         return Source(self.text, self.file, self.line, self.column)
 
 
@@ -69,7 +69,7 @@ class ParamKind:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedRule:
-    """Operations on resources, perhaps only on some names (none: on all)."""
+    """Operations on resources, optionally only on some names (empty: on all)."""
 
     resource_names: tuple[str, ...] = ()
     api_groups: tuple[str, ...]
@@ -81,9 +81,9 @@ class NamedRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatchResources:
-    """Which requests a policy or a binding is for; what is excluded is so even where a resource rule matches.
+    """The requests that a policy or a binding matches. Exclude rules take precedence over resource rules.
 
-    In a policy there is at least one resource rule; in a binding none means all that the policy matches.
+    A policy has at least one resource rule. A binding without any matches all that its policy matches.
     """
 
     resource_rules: tuple[NamedRule, ...] = ()
@@ -95,7 +95,7 @@ class MatchResources:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedExpression:
-    """A match condition, or a variable: `variables.<name>` in all later expressions."""
+    """A match condition or a variable. A variable is `variables.<name>` in all later expressions."""
 
     name: str
     expression: Expression
@@ -103,9 +103,9 @@ class NamedExpression:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Validation:
-    """An expression that has to be true, and what is said if it is not.
+    """An expression that has to be true, and the message if it is not.
 
-    message: as written, empty where there is none.
+    message: as written, empty if there is none.
     """
 
     expression: Expression
@@ -124,7 +124,7 @@ class AuditAnnotation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MutationExpression:
-    """One change: an expression for an object to apply (`Object{...}`), or for a list of `JSONPatch{...}`."""
+    """One mutation: an expression that returns an apply configuration (`Object{...}`) or a list of `JSONPatch{...}`."""
 
     patch_type: PatchType
     expression: Expression
@@ -134,8 +134,8 @@ class MutationExpression:
 class Policy:
     """A policy of either kind.
 
-    validations, audit_annotations: of a validating one. mutations, reinvocation_policy: of a mutating one. api_version:
-    as written, `admissionregistration.k8s.io/v1`.
+    validations, audit_annotations: of a validating policy. mutations, reinvocation_policy: of a mutating policy.
+    api_version: as written, such as `admissionregistration.k8s.io/v1`.
     """
 
     kind: PolicyKind
@@ -156,7 +156,7 @@ class Policy:
 
     @property
     def judged_expressions(self) -> Iterator[Expression]:
-        """The validations and their messageExpressions: Kubernetes checks the types of these."""
+        """The validations and their messageExpressions, whose types Kubernetes checks."""
         for validation in self.validations:
             yield validation.expression
             if validation.message_expression is not None:
@@ -174,9 +174,9 @@ class Policy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParamRef:
-    """Which objects of a policy's paramKind are its parameters: the one called `name`, or all that `selector` selects.
+    """The objects of a policy's paramKind that are its parameters: either the one with `name`, or all in `selector`.
 
-    Just one of both is there. namespace: empty for a cluster-scoped kind, or for the namespace of the request.
+    namespace: empty for a cluster-scoped kind, or for the namespace of the request.
     """
 
     name: str = ""
@@ -187,7 +187,7 @@ class ParamRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Binding:
-    """A binding of either kind: it puts a policy into force. A mutating policy's has no validation actions."""
+    """A binding of either kind, which puts a policy into force. That of a mutating policy has no validation actions."""
 
     kind: BindingKind
     name: str

@@ -1,7 +1,7 @@
-"""The resources that an API server serves by itself: their kinds, scopes and subresources.
+"""The built-in resources of an API server: their kinds, scopes and subresources.
 
 The table is `resources.json` beside this module, which tests/cluster/mergeschemas.py writes from the API server's
-discovery documents. APIs that are off by default are not in it.
+discovery documents. It does not contain APIs that are off by default.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Scope = Literal["Namespaced", "Cluster"]
 
 @dataclass(frozen=True, slots=True)
 class ApiResource:
-    """A resource as rules name it: `deployments`, or `deployments/scale` with the kind `autoscaling/v1 Scale`."""
+    """A resource with its name in rules: `deployments`, or `deployments/scale` with the kind `autoscaling/v1 Scale`."""
 
     group: str
     version: str
@@ -30,7 +30,7 @@ class ApiResource:
 
 @cache
 def built_in() -> tuple[ApiResource, ...]:
-    """All of them, by group, version and name."""
+    """All built-in resources, sorted by group, version and name."""
     text = resources.files("policies.admissionpolicy").joinpath("resources.json").read_text(encoding="utf-8")
     return tuple(
         _resource(api_version, scope, name, kind)

@@ -1,8 +1,8 @@
-"""What stands at a place in a kind: a scalar, a map whose entries merge, a list that is replaced as a whole, ...
+"""The structure of kinds for merging: scalars, maps whose entries merge, lists that are replaced as a whole, and so on.
 
-Read from OpenAPI v3 schemas as the API server reads its own for server-side apply (kube-openapi's pkg/schemaconv): the
-built-in kinds from `schemas.json` beside this module, which tests/cluster/mergeschemas.py writes, a custom resource
-from the openAPIV3Schema of its CRD. Schemas refer to each other in circles, so they are converted only when needed.
+OpenAPI v3 schemas are converted as the API server does for server-side apply (kube-openapi's pkg/schemaconv). The
+schemas of built-in kinds are in `schemas.json` beside this module, which tests/cluster/mergeschemas.py writes; that of
+a custom resource is the openAPIV3Schema of its CRD. Schemas contain cycles, so they are converted on demand.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ RAW_EXTENSION = "io.k8s.apimachinery.pkg.runtime.RawExtension"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scalar:
-    """A single value. `form` says more about it where the schema does: int32, int64, double, byte, date-time, ..."""
+    """A single value. `form` is the schema's format, if it has one: int32, int64, double, byte, date-time, ..."""
 
     type: ScalarType
     form: str = ""
@@ -35,9 +35,9 @@ class Scalar:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MapType:
-    """Named fields, and for all other keys `element`, where there may be any. An atomic map is replaced as a whole.
+    """A map with named fields; `element` is for all other keys, if allowed. An atomic map is replaced as a whole.
 
-    defaults: of those fields that have one; the key of a list's item may be left out then.
+    defaults: of the fields that have one. A key field of a list's item may be omitted if it has a default.
     """
 
     fields: Mapping[str, SchemaNode]
@@ -48,7 +48,7 @@ class MapType:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ListType:
-    """Items that are replaced as a whole (atomic), each there once (set), or merged by their keys (map)."""
+    """A list that is replaced as a whole (atomic), has unique items (set), or merges items by their keys (map)."""
 
     element: SchemaNode
     relation: Relation = "atomic"
@@ -57,7 +57,7 @@ class ListType:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Atom:
-    """What a value may be; more than one where the schema leaves it open. `name`: of the definition, if it has one."""
+    """The forms that a value may have; several if the schema is not specific. `name`: of the definition, if any."""
 
     scalar: Scalar | None = None
     list: ListType | None = None
@@ -65,37 +65,37 @@ class Atom:
     name: str = ""
 
     def same(self, other: Atom) -> bool:
-        """Whether both allow the same."""
+        """Whether both allow the same values."""
         return self.scalar is other.scalar and self.list is other.list and self.map is other.map
 
 
 class SchemaNode:
-    """The schema of a place, converted when it is first asked for."""
+    """The schema of a place, converted on first use."""
 
     def __init__(self, convert: Callable[[], Atom]) -> None:
         self._convert = convert
 
     @cached_property
     def atom(self) -> Atom:
-        """What a value here may be."""
+        """The forms that a value here may have."""
         return self._convert()
 
     def child(self, key: str) -> SchemaNode | None:
-        """The place below a key of the map that is here; None where the schema knows no such key."""
+        """The place at a key of the map here; None if the schema has no such key."""
         if self.atom.map is None:
             return None
         return self.atom.map.fields.get(key, self.atom.map.element)
 
     @property
     def item(self) -> SchemaNode | None:
-        """The place of each item of the list that is here."""
+        """The place of each item of the list here; None if there is no list."""
         return None if self.atom.list is None else self.atom.list.element
 
 
 _ANY = Scalar("untyped")
 _UNTYPED: SchemaNode = SchemaNode(lambda: Atom(_ANY, ListType(_UNTYPED), MapType({}, _UNTYPED, atomic=True)))
 DEDUCED: SchemaNode = SchemaNode(lambda: Atom(_ANY, ListType(_UNTYPED), MapType({}, DEDUCED)))
-"""What is known of a value without a schema: maps merge, lists are replaced."""
+"""The schema for values without one: maps merge, lists are replaced."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,7 +110,7 @@ class Schema:
     typed: bool
 
     def place(self, path: Iterable[str | int]) -> SchemaNode | None:
-        """The place that keys and indexes lead to, or None where the schema has none."""
+        """The place at a path of keys and indexes; None if the schema has none."""
         node: SchemaNode | None = self.root
         for step in path:
             if node is None:
@@ -120,20 +120,20 @@ class Schema:
 
 
 class Definitions:
-    """The schemas of an OpenAPI v3 document (`components.schemas`) by their names."""
+    """The schemas of an OpenAPI v3 document (`components.schemas`) by name."""
 
     def __init__(self, schemas: Mapping[str, OpenApi]) -> None:
         self._schemas = schemas
         self._cache: dict[str, SchemaNode] = {}
 
     def node(self, name: str) -> SchemaNode:
-        """The definition of a name. Raises KeyError where there is none, when the node is asked for its atom."""
+        """The definition with a name. If it does not exist, the node's `atom` raises KeyError."""
         if name not in self._cache:
             self._cache[name] = SchemaNode(lambda: self._definition(name))
         return self._cache[name]
 
     def inline(self, schema: OpenApi, *, preserve: bool = False) -> SchemaNode:
-        """A schema that stands in another one, or a reference. `preserve`: unknown fields are allowed around it."""
+        """A schema inside another one, or a reference. `preserve`: whether the outer schema allows unknown fields."""
         reference = schema.get("$ref", "")
         if not reference and len(schema.get("allOf") or ()) == 1:
             reference = schema["allOf"][0].get("$ref", "")
@@ -194,7 +194,7 @@ def built_in(kind: GroupVersionKind) -> Schema | None:
 
 
 def open_api(kind: GroupVersionKind) -> OpenApi | None:
-    """The OpenAPI schema of a built-in kind, with references by name (see `definition`); None for another kind."""
+    """The OpenAPI schema of a built-in kind, with references by name (see `definition`); None for other kinds."""
     name = _table()["kinds"].get(f"{kind.group}/{kind.version}/{kind.kind}")
     return None if name is None else {"$ref": name}
 
@@ -206,20 +206,20 @@ def definition(name: str) -> OpenApi:
 
 
 def open_api_of_custom_resource(schema: OpenApi) -> OpenApi:
-    """The openAPIV3Schema of a CRD's version with the fields that the API server adds to it."""
+    """The openAPIV3Schema of a CRD's version, with the fields that the API server adds."""
     whole = _with_embedded(schema)
     return {**whole, "properties": {**whole.get("properties", {}), **_EMBEDDED}}
 
 
 def of_custom_resource(kind: GroupVersionKind, schema: OpenApi | None) -> Schema:
-    """The schema of a custom resource, from the openAPIV3Schema of its version in the CRD; None where it has none."""
+    """The schema of a custom resource, from the openAPIV3Schema of its version in the CRD; None if it has none."""
     if schema is None:
         return unknown(kind)
     return Schema(_built_in_definitions().inline(open_api_of_custom_resource(schema)), kind, typed=False)
 
 
 def unknown(kind: GroupVersionKind) -> Schema:
-    """The schema of a custom resource of which nothing is known: maps merge, lists are replaced."""
+    """The schema of an unknown custom resource: maps merge, lists are replaced."""
     return Schema(DEDUCED, kind, typed=False)
 
 
@@ -236,7 +236,7 @@ def _type(schema: OpenApi) -> str:
 
 
 def _relation(schema: OpenApi) -> tuple[Relation, tuple[str, ...]]:
-    """How items merge, from the list type or, in its absence, from the patch strategy that is older than it."""
+    """How items merge, and by what keys: from the list type or, without it, from the older patch strategy."""
     match schema.get("x-kubernetes-list-type"):
         case "set":
             return "set", ()
@@ -250,12 +250,12 @@ def _relation(schema: OpenApi) -> tuple[Relation, tuple[str, ...]]:
 
 
 def _related(atom: Atom, *, atomic: bool) -> Atom:
-    """A definition whose use says how it merges."""
+    """The definition's atom with the merge relation of its use."""
     return atom if atom.map is None else replace(atom, map=replace(atom.map, atomic=atomic))
 
 
 def _with_embedded(schema: OpenApi) -> dict[str, Any]:
-    """A CRD's schema with the fields that every embedded resource has, as the API server publishes it."""
+    """A CRD's schema with the fields of every embedded resource, as the API server publishes it."""
     whole = dict(schema)
     if "properties" in whole:
         whole["properties"] = {name: _with_embedded(field) for name, field in whole["properties"].items()}

@@ -1,1 +1,1 @@
-"""Finds mistakes in policies, without running them."""
+"""Static analysis of policies: finds mistakes without evaluating them."""

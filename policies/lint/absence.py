@@ -1,6 +1,6 @@
-"""Reads of what may be absent: fields without `has()`, keys of maps without `in`, an `object` that is null.
+"""Finds reads of what may be absent: fields without `has()`, map keys without `in`, an `object` that is null.
 
-`&&` and `||` guard on both sides: in CEL an error on one side counts only if the other does not decide.
+Each side of `&&` and `||` guards the other: in CEL an error on one side counts only if the other does not decide.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _READABLE = ("object", "oldObject", "params", "namespaceObject", "request")
 
 @dataclass(frozen=True, slots=True)
 class Absence:
-    """One read: the expression, the offset in it, and the texts of what is selected and of what it is selected from."""
+    """One read of something that may be absent: its expression, its offset, the operand, and the name read from it."""
 
     reason: OneOf["field", "key", "null"]
     expression: Expression
@@ -32,7 +32,7 @@ class Absence:
 
 
 class AbsenceReader:
-    """Walks over the expressions of a policy, but for what is behind a test for another kind.
+    """Walks over the expressions of a policy, except parts behind a test for another kind.
 
     nullable: which of `object` and `oldObject` may be null. variables: the expressions of the policy's variables.
     """
@@ -52,7 +52,7 @@ class AbsenceReader:
         self._expression = Expression(text="", path="")
 
     def read(self, tree: Node, expression: Expression, facts: Facts) -> None:
-        """Note all that an expression reads and that may be absent, given what is known to be there."""
+        """Note all reads in an expression that may be absent. `facts`: what is known to be present."""
         outer, self._expression = self._expression, expression
         self._walk(tree, facts, {})
         self._expression = outer
@@ -93,7 +93,7 @@ class AbsenceReader:
             return
         before = len(self.absences)
         self._walk(node.operand, facts, scope)
-        if len(self.absences) == before:  # else the remedy there is one for this too
+        if len(self.absences) == before:  # otherwise the remedy for that read also helps here
             self._check(node, node.operand, node.field, facts, scope)
 
     def _index(self, node: Call, facts: Facts, scope: Scope) -> None:
@@ -111,7 +111,7 @@ class AbsenceReader:
         if node.variable2 is not None:
             inner |= {node.variable: f"#{id(node)}", node.variable2: element}
         self._walk(node.init, facts, scope)
-        if not isinstance(node.init, Literal):  # optMap and the like give a value a name
+        if not isinstance(node.init, Literal):  # macros such as optMap bind a value to a name
             inner[node.accumulator] = self._guards.key(node.init, scope)
         known = facts | {f"{element}{end}" for end in self._guards.elements(node.range, scope)}
         self._walk_all((node.condition, node.step, node.result), known, inner)

@@ -1,4 +1,4 @@
-"""The resources and schemas that policies may speak of: the built-in ones, and those of CRDs beside the policies."""
+"""The resources and schemas that policies can use: the built-in ones, and those of CRDs beside the policies."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from policies.engine.request import GroupVersionKind
 
 @dataclass(frozen=True, slots=True)
 class ResourceCatalog:
-    """resources: all that are known. custom: the schemas of custom resources."""
+    """resources: all known resources. custom: the schemas of custom resources."""
 
     resources: tuple[ApiResource, ...]
     custom: Mapping[GroupVersionKind, OpenApi]
 
     def kinds(self, group: str, version: str, resource: str) -> tuple[GroupVersionKind, ...]:
-        """The kinds of a resource, which may be named in the singular; no group stands for any, as in a RESTMapper.
+        """The kinds of a resource, whose name may be singular. As in a RESTMapper, an empty group matches any.
 
         Source: ResourcesFor in k8s.io/apimachinery's pkg/api/meta/restmapper.go.
         """
@@ -36,12 +36,12 @@ class ResourceCatalog:
         )
 
     def open_api(self, kind: GroupVersionKind) -> OpenApi | None:
-        """The schema of a kind; None where it is not known."""
+        """The schema of a kind; None if it is unknown."""
         return schema.open_api(kind) or self.custom.get(kind)
 
 
 def catalog(objects: Iterable[Any]) -> ResourceCatalog:
-    """The built-in resources, and those that the CustomResourceDefinitions among some objects define."""
+    """The built-in resources, and those of the CustomResourceDefinitions among the objects."""
     versions = [
         resources_ for item in objects if _is_definition(item) for resources_ in _versions(item.get("spec") or {})
     ]

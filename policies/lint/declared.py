@@ -1,4 +1,4 @@
-"""CEL types from OpenAPI schemas, as Kubernetes declares them to check expressions.
+"""Converts OpenAPI schemas to CEL types, as Kubernetes does to check expressions.
 
 Sources: k8s.io/apiserver's pkg/cel/common/schemas.go (SchemaDeclType), pkg/cel/types.go (names of types),
 pkg/cel/escaping.go (names of fields), pkg/cel/openapi/resolver/refs.go (references in circles).
@@ -31,10 +31,10 @@ _ROOT: OpenApi = {
 
 @dataclass(frozen=True, slots=True)
 class DeclaredType:
-    """The type of a kind, and by their names all types with fields that are below it.
+    """The type of a kind, and all object types below it by name.
 
-    definitions: the names of the OpenAPI definitions that types come from, where they have one. present: for each type
-    the fields that are always there, since the schema requires them or has a default for them.
+    definitions: the names of the OpenAPI definitions of types, if they have one. present: for each type, the fields
+    that are always present, because the schema requires them or has a default.
     """
 
     type: Type
@@ -44,12 +44,12 @@ class DeclaredType:
 
 
 def declare(name: str, schema: OpenApi, untyped: Type | None = None) -> DeclaredType | None:
-    """The type `name` of a whole object; None for a schema that says nothing of one.
+    """The type `name` of a whole object; None if the schema has no type for it.
 
-    untyped: what stands for values that may be of several types, such as quantities, and for objects whose fields are
-    not known. Kubernetes has nothing for the first, so that their fields do not exist for it, and the second are empty.
-    With it types have the names of their definitions, where they have one: Kubernetes takes containers and
-    initContainers for lists of different things.
+    untyped: the type for values that may have several types, such as quantities, and for objects with unknown fields.
+    None: as in Kubernetes, where fields with several types do not exist, and objects with unknown fields are empty.
+    With `untyped`, types are named after their definitions, so that containers and initContainers have the same element
+    type; in Kubernetes they differ.
     """
     builder = _Builder(untyped)
     type_ = builder.type(schema, name, frozenset(), root=True)
@@ -57,7 +57,7 @@ def declare(name: str, schema: OpenApi, untyped: Type | None = None) -> Declared
 
 
 def escaped(name: str) -> str | None:
-    """A property's name as a CEL identifier, None where it cannot be one: `x-y` is `x__dash__y`."""
+    """A property's name as a CEL identifier, such as `x__dash__y` for `x-y`; None if it cannot be one."""
     if name in _RESERVED:
         return f"__{name}__"
     if not re.fullmatch(r"[A-Za-z_./-][A-Za-z0-9_./-]*", name):
@@ -66,7 +66,7 @@ def escaped(name: str) -> str | None:
 
 
 class _Builder:
-    """One walk over one schema; what it finds is kept by the path where it stands."""
+    """Converts one schema, and collects its types by their paths."""
 
     def __init__(self, untyped: Type | None) -> None:
         self._untyped = untyped
@@ -75,9 +75,9 @@ class _Builder:
         self.present: dict[str, frozenset[str]] = {}
 
     def type(self, schema: OpenApi, path: str, around: frozenset[str], *, root: bool = False) -> Type | None:
-        """The type at a path; None for what has none: such a field does not exist in CEL.
+        """The type at a path; None if it has none, so that the field does not exist in CEL.
 
-        around: the definitions that this one is part of; one of them again is an object without fields.
+        around: the enclosing definitions. A reference to one of them becomes an object without fields.
         """
         reference = schema.get("$ref")
         if reference is not None:
@@ -105,7 +105,7 @@ class _Builder:
                 return _SCALARS.get(str(name), self._untyped)
 
     def _open(self, schema: OpenApi, *, root: bool) -> Type | None:
-        """What stands for an object that may have fields of any name."""
+        """The type for an object with arbitrary fields; None for other objects."""
         unknown = not schema.get("properties") or schema.get("x-kubernetes-preserve-unknown-fields") is True
         return self._untyped if unknown and not root else None
 
@@ -126,7 +126,7 @@ class _Builder:
             if identifier is None or type_ is None:
                 continue
             fields[identifier] = type_
-            if name in _RESERVED:  # a keyword may be written as it is, too
+            if name in _RESERVED:  # a keyword may also be used unescaped
                 fields[name] = type_
             if below.get("default") is not None:
                 present.add(name)

@@ -15,11 +15,11 @@ from policies.cel.syntax.source import CompileError
 from policies.lint.finding import LintFinding, LintSubject
 from policies.lint.typecheck import TypedPolicy
 
-_SHORTEST = 20  # characters: less says that something is wrong, and has no room for what to do
+_SHORTEST = 20  # characters: a shorter message has no room for a remedy
 
 
 def unused(policy: Policy, subject: LintSubject) -> Iterator[LintFinding]:
-    """Variables and params that no expression reads."""
+    """Findings about variables and params that no expression reads."""
     nodes = [node for expression in policy.expressions for node in walk(parse(expression.source))]
     names = {node.name for node in nodes if isinstance(node, Ident)}
     read = {node.field for node in nodes if isinstance(node, Select) and _is_name(node.operand, "variables")}
@@ -40,7 +40,7 @@ def unused(policy: Policy, subject: LintSubject) -> Iterator[LintFinding]:
 
 
 def unreachable(policy: Policy, subject: LintSubject) -> Iterator[LintFinding]:
-    """Validations that are never false: constants, copies of earlier ones, and all behind a condition that is false."""
+    """Findings about validations that are never false: constants, duplicates, and all behind a false condition."""
     for condition in policy.match_conditions:
         if _constant(condition.expression) is False:
             message = f"the match condition {condition.name} is always false, so nothing is ever validated"
@@ -63,7 +63,7 @@ def unreachable(policy: Policy, subject: LintSubject) -> Iterator[LintFinding]:
 
 
 def without_remedy(policy: Policy, subject: LintSubject) -> Iterator[LintFinding]:
-    """Validations with no message at all, or one that is too short to say what to do."""
+    """Findings about validations without a message, or with one that is too short to contain a remedy."""
     for index, validation in enumerate(policy.validations):
         if validation.message_expression is not None or len(validation.message.strip()) >= _SHORTEST:
             continue
@@ -77,9 +77,9 @@ def without_remedy(policy: Policy, subject: LintSubject) -> Iterator[LintFinding
 
 
 def panics(policy: Policy, subject: LintSubject, untyped: TypedPolicy) -> Iterator[LintFinding]:
-    """`[?object[?'a']]`, `{?'k': object[?'a']}`: the library of kube-apiserver 1.36 panics when it compiles them.
+    """Findings about expressions on which kube-apiserver 1.36 panics: `[?object[?'a']]`, `{?'k': object[?'a']}`.
 
-    It takes for granted that the type of an optional element is an optional, and an optional index of dyn is dyn
+    Its library assumes that the type of an optional element is an optional, but an optional index of dyn is dyn
     (mapLiteral and listLiteral in cel-go's cel/validator.go).
     """
     mutations = {mutation.expression for mutation in policy.mutations}
@@ -106,7 +106,7 @@ def _is_name(node: Node, name: str) -> bool:
 
 
 def _demanded(tree: Node) -> Iterator[Node]:
-    """What an expression demands: itself, and what its `&&` joins."""
+    """The expression itself, and all operands that `&&` joins in it."""
     yield tree
     if isinstance(tree, Call) and tree.function == "_&&_":
         for part in tree.args:
@@ -114,7 +114,7 @@ def _demanded(tree: Node) -> Iterator[Node]:
 
 
 def _constant(expression: Expression) -> bool | None:
-    """The value of an expression that reads nothing; None for one that does, or fails."""
+    """The value of a constant expression; None if it reads something or fails."""
     known = admission()
     if any(isinstance(node, Ident) and node.name in known.variables for node in walk(parse(expression.source))):
         return None
@@ -126,5 +126,5 @@ def _constant(expression: Expression) -> bool | None:
 
 
 def _normal(text: str) -> str:
-    """A text with its line breaks and blanks as single blanks."""
+    """A text with each run of white space replaced by one space."""
     return " ".join(text.split())

@@ -1,4 +1,4 @@
-"""Findings: what was found in a policy, where, and what to do about it."""
+"""Findings about policies, with place and remedy."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ IDS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LintFinding:
-    """One finding, at a place of a file.
+    """One finding, at a place in a file.
 
     subject: the kind and name of the document. path: the field as the API server names it. line, column: from 1.
-    message: what was found. remedy: what to do. excerpt: of an expression, its line and a line with a caret below it.
+    message: what was found. remedy: what to do. excerpt: the line of the expression, and a line with a caret below it.
     """
 
     id: str
@@ -47,19 +47,19 @@ class LintFinding:
 
 @dataclass(frozen=True, slots=True)
 class LintSubject:
-    """A policy or binding, to find something in."""
+    """A policy or binding, for which it makes findings."""
 
     kind: str
     name: str
     document: Document
 
     def at(self, id_: str, path: Path, message: str, remedy: str, *, key: bool = False) -> LintFinding:
-        """Something about a field; `key`: about its key rather than its value."""
+        """A finding about a field; `key`: about its key rather than its value."""
         line, column = self.document.place(path, key=key)
         return self._finding(id_, show(path), (line, column), message, remedy)
 
     def within(self, id_: str, expression: Expression, offset: int, message: str, remedy: str) -> LintFinding:
-        """Something about an expression, at an offset in code points."""
+        """A finding about an expression, at an offset in code points."""
         source, offset = expression.source, max(offset, 0)
         place = self.document.place_inside(_steps(expression.path), offset) or source.location(offset)
         return self._finding(id_, expression.path, place, message, remedy, source.excerpt(offset))

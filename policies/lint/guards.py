@@ -1,7 +1,7 @@
-"""What is known to be there once an expression is true or false: by `has(a.b)`, `'k' in a.m`, `a != null`, `a.?b`.
+"""What is known to be present if an expression is true or false, by `has(a.b)`, `'k' in a.m`, `a != null`, `a.?b`.
 
-A fact is a key: the place that is there (`object.spec.replicas`), or with `!` at the end that it is not null. What is
-not understood counts as a test of all that is tested somewhere in it: a hidden finding is better than a false alarm.
+A fact is the key of a place that is present (`object.spec.replicas`), or that is not null, with `!` at the end. An
+expression of unknown form implies the facts of all tests in it: a missed finding is better than a false alarm.
 """
 
 from __future__ import annotations
@@ -16,30 +16,30 @@ from policies.cel.types import Kind
 
 Facts = frozenset[str]
 Scope = Mapping[str, str]
-"""The variables of the macros around a node, and the keys of what they stand for."""
+"""The variables of the macros around a node, with the keys of their values."""
 
 ROOTS = ("object", "oldObject")
 NOTHING: Facts = frozenset()
-_NEVER: Facts = frozenset({"*"})  # of what cannot be: everything follows from it
+_NEVER: Facts = frozenset({"*"})  # the facts of an impossible case, from which everything follows
 _SELECTIONS = ("_[_]", "_[?_]", "_?._")
 
 
 class Guards:
-    """Reads tests in the expressions of one policy; `variables` are the trees of its variables."""
+    """Finds the facts that tests in one policy's expressions imply. `variables` are the trees of its variables."""
 
     def __init__(self, variables: Mapping[str, Node | CompileError]) -> None:
         self._variables = variables
         self._facts: dict[tuple[int, frozenset[tuple[str, str]]], Facts] = {}
 
     def variable(self, node: Node, scope: Scope) -> Node | None:
-        """The tree of `variables.x`; None for any other node, and where there is none."""
+        """The tree of `variables.x`; None for any other node, and if there is no such tree."""
         if not isinstance(node, Select) or not isinstance(node.operand, Ident) or "variables" in scope:
             return None
         tree = self._variables.get(node.field) if node.operand.name == "variables" else None
         return None if isinstance(tree, CompileError) else tree
 
     def key(self, node: Node, scope: Scope) -> str:
-        """A text that is the same for the same place, or the same computation."""
+        """A string that identifies the place or the computation of a node."""
         tree = self.variable(node, scope)
         if tree is not None:
             return self.key(tree, {})
@@ -56,13 +56,13 @@ class Guards:
                 return repr(node.value) if isinstance(node, Literal) else f"#{id(node)}"
 
     def below(self, operand: Node, index: Node, scope: Scope) -> str:
-        """The key of what is selected by an index or a key of a map."""
+        """The key of an element that an index or a map key selects."""
         if isinstance(index, Literal) and isinstance(index.value, str):
             return f"{self.key(operand, scope)}.{index.value}"
         return f"{self.key(operand, scope)}[{self.key(index, scope)}]"
 
     def implied(self, node: Node, scope: Scope, *, truth: bool) -> Facts:  # noqa: PLR0911 - one return per form of test
-        """What is there if an expression is true, or false."""
+        """The facts that hold if an expression is true, or false."""
         tree = self.variable(node, scope)
         if tree is not None:
             return self.implied(tree, {}, truth=truth)
@@ -90,7 +90,7 @@ class Guards:
                 return self._mentioned(node, scope)
 
     def demanded(self, node: Node) -> Facts:
-        """What is there if an expression is true, of plain tests only that `&&` joins."""
+        """The facts that hold if an expression is true, only from plain tests that `&&` joins."""
         tree = self.variable(node, {})
         match node:
             case _ if tree is not None:
@@ -103,7 +103,7 @@ class Guards:
                 return NOTHING
 
     def elements(self, node: Node, scope: Scope) -> Facts:
-        """What each element of a list has, as the ends of keys: what it was filtered by."""
+        """The facts about each element of a filtered list, as the ends of keys."""
         tree = self.variable(node, scope)
         if tree is not None:
             return self.elements(tree, {})
@@ -121,18 +121,18 @@ class Guards:
         key = self.key(subject, scope)
         if not null:
             return frozenset({*self._chain(subject, scope), f"{key}!"})
-        other = {"object": "oldObject", "oldObject": "object"}.get(key)  # one of both is always there
+        other = {"object": "oldObject", "oldObject": "object"}.get(key)  # one of the two is always present
         return frozenset({f"{other}!"}) if other else NOTHING
 
     def _mentioned(self, node: Node, scope: Scope) -> Facts:
-        """The facts of all tests in an expression; kept, since variables are read again and again."""
+        """The facts of all tests in an expression. They are cached, because variables are often read repeatedly."""
         key = id(node), frozenset(scope.items())
         if key not in self._facts:
             self._facts[key] = frozenset(fact for below in walk(node) for fact in self._tested(below, scope))
         return self._facts[key]
 
     def _tested(self, node: Node, scope: Scope) -> Iterator[str]:
-        """The facts that a test is about, whichever way it came out."""
+        """The facts that a test is about, whatever its result."""
         match node:
             case Select() if node.test_only:
                 yield from self._chain(node, scope)
@@ -153,7 +153,7 @@ class Guards:
                     yield from self._mentioned(tree, {})
 
     def _chain(self, node: Node, scope: Scope) -> Iterator[str]:
-        """A place and all places above it."""
+        """The keys of a place and of all places above it."""
         while isinstance(node, Select) or (isinstance(node, Call) and node.function in _SELECTIONS):
             yield self.key(node, scope)
             tree = self.variable(node, scope)

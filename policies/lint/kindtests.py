@@ -1,6 +1,6 @@
-"""What is known of an expression once the kind of the object is: of `object.kind == 'Pod' ? a : b` one branch is dead.
+"""Finds dead branches for a given kind: in `object.kind == 'Pod' ? a : b` one branch is dead.
 
-Policies for several kinds ask for the kind before they read what only one has. A dead branch cannot fail.
+Policies for several kinds test the kind before they read fields that only one kind has. A dead branch cannot fail.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ _UNKNOWN = object()
 
 
 class KindTests:
-    """Answers tests of the kind. variable: the tree of `variables.x` by its name, if there is one.
+    """Evaluates tests of the kind.
 
-    fields: the answers of `has()`, by its position, for fields that the kind does not have or never lacks.
+    variable: returns the tree of `variables.x` by name, or None. fields: the results of `has()`, by its position, for
+    fields that the kind does not have or always has.
     """
 
     def __init__(
@@ -33,7 +34,7 @@ class KindTests:
         self._fields = fields or {}
 
     def decided(self, node: Node, scope: _Scope | None = None) -> bool | None:  # noqa: PLR0911 - a return per operator
-        """Whether an expression is true or false for every object of the kind; None where that depends."""
+        """The value of an expression that is the same for every object of the kind; None for other expressions."""
         known = scope or {}
         value = self._value(node, known)
         if value is not _UNKNOWN:
@@ -55,7 +56,7 @@ class KindTests:
                 return None
 
     def live(self, node: Node) -> tuple[Node, ...]:
-        """The nodes below one that matter for the kind."""
+        """The children of a node that are not dead for the kind."""
         match node:
             case Call(function="_&&_" | "_||_"):
                 decisive = node.function == "_||_"
@@ -71,7 +72,7 @@ class KindTests:
                 return children(node)
 
     def walk(self, tree: Node) -> Iterator[Node]:
-        """All nodes of a tree that matter for the kind."""
+        """All nodes of a tree that are not dead for the kind."""
         pending = [tree]
         while pending:
             node = pending.pop()
@@ -129,7 +130,7 @@ def _values(kind: GroupVersionKind) -> dict[str, str]:
 
 
 def _joined(answers: list[bool | None], *, all_: bool) -> bool | None:
-    """Of `&&`, or all, one False decides; of `||`, or exists, one True."""
+    """The combined result: for `&&` and `all` one False decides, for `||` and `exists` one True."""
     if (not all_) in answers:
         return not all_
     return None if None in answers else all_

@@ -1,4 +1,4 @@
-"""Findings about rules, selectors and bindings that no request can match."""
+"""Finds rules, selectors and bindings that no request can match."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from policies.lint.finding import LintFinding, LintSubject
 
 _ID = "never-matches"
 _ALL = "*"
-# Resources whose subresources are connections; everything else is created, updated or deleted.
+# Subresources that are connections. All other resources are created, updated or deleted.
 _CONNECTED = frozenset({"pods/exec", "pods/attach", "pods/portforward", "pods/proxy", "services/proxy", "nodes/proxy"})
 _UPDATED_ONLY = ("status", "scale", "finalize", "resize", "ephemeralcontainers")
 
 
 def of_policy(policy: Policy, subject: LintSubject, catalog: ResourceCatalog) -> Iterator[LintFinding]:
-    """What is wrong with a policy's matchConstraints."""
+    """Findings about a policy's matchConstraints."""
     yield from _of_resources(policy.match_constraints, subject, ("spec", "matchConstraints"), catalog)
 
 
 def of_binding(
     binding: Binding, policy: Policy | None, subject: LintSubject, catalog: ResourceCatalog
 ) -> Iterator[LintFinding]:
-    """What is wrong with a binding's matchResources, in itself and together with its policy."""
+    """Findings about a binding's matchResources, alone and together with its policy."""
     resources = binding.match_resources
     if resources is None:
         return
@@ -77,7 +77,7 @@ def _of_rule(rule: NamedRule, subject: LintSubject, path: Path, catalog: Resourc
 
 
 def _known(rule: NamedRule, name: str, catalog: ResourceCatalog) -> Iterator[ApiResource]:
-    """The resources of the catalog that a rule means by a name."""
+    """The resources of the catalog that a name in a rule matches."""
     for resource in catalog.resources:
         if (
             resource.group in rule.api_groups
@@ -88,9 +88,9 @@ def _known(rule: NamedRule, name: str, catalog: ResourceCatalog) -> Iterator[Api
 
 
 def _misnamed(rule: NamedRule, name: str, catalog: ResourceCatalog) -> str | None:
-    """The name that may be meant by one that does not exist, empty if none is near; None for one that may exist.
+    """The name that is probably intended if a resource does not exist, or empty; None if the resource may exist.
 
-    Only of built-in groups all resources are known, and only in the versions that are on by default.
+    All resources are known only for built-in groups, and only in versions that are on by default.
     """
     if _ALL in name or not rule.api_groups or any(not _is_complete(group, rule) for group in rule.api_groups):
         return None
@@ -112,7 +112,7 @@ def _is_complete(group: str, rule: NamedRule) -> bool:
 
 
 def _impossible(rule: NamedRule, name: str) -> str | None:
-    """What happens to a resource, if none of the operations of a rule ever does; None where one may."""
+    """The operations of a resource, if the rule has none of them; None otherwise."""
     if _ALL in name or not {resource.group for resource in built_in()}.issuperset(rule.api_groups):
         return None
     happens = ["CREATE", "UPDATE", "DELETE"]
@@ -148,7 +148,7 @@ def _shown(requirement: SelectorRequirement) -> str:
 
 
 def _overlap(rule: NamedRule, other: NamedRule) -> bool:
-    """Whether two rules may have a request in common. Versions and names of equivalent kinds are left out of it."""
+    """Whether two rules may match the same request. Versions and names of equivalent kinds are not compared."""
     return (
         _meet(rule.api_groups, other.api_groups)
         and _meet(rule.operations, other.operations)
@@ -168,7 +168,7 @@ def _names_meet(name: str, other: str) -> bool:
 
 
 def _covers(wide: NamedRule, narrow: NamedRule) -> bool:
-    """Whether a rule takes in all that another is for."""
+    """Whether a rule matches everything that another one matches."""
     return (
         _holds(wide.api_groups, narrow.api_groups)
         and _holds(wide.api_versions, narrow.api_versions)

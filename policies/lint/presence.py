@@ -1,8 +1,8 @@
-"""Which fields are there in every object: those that are required, written even when empty, or filled in by defaults.
+"""The fields that every object has, because they are required, always written, or filled in by defaults.
 
-OpenAPI says of a built-in kind what is required and what is always written; not what the API server fills in before it
-asks policies, and what it refuses to be without. That stands here, and generously: a field that is filled in under a
-condition counts as always there.
+For a built-in kind, OpenAPI tells what is required and what is always written. It does not tell what the API server
+fills in before it evaluates policies, nor what its validation requires; the tables here do. A field that is filled in
+conditionally counts as always present.
 Sources: SetDefaults_* in kubernetes' pkg/apis/{core,apps,batch,networking,rbac}/v1/defaults.go, and for metadata
 BeforeCreate in k8s.io/apiserver's pkg/registry/rest/create.go.
 """
@@ -15,7 +15,7 @@ from policies.lint.declared import DeclaredType
 
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 _CORE, _APPS, _BATCH = (f"io.k8s.api.{group}.v1" for group in ("core", "apps", "batch"))
-# Kinds of other groups are not looked at: what is filled in there is not in the table.
+# Other groups are not checked, because their defaults are not in the table.
 _KNOWN = (_CORE, _APPS, _BATCH, "io.k8s.api.networking.v1", "io.k8s.api.rbac.v1", "io.k8s.apimachinery.pkg.apis.meta")
 _ROLLING = "type rollingUpdate"
 _HISTORY = "replicas revisionHistoryLimit"
@@ -74,13 +74,13 @@ _FILLED: Mapping[str, str] = {
     "io.k8s.api.networking.v1.NetworkPolicyPort": "protocol",
     "io.k8s.api.rbac.v1.Subject": "apiGroup",
 }
-# Metadata that all objects of one kind have: by conversion, by admission, from the template.
+# Metadata that all objects of a kind have: from conversion, from admission, from the template.
 _METADATA: Mapping[str, str] = {
     "DaemonSet": "annotations",
     "PersistentVolumeClaim": "finalizers",
     "ReplicationController": "labels",
 }
-# Types that CEL has of its own: what of them may be absent. The other fields are there, or say nothing when empty.
+# Fields that may be absent in types of CEL's own. The other fields are present, or empty ones mean nothing.
 _ABSENT: Mapping[str, str] = {
     "kubernetes.AdmissionRequest": "subResource requestSubResource",
     "kubernetes.UserInfo": "extra",
@@ -89,15 +89,15 @@ _ABSENT: Mapping[str, str] = {
 
 
 class FieldPresence:
-    """What is known of the types of one policy's objects and parameters."""
+    """The presence of fields in the types of one policy's objects and parameters."""
 
     def __init__(self, *declared: DeclaredType | None) -> None:
         self._declared = [declaration for declaration in declared if declaration is not None]
 
     def may_lack(self, struct: str, field: str, place: str) -> bool:
-        """Whether the value at a place, of a type with fields, may be without one of them; False if it is not known."""
+        """Whether the value at a place, of type `struct`, may lack a field; False if that is unknown."""
         if field == "labels" and place.endswith("bject.spec.template.metadata"):
-            return False  # the selector of a workload has to match them
+            return False  # a workload's selector has to match them
         if struct in _ABSENT:
             return field in _ABSENT[struct].split()
         for declared in self._declared:

@@ -1,4 +1,4 @@
-"""A review of policies and bindings: all findings, without those that a document says to ignore."""
+"""Reviews policies and bindings: all findings, except those that a document ignores."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from policies.lint.unguarded import unguarded
 
 
 def review(loaded: Loaded, documents: Iterable[Document]) -> tuple[LintFinding, ...]:
-    """All findings in what was read without errors, by file and place.
+    """All findings about policies and bindings without errors, sorted by file and place.
 
-    documents: those that the policies and bindings were read from, for the places of their fields.
+    documents: the source of the policies and bindings, for the places of fields.
     """
     places = {_identity(document): document for document in objects(documents)}
     known = catalog(document.value for document in loaded.context)
@@ -44,7 +44,7 @@ def review(loaded: Loaded, documents: Iterable[Document]) -> tuple[LintFinding, 
 
 
 def _identity(document: Document) -> tuple[str, str]:
-    """The kind and name of an object; both empty if it has none."""
+    """The kind and name of an object; empty if it has none."""
     match document.value:
         case {"kind": str(kind), "metadata": {"name": str(name)}}:
             return kind, name
@@ -81,7 +81,7 @@ def _of_policy(policy: Policy, subject: LintSubject, known: ResourceCatalog) -> 
 def _kept(
     findings: Iterable[LintFinding], annotations: Mapping[str, str], subject: LintSubject
 ) -> Iterator[LintFinding]:
-    """The findings that are not ignored, and findings about unknown names in the annotation."""
+    """The findings that the annotation does not ignore, and findings about unknown names in the annotation."""
     ignored = [name.strip() for name in annotations.get(LINT_IGNORE, "").split(",") if name.strip()]
     yield from (finding for finding in findings if finding.id not in ignored)
     for name in ignored:
@@ -93,10 +93,11 @@ def _kept(
 
 
 def _type_errors(policy: Policy, subject: LintSubject, typed: Sequence[TypedPolicy]) -> Iterator[LintFinding]:
-    """Each issue once, with all kinds that have it.
+    """Findings about type errors, one for each issue, with all kinds that have it.
 
-    Validations and their messages are checked for each kind, as in Kubernetes. Variables and conditions may be meant
-    for some of the kinds only, and a field may be tested that only some of them have: there counts what fits none.
+    Validations and their messages are checked for each kind, as in Kubernetes. Variables and match conditions may be
+    intended for only some of the kinds, and tests may be about fields that only some have: there, an issue counts only
+    if all kinds have it.
     """
     judged = set(policy.judged_expressions)
     mutations = {mutation.expression for mutation in policy.mutations}

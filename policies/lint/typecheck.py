@@ -1,8 +1,8 @@
-"""Type checking of a policy's expressions, as `status.typeChecking` of a ValidatingAdmissionPolicy has it.
+"""Type checking of a policy's expressions, as in `status.typeChecking` of a ValidatingAdmissionPolicy.
 
 Source: k8s.io/apiserver's pkg/admission/plugin/policy/validating/typechecking.go. Kubernetes checks validations and
-their messageExpressions, with `object`, `oldObject` and `params` of the types that the schemas say. The other
-expressions of a policy can be checked here in the same way.
+their messageExpressions; `object`, `oldObject` and `params` have the types from the schemas. This module can also check
+the other expressions of a policy.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from policies.lint.declared import DeclaredType, declare
 from policies.lint.kindtests import KindTests
 
 TYPES_LIMIT = 10
-"""Kubernetes collects no more kinds than these from one rule, and then looks at no further rule."""
+"""Kubernetes collects at most this many kinds from one rule, and then ignores further rules."""
 
 
 @dataclass(frozen=True, slots=True)
 class TypeErrors:
-    """What is wrong with an expression if the object is of a kind."""
+    """The type errors of an expression for objects of one kind."""
 
     expression: Expression
     kind: GroupVersionKind
     error: CompileError
 
     def __str__(self) -> str:
-        """As Kubernetes words it: `apps/v1, Kind=Deployment: ERROR: <input>:1:12: undefined field ...`."""
+        """The errors in Kubernetes' format: `apps/v1, Kind=Deployment: ERROR: <input>:1:12: undefined field ...`."""
         kind = self.kind
         issues = self.error.full_reference().removeprefix("compilation failed: ")
         return f"{kind.group}/{kind.version}, Kind={kind.kind}: {issues}\n"
@@ -71,7 +71,7 @@ def warnings(policy: Policy, catalog: ResourceCatalog) -> tuple[ExpressionWarnin
 
 
 def checked_kinds(policy: Policy, catalog: ResourceCatalog) -> tuple[GroupVersionKind, ...]:
-    """The kinds that a policy is checked for, in Kubernetes' order: those of rules without wildcards."""
+    """The kinds for which a policy is checked, in Kubernetes' order: those of rules without wildcards."""
     collected = _collected(policy.match_constraints, catalog)
     known = (kind for kind in dict.fromkeys(collected) if catalog.open_api(kind) is not None)
     return tuple(sorted(known, key=lambda kind: (kind.group, kind.version, kind.kind)))
@@ -88,7 +88,7 @@ def _collected(constraints: MatchResources, catalog: ResourceCatalog) -> list[Gr
 
 
 def _targets(rule: NamedRule) -> Iterator[tuple[str, str, str]]:
-    """Groups, versions and resources of a rule without wildcards; subresources are not looked at."""
+    """Groups, versions and resources of a rule without wildcards. Subresources are ignored."""
     if any("*" in name for name in (*rule.api_groups, *rule.api_versions)):
         return
     plain = sorted(name for name in rule.resources if "*" not in name and "/" not in name)
@@ -99,11 +99,12 @@ def _targets(rule: NamedRule) -> Iterator[tuple[str, str, str]]:
 
 
 class TypedPolicy:
-    """A policy whose object is of one kind; None for a kind that is not known.
+    """A policy for objects of one kind; `kind` is None if it is unknown.
 
-    exact: as Kubernetes has it, which misses fields that have several types (quantities), objects without known fields
-    and `authorizer.requestResource`, and looks at what is only for other kinds. Else these are dyn, and what is behind
-    a test for another kind is not looked at. deep: variables keep types with fields, which are dyn else.
+    exact: check as Kubernetes does. It does not know fields with several types (quantities), fields of objects with
+    unknown fields, and `authorizer.requestResource`, and it checks expressions behind a test for another kind.
+    Otherwise the former are dyn, and the latter are not checked. deep: variables keep object types; otherwise these
+    become dyn.
     """
 
     def __init__(
@@ -134,14 +135,14 @@ class TypedPolicy:
             self._environment = self._environment.with_fields(VARIABLES.name, fields)
 
     def errors(self, expression: Expression, *, patch_types: bool = False) -> TypeErrors | None:
-        """What is wrong with one of its expressions."""
+        """The type errors of one of its expressions; None if there are none."""
         tree = self.tree(expression, patch_types=patch_types)
         if not isinstance(tree, CompileError) or self.kind is None:
             return None
         return TypeErrors(expression, self.kind, tree)
 
     def tree(self, expression: Expression, *, patch_types: bool = False) -> Node | CompileError:
-        """The tree of an expression with its types, or why there is none. patch_types: for mutations."""
+        """The typed tree of an expression, or its compile error. patch_types: for mutations."""
         key = expression, patch_types
         if key not in self._trees:
             self._trees[key] = self._checked(expression, patch_types=patch_types)
@@ -170,22 +171,22 @@ class TypedPolicy:
         return trees[0]
 
     def _live_issues(self, tree: Node, error: CompileError) -> list[Issue]:
-        """The issues that are not behind a test for another kind, and do not follow from another issue."""
+        """The issues that are not behind a test for another kind and are not consequences of other issues."""
         fields = {node.position: True for node in walk(tree) if self._is_always_true(node)}
         fields |= {issue.position: False for issue in error.issues if issue.message.startswith("undefined field")}
         live = {node.position for node in self.tests(fields).walk(tree)}
         return [issue for issue in error.issues if issue.position in live and not self._works(issue.message)]
 
     def _is_always_true(self, node: Node) -> bool:
-        """Whether a node is `has()` of a field that is always there."""
+        """Whether a node is `has()` of a field that is always present."""
         if not isinstance(node, Select) or not node.test_only or self.object is None or node.operand.type is None:
             return False
         return node.field in self.object.present.get(node.operand.type.name, ())
 
     def _works(self, message: str) -> bool:
-        """Whether an issue follows from another one, or is one for the checker only.
+        """Whether an issue is only a consequence of another one, or only the checker has it.
 
-        When expressions run, objects are maps, and equality and lists know no types.
+        At run time, objects are maps, and equality and lists accept any types.
         """
         lenient = re.match(r"found no matching overload for '(_\+_|_\?_:_|@in|_\[_\]|_\[\?_\]|_==_|_!=_)'", message)
         structs = [name for declared in (self.object, self.params) if declared is not None for name in declared.structs]
@@ -193,11 +194,11 @@ class TypedPolicy:
         return "!error!" in message or (bool(mixed) and any(name in message for name in structs))
 
     def live_positions(self, expression: Expression) -> frozenset[int]:
-        """The offsets of what is not behind a test for another kind."""
+        """The offsets of the nodes that are not behind a test for another kind."""
         return frozenset(node.position for node in self.tests().walk(parse(expression.source)))
 
     def tests(self, fields: Mapping[int, bool] | None = None) -> KindTests:
-        """What is known of tests for the kind; `fields`: of those with `has()`, by their positions."""
+        """The tests of the kind; `fields`: the known results of `has()`, by position."""
         known = self.variables
 
         def variable(name: str) -> Node | None:
@@ -226,7 +227,7 @@ def _built_in(kind: GroupVersionKind, untyped: Type | None) -> DeclaredType | No
 def _environment(
     known: Environment, obj: DeclaredType | None, parameters: DeclaredType | None, *, exact: bool
 ) -> Environment:
-    """As buildEnvSet has it: exactly, it knows `authorizer`, but not `authorizer.requestResource`."""
+    """The environment of buildEnvSet. If `exact`, it has `authorizer`, but not `authorizer.requestResource`."""
     hidden = "authorizer.requestResource" if exact else ""
     variables = {name: type_ for name, type_ in known.variables.items() if name != hidden}
     structs = dict(known.structs)

@@ -1,4 +1,4 @@
-"""What a policy's expressions read unguarded, for every kind that the policy is for."""
+"""Finds unguarded reads in a policy's expressions, for every kind that the policy matches."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from policies.lint.typecheck import TypedPolicy
 def unguarded(
     policy: Policy, subject: LintSubject, catalog: ResourceCatalog, typed: Sequence[TypedPolicy]
 ) -> Iterator[LintFinding]:
-    """Findings missing-has and null-object, each place once. typed: the policy for each of its kinds, or for none."""
+    """The findings missing-has and null-object, each place once. typed: the policy for each of its kinds."""
     absences: dict[tuple[str, int], Absence] = {}
     for plain in typed:
         for absence in _KindReview(policy, plain, catalog).absences():
@@ -28,7 +28,7 @@ def unguarded(
 
 
 class _KindReview:
-    """One policy for objects of one kind."""
+    """The review of one policy for objects of one kind."""
 
     def __init__(self, policy: Policy, plain: TypedPolicy, catalog: ResourceCatalog) -> None:
         self._policy, self._plain = policy, plain
@@ -40,7 +40,7 @@ class _KindReview:
         self._reader = AbsenceReader(self._guards, presence, self._typed.tests(), _nullable(policy), expressions)
 
     def absences(self) -> tuple[Absence, ...]:
-        """All of them, in the order of the document."""
+        """All unguarded reads, in the order of the document."""
         policy = self._policy
         met = self._met()
         for condition in policy.match_conditions:
@@ -63,7 +63,7 @@ class _KindReview:
             self._reader.read(tree, expression, facts)
 
     def _met(self, but: Expression | None = None) -> Facts:
-        """What is known where all match conditions are true; where one is false, errors of the others do not count."""
+        """The facts if all other match conditions are true. If one is false, errors of the others do not count."""
         trees = [
             self._tree(condition.expression)
             for condition in self._policy.match_conditions
@@ -74,7 +74,7 @@ class _KindReview:
         }
 
     def _demanded(self, but: Expression) -> Facts:
-        """What the other validations demand: where it is not there, they refuse anyway."""
+        """The facts that the other validations require. If one does not hold, they refuse the request anyway."""
         trees = [
             self._tree(validation.expression)
             for validation in self._policy.validations
@@ -83,7 +83,7 @@ class _KindReview:
         return NOTHING.union(*(self._guards.demanded(tree) for tree in trees if tree is not None))
 
     def _tree(self, expression: Expression, *, patch_types: bool = False) -> Node | None:
-        """The tree with the fullest types; None for what does not fit the kind, which is a finding of its own."""
+        """The tree with the most precise types; None if the expression has type errors, which are other findings."""
         for typed in (self._typed, self._plain):
             tree = typed.tree(expression, patch_types=patch_types)
             if not isinstance(tree, CompileError):
@@ -92,7 +92,7 @@ class _KindReview:
 
 
 def _nullable(policy: Policy) -> frozenset[str]:
-    """What is null in some of the requests: `object` on DELETE, `oldObject` on CREATE."""
+    """Which of the two objects may be null: `object` on DELETE, `oldObject` on CREATE."""
     operations = {name for rule in policy.match_constraints.resource_rules for name in rule.operations}
     nulls = {"DELETE": "object", "CREATE": "oldObject"}
     return frozenset(root for operation, root in nulls.items() if operations & {operation, "*"})

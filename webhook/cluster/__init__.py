@@ -1,1 +1,1 @@
-"""The cluster: the only importer of the Kubernetes client. Importing this package alone loads nothing of it."""
+"""Talks to the cluster. Only this package imports the Kubernetes client, and importing it alone does not load it."""

@@ -1,1 +1,1 @@
-"""The settings, and the rules that follow from them."""
+"""The settings, and the rules made from them."""

@@ -1,4 +1,4 @@
-"""The configuration in force: it follows its file, and the files with topologies that it names."""
+"""The configuration in force, which follows its file and the topology files that it names."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from webhook.files.watch import LOOK_SECONDS, changes
 from webhook.metrics import Metrics
 from webhook.sources import topologyfiles
 
-# What is read when the process starts: ports, watches and clients are made of it.
+# Settings that are read only at start, because ports, watches and clients are made from them.
 _AT_START = ("listen", "health", "tls", "cluster", "policies", "log")
 
 
 class LoadedConfiguration(NamedTuple):
-    """What was read from files, and holds together."""
+    """Consistent settings and topologies from files."""
 
     settings: Settings
     catalog: Catalog
 
 
 class Configuration:
-    """Reads everything again when one of the files may have changed, and takes it or leaves it as a whole.
+    """Reads everything again when one of the files may have changed, and accepts or refuses it as a whole.
 
-    read: the settings as the file and the command line have them now; it may raise SettingsError. path: the file; None
-    where there is none. current: what is in force. Raises SettingsError.
+    read: returns the current settings from file and command line; may raise SettingsError. path: the file; None if
+    there is none. current: what is in force. Raises SettingsError.
     """
 
     def __init__(self, read: Callable[[], Settings], path: Path | None, metrics: Metrics) -> None:
@@ -52,7 +52,7 @@ class Configuration:
         self.current = LoadedConfiguration(self._start, rules.topologies(self._start))
 
     def notes(self) -> list[str]:
-        """What the files hold now that is not in force, and why."""
+        """The contents of the files that are not in force, with reasons."""
         refused = f"refused, what was loaded before stays in force:\n{self._refused}" if self._refused else ""
         waiting = f"restart needed for {', '.join(self._waiting)}" if self._waiting else ""
         return [note for note in (refused, waiting) if note]
@@ -72,10 +72,10 @@ class Configuration:
     async def look(
         self, prepare: Callable[[LoadedConfiguration], Awaitable[None]], changed: Callable[[], Awaitable[None]]
     ) -> bool:
-        """Read the files where they hold something new, and say whether another configuration is in force now.
+        """Read the files if they have changed. Return whether a new configuration is in force.
 
-        prepare: make the rules of a configuration; it is refused where that raises. changed: put them in force, called
-        once it is `current`.
+        prepare: makes the rules of a configuration; if it raises, the configuration is refused. changed: puts the rules
+        into force; called after `current` is set.
         """
         try:
             newest = await asyncio.to_thread(self._newest)
@@ -104,19 +104,19 @@ class Configuration:
         return is_other
 
     def _newest(self) -> tuple[Settings, Catalog] | None:
-        """What the files hold now; None where it was seen before. Raises SettingsError. Runs in a thread."""
+        """The contents of the files; None if they have not changed. Raises SettingsError. Runs in a thread."""
         written = self._written()
         versions = written, topologyfiles.version(self._files)
         if versions == self._seen:
             return None
-        self._seen = versions  # also where it cannot be read: it is refused once
+        self._seen = versions  # also if it cannot be read, so that it is refused once
         settings = self._read()
         self._files = settings.topology.files
         self._seen = written, topologyfiles.version(self._files)
         return settings, rules.topologies(settings)
 
     def _written(self) -> str:
-        """The same text as long as the file holds the same."""
+        """A string that changes only if the file's contents change."""
         if self._path is None:
             return ""
         try:
@@ -125,7 +125,7 @@ class Configuration:
             return str(error)
 
     async def _changes(self) -> AsyncIterator[None]:
-        """A change in a file, or a few seconds without one."""
+        """Yield after a change in a file, or after a few seconds without one."""
         while True:
             places = await asyncio.to_thread(self._places)
             if not places:
@@ -134,7 +134,7 @@ class Configuration:
                 continue
             watch = changes(places, recursive=False)
             told = asyncio.ensure_future(anext(watch))
-            await asyncio.sleep(0)  # with its first step the watch begins: what changes from here on is told
+            await asyncio.sleep(0)  # the watch begins with its first step, so later changes are noticed
             try:
                 yield
                 while await asyncio.to_thread(self._places) == places:
@@ -145,7 +145,7 @@ class Configuration:
                 told.cancel()
 
     def _places(self) -> set[Path]:
-        """The directories of the files: in a mounted ConfigMap it is a link beside them that changes."""
+        """The directories of the files, because in a mounted ConfigMap a link beside the files changes."""
         places = set() if self._path is None else {self._path.parent}
         for path in self._files:
             with suppress(OSError):
@@ -175,12 +175,12 @@ class Configuration:
 
 
 def _in_force(start: Settings, newest: Settings) -> Settings:
-    """The settings as they can be without a restart: what is read at the start stays as it was then."""
+    """The settings that can be in force without a restart: those that are read only at start stay unchanged."""
     kept: dict[str, Any] = {name: getattr(start, name) for name in _AT_START}
     timeout = {"timeout_seconds": newest.registration.timeout_seconds}
     kept["registration"] = start.registration.model_copy(update=timeout)
     if start.cluster.kubeconfig or start.cluster.in_cluster:
-        # What a rule would have to know of the cluster is not followed where the rule was off at the start.
+        # If a rule was off at the start, the objects that it needs from the cluster are not followed.
         if not rules.follows_topologies(start):
             kept["topology"] = newest.topology.model_copy(update={"action": "off"})
         if not rules.follows_nodes(start):
@@ -191,7 +191,7 @@ def _in_force(start: Settings, newest: Settings) -> Settings:
 
 
 def _by_name(catalog: Catalog) -> dict[str, object]:
-    """Topologies by name, whatever line of a file they stand on."""
+    """Topologies by name, without their lines in files."""
     return {name: replace(topology, source="") for name, topology in catalog.by_name.items()}
 
 

@@ -1,4 +1,4 @@
-"""What a reload changed, by names: for the log."""
+"""The differences after a reload, as names for the log."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
 
-# The keys by which people tell the entries of a list apart.
+# The keys that identify the entries of a list.
 _NAMES = ("name", "key")
 
 
 def of_names(before: Mapping[str, object], after: Mapping[str, object]) -> dict[str, list[str]]:
-    """The names that were added, removed, and those of what is another value now, each sorted."""
+    """The names that were added, removed and changed, each sorted."""
     return {
         "added": sorted(after.keys() - before.keys()),
         "removed": sorted(before.keys() - after.keys()),
@@ -20,14 +20,14 @@ def of_names(before: Mapping[str, object], after: Mapping[str, object]) -> dict[
 
 
 def flattened(changes: Mapping[str, Mapping[str, list[str]]]) -> dict[str, list[str]]:
-    """The differences of several sorts of things, such as `exceptions_added`, without what is empty."""
+    """The differences of several sorts, with keys such as `exceptions_added`, without empty ones."""
     return {f"{sort}_{how}": names for sort, by_change in changes.items() for how, names in by_change.items() if names}
 
 
 def of_keys(before: Any, after: Any, at: str = "") -> list[str]:
     """The keys whose values differ in two trees of maps, such as `labels.action` and `topology.topologies[mine]`.
 
-    Entries of a list of maps go by their names, else by their numbers; a list of anything else is one value.
+    Entries of a list of maps are identified by names or, without names, by numbers. Any other list is one value.
     """
     if before == after:
         return []
@@ -49,7 +49,7 @@ def _is_list_of_maps(value: Any) -> bool:
 
 
 def _entries(before: Sequence[Any], after: Sequence[Any]) -> Iterator[tuple[str, Any, Any]]:
-    """The entries of two lists that belong together; None for one that is not there."""
+    """The corresponding entries of two lists; None for a missing one."""
     ours, theirs = _named(before), _named(after)
     if len(ours) < len(before) or len(theirs) < len(after):
         for number, (old, new) in enumerate(zip_longest(before, after)):
@@ -60,5 +60,5 @@ def _entries(before: Sequence[Any], after: Sequence[Any]) -> Iterator[tuple[str,
 
 
 def _named(entries: Sequence[Any]) -> dict[str, Any]:
-    """The entries by their names, as far as they have any."""
+    """The entries that have names, by name."""
     return {str(entry[key]): entry for entry in entries for key in _NAMES if key in entry}

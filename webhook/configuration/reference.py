@@ -1,4 +1,4 @@
-"""The configuration as a YAML file with every key, its meaning and its default: the reference that people read."""
+"""The reference of the configuration: a YAML file with every key, its meaning and its default."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WIDTH = 110
 
 
 def configuration() -> str:
-    """The whole configuration; what has no default is shown as a comment."""
+    """The whole configuration. Keys without a default are comments."""
     return "\n".join(_fields(Settings, 0)) + "\n"
 
 
@@ -39,9 +39,9 @@ def _fields(model: type[BaseModel], depth: int) -> Iterator[str]:
 
 
 def _entry(model: type[BaseModel], width: int) -> Iterator[str]:
-    """The keys of an entry of a list, and below those that are lists of maps the keys of their entries.
+    """The keys of a list's entry and, below keys with lists of maps, the keys of their entries.
 
-    The keys of a map that is no list are told by its description: all are label selectors.
+    The description of a single map explains its keys: all such maps are label selectors.
     """
     yield "Each entry:"
     for field in model.model_fields.values():
@@ -63,7 +63,7 @@ def _flow(value: Any) -> str:
 
 
 def _model(annotation: Any) -> type[BaseModel] | None:
-    """The model that a field holds, or holds a tuple of."""
+    """The model of a field, or of the items of its tuple."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     arguments = [a for a in getattr(annotation, "__args__", ()) if a is not ...]

@@ -1,4 +1,4 @@
-"""From the settings to the rules in force: which there are, what they are for, what the API server is told of them."""
+"""Makes the rules in force from the settings, with their hooks for the API server."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _DAEMON_SETS = (ResourceRule(_WRITES, ("apps",), ("daemonsets",), ("v1",)),)
 
 
 class PolicyRules(NamedTuple):
-    """What policies come to: their rules, the exceptions written beside them, and the names that these may give."""
+    """The result of policies: their rules, the exceptions beside them, and the names that exceptions may use."""
 
     rules: tuple[Rule, ...] = ()
     exceptions: tuple[WrittenException, ...] = ()
@@ -58,15 +58,14 @@ def build(
     policies: PolicyRules = NO_POLICIES,
     catalog: Catalog | None = None,
 ) -> RuleSet:
-    """The rules that the settings ask for, and those of policies.
+    """The rules for the settings, and those of policies.
 
-    control_plane_namespaces: those found in the cluster, for the match conditions; the rules themselves look them up.
-    catalog: the topologies, read from their files where they are not at hand.
-    Raises SettingsError where settings contradict each other.
+    control_plane_namespaces: those of the cluster, for the match conditions; the rules themselves look them up.
+    catalog: the topologies; None: read them from their files. Raises SettingsError for contradictory settings.
     """
     rules = [
         _labels_rule(settings, _workloads(settings), control_plane_namespaces),
-        # Before what adds something to nearly every Pod: a rule that comes after a change sees a copy of the object.
+        # Before rules that change nearly every Pod: after a change, rules see a copy of the object.
         _topology_rule(settings, topologies(settings) if catalog is None else catalog),
         _topology_deletion_rule(settings),
         _tolerations_rule(settings),
@@ -80,10 +79,10 @@ def build(
 def of_policies(
     settings: Settings, files: PolicyFiles, compile_: Compile | None = None, native: Loaded | None = None
 ) -> PolicyRules:
-    """The rules that policies and their bindings make: first what mutates.
+    """The rules for policies and their bindings, mutating ones first.
 
-    native: policies of the cluster that ask for derived rules; one that has the name of another here is left out.
-    Raises SettingsError where a policy has the name of a built-in rule.
+    native: the cluster's policies that request derived rules; those with the name of another policy here are omitted.
+    Raises SettingsError if a policy has the name of a built-in rule.
     """
     from policies.admissionpolicy.evaluation.compilation import compile_policy  # noqa: PLC0415 - as above
     from policies.admissionpolicy.evaluation.parameters import NO_PARAMETERS  # noqa: PLC0415 - as above
@@ -109,14 +108,14 @@ def of_policies(
 
 
 def reserved() -> tuple[str, ...]:
-    """Names that no policy may have: those of the built-in rules."""
+    """The names of the built-in rules, which no policy may have."""
     from policies.admissionpolicy.rules import mutatingrule  # noqa: PLC0415 - as above
 
     return (*BUILT_IN_RULES, mutatingrule.NAME)
 
 
 def unknown_names(settings: Settings, policies: PolicyRules = NO_POLICIES) -> list[str]:
-    """A line for each name in an exception that neither a rule nor a policy has, with or without a binding."""
+    """A line for each unknown name in an exception. Policies without a binding are known, too."""
     known = (*BUILT_IN_RULES, *policies.names)
     unknown = [
         f"exceptions: there is no rule {name!r}; known are {', '.join(known)}"
@@ -176,7 +175,8 @@ def _labels_rule(
                 matchcondition.reserved_label_changes(workloads.values(), exceptions, cluster_scope=scope == "Cluster"),
             ),
             scope,
-            # Its conditions are what keeps it away from a cluster that comes up; a label is as good as a right.
+            # It applies everywhere, because a label is like a right. Its conditions keep it from blocking a starting
+            # cluster.
             everywhere=True,
         )
         for scope in scopes
@@ -237,7 +237,7 @@ def _topology_rule(settings: Settings, catalog: Catalog) -> Rule:
     has_default = bool(chosen.default.topology and chosen.default.preferred)
     conditions = () if has_default else (matchcondition.topology_is_mentioned(rows),)
     written = [row for row in rows if row.affinity != "never"]
-    # Controllers update annotated Pods and Jobs, so an outage must not stop that; placement is no matter of security.
+    # By default it fails open: controllers update annotated Pods and Jobs, and placement does not affect security.
     is_strict = chosen.action == chosen.unapplied == "deny"
     judging = _judging("topology", _resources(rows), chosen.action, conditions)
     hooks = (
@@ -264,7 +264,7 @@ def _topology_deletion_rule(settings: Settings) -> Rule:
 
 
 def topologies(settings: Settings) -> Catalog:
-    """The topologies that are known without a cluster. Raises SettingsError."""
+    """The topologies from settings and files, without the cluster's. Raises SettingsError."""
     own = (
         document.make(
             own_topology.name,
@@ -285,17 +285,17 @@ def topologies(settings: Settings) -> Catalog:
 
 
 def follows_topologies(settings: Settings) -> bool:
-    """Whether a rule has to know the topologies of the cluster, and who names them."""
+    """Whether a rule needs the topologies of the cluster, and the workloads that name them."""
     return settings.topology.action != "off"
 
 
 def follows_nodes(settings: Settings) -> bool:
-    """Whether a rule has to know the Nodes."""
+    """Whether a rule needs the Nodes."""
     return follows_topologies(settings) or "off" not in (settings.sunk.daemon_sets, settings.sunk.action)
 
 
 def topology_options(settings: Settings) -> Options:
-    """What the settings say about topology annotations. Raises SettingsError."""
+    """The options for topology annotations from the settings. Raises SettingsError."""
     chosen = settings.topology
     rows = (row for row in _workloads(settings).values() if row.templates and row.group_kind not in HISTORIES)
     default = chosen.default
@@ -311,7 +311,7 @@ def topology_options(settings: Settings) -> Options:
 
 
 def _check_default(default: DefaultPlacement, catalog: Catalog) -> None:
-    """Raises SettingsError for a level that a topology has not; one that is not known yet may be in the cluster."""
+    """Raises SettingsError for an unknown level of a topology. An unknown topology may be in the cluster."""
     topology = catalog.find(default.topology)
     if topology is None or default.preferred in ("", LOWEST):
         return
@@ -323,7 +323,7 @@ def _check_default(default: DefaultPlacement, catalog: Catalog) -> None:
 
 
 def _resources(rows: Iterable[Workload]) -> tuple[ResourceRule, ...]:
-    """The resources of kinds, a rule for each group."""
+    """The resources of kinds, as one rule for each group."""
     by_group: dict[str, list[str]] = {}
     for row in rows:
         by_group.setdefault(row.group, []).append(row.resource)
@@ -336,24 +336,24 @@ def _accelerators(settings: Settings) -> Accelerators:
 
 
 def _changing(group: str, resources: tuple[ResourceRule, ...], conditions: tuple[HookCondition, ...] = ()) -> Hook:
-    """What changes objects refuses nothing, whatever happens to it."""
+    """A mutating hook. It fails open, so that it never refuses objects."""
     return Hook("mutate", group, resources, "Ignore", conditions, everywhere=True)
 
 
 def _judging(
     group: str, resources: tuple[ResourceRule, ...], action: Action, conditions: tuple[HookCondition, ...] = ()
 ) -> Hook:
-    """What refuses objects leaves alone what a cluster cannot do without."""
+    """A validating hook. If it refuses objects, it excludes those that a cluster cannot do without."""
     return Hook("validate", group, resources, _failure_policy(action), conditions, everywhere=action != "deny")
 
 
 def _failure_policy(action: Action) -> FailurePolicy:
-    """What follows where a rule cannot be asked: one that refuses fails closed, one that only tells fails open."""
+    """The failure policy for an action: a rule that refuses fails closed, a rule that only reports fails open."""
     return "Fail" if action == "deny" else "Ignore"
 
 
 def _exceptions(settings: Settings) -> list[PolicyException]:
-    """The entries of `exceptions:`, which have their place in the configuration for a name."""
+    """The entries of `exceptions:`, each named after its place in the configuration."""
     return [
         PolicyException(
             f"exceptions[{index}]", **{**dict(exception), "object_selector": _selector(exception.object_selector)}

@@ -1,4 +1,4 @@
-"""From the settings to what is spared: nobody asks about it, and where somebody does, the rules are not for it."""
+"""Makes the exclusions from the settings: excluded requests are not sent, and rules ignore them if they are."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from webhook.configuration.settings import Settings
 
 
 def safety(settings: Settings) -> Safety:
-    """What is spared: the service's own Namespace in any case."""
+    """The exclusions. The service's own Namespace is always excluded."""
     chosen = settings.safety
     return Safety(frozenset({settings.cluster.namespace, *chosen.namespaces}), chosen.bootstrap)
 
 
 def unasked(rules: Iterable[Rule], settings: Settings) -> list[Rule]:
-    """The rules that are not off, with hooks by which the API server does not ask about what is spared.
+    """The rules that are not off, with hooks that exclude the same requests.
 
-    Hooks of one entry share what is asked, so one that refuses takes those beside it along. The service's own Namespace
-    is left out of every entry anyway.
+    Hooks of one entry share their selectors, so an exclusion for a hook that refuses also applies to those beside it.
+    Every entry excludes the service's own Namespace anyway.
     """
     chosen = settings.safety
     kept = [rule for rule in rules if rule.action != "off"]
     hooks = [hook for rule in kept for hook in rule.hooks if not hook.everywhere]
     entries = {(hook.phase, hook.group) for hook in hooks}
     coming_up = {(hook.phase, hook.group) for hook in hooks if chosen.bootstrap and concerns_bootstrap(hook.resources)}
-    # With the service's own Namespace among them the requirement is none that a cloud adds (registration.kept).
+    # The service's own Namespace distinguishes the requirement from those that clouds add (registration.kept).
     names = tuple(dict.fromkeys((settings.cluster.namespace, *chosen.namespaces)))
     others = (SelectorRequirement(NAME_LABEL, "NotIn", names),) if chosen.namespaces else ()
     condition = matchcondition.cluster_is_not_coming_up()

@@ -1,4 +1,4 @@
-"""Reads the configuration: a file, and what the command line sets over it. What is wrong is said with its line."""
+"""Reads the configuration from a file and the command line. Errors name the line."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def read(path: Path) -> Settings:
 
 
 def override(settings: Settings, changes: Iterable[tuple[str, Any]]) -> Settings:
-    """The settings with values from the command line, each as ("listen.port", 8443). Raises SettingsError."""
+    """The settings with values from the command line, such as ("listen.port", 8443). Raises SettingsError."""
     values = settings.model_dump(by_alias=True)
     for key, value in changes:
         section, _, name = key.partition(".")
@@ -60,7 +60,7 @@ def _dotted(location: Sequence[str | int]) -> str:
 
 
 def _problem(error: Any) -> str:
-    """What is wrong with one value, and what was found."""
+    """The problem of one value, with what was found."""
     if error["type"] == "extra_forbidden":
         known = _known_keys(error["loc"][:-1])
         near = closest(str(error["loc"][-1]), known)
@@ -74,7 +74,7 @@ def _problem(error: Any) -> str:
 
 
 def _known_keys(location: Sequence[str | int]) -> list[str]:
-    """The keys of the model that stands at a location."""
+    """The keys of the model at a location."""
     model: Any = Settings
     for step in location:
         if isinstance(step, str):
@@ -84,6 +84,6 @@ def _known_keys(location: Sequence[str | int]) -> list[str]:
 
 
 def _model_in(annotation: Any) -> Any:
-    """The model of a field that holds one, or a tuple of them."""
+    """The model of a field, or of the items of its tuple."""
     arguments = getattr(annotation, "__args__", ())
     return _model_in(arguments[0]) if arguments else annotation

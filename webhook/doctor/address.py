@@ -1,4 +1,4 @@
-"""The address that the API server calls: the Service or the URL; and whether replicas answer there."""
+"""Checks the address that the API server calls, the Service or the URL, and its ready replicas."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def _endpoints(slices: Sequence[JsonObject], port: JsonObject) -> list[tuple[str
             p["port"] for p in endpoint_slice.get("ports") or () if (p.get("name") or "") == (port.get("name") or "")
         ]
         for endpoint in endpoint_slice.get("endpoints") or ():
-            # Not said means ready: discovery.k8s.io/v1 EndpointConditions.
+            # An absent value means ready: discovery.k8s.io/v1 EndpointConditions.
             if mapping(endpoint, "conditions").get("ready") is not False:
                 endpoints |= dict.fromkeys(
                     (address, number) for address in endpoint["addresses"][:1] for number in numbers

@@ -1,4 +1,4 @@
-"""Whether the API server has what the service relies on."""
+"""Checks whether the API server has the features that the service needs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from webhook.doctor.diagnosis import Diagnosis, Level, Read, Unread, unseen
 from webhook.registration.rights import ADMISSION
 
 CHECK: Final = "API server"
-# The versions of device claims whose shapes the service reads, as in webhook/cluster/watches/devices.py.
+# The versions of device claims that the service can read, as in webhook/cluster/watches/devices.py.
 DEVICES: Final = "resource.k8s.io"
 DEVICE_VERSIONS: Final = ("v1", "v1beta2", "v1beta1")
 _VERSION: Final = re.compile(r"v?(\d+)\.(\d+)")

@@ -1,4 +1,4 @@
-"""Whether the API server trusts the served certificates, and for how long."""
+"""Checks whether the API server trusts the served certificates, and for how long."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ class TrustedBundle(Struct, frozen=True):
 def trusts(
     configurations: Mapping[str, Sequence[JsonObject]], settings: Settings
 ) -> tuple[list[TrustedBundle], list[Diagnosis]]:
-    """What the entries trust, entries with the same caBundle together, and what is wrong with a caBundle.
+    """The trusted bundles, one for entries with the same caBundle, and diagnoses of invalid caBundles.
 
-    configurations: their entries, by where these are. Where the certificates are somebody else's and no caBundle is
-    given, the API server's own roots count, which nobody can see: the bundle is empty then.
+    configurations: their entries by place. If somebody else makes the certificates and there is no caBundle, the API
+    server's own roots count. They are unknown, so the bundle is empty.
     """
     entries_by_trust: dict[tuple[str, str], list[str]] = {}
     for where, entries in configurations.items():
@@ -151,7 +151,7 @@ def _uses_system_roots(settings: Settings) -> bool:
 
 
 def _bundle(encoded: str) -> Bundle:
-    """Raises PemError."""
+    """The CAs of a caBundle. Raises PemError."""
     if not encoded:
         return Bundle()
     try:
@@ -208,7 +208,7 @@ def _shown(
 
 
 def _vouched(chosen: Sequence[TrustedBundle]) -> str:
-    """Who trusts a certificate that has no problems."""
+    """A description of who trusts a valid certificate."""
     if not chosen:
         return "checked against no caBundle, since none is known"
     if any(trust.bundle for trust in chosen):
@@ -248,7 +248,7 @@ def _authorities(
     ]
     for trust in trusted:
         signing = [ca for ca in trust.bundle if any(issued_by(certificate, ca) for certificate in certificates)]
-        # One that was renewed with its old key is there twice: the later one counts.
+        # A CA that was renewed with its old key is in the bundle twice: the later one counts.
         last = max(signing, key=lambda ca: ca.not_valid_after_utc, default=None)
         if last is None or not timedelta() < (left := last.not_valid_after_utc - now) < min(
             AUTHORITY_LEFT, _life(last) / 3
@@ -268,7 +268,7 @@ def _life(certificate: Certificate) -> timedelta:
 
 
 def _issuer(leaf: Certificate) -> str:
-    """Who signed it: two CAs of one name differ by the identifier of their key."""
+    """The issuer of a leaf, including its key identifier, which distinguishes CAs with the same name."""
     try:
         key = leaf.extensions.get_extension_for_class(AuthorityKeyIdentifier).value.key_identifier or b""
     except ExtensionNotFound:

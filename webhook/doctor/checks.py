@@ -1,4 +1,4 @@
-"""All checks of an installation, in the order in which people should read what they find."""
+"""All checks of an installation, in the order in which people should read the results."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from webhook.registration.configurations import KINDS
 
 
 def examine(settings: Settings, observation: InstallationState, desired: Desired, now: datetime) -> list[Diagnosis]:
-    """What was found, by check."""
+    """The diagnoses of all checks, in their order."""
     cluster, workspace, chosen = observation.cluster, observation.workspace, settings.registration
     own = cluster.own
     return [

@@ -1,4 +1,4 @@
-"""Other mutating webhooks: whether the service sees their changes."""
+"""Checks whether the service sees the changes of other mutating webhooks."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _other(other: JsonObject, own: Sequence[JsonObject], name: str) -> Iterator[
 
 
 def _both(own: JsonObject, theirs: JsonObject) -> list[str]:
-    """The resources that both match."""
+    """The resources that both configurations match."""
     rules = [_rule(rule) for rule in theirs.get("rules") or ()]
     return [
         write.resource.resource
@@ -70,16 +70,16 @@ def _both(own: JsonObject, theirs: JsonObject) -> list[str]:
 
 
 def _writes(rule: JsonObject) -> Iterator[_Write]:
-    """What a rule of the service's own is for: its mutating entries name all resources."""
+    """The writes that a rule of the service matches. Its mutating entries name all their resources."""
     for group, version, resource, operation in product(
         rule["apiGroups"], rule["apiVersions"], rule["resources"], rule["operations"]
     ):
-        # A rule for all versions meets one for any.
+        # A rule for all versions overlaps with any other.
         yield _Write(operation, GroupVersionResource(group, "v1" if version == "*" else version, resource))
 
 
 def _rule(rule: JsonObject) -> ResourceRule:
-    # Its versions are left out: a write of another version is converted for it.
+    # Versions are ignored, because the API server converts writes of other versions.
     return ResourceRule(
         tuple(rule.get("operations") or ()), tuple(rule.get("apiGroups") or ()), tuple(rule.get("resources") or ())
     )

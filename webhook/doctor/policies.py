@@ -14,7 +14,7 @@ CHECK: Final = "policies"
 
 
 def check(desired: Desired, maps: Read[Mapping[str, PolicySource]], settings: Settings) -> Iterator[Diagnosis]:
-    """Diagnoses of refused files and ConfigMaps: as they are now, and as the service's annotation says."""
+    """Diagnoses of files and ConfigMaps that are refused now, or according to the service's annotation."""
     namespace = settings.cluster.namespace
     known: Mapping[str, PolicySource] = {}
     if isinstance(maps, Unread):

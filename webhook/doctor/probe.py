@@ -1,4 +1,4 @@
-"""Whether a reserved label is refused. This proves the whole path from the API server to the rules and back."""
+"""Checks whether a reserved label is refused, which proves the whole path from the API server to the rules."""
 
 from __future__ import annotations
 

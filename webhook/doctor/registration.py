@@ -1,4 +1,4 @@
-"""Whether the webhook configurations exist and match the settings."""
+"""Checks whether the webhook configurations exist and match the settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The replicas: how many are ready, whether they run the same version, and which one writes."""
+"""Checks the replicas: how many are ready, whether they run the same version, and which one writes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from webhook.doctor.diagnosis import Diagnosis, Read, Unread, count, listed, uns
 CHECK: Final = "replicas"
 _APP: Final = "app.kubernetes.io/name=cks-admission"
 
-# How long a Lease may be overdue: machines' clocks differ, and so may this one's.
+# How long a Lease may be overdue, because the clocks of machines differ.
 _LATE: Final = timedelta(seconds=30)
 
 
@@ -90,6 +90,6 @@ def _deployment(deployment: JsonObject) -> Diagnosis:
 
 
 def _is_held_by(holder: str, pod: JsonObject) -> bool:
-    """Whether a Pod is the holder: workers in it add something to its name."""
+    """Whether a Pod is the holder. Workers in it add a suffix to its name."""
     name = str(mapping(pod, "metadata").get("name"))
     return holder == name or (holder.startswith(name) and not holder[len(name)].isalnum() and holder[len(name)] != "-")

@@ -1,4 +1,4 @@
-"""Whether the service's account has the rights that it needs."""
+"""Checks whether the service's account has the rights that it needs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CHECK: Final = "rights"
 
 
 def asked(needed: Sequence[Right], groups: Read[Collection[str]]) -> Sequence[Right]:
-    """The rights to check: those in groups that the API server does not serve are not needed."""
+    """The rights to check, without those in groups that the API server does not serve."""
     if isinstance(groups, Unread):
         return needed
     return [right for right in needed if not right.group or right.group in groups]

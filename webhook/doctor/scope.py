@@ -1,4 +1,4 @@
-"""What an outage would affect: failure policies, Namespaces and time-outs of webhook entries."""
+"""Checks what an outage would affect: failure policies, Namespaces and time-outs of webhook entries."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def check(
     namespaces: Read[Mapping[str, Labels]],
     own_namespace: str,
 ) -> Iterator[Diagnosis]:
-    """The entries of the service, by kind of configuration, and those of others that could stop the whole cluster."""
+    """Diagnoses of the service's entries, by kind, and of others' entries that could stop the whole cluster."""
     known = {} if isinstance(namespaces, Unread) else namespaces
     labels = {name: known.get(name, {NAME_LABEL: name}) for name in (own_namespace, SYSTEM)}
     diagnoses = [
@@ -40,7 +40,7 @@ def check(
         failing = count(closed, "entry fails", "entries fail")
         text = f"{failing} closed, none of them in {own_namespace} or for all of {SYSTEM}"
         yield Diagnosis(CHECK, "ok", "the service's entries", text)
-    # That these could not be read is said by the check of other webhooks.
+    # The check of other webhooks reports that these could not be read.
     for configuration in [] if isinstance(others, Unread) else others:
         for entry in entries(configuration):
             if (
@@ -101,7 +101,7 @@ def _conditions(entry: JsonObject) -> bool:
 
 
 def _reaches(entry: JsonObject, labels: Labels) -> bool:
-    """Whether it is asked about objects in a Namespace with these labels."""
+    """Whether an entry matches objects in a Namespace with these labels."""
     scoped = any(rule.get("scope", "*") != "Cluster" for rule in entry.get("rules") or ())
     return scoped and selector(entry.get("namespaceSelector")).matches(labels)
 

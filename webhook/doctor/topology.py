@@ -1,4 +1,4 @@
-"""Nodes that lack labels of the topologies in use."""
+"""Finds Nodes that lack labels of the topologies in use."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LABELS: Final = "check what should label them (the cloud's controller, Topograp
 def check(
     settings: Settings, catalog: Read[Catalog], own: Read[TopologyObjects], machines: Read[Sequence[Machine]]
 ) -> Iterator[Diagnosis]:
-    """The labels of Nodes. own: the topologies that are objects of the cluster."""
+    """Diagnoses of the labels of Nodes. own: the topologies that are objects of the cluster."""
     if settings.topology.action == "off" or isinstance(catalog, Unread):
         return
     if isinstance(own, Unread):

@@ -1,4 +1,4 @@
-"""Objects in files, as people give them to kubectl, and the requests that the API server would make of them."""
+"""Reads objects from files, as kubectl does, and makes the requests that the API server would make of them."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from policies.objects.workload import plural
 from webhook.files.yamlfile import load
 
 SUFFIXES = (".yaml", ".yml", ".json")
-# Resource names that are not the lower-case kind with an s or es.
+# Resource names other than the lower-case kind with s or es.
 _IRREGULAR = {"Endpoints": "endpoints"}
-# Kinds without a namespace; a kind that is not known is taken for a namespaced one, as nearly all custom resources are.
+# Cluster-scoped kinds. Unknown kinds count as namespaced, as nearly all custom resources are.
 CLUSTER_SCOPED = {
     "": ("Namespace", "Node", "PersistentVolume"),
     "admissionregistration.k8s.io": (
@@ -44,18 +44,18 @@ CLUSTER_SCOPED = {
 
 
 class ManifestError(Exception):
-    """A file holds something that is not a Kubernetes object; the text says where and what."""
+    """A file contains something that is not a Kubernetes object; the text says where and what."""
 
 
 class Manifest(NamedTuple):
-    """An object and where it came from, as file:line."""
+    """An object and its place, as file:line."""
 
     where: str
     object: JsonObject
 
 
 def read(paths: Iterable[str], stdin: bytes = b"") -> Iterator[Manifest]:
-    """The objects in files, in directories (by name, with all below) and, for `-`, in the text of standard input.
+    """The objects in files, in directories (sorted by name, recursively) and, for `-`, in the text of standard input.
 
     Raises ManifestError, FileError and OSError.
     """
@@ -68,7 +68,7 @@ def read(paths: Iterable[str], stdin: bytes = b"") -> Iterator[Manifest]:
 
 
 def given(path: str) -> Iterator[str]:
-    """The file that somebody names on a command line, or those in the directory, by name, with all below."""
+    """The file at a path from a command line, or the files in that directory, sorted by name, recursively."""
     if Path(path).is_dir():
         yield from sorted(str(p) for p in Path(path).rglob("*") if p.suffix in SUFFIXES and p.is_file())
     else:
@@ -76,9 +76,9 @@ def given(path: str) -> Iterator[str]:
 
 
 def followed(path: str) -> Iterator[Path]:
-    """The file that a service is configured with, or those in the directory, by name, with all below.
+    """The file at a path from the configuration, or the files in that directory, sorted by name, recursively.
 
-    What begins with a dot is left out: in a mounted ConfigMap such directories hold the same files a second time.
+    Names that begin with a dot are skipped: in a mounted ConfigMap such directories contain the same files again.
     Raises OSError.
     """
     if not Path(path).is_dir():
@@ -93,7 +93,7 @@ def followed(path: str) -> Iterator[Path]:
 
 
 def _raised(error: OSError) -> None:
-    """Raise the error of a directory that cannot be listed: it must not pass for an empty one."""
+    """Raise the error of a directory that cannot be listed, so that it does not count as empty."""
     raise error
 
 
@@ -119,7 +119,7 @@ def request(
 ) -> AdmissionRequest:
     """The request that the API server would make for a create or, with an old object, an update.
 
-    namespace: the one for objects that name none. The resource is guessed from the kind, as kubectl does offline.
+    namespace: for objects that have none. The resource is guessed from the kind, as kubectl does offline.
     """
     group, _, version = obj["apiVersion"].rpartition("/")
     kind = obj["kind"]

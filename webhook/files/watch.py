@@ -1,18 +1,18 @@
-"""Tells when files may have changed."""
+"""Notices when files may have changed."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 
-# Changes are told by the kernel, but not on every file system, nor where a directory was replaced whole.
+# The kernel reports changes, but not on every file system, nor if a whole directory was replaced.
 LOOK_SECONDS = 10.0
 
 
 async def changes(paths: Iterable[Path | str], *, recursive: bool = True) -> AsyncIterator[None]:
     """Yields at a change in one of the files or directories, and after LOOK_SECONDS without one.
 
-    recursive: whether what is below the directories in them counts.
+    recursive: whether subdirectories count.
     """
     from watchfiles import awatch  # noqa: PLC0415 - nothing to watch, nothing to load
 

@@ -1,6 +1,6 @@
-"""YAML and JSON files, read as kubectl reads them, whose values remember the line that they came from.
+"""Reads YAML and JSON files as kubectl does, and keeps the line of each value.
 
-As in kubectl, keys are text, and so is what YAML takes for a date; `12:30` is no number of base 60.
+As in kubectl, keys and dates are strings, and `12:30` is not a number of base 60.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any
 
 import yaml
 
-# libyaml is ten times faster; it is in every wheel of PyYAML but not in every build.
+# libyaml is ten times faster. Every wheel of PyYAML contains it, but not every build.
 _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-# Deeper than any object of Kubernetes; libyaml's composer is recursive and ends the process at some ten thousand.
+# Deeper than any Kubernetes object. libyaml's composer is recursive and crashes at some ten thousand levels.
 DEPTH = 100
-# What aliases may unfold a file to, in values: far more than an object of 3 MiB holds.
+# The most values after the expansion of aliases: far more than in an object of 3 MiB.
 VALUES = 1_000_000
 _INT = re.compile(r"[-+]?(?:0b[01_]+|0x[0-9a-fA-F_]+|0[0-7_]*|[1-9][0-9_]*)\Z")
 _FLOAT = re.compile(
@@ -26,11 +26,11 @@ _TAG = "tag:yaml.org,2002:"
 
 
 class FileError(Exception):
-    """A file that is no YAML: the text says file, line, column and what is wrong there."""
+    """A file is not YAML. The text has the file, line, column and the problem."""
 
 
 class _SyntaxError(FileError):
-    """Text that is not YAML at all; it may still be JSON."""
+    """Text is not YAML, but may still be JSON."""
 
 
 class _Loader(_Base):  # type: ignore[misc]
@@ -44,7 +44,7 @@ class _Loader(_Base):  # type: ignore[misc]
     }
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[str, Any]:  # noqa: FBT001, FBT002
-        """Make a map with text for keys."""
+        """Make a map whose keys are strings."""
         self.flatten_mapping(node)
         return {self._key(key): self.construct_object(value, deep) for key, value in node.value}
 
@@ -60,7 +60,7 @@ _Loader.add_implicit_resolver(f"{_TAG}float", _FLOAT, list("-+0123456789."))
 
 
 class YamlDocument:
-    """One document: its value, and where in the file each part of it stands: `node`, None for what is JSON only."""
+    """One document: its value, and `node` with the places of its parts, None if it is JSON but not YAML."""
 
     def __init__(self, name: str, value: Any, node: yaml.Node | None) -> None:
         self.name = name
@@ -76,7 +76,7 @@ class YamlDocument:
             yield (), self.value
 
     def line(self, path: Sequence[str | int] = ()) -> int:
-        """The line, from 1, of the value at a path of keys and indexes, or of its nearest parent that is there."""
+        """The line, from 1, of the value at a path of keys and indexes, or of its nearest existing parent."""
         node = self.node
         if node is None:
             return 1
@@ -98,15 +98,15 @@ def decoded(name: str, content: str | bytes) -> str:
 
 
 def load(name: str, content: str | bytes) -> list[YamlDocument]:
-    """The documents of a file, empty ones left out. Raises FileError."""
+    """The documents of a file, without empty ones. Raises FileError."""
     text = decoded(name, content)
     try:
         return _documents(name, text)
     except _SyntaxError:
-        # JSON is nearly YAML: tabs and escaped surrogate pairs are not.
+        # JSON is nearly a subset of YAML, except for tabs and escaped surrogate pairs.
         try:
             value = json.loads(text)
-            json.dumps(value, ensure_ascii=False).encode()  # no half of a surrogate pair
+            json.dumps(value, ensure_ascii=False).encode()  # refuses unpaired surrogates
         except (ValueError, RecursionError):
             pass
         else:
@@ -141,7 +141,7 @@ def _documents(name: str, text: str) -> list[YamlDocument]:
 
 
 def _refuse_bombs(name: str, text: str) -> None:
-    """Refuse what nests too deeply, or unfolds to too much, before anything recursive sees it."""
+    """Refuse text that nests too deeply or expands to too many values, before recursive code processes it."""
     open_counts: list[tuple[str | None, int]] = []
     sizes: dict[str, int] = {}
     total, has_aliases = 0, False
@@ -166,7 +166,7 @@ def _refuse_bombs(name: str, text: str) -> None:
 
 
 def child(node: yaml.Node, step: str | int) -> tuple[yaml.Node | None, yaml.Node | None]:
-    """The key, in a map, and the value below a node at one step; None where there is no such."""
+    """The key node (in a map) and the value node one step below a node; None if they do not exist."""
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             if key.value == str(step):
@@ -177,7 +177,7 @@ def child(node: yaml.Node, step: str | int) -> tuple[yaml.Node | None, yaml.Node
 
 
 def _refuse_duplicates(name: str, root: yaml.Node) -> None:
-    """A key that stands twice is a mistake in a file that people write; YAML forbids it and PyYAML keeps the last."""
+    """Refuse duplicate keys, which are mistakes. YAML forbids them, but PyYAML keeps the last one."""
     for node in _collections(root, set()):
         lines: dict[str, int] = {}
         for key, _ in node.value:
@@ -191,7 +191,7 @@ def _refuse_duplicates(name: str, root: yaml.Node) -> None:
 
 
 def _collections(node: yaml.Node, visited: set[int]) -> Iterator[yaml.MappingNode]:
-    """All maps below a node, each once however often an alias names it."""
+    """All maps below a node, each once, however many aliases it has."""
     if id(node) in visited or not isinstance(node, yaml.CollectionNode):
         return
     visited.add(id(node))

@@ -1,7 +1,7 @@
-"""Where the characters of a YAML text stand in its file: quotes, escapes, and blocks that begin on the next line.
+"""Finds the places of a YAML scalar's characters in its file, in spite of quotes, escapes and block style.
 
-For readers of files that know where a scalar node begins (PyYAML's `start_mark`). Source: the YAML 1.1 specification,
-chapters 8 and 9. What folding and escapes hide is found by reading the file along with the value.
+The caller must know where the scalar's node begins (PyYAML's `start_mark`). Source: the YAML 1.1 specification,
+chapters 8 and 9. Folded lines and escapes are found by reading the file in parallel with the value.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _ESCAPES = {"x": 4, "u": 6, "U": 10}
 
 
 def place(lines: Sequence[str], line: int, column: int) -> Place:
-    """Where the text of a scalar begins; lines: of the file; line, column: of the scalar's node, both from 1.
+    """The place where a scalar's text begins. lines: of the file; line, column: of the scalar's node, both from 1.
 
     A block begins on the line after its indicator, and in the column of its first line that is not empty.
     """
@@ -31,7 +31,7 @@ def place(lines: Sequence[str], line: int, column: int) -> Place:
 
 
 def inside(lines: Sequence[str], line: int, column: int, value: str, offset: int) -> Place:
-    """Where the character at an offset of a scalar's value stands; line, column: of the scalar's node, both from 1."""
+    """The place of the character at an offset of a scalar's value. line, column: of its node, both from 1."""
     style = _style(lines, line, column)
     number, at = place(lines, line, column)
     if style == "|":
@@ -45,13 +45,13 @@ def inside(lines: Sequence[str], line: int, column: int, value: str, offset: int
 
 
 def _style(lines: Sequence[str], line: int, column: int) -> str:
-    """The character that a scalar begins with."""
+    """The first character of a scalar, which shows its style."""
     return lines[line - 1][column - 1 : column] if 0 < line <= len(lines) else ""
 
 
 @dataclass(slots=True)
 class _Cursor:
-    """A place in the file that moves as characters of the value go by."""
+    """A place in the file, which moves along with the characters of the value."""
 
     lines: Sequence[str]
     style: str
@@ -60,7 +60,7 @@ class _Cursor:
     at: int
 
     def pass_over(self, character: str) -> None:
-        """Move behind a character of the value."""
+        """Move after a character of the value."""
         self.reach(character)
         if self._ended():
             self._break()
@@ -70,7 +70,7 @@ class _Cursor:
             self.at += 2 if self.style == "'" and character == "'" else 1
 
     def reach(self, character: str) -> None:
-        """Move to a character: only a blank or a line break can be where the file has its own line break."""
+        """Move to a character. Only a blank or a line break can correspond to a line break in the file."""
         while self.number < len(self.lines) - 1 and (
             (self._ended() and character not in (" ", "\n")) or self._continued()
         ):
@@ -85,7 +85,7 @@ class _Cursor:
         return self.at >= len(self._text)
 
     def _continued(self) -> bool:
-        """A backslash at the end of a line in double quotes joins it with the next."""
+        """Whether a backslash in double quotes joins the line with the next one."""
         return self.style == '"' and self._text[self.at :] == "\\"
 
     def _break(self) -> None:

@@ -1,4 +1,4 @@
-"""The text of YAML documents, changed without losing what their authors wrote around the values."""
+"""Edits the text of YAML documents, and keeps what their authors wrote around the values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Entry = tuple[yaml.Node, yaml.Node]
 
 
 def documents(text: str) -> Iterator[tuple[int, str]]:
-    """The documents of a file, each with the number of lines before it; what holds comments only is among them."""
+    """The documents of a file, each with the number of lines before it, including documents with only comments."""
     start = 0
     for marker in _MARKER.finditer(text):
         yield text.count("\n", 0, start), text[start : marker.start()]
@@ -24,9 +24,9 @@ def documents(text: str) -> Iterator[tuple[int, str]]:
 
 
 def without(text: str, path: Sequence[str], prefix: str) -> str:
-    """A document without those keys of the map at a path that begin with a prefix, and without the map if none is left.
+    """A document without the keys with a prefix in the map at a path, and without the map if it becomes empty.
 
-    Comments on the lines of what goes, go too. Raises FileError where the rest is no YAML, for want of an anchor.
+    Comments on removed lines are removed, too. Raises FileError if the rest is not YAML because an anchor is missing.
     """
     while True:
         (document,) = yamlfile.load("<document>", text)
@@ -37,7 +37,7 @@ def without(text: str, path: Sequence[str], prefix: str) -> str:
 
 
 def _first(root: yaml.Node | None, path: Sequence[str], prefix: str) -> tuple[yaml.MappingNode, int] | None:
-    """The map and the index in it of the first entry to be cut; None where nothing is left to do."""
+    """The map and the index of the first entry to remove; None if there is none."""
     above: tuple[yaml.MappingNode, int] | None = None
     node = root
     for step in path:
@@ -56,7 +56,7 @@ def _first(root: yaml.Node | None, path: Sequence[str], prefix: str) -> tuple[ya
 
 
 def _cut(text: str, parent: yaml.MappingNode, index: int) -> str:
-    """The text without one entry of a map: its lines, or in a map in braces what is between two commas."""
+    """The text without one entry of a map: without its lines or, in braces, without the text between commas."""
     lines = text.splitlines(keepends=True)
     key, value = parent.value[index]
     if not parent.flow_style:
@@ -70,7 +70,7 @@ def _cut(text: str, parent: yaml.MappingNode, index: int) -> str:
 
 
 def _last_line(node: yaml.Node) -> int:
-    """The last line of a value; a collection in block style ends with its last part, whatever comments follow."""
+    """The last line of a value. A collection in block style ends with its last part, before following comments."""
     if isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
         last = node.value[-1]
         return _last_line(last[1] if isinstance(last, tuple) else last)

@@ -1,1 +1,1 @@
-"""HTTP towards the API server: routes, AdmissionReview bytes, the decision, readiness."""
+"""HTTP for the API server: routes, AdmissionReview bytes, the decision, readiness."""

@@ -1,4 +1,4 @@
-"""The HTTP side: one application that the API server calls over TLS, one for probes and metrics without."""
+"""The HTTP servers: one with TLS for the API server, one without for probes and metrics."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from webhook.http.review import ReviewError, encode
 from webhook.http.state import ServingState
 from webhook.metrics import Metrics
 
-# The API server takes writes of up to 3 MiB (k8s.io/apiserver MaxRequestBodyBytes). A review holds the object, the old
-# object and a request of a few KiB around them: 6 MiB, and 2 MiB for what defaults and escapes in JSON add.
+# The API server accepts writes of up to 3 MiB (k8s.io/apiserver MaxRequestBodyBytes). A review contains the object, the
+# old object and a few KiB more: 6 MiB, and 2 MiB for defaults and escapes in JSON.
 MAX_BODY = 8 * 1024 * 1024
-# The API server keeps idle connections for 90 s and does not repeat a POST on one that was closed meanwhile, so the
-# server must be the one that waits longer (k8s.io/apimachinery net.SetTransportDefaults, IdleConnTimeout).
+# The API server keeps idle connections for 90 s and does not repeat a POST on a closed one, so this server must keep
+# them longer (k8s.io/apimachinery net.SetTransportDefaults, IdleConnTimeout).
 KEEP_ALIVE = 120.0
-# A webhook's default in admissionregistration.k8s.io/v1, for callers that name none.
+# The default in admissionregistration.k8s.io/v1, for callers that send none.
 DEFAULT_TIMEOUT = 10.0
-# The most that the API server lets a webhook take; whoever asks for more would only hold a place.
+# The API server's maximum for a webhook. A longer time-out would only occupy a place.
 LONGEST_TIMEOUT = 30.0
-# Kept back from the caller's time-out, so that an answer is on its way before the caller gives up.
+# Subtracted from the caller's time-out, so that the answer arrives before the caller gives up.
 MARGIN = 0.1
 RETRY_AFTER = "1"
 
@@ -48,13 +48,13 @@ class Service:
         self.state = state
         self.metrics = measures
         self.max_in_flight = max_in_flight
-        self.log = structlog.get_logger().bind()  # a logger, not a proxy that looks for one at each call
+        self.log = structlog.get_logger().bind()  # a logger, not a proxy that looks one up at each call
         measures.in_flight.set_function(lambda: state.in_flight)
 
     def admission_server(self) -> web.Server:
         """`POST /mutate` and `/validate` with all rules, `/mutate/<group>` and `/validate/<group>` with some.
 
-        A bare server: an application's routing and signals cost about as much per review as the rules do.
+        It is a bare server, because an application's routing and signals cost about as much per review as the rules.
         """
         loop = asyncio.get_running_loop()
 
@@ -104,16 +104,16 @@ class Service:
     def _refuse_call(self, status: int, text: str, headers: dict[str, str] | None = None) -> web.Response:
         self.metrics.rejected_calls.labels(str(status)).inc()
         self.log.info("call rejected", status=status, reason=text)
-        # A header may hold bytes that are no text, and the refusal quotes it.
+        # The refusal quotes a header, which may contain invalid UTF-8.
         body = f"{text}\n".encode(errors="replace")
         return web.Response(status=status, body=body, headers={**_TEXT_HEADERS, **(headers or {})})
 
     async def livez(self, _http: web.Request) -> web.Response:
-        """The process answers."""
+        """Answer, which shows that the process is alive."""
         return web.Response(text="ok\n")
 
     async def readyz(self, _http: web.Request) -> web.Response:
-        """Whether reviews may be sent here, and if not, why."""
+        """Whether reviews may be sent here, and the reasons if not."""
         reasons = self.state.unready()
         lines = "".join(f"- {line}\n" for line in (*reasons, *self.state.notes()))
         return web.Response(status=503 if reasons else 200, text=("not ready\n" if reasons else "ok\n") + lines)
@@ -123,9 +123,9 @@ class Service:
         return web.Response(body=self.metrics.expose(), headers={hdrs.CONTENT_TYPE: metrics.CONTENT_TYPE})
 
 
-@lru_cache(maxsize=64)  # an API server asks with the few time-outs of its configurations
+@lru_cache(maxsize=64)  # an API server sends only the few time-outs of its configurations
 def _timeout(query: str) -> float:
-    """Seconds that the caller waits: the API server says so in `?timeout=10s`."""
+    """The seconds that the caller waits. The API server sends them as `?timeout=10s`."""
     text = dict(parse_qsl(query, keep_blank_values=True)).get("timeout")
     if text is None:
         return DEFAULT_TIMEOUT
@@ -136,18 +136,18 @@ def _timeout(query: str) -> float:
 
 
 async def _read(http: web.BaseRequest, deadline: float) -> bytes:
-    """The body. Raises ReviewError where it is too large, too slow or not said to be JSON."""
-    if http.headers.get(hdrs.CONTENT_TYPE) != _JSON and http.content_type != _JSON:  # the latter parses, at a cost
+    """The body. Raises ReviewError if it is too large, too slow or not declared as JSON."""
+    if http.headers.get(hdrs.CONTENT_TYPE) != _JSON and http.content_type != _JSON:  # the latter parses the header
         content_type = http.headers.get(hdrs.CONTENT_TYPE, "none")
         raise ReviewError(f"Expected the Content-Type application/json, found {content_type}.", 415)
     if http.content_length is not None and http.content_length > MAX_BODY:
         raise _too_large(f"{http.content_length} bytes, more")
     try:
-        if http.content.is_eof():  # all of it is here, as nearly always: no need for a timer or a loop of copies
+        if http.content.is_eof():  # nearly always: no timer and no loop is needed
             body = http.content.read_nowait()
         else:
             async with asyncio.timeout_at(deadline):
-                if http.headers.get(hdrs.EXPECT, "").lower() == "100-continue":  # as curl asks before a large body
+                if http.headers.get(hdrs.EXPECT, "").lower() == "100-continue":  # as curl sends before a large body
                     await http.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
                     http.writer.output_size = 0
                 body = await http.read()

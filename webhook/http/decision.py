@@ -1,4 +1,4 @@
-"""Runs the engine, and finds the values that it misses: rules never wait, so whoever runs them does."""
+"""Runs the engine, and looks up the values that it misses. Rules never wait; this module waits for them."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from policies.engine.request import AdmissionRequest
 from webhook.http.state import Resolver, Route, Served
 from webhook.metrics import Metrics
 
-# A review depends on the Namespaces of its object and of its requester, and on parameters of the policies that match.
+# A review depends on the Namespaces of object and requester, and on parameters of matching policies.
 LOOKUPS = 32
-# Authorization checks that one review may ask for: what the cost limit of one policy lets it ask.
+# The limit of authorization checks in one review: as many as one policy's cost limit allows.
 CHECKS = 28
 
 
 async def decide(request: AdmissionRequest, route: Route, served: Served, deadline: float, metrics: Metrics) -> Answer:
     """The answer to a request. `deadline` is a time of the event loop's clock.
 
-    A value that cannot be found by then fails the rules that need it, which follow their failure policies.
+    If a value cannot be found by then, the rules that need it fail, and their failure policies apply.
     """
     run = engine.mutate if route.phase == "mutate" else engine.validate
     facts = served.facts
@@ -40,7 +40,7 @@ async def decide(request: AdmissionRequest, route: Route, served: Served, deadli
 
 
 async def _entry(key: Key[Any], known: Collection[Key[Any]], resolver: Resolver | None, seconds: float) -> Any:
-    """The value of a key, or the failure to find it. known: the keys that have an entry in this review."""
+    """The value of a key, or the failure to find it. known: the keys that were looked up in this review."""
     if key in known:
         raise RuntimeError(f"{key} is looked up without regard to what was found")
     if resolver is None:
@@ -58,7 +58,7 @@ async def _entry(key: Key[Any], known: Collection[Key[Any]], resolver: Resolver 
 
 
 def _limit_reached(key: Key[Any], known: Collection[Key[Any]]) -> str:
-    """Which limit leaves no room for one more look-up; empty where none does."""
+    """The limit that forbids another look-up; empty if there is none."""
     checks = sum(isinstance(known_key, Check) for known_key in known)
     if isinstance(key, Check):
         return f"over {CHECKS} authorization checks in one review" if checks >= CHECKS else ""

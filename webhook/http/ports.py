@@ -1,4 +1,4 @@
-"""The ports of a process: opened, named, and closed without dropping a review."""
+"""Opens the ports of a process, and closes them without dropping a review."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from webhook.http.state import ServingState
 from webhook.tls.certificates import Certificates
 
 BACKLOG = 1024
-# How long connections may take to close once nothing is in flight any more.
+# How long connections may take to close after the last review.
 LAST_WAIT = 0.5
-# How long it may take from a connection that was accepted to the review that comes by it: a TLS handshake takes
-# milliseconds, and tenths of a second on a busy host.
+# The longest time from accepting a connection to its review. A TLS handshake takes milliseconds, on a busy host tenths
+# of a second.
 HANDSHAKE_SECONDS = 0.5
-# sun_path of unix(7) has 108 bytes, and 104 on other systems, with the zero at its end.
+# sun_path of unix(7) has 108 bytes, on other systems 104, including the terminating zero.
 LONGEST_SOCKET = 103
 
 
 class PortError(Exception):
-    """A port that cannot be opened; the text says which and why."""
+    """A port cannot be opened; the text says which one and why."""
 
 
 async def listen(
     runner: web.BaseRunner, host: str, port: int, certificates: Certificates | None = None, *, shared: bool = False
 ) -> None:
-    """Open a port, one that other workers open too where it is shared. Raises PortError."""
+    """Open a port. If it is shared, other workers can open it, too. Raises PortError."""
     await runner.setup()
     context = certificates.serving.context if certificates else None
     try:
@@ -51,7 +51,7 @@ async def listen_at(runner: web.BaseRunner, path: str) -> None:
 
 
 def address(scheme: str, runner: web.BaseRunner) -> str:
-    """Where a runner listens, as a URL that can be put into a client as it is."""
+    """The URL at which a runner listens, usable in a client."""
     address_ = runner.addresses[0]
     if isinstance(address_, str):
         return f"unix:{address_}"
@@ -60,9 +60,9 @@ def address(scheme: str, runner: web.BaseRunner) -> str:
 
 
 async def finish(admission: web.ServerRunner, state: ServingState, seconds: float) -> None:
-    """Close the port, and wait for the reviews in flight, and for those whose connections were just being made.
+    """Close the port, and wait for the reviews in flight and on connections that were just accepted.
 
-    Not left to aiohttp's own clean-up: that drops what still arrives of a handshake or of a body.
+    aiohttp's own clean-up is not used, because it drops the rest of a handshake or of a body.
     """
     for site in list(admission.sites):
         await site.stop()

@@ -1,4 +1,4 @@
-"""The health port: what kubelets and Prometheus ask."""
+"""The health port, for kubelets and Prometheus."""
 
 from __future__ import annotations
 

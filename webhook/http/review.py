@@ -1,6 +1,6 @@
 """AdmissionReview bytes in, AdmissionReview bytes out. Pure.
 
-Two error channels: a call that is malformed is a `ReviewError`, an HTTP status; an object that a rule refuses is the
+There are two kinds of errors. A malformed call is a `ReviewError`, an HTTP status. The refusal of an object is the
 answer's `response.status`. Wire form: https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/
 """
 
@@ -24,7 +24,7 @@ from policies.objects.fieldpath import Pattern, Step, Wildcard, parse
 
 API_VERSION = "admission.k8s.io/v1"
 KIND = "AdmissionReview"
-# The parts of ObjectMeta that a rule may read. managedFields, half of a real review, is skipped without being built.
+# The fields of ObjectMeta that a rule may read. managedFields, half of a real review, is skipped while decoding.
 METADATA = (
     "name",
     "generateName",
@@ -36,12 +36,12 @@ METADATA = (
     "deletionTimestamp",
     "finalizers",
 )
-# An audit annotation is cut by nobody, so it is kept short here: it names rules and paths, the message has the rest.
+# Nobody truncates audit annotations, so they are short: they name rules and paths; the message has the details.
 ANNOTATION_LENGTH = 1024
 
 
 class ReviewError(Exception):
-    """A call that is not a proper AdmissionReview. The text is the body of the HTTP answer, `status` its code."""
+    """A call is not a valid AdmissionReview. The text is the body of the HTTP answer, `status` its code."""
 
     def __init__(self, message: str, status: int = 400) -> None:
         super().__init__(message)
@@ -55,7 +55,7 @@ class _Envelope(Struct, rename="camel"):
 
 
 class _Target(Struct, frozen=True, rename="camel"):
-    """What says which rules are asked (policies.engine.request.Target)."""
+    """The fields that determine which rules run (policies.engine.request.Target)."""
 
     operation: Operation
     resource: GroupVersionResource
@@ -69,8 +69,8 @@ class _Targeted(Struct):
 _TARGETED = msgspec.json.Decoder(_Targeted)
 
 
-# The fields in the order in which the API server writes them (AdmissionRequest in k8s.io/api's admission/v1), before
-# the user and the objects. Reading them so takes a quarter of the time that finding the end of the objects takes.
+# The fields in the API server's order (AdmissionRequest in k8s.io/api's admission/v1), before the user and the objects.
+# This takes a quarter of the time of decoding to the end of the objects.
 _HEAD = re.compile(
     rb'"resource":\{"group":"([^"\\]*)","version":"([^"\\]*)","resource":"([^"\\]*)"\},'
     rb'(?:"subResource":"([^"\\]*)",)?"requestKind":[^\\]*?"operation":"(CREATE|UPDATE|DELETE|CONNECT)","userInfo":'
@@ -79,7 +79,7 @@ _HEAD_LENGTH = 2048
 
 
 def presumed_target(body: bytes) -> Target | None:
-    """What a review from an API server seems to be about. It has to be compared with what the review is about."""
+    """The target of a review, guessed from the API server's format. The caller has to verify it with `is_about`."""
     head = _HEAD.search(body, 0, _HEAD_LENGTH)
     if head is None:
         return None
@@ -88,7 +88,7 @@ def presumed_target(body: bytes) -> Target | None:
 
 
 def is_about(request: Target, presumed: Target) -> bool:
-    """Whether a request is about what it seemed to be about."""
+    """Whether a request has the presumed target."""
     return (
         request.resource == presumed.resource
         and request.operation == presumed.operation
@@ -97,7 +97,7 @@ def is_about(request: Target, presumed: Target) -> bool:
 
 
 def target(body: bytes) -> Target | None:
-    """What a review is about, read without its objects; None for anything else, about which a Decoder says more."""
+    """The target of a review, decoded without the objects; None for an invalid review, which a Decoder reports."""
     try:
         return _TARGETED.decode(body).request
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
@@ -105,9 +105,10 @@ def target(body: bytes) -> Target | None:
 
 
 class Decoder:
-    """Decodes reviews for the rules that are in force: once, strictly, and no more of the objects than they read.
+    """Decodes reviews strictly, and only those parts of objects that rules read.
 
-    paths: what rules read in an object, as `spec.containers[*].resources`, beside `apiVersion`, `kind` and `metadata`.
+    paths: what rules read in an object, such as `spec.containers[*].resources`, in addition to `apiVersion`, `kind` and
+    `metadata`.
     """
 
     def __init__(self, paths: Iterable[str]) -> None:
@@ -130,10 +131,10 @@ class Decoder:
         return request
 
     def _decode_whole(self, body: bytes, problem: msgspec.ValidationError) -> Any:
-        """Decode a review whose optional fields are null, or whose objects have another shape than rules expect.
+        """Decode a review whose optional fields are null, or whose objects have another structure than rules expect.
 
-        The rules then see all of the objects, and say what is wrong in them. Raises ReviewError with the problem where
-        that does not do either.
+        The rules then see the whole objects, and report what is wrong. Raises ReviewError with the problem if this
+        fails, too.
         """
         try:
             review = msgspec.json.decode(body)
@@ -146,7 +147,7 @@ class Decoder:
             raise _wrong_shape(body, problem) from None
 
 
-@lru_cache(maxsize=256)  # most groups read the same, and most changes of policies leave that as it was
+@lru_cache(maxsize=256)  # most groups read the same paths, and most changes of policies do not change them
 def _projected(paths: frozenset[str]) -> msgspec.json.Decoder[Any]:
     always = [("apiVersion",), ("kind",), *(("metadata", field) for field in METADATA)]
     read = [pattern for pattern in map(parse, paths) if pattern[:1] != ("metadata",) or _is_own(pattern)]
@@ -154,12 +155,12 @@ def _projected(paths: frozenset[str]) -> msgspec.json.Decoder[Any]:
 
 
 def _is_own(pattern: Pattern) -> bool:
-    """Whether a path in metadata has to be read besides what always is; managedFields never is."""
+    """Whether a path in metadata has to be read in addition to the fixed ones. managedFields is never read."""
     return len(pattern) > 1 and pattern[1] not in (*METADATA, "managedFields")
 
 
 def _projection(patterns: Iterable[Pattern]) -> Any:
-    """The type of plain decoded JSON that holds what the patterns name; the decoder skips all other keys."""
+    """The type of decoded JSON with only the keys in the patterns; the decoder skips all others."""
     inner: dict[Step, list[Pattern]] = {}
     for pattern in patterns:
         if not pattern:
@@ -171,7 +172,7 @@ def _projection(patterns: Iterable[Pattern]) -> Any:
     if types.keys() == {Wildcard.VALUES}:
         return dict.__class_getitem__((str, types[Wildcard.VALUES]))
     if not all(isinstance(step, str) for step in types):
-        return Any  # two tables disagree about the shape
+        return Any  # two patterns disagree about the structure
     return TypedDict("projection", types, total=False)  # type: ignore[operator]
 
 
@@ -213,7 +214,7 @@ def _wrong_kind(api_version: str, kind: str) -> ReviewError:
 
 
 def _wrong_shape(body: bytes, error: msgspec.ValidationError) -> ReviewError:
-    """JSON, but no review of ours: say first what it is instead, then which field is wrong."""
+    """The error for JSON that is not a valid review. A wrong kind takes precedence over wrong fields."""
     try:
         envelope = msgspec.json.decode(body, type=_Envelope)
     except msgspec.ValidationError:
@@ -266,19 +267,19 @@ _encoder = msgspec.json.Encoder()
 
 
 def encode(uid: str, answer: Answer) -> bytes:
-    """The review that answers the request with this uid."""
+    """The review with the answer to the request with this uid."""
     response = _Response(uid, answer.allowed, audit_annotations=_annotations(answer), warnings=answer.warnings)
     if not response.allowed:
         response.status = _status(answer)
     elif answer.operations:
-        # Both fields or neither: the API server takes a patchType without a patch for an error.
+        # Both fields or neither: for the API server a patchType without a patch is an error.
         response.patch = b2a_base64(_encoder.encode(answer.operations), newline=False).decode("ascii")
         response.patch_type = "JSONPatch"
     return _encoder.encode(_Review(response))
 
 
 def _annotations(answer: Answer) -> dict[str, str]:
-    """What the audit log says of each rule, and what policies publish there."""
+    """The audit annotations: one for each rule, and those that policies publish."""
     annotations: dict[str, str] = {}
     for decision in answer.decisions:
         key = decision.rule if len(decision.rule) <= NAME_LENGTH else _annotation_key(decision.rule)
@@ -290,9 +291,10 @@ def _annotations(answer: Answer) -> dict[str, str]:
 
 
 def _annotation_key(name: str) -> str:
-    """The name under which the API server takes an annotation: it puts the webhook's before it, with a slash.
+    """A valid key for an annotation. The API server prepends the webhook's name and a slash.
 
-    What is behind the slash has 63 characters at most (k8s.io/apiserver's admission/attributes.go, checkKeyFormat).
+    The part after the slash may have at most 63 characters (k8s.io/apiserver's admission/attributes.go,
+    checkKeyFormat).
     """
     key = name.replace("/", ".")
     return key if len(key) <= NAME_LENGTH else f"{key[: NAME_LENGTH - 9]}.{crc32(key.encode()):08x}"
@@ -305,7 +307,7 @@ def _status(answer: Answer) -> _Status:
     reasons = {violation.status or "Forbidden" for violation in refused}
     reason = reasons.pop() if len(reasons) == 1 else "Forbidden"
     status = _Status(answer.message, reason, CODES[reason], "Failure")
-    if reason == "Invalid":  # kubectl shows nothing but the causes of an Invalid answer
+    if reason == "Invalid":  # kubectl shows only the causes of an Invalid answer
         causes = [
             _Cause("\n".join(filter(None, (violation.summary, violation.line, violation.remedy))), violation.path)
             for violation in sorted(refused)
@@ -315,9 +317,9 @@ def _status(answer: Answer) -> _Status:
 
 
 def _annotation(decision: Decision) -> str:
-    """What the audit log says of a rule: the verdict, then where, the grounds of an exception, or the failure.
+    """The audit annotation of a rule: the verdict, then the places, the grounds of an exception, or the failure.
 
-    Where no place is known, the message has it: nobody else hears of what is only audited.
+    If no place is known, it contains the message, because a finding that is only audited appears nowhere else.
     """
     if not (decision.violations or decision.exception or decision.failure):
         return decision.verdict

@@ -1,4 +1,4 @@
-"""What is served now, and whether it may be: one reference to the rules, swapped whole, and readiness with reasons."""
+"""The serving state: one reference to the current rules, which is swapped as a whole, and readiness with reasons."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from policies.engine.ruleset import RuleSet
 from webhook.http.review import Decoder, is_about, presumed_target, target
 
 T = TypeVar("T")
-# Rules of which it is not worth while to find out beforehand which match. With the five built-in ones that takes 4 us
-# more than it saves, with the three that there were before, 11 us in place of 5 (docs/benchmarks.md).
+# Up to this many rules, it does not pay to find out first which of them match. With the five built-in rules it takes 4
+# us more than it saves (docs/benchmarks.md).
 FEW = 5
-# Policies come and go, and rules are turned on and off, in one replica sooner than in another. The API server asks all
-# of them where rules were or will be; an error would be a refusal where that is the failure policy.
+# Policies and rules change in one replica sooner than in another, so the API server may call paths that have no rules
+# yet or any more. An error would then be a refusal if the failure policy is Fail.
 GROUPS: Mapping[Phase, frozenset[str]] = {
     "mutate": frozenset({"daemonsets", "pods", "topology", POLICY_GROUPS["Fail"]}),
     "validate": frozenset({"daemonsets", "labels", "pods", "topologies", "topology", *POLICY_GROUPS.values()}),
 }
-# A gate tells why the service is not ready, or nothing.
+# A gate returns the reasons why the service is not ready.
 Gate = Callable[[], Iterable[str]]
 
 
 class Resolver(Protocol):
-    """Finds the values of keys that are not at hand."""
+    """Looks up the values of keys that are not in memory."""
 
     async def read(self, key: Key[T], seconds: float) -> T:
-        """The value of a key, found within some seconds. Raises FactUnavailable, and Missing where it is not there."""
+        """The value of a key, within a time limit. Raises FactUnavailable, and Missing if it does not exist."""
 
 
 class Route:
-    """A path: the phase and the group of rules that it stands for (None: all of them), and how reviews are read there.
+    """A path: its phase, its group of rules (None: all of them), and how to decode its reviews.
 
-    Of an object no more is decoded than the rules read that match the request. Where the rules are few, telling which
-    these are costs more than it saves.
+    Only those parts of an object are decoded that the matching rules read. If there are few rules, it is cheaper not to
+    find out which of them match.
     """
 
     def __init__(self, phase: Phase, group: str | None, ruleset: RuleSet) -> None:
@@ -70,7 +70,7 @@ class Route:
 
 
 class Served:
-    """Rules, and the facts that they may ask for: all that one review needs. routes: by their paths."""
+    """Rules and facts: everything that a review needs. routes: by path."""
 
     def __init__(self, ruleset: RuleSet, facts: Facts, resolver: Resolver | None = None) -> None:
         self.ruleset = ruleset
@@ -88,7 +88,7 @@ def _routes(ruleset: RuleSet) -> Iterator[tuple[str, Route]]:
 
 
 class ServingState:
-    """The one thing that changes while the service runs. A handler reads `served` once per review."""
+    """The only state that changes while the service runs. A handler reads `served` once per review."""
 
     def __init__(self, served: Served) -> None:
         self.served = served
@@ -98,15 +98,15 @@ class ServingState:
         self._notes: dict[str, Gate] = {}
 
     def add_gate(self, name: str, gate: Gate) -> None:
-        """Make readiness depend on something."""
+        """Make readiness depend on a gate."""
         self._gates[name] = gate
 
     def add_note(self, name: str, note: Gate) -> None:
-        """Let readiness tell of something for which nobody should be sent elsewhere."""
+        """Show notes with readiness that do not make the service unready."""
         self._notes[name] = note
 
     def notes(self) -> list[str]:
-        """What is wrong although the service is ready, a line for each."""
+        """Problems that do not make the service unready, a line for each."""
         return [f"{name}: {reason}" for name, note in self._notes.items() for reason in note()]
 
     def unready(self) -> list[str]:

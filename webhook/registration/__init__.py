@@ -1,1 +1,1 @@
-"""The webhook configurations: made from the rules, written, watched and repaired."""
+"""Makes the webhook configurations from the rules, writes them, watches them and repairs them."""

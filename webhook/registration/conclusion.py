@@ -1,4 +1,4 @@
-"""What to remember, log and count at the end of a turn of the registration. Pure."""
+"""Conclusions: what to remember, log and count at the end of a turn of the registration. Pure."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ class LogEvent(Struct, frozen=True):
 class Conclusion(Struct, frozen=True):
     """What to remember, log and count.
 
-    done: whether the API server knows all now, or nothing is to be written. outcomes: of the writes, for the metric.
+    done: whether the API server now knows everything, or nothing should be written. outcomes: of the writes, for the
+    metric.
     """
 
     memory: Memory
@@ -42,19 +43,19 @@ class Conclusion(Struct, frozen=True):
 
 
 def early(observation: Observation, *, done: bool) -> Conclusion:
-    """The end of a turn before the configurations were compared."""
+    """The conclusion of a turn that ended before the configurations were compared."""
     return _with_failure(observation, Conclusion(_remembered(observation, solved=[FAILED] if done else []), done))
 
 
 def suspended(observation: Observation) -> Conclusion:
-    """The end of a turn in which nothing is written, since the configurations are to go for good."""
+    """The conclusion of a turn without writes, because the configurations were unregistered permanently."""
     until = "nothing is written until the next start, or until they are there without it"
     problem = Problem(SUSPENDED, f"{UNREGISTER} was set on a webhook configuration; {until}", "warning")
     return Conclusion(_remembered(observation, [problem], [FAILED], written={}), done=True)
 
 
 def follower(observation: Observation, *, done: bool) -> Conclusion:
-    """The end of a turn in which it was left to whoever leads."""
+    """The conclusion of a turn of a process that is not the leader."""
     solved = [FAILED, SUSPENDED, UNDONE, NO_OWNER, ABSENT, WAITING]
     return Conclusion(_remembered(observation, solved=solved, written={}), done)
 
@@ -62,9 +63,9 @@ def follower(observation: Observation, *, done: bool) -> Conclusion:
 def reconciled(
     observation: Observation, targets: Mapping[str, WriteTarget], settled: Iterable[str], waiting: Sequence[str]
 ) -> Conclusion:
-    """The end of a turn in which the configurations were compared.
+    """The conclusion of a turn in which the configurations were compared.
 
-    settled: the kinds about which nothing is left to do. waiting: those of which nothing is made yet.
+    settled: the kinds with nothing left to do. waiting: the kinds that are not created yet.
     """
     progress = observation.progress
     stored = {kind: targets[kind] for kind in settled if progress[kind].writes}
@@ -95,14 +96,14 @@ def reconciled(
 def _written(
     observation: Observation, targets: Mapping[str, WriteTarget], settled: Iterable[str], waiting: Sequence[str]
 ) -> dict[str, WriteTarget]:
-    """What each configuration was made last."""
+    """The last written target of each configuration."""
     written = dict(observation.memory.written)
     for kind, target in targets.items():
         is_there = observation.progress[kind].read is not None or not isinstance(target, BundleOnly)
         if kind in settled and is_there:
             written[kind] = target
         elif kind not in settled and kind not in waiting and observation.is_new(kind, target):
-            written.pop(kind, None)  # what fails may have been written all the same
+            written.pop(kind, None)  # a failed write may nevertheless have been stored
     return written
 
 
@@ -112,7 +113,7 @@ def _with_failure(observation: Observation, conclusion: Conclusion) -> Conclusio
     if failure is None:
         return conclusion
     if failure.status == 409:
-        # The watch shows what they wrote, and then it is looked at again.
+        # The watch will show the other write, and then there is another turn.
         event = LogEvent("info", "somebody else writes the registration, too", {"reason": str(failure)})
         return replace(conclusion, done=False, events=(*conclusion.events, event))
     problems = {**conclusion.memory.problems, FAILED: Problem(FAILED, str(failure))}
@@ -123,7 +124,7 @@ def _with_failure(observation: Observation, conclusion: Conclusion) -> Conclusio
 def _remembered(
     observation: Observation, problems: Iterable[Problem] = (), solved: Iterable[str] = (), **changes: Any
 ) -> Memory:
-    """What was remembered before, with changes. solved: events of problems that are over unless they are raised."""
+    """The previous memory with changes. solved: events of problems that are over unless they are in `problems`."""
     memory = observation.memory
     over = set(solved)
     if not changes.get("repairs", memory.repairs).undone(observation.now):
@@ -162,7 +163,7 @@ def _owner(observation: Observation) -> list[Problem]:
 
 
 def _missing(observation: Observation, targets: Mapping[str, WriteTarget], waiting: Sequence[str]) -> list[Problem]:
-    """Problems with configurations that are not there, and are made later or by others."""
+    """Problems with missing configurations, which will be created later or by others."""
     name, problems = observation.registration.name, []
     if waiting:
         titles = " and ".join(f"{kind} {name}" for kind in waiting)
@@ -176,7 +177,7 @@ def _missing(observation: Observation, targets: Mapping[str, WriteTarget], waiti
 
 
 def _repair(observation: Observation, kind: str, target: WriteTarget) -> LogEvent:
-    """What was different, whose doing that was, and what is different nevertheless."""
+    """The event for a repair: the differences, who caused them, and what still differs."""
     progress = observation.progress[kind]
     left = [] if progress.stored is None else list(target.correction(progress.stored).differences)
     writer = changed_by(progress.read or {"metadata": {}})
@@ -199,7 +200,7 @@ def _undone(repair: LogEvent) -> Problem:
 
 
 def _strangers(observation: Observation, stored: Iterable[str]) -> dict[str, list[str]]:
-    """The entries by kind that somebody else put beside the service's, and that were not told of before."""
+    """The names of foreign entries that were not reported before, by kind."""
     names = {kind: [entry["name"] for entry in foreign(observation.progress[kind].stored or {})] for kind in stored}
     new = {
         kind: [name for name in there if (kind, name) not in observation.memory.strangers]
@@ -209,6 +210,6 @@ def _strangers(observation: Observation, stored: Iterable[str]) -> dict[str, lis
 
 
 def _foreign(observation: Observation, kind: str, names: Sequence[str]) -> LogEvent:
-    """Entries of others stay, and go with the configuration."""
+    """The event for foreign entries, which stay, but are deleted with the configuration."""
     details = {"configuration": observation.title(kind), "entries": names}
     return LogEvent("warning", "entries of others are left alone", details)

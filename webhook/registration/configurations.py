@@ -1,8 +1,9 @@
-"""The webhook configurations by which the API server knows the service, made from its rules. Pure.
+"""Makes the service's webhook configurations from its rules. Pure.
 
-One entry per group of hooks, so that each has its own failure policy, conditions and path. What never comes here:
-objects in the service's own Namespace, so that it can always be repaired. Entries say all that can be said of when they
-apply, the API server's defaults too: what is written nowhere is nobody's, and anybody's addition would stay.
+There is one entry per group of hooks, so that each has its own failure policy, conditions and path. Objects in the
+service's own Namespace are excluded, so that the service can always be repaired. Entries set all fields that limit when
+they apply, even to the API server's defaults: nobody owns an unset field, so that a later addition by others would
+stay.
 """
 
 from __future__ import annotations
@@ -25,16 +26,16 @@ from webhook.configuration.settings import Settings
 DOMAIN = "cks-admission.dev"
 API_VERSION = "admissionregistration.k8s.io/v1"
 INJECT_CA_FROM = "cert-manager.io/inject-ca-from"
-"""The annotation by which cert-manager writes the CA of a Certificate, given as namespace/name, into every caBundle."""
+"""The annotation that makes cert-manager write the CA of a Certificate (namespace/name) into every caBundle."""
 
 UNREGISTER = "cks-admission.dev/unregister"
-"""The annotation that announces, with the value `true`, that the configurations are about to be deleted for good."""
+"""The annotation which announces, with the value `true`, that the configurations will be deleted permanently."""
 
 KINDS: dict[Phase, str] = {"mutate": "MutatingWebhookConfiguration", "validate": "ValidatingWebhookConfiguration"}
 
 
 class Client(Struct, frozen=True):
-    """How the API server reaches the service: a base URL or a Service. ca_bundle: PEM, empty for the system's roots."""
+    """How the API server reaches the service: a base URL or a Service. ca_bundle: PEM; empty for the system's roots."""
 
     ca_bundle: bytes
     url: str = ""
@@ -52,13 +53,13 @@ class Client(Struct, frozen=True):
 
 
 class Owner(Struct, frozen=True):
-    """The ClusterRole whose deletion takes the configurations with it."""
+    """The ClusterRole that owns the configurations, so that its deletion deletes them."""
 
     name: str
     uid: str
 
     def to_json(self) -> JsonObject:
-        """The ownerReference; one that blocks nothing needs no right to the owner's finalizers."""
+        """The ownerReference. Without blockOwnerDeletion it needs no right to the owner's finalizers."""
         return {
             "apiVersion": "rbac.authorization.k8s.io/v1",
             "kind": "ClusterRole",
@@ -70,17 +71,17 @@ class Owner(Struct, frozen=True):
 
 
 def is_own(entry: JsonObject) -> bool:
-    """Whether an entry of a configuration is the service's, by its name."""
+    """Whether an entry of a configuration belongs to the service, by its name."""
     return str(entry["name"]).endswith(f".{DOMAIN}")
 
 
 def owned(configuration: JsonObject, owner: Owner) -> JsonObject:
-    """The same configuration, which goes when its owner goes."""
+    """The same configuration with an owner, whose deletion deletes it."""
     return {**configuration, "metadata": {**configuration["metadata"], "ownerReferences": [owner.to_json()]}}
 
 
 def registered(settings: Settings, ca_bundle: bytes, ruleset: RuleSet) -> list[JsonObject]:
-    """The webhook configurations for the settings. ca_bundle: PEM by which the API server knows the service."""
+    """The webhook configurations for the settings. ca_bundle: PEM with which the API server verifies the service."""
     chosen = settings.registration
     return configurations(
         ruleset,
@@ -95,9 +96,9 @@ def registered(settings: Settings, ca_bundle: bytes, ruleset: RuleSet) -> list[J
 def configurations(
     ruleset: RuleSet, client: Client, *, name: str, own_namespace: str, timeout_seconds: int, inject_ca_from: str = ""
 ) -> list[JsonObject]:
-    """The MutatingWebhookConfiguration and the ValidatingWebhookConfiguration, those that have entries.
+    """The MutatingWebhookConfiguration and the ValidatingWebhookConfiguration, without those that have no entries.
 
-    inject_ca_from: the Certificate whose CA cert-manager writes into them, empty for none.
+    inject_ca_from: the Certificate whose CA cert-manager writes into them; empty for none.
     """
     metadata: dict[str, Any] = {"name": name, "labels": {"app.kubernetes.io/name": "cks-admission"}}
     if inject_ca_from:
@@ -114,7 +115,7 @@ def configurations(
 
 
 def _entries(ruleset: RuleSet, phase: Phase) -> list[tuple[list[Hook], list[Rule]]]:
-    """Hooks of a phase by group and scope, with the rules that they belong to."""
+    """The hooks of a phase by group and scope, with their rules."""
     entries: dict[tuple[str, Scope], tuple[list[Hook], list[Rule]]] = {}
     for rule in ruleset.rules:
         for hook in rule.hooks:
@@ -143,7 +144,7 @@ def _webhook(
         "timeoutSeconds": timeout_seconds,
     }
     if phase == "mutate":
-        # What another webhook adds later, such as a GPU container, may change the answer; the rules are idempotent.
+        # A later change by another webhook, such as a GPU container, may change the answer. The rules are idempotent.
         webhook["reinvocationPolicy"] = "IfNeeded" if any(hook.reinvoked for hook in hooks) else "Never"
     return webhook
 
@@ -154,20 +155,21 @@ def _rules(hooks: Iterable[Hook], scope: Scope) -> list[JsonObject]:
 
 
 def _conditions(hooks: Sequence[Hook]) -> list[JsonObject]:
-    """The conditions, where all hooks have the same: they are ANDed, so one hook's must not hide another's requests."""
+    """The conditions, if all hooks have the same: they are ANDed, so one hook's must not hide another's requests."""
     if any(hook.conditions != hooks[0].conditions for hook in hooks):
         return []
     return [{"name": condition.name, "expression": condition.expression} for condition in hooks[0].conditions]
 
 
 def _namespace_selector(hooks: Sequence[Hook], rules: Sequence[Rule], own_namespace: str) -> JsonObject:
-    """Namespaces to ask about. A rule's own selector can be said here only where it is alone in its entry.
+    """The namespaceSelector of an entry. A rule's own selector can be used only if the rule is alone in the entry.
 
-    Of hooks it is what all of them ask: an outage must not reach the Namespaces that every policy leaves alone.
+    The requirements that all hooks share are included, so that an outage does not affect Namespaces that no policy
+    matches.
     """
     requirements = [SelectorRequirement(NAME_LABEL, "NotIn", (own_namespace,))]
     if rules[0].name == LABELS:
-        # Read off the Namespace as it stands: whoever may write into it cannot change that with the same request.
+        # It uses the existing Namespace, so the request itself cannot change it.
         requirements.append(SelectorRequirement(CONTROL_PLANE_LABEL, "NotIn", (CONTROL_PLANE,)))
     if len({rule.name for rule in rules}) == 1:
         requirements += rules[0].namespaces.requirements

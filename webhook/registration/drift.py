@@ -1,7 +1,7 @@
-"""What others made of a webhook configuration, and what is to be written about it. Pure.
+"""Compares a webhook configuration with its target, and decides what to write. Pure.
 
-Others may add labels, annotations, owners and entries of their own. In the service's entries nothing may be added, as a
-condition that is never true would switch them off, but for the requirements that a cloud adds to every webhook.
+Others may add labels, annotations, owners and their own entries. To the service's entries they may add only the
+requirements that a cloud adds to every webhook: for example, a condition that is never true would switch an entry off.
 """
 
 from __future__ import annotations
@@ -19,22 +19,23 @@ from webhook.configuration.settings import KeptRequirement
 from webhook.registration.configurations import API_VERSION, INJECT_CA_FROM, UNREGISTER, is_own
 
 MANAGER = "cks-admission"
-"""The field manager under which the service writes."""
+"""The field manager of the service's writes."""
 
 _SELECTORS = frozenset({"namespaceSelector", "objectSelector"})
 
 
 class Writer(NamedTuple):
-    """A field manager, and when it wrote, as managedFields have it; empty where that is not known."""
+    """A field manager and the time of its write, from managedFields; empty if unknown."""
 
     manager: str
     time: str
 
 
 class Correction(Struct, frozen=True):
-    """What is to be done about a configuration as it was found.
+    """What to do about an observed configuration.
 
-    configuration: what to apply, None for nothing. differences: why, a line each; empty where all is as it should be.
+    configuration: what to apply; None for nothing. differences: the reasons, a line each; empty if there is nothing to
+    do.
     """
 
     configuration: JsonObject | None
@@ -42,23 +43,23 @@ class Correction(Struct, frozen=True):
 
 
 class WriteTarget(Protocol):
-    """What a configuration should be like."""
+    """The target of a configuration."""
 
     def correction(self, observed: JsonObject | None) -> Correction:
-        """What is to be done about it as it was found; None where there is none."""
+        """What to do about the observed configuration, which is None if it does not exist."""
 
     def replacement(self, observed: JsonObject) -> JsonObject | None:
-        """What to put in its place where applying a correction did not help; None where nothing else can be done."""
+        """What to replace it with if applying a correction had no effect; None if nothing else can be done."""
 
 
 class Managed(Struct, frozen=True):
-    """A configuration that the service writes, None where there should be none. kept: what clouds may add to it."""
+    """A configuration that the service writes; None if there should be none. kept: what clouds may add to it."""
 
     configuration: JsonObject | None
     kept: tuple[KeptRequirement, ...] = ()
 
     def correction(self, observed: JsonObject | None) -> Correction:
-        """All of it is applied. Where there should be none, the one that exists has to go."""
+        """The whole configuration is applied. An observed one that should not exist is a difference."""
         if self.configuration is None:
             return Correction(None, [] if observed is None else ["no rule needs it"])
         if observed is None:
@@ -67,19 +68,19 @@ class Managed(Struct, frozen=True):
         return Correction(_same_object(desired, observed), difference(desired, observed))
 
     def replacement(self, observed: JsonObject) -> JsonObject | None:
-        """The object that was found, with the service's entries just as they are desired."""
+        """The observed object, with the service's entries exactly as desired."""
         if self.configuration is None:
             return None
         return restored(kept(injected(self.configuration, observed), observed, self.kept), observed)
 
 
 class BundleOnly(Struct, frozen=True):
-    """A configuration that somebody else applies, but for the caBundle of each entry. bundle: PEM, empty for none."""
+    """A configuration that somebody else applies, except for each entry's caBundle. bundle: PEM; empty for none."""
 
     bundle: bytes
 
     def correction(self, observed: JsonObject | None) -> Correction:
-        """What does not exist is not made; entries of other services are not touched."""
+        """Only the caBundles of the service's entries are applied. A missing configuration is not created."""
         own = [] if observed is None else [entry for entry in _entries(observed) if is_own(entry)]
         if observed is None or not own or not self.bundle:
             return Correction(None, [])
@@ -94,22 +95,23 @@ class BundleOnly(Struct, frozen=True):
         return Correction(_same_object(desired, observed), [f"{name}: caBundle" for name in differing])
 
     def replacement(self, _: JsonObject) -> JsonObject | None:
-        """Nothing: what else is in it is not the service's business."""
+        """None, because the service manages nothing else in it."""
         return None
 
 
 def kept(desired: JsonObject, observed: JsonObject, allowed: Iterable[KeptRequirement]) -> JsonObject:
-    """What is desired, and in the namespaceSelector of each entry what a cloud added to it and is allowed to."""
+    """The desired configuration, with the allowed requirements that a cloud added to each entry's namespaceSelector."""
     observed_entries, allowed = {entry["name"]: entry for entry in _entries(observed)}, tuple(allowed)
     webhooks = [_with_kept(entry, observed_entries.get(entry["name"], {}), allowed) for entry in _entries(desired)]
     return {**desired, "webhooks": webhooks}
 
 
 def injected(desired: JsonObject, observed: JsonObject) -> JsonObject:
-    """What is desired, with the caBundles that are cert-manager's to write, where they are, as they were found.
+    """The desired configuration, with the observed caBundles if cert-manager writes them.
 
-    A new entry begins with that of another one: cert-manager's injector comes after the API server, which would
-    meanwhile refuse what fails closed. What was there before cert-manager was told to come is somebody else's.
+    A new entry starts with the caBundle of another one: until cert-manager's injector writes it, the API server would
+    otherwise refuse what fails closed. If the observed configuration lacks cert-manager's annotation, its caBundles are
+    ignored, because somebody else wrote them.
     """
     if not all(
         INJECT_CA_FROM in (configuration["metadata"].get("annotations") or {}) for configuration in (desired, observed)
@@ -120,7 +122,7 @@ def injected(desired: JsonObject, observed: JsonObject) -> JsonObject:
 
 
 def with_bundles(desired: JsonObject, observed: JsonObject, other: str | None = None) -> JsonObject:
-    """What is desired, with the caBundles that were found. other: one (base64) for entries for which none was."""
+    """The desired configuration with the observed caBundles. other: the caBundle (base64) of entries without one."""
     bundles = {entry["name"]: entry["clientConfig"].get("caBundle") for entry in _entries(observed)}
     return {
         **desired,
@@ -129,7 +131,7 @@ def with_bundles(desired: JsonObject, observed: JsonObject, other: str | None = 
 
 
 def difference(desired: JsonObject, observed: JsonObject) -> list[str]:
-    """What of the desired is not so, for people, a line each; what others added to their own ends is no difference."""
+    """The differences, a line each, for people. What others may add is not a difference."""
     metadata = observed["metadata"]
     differences = [
         f"{place[:-1]} {key}"
@@ -152,9 +154,9 @@ def difference(desired: JsonObject, observed: JsonObject) -> list[str]:
 
 
 def restored(desired: JsonObject, observed: JsonObject) -> JsonObject:
-    """The observed object with the service's entries as they are desired, whoever owns what was different in them.
+    """The observed object with the service's entries as desired, whoever owns the differing fields.
 
-    Fields of an entry that this release does not know stay: the API server may have given them a default.
+    Fields of an entry that this release does not know stay, because the API server may have set a default.
     """
     there = {entry["name"]: entry for entry in _entries(observed)}
     own = [{**there.get(entry["name"], {}), **entry} for entry in _entries(desired)]
@@ -170,19 +172,19 @@ def restored(desired: JsonObject, observed: JsonObject) -> JsonObject:
 
 
 def foreign(observed: JsonObject) -> list[JsonObject]:
-    """The entries that are not the service's."""
+    """The entries that do not belong to the service."""
     return [entry for entry in _entries(observed) if not is_own(entry)]
 
 
 def is_unregistered(observed: JsonObject) -> bool:
-    """Whether it says that it is about to be deleted for good."""
+    """Whether an annotation announces that it will be deleted permanently."""
     return (observed["metadata"].get("annotations") or {}).get(UNREGISTER) == "true"
 
 
 def changed_by(observed: JsonObject) -> Writer:
-    """Who else wrote last into it, as far as that can be told.
+    """Who else wrote to it last, as far as is known.
 
-    It cannot where something was only taken away: Kubernetes notes who set what.
+    It is unknown if something was only removed, because Kubernetes records who set a field.
     """
     entries = observed["metadata"].get("managedFields") or ()
     own = max((entry.get("time", "") for entry in entries if entry.get("manager") == MANAGER), default="")
@@ -212,7 +214,7 @@ def _with_kept(entry: JsonObject, other: JsonObject, allowed: Sequence[KeptRequi
 def _may_stay(requirement: JsonObject, allowed: Iterable[KeptRequirement]) -> bool:
     key, operator = requirement["key"], requirement["operator"]
     if operator == "DoesNotExist":
-        # Every Namespace has its name as a label: none would be left.
+        # Every Namespace has its name as a label, so this requirement would exclude all.
         return key != NAME_LABEL and any(line.key == key for line in allowed)
     return operator == "NotIn" and any(
         line.key == key and all(glob.matches(value, line.values) for value in requirement["values"]) for line in allowed
@@ -220,7 +222,7 @@ def _may_stay(requirement: JsonObject, allowed: Iterable[KeptRequirement]) -> bo
 
 
 def _entry_difference(desired: JsonObject, observed: JsonObject) -> list[str]:
-    """The fields of an entry that differ, out of those that the service writes: later ones are not known here."""
+    """The differing fields of an entry, among those that the service writes. Newer fields are unknown here."""
     differences = []
     for field, value in desired.items():
         here, there = (_comparable(field, side) for side in (value, observed.get(field)))
@@ -230,7 +232,7 @@ def _entry_difference(desired: JsonObject, observed: JsonObject) -> list[str]:
 
 
 def _comparable(field: str, value: Any) -> Any:
-    """A value of a field such that equal ones mean the same: in most lists the order means nothing."""
+    """A field's value in a form that is equal if the meaning is. In most lists the order means nothing."""
     if field in _SELECTORS:
         selector = value or {}
         return selector.get("matchLabels") or {}, {_normal(requirement) for requirement in _requirements(selector)}
@@ -240,7 +242,7 @@ def _comparable(field: str, value: Any) -> Any:
 
 
 def _said(field: str, desired: Any, observed: Any) -> str:
-    """What differs in a field, of the values to compare: short ones themselves, of maps the keys."""
+    """A description of the difference between two comparable values: the values if short, the keys of maps."""
     if isinstance(desired, dict) and isinstance(observed, dict):
         differing = sorted(key for key in desired.keys() | observed.keys() if desired.get(key) != observed.get(key))
         return f"{field} {', '.join(differing)}"
@@ -250,7 +252,7 @@ def _said(field: str, desired: Any, observed: Any) -> str:
 
 
 def _same_object(desired: JsonObject, observed: JsonObject) -> JsonObject:
-    """What is desired of this very object: should it be deleted meanwhile, applying it must not make it again."""
+    """The desired configuration with the observed uid, so that applying it cannot recreate a deleted object."""
     return {**desired, "metadata": {**desired["metadata"], "uid": observed["metadata"]["uid"]}}
 
 

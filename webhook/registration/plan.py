@@ -1,7 +1,7 @@
-"""What to do about the webhook configurations, and why. Pure: what was observed in, steps out.
+"""Plans what to do about the webhook configurations. Pure: observations in, steps out.
 
-A turn begins with what the watches show. `plan` says what to do next. What came of these steps is added to the
-observation, and `plan` is asked again, until there is nothing more to do. Then its conclusion holds.
+A turn begins with what the watches show. `plan` returns the next steps. Their results are added to the observation, and
+`plan` is called again, until there are no more steps. Then its conclusion is final.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from webhook.registration.state import CaFile, Observation
 
 
 class FindOwner(Struct, frozen=True):
-    """Look up the ClusterRole that is to own the configurations."""
+    """Look up the ClusterRole that should own the configurations."""
 
     name: str
     reasons: Sequence[str] = ("it is made anew with each release",)
 
 
 class ReadConfiguration(Struct, frozen=True):
-    """Read a configuration itself."""
+    """Read a configuration."""
 
     kind: str
     reasons: Sequence[str] = ("it may differ, and what is followed lags behind",)
 
 
 class Apply(Struct, frozen=True):
-    """Create or apply a configuration. otherwise: what to put in its place where that is refused as invalid."""
+    """Create or apply a configuration. otherwise: its replacement if the API server refuses that as invalid."""
 
     kind: str
     configuration: JsonObject
@@ -43,7 +43,7 @@ class Apply(Struct, frozen=True):
 
 
 class Replace(Struct, frozen=True):
-    """Put a configuration in the place of the version that was read."""
+    """Replace a configuration in the version that was read."""
 
     kind: str
     configuration: JsonObject
@@ -62,28 +62,28 @@ Step = FindOwner | ReadConfiguration | Write
 
 
 class RegistrationPlan(Struct, frozen=True):
-    """The steps to take now, and the conclusion that holds once there are none."""
+    """The next steps, and the conclusion, which is final if there are no steps."""
 
     steps: Sequence[Step]
     conclusion: Conclusion
 
 
 def ca_bundle(registration: Registration, own: bytes | None, file: CaFile | None, last: bytes | None) -> bytes | None:
-    """The CAs to tell the API server of, as PEM; None while they are not known.
+    """The CAs for the caBundle as PEM; None while they are not known.
 
-    own: those of the service, empty for those that every system trusts. file: registration.caFile, None where the
-    settings name none. last: what was in it when it could be used last.
+    own: the service's CAs; empty for those that every system trusts. file: registration.caFile; None if it is not set.
+    last: the last usable content of that file.
     """
     if file is None:
         return b"" if registration.inject_ca_from else own
     if not file.problem:
         return file.content
-    # An issuer that shows no CA leaves no such file, and cert-manager may come with what it has.
+    # An issuer that does not publish its CA writes no such file, and cert-manager may inject a CA.
     return b"" if last is None and registration.inject_ca_from else last
 
 
 def plan(observation: Observation) -> RegistrationPlan:
-    """What to do next."""
+    """The next steps, or the final conclusion."""
     if _is_unregistered(observation):
         return RegistrationPlan((), conclusion.suspended(observation))
     if observation.configurations is None:
@@ -97,7 +97,7 @@ def plan(observation: Observation) -> RegistrationPlan:
 
 
 def _leading(observation: Observation, targets: Mapping[str, WriteTarget]) -> RegistrationPlan:
-    """What to do next where this process is the one to write."""
+    """The plan of the leader, which writes."""
     pending = {kind: target for kind, target in targets.items() if _is_pending(observation, kind, target)}
     name = observation.registration.owner if observation.registration.apply else ""
     if name and observation.owner is None and (pending or observation.known_owner is None):
@@ -110,15 +110,15 @@ def _leading(observation: Observation, targets: Mapping[str, WriteTarget]) -> Re
 
 
 def _first(observation: Observation, steps: Sequence[Step]) -> RegistrationPlan:
-    """These steps, before anything can be decided, unless one of them failed."""
+    """A plan with preparatory steps. If one of them failed, the turn ends."""
     return RegistrationPlan(() if observation.failure else steps, conclusion.early(observation, done=False))
 
 
 def _reconciliation(observation: Observation, targets: Mapping[str, WriteTarget]) -> RegistrationPlan:
-    """Write what is not so."""
+    """The plan to write what differs from the targets."""
     current, progress = observation.watch.current, observation.progress
     if any(progress[kind].read is None and kind in current for kind in targets):
-        # Deleted just now: whether for good, the watch shows first.
+        # It was just deleted. The watch will show whether that is permanent.
         return RegistrationPlan((), conclusion.early(observation, done=False))
     waiting = [kind for kind, target in targets.items() if _waits(observation, kind, target)]
     writes = {
@@ -132,7 +132,7 @@ def _reconciliation(observation: Observation, targets: Mapping[str, WriteTarget]
 
 
 def _write(observation: Observation, kind: str, target: WriteTarget) -> Write | None:
-    """The next write of a configuration; None where there is none."""
+    """The next write of a configuration; None if there is none."""
     progress = observation.progress[kind]
     if progress.writes == 0:
         correction = target.correction(progress.read)
@@ -141,14 +141,14 @@ def _write(observation: Observation, kind: str, target: WriteTarget) -> Write | 
             return None
         reasons = correction.differences or ["something else was written before, or it is not known what"]
         if correction.configuration is None:
-            # Where every rule of a phase is off, an old configuration would go on asking for nothing.
+            # If every rule of a phase is off, an old configuration would cause useless calls.
             return Remove(kind, reasons)
-        # What belongs to others can make it invalid, as a url beside the service.
+        # Fields that others own can make it invalid, as a url beside the service.
         otherwise = None if progress.read is None else target.replacement(progress.read)
         return Apply(kind, correction.configuration, reasons, otherwise)
     if progress.writes > 1 or progress.stored is None:
         return None
-    # Applying takes away nothing that others added to lists and maps, such as a condition that is never true.
+    # Applying does not remove what others added to lists and maps, such as a condition that is never true.
     differences = target.correction(progress.stored).differences
     replacement = target.replacement(progress.stored) if differences else None
     return None if replacement is None else Replace(kind, replacement, differences)
@@ -162,7 +162,7 @@ def _is_unregistered(observation: Observation) -> bool:
 
 
 def _targets(observation: Observation, configurations: Mapping[str, JsonObject]) -> dict[str, WriteTarget]:
-    """What each configuration should be like, by kind."""
+    """The target of each configuration, by kind."""
     registration, owner = observation.registration, observation.known_owner
     if not registration.apply:
         return {kind: BundleOnly(b"" if registration.inject_ca_from else observation.bundle) for kind in configurations}
@@ -172,13 +172,13 @@ def _targets(observation: Observation, configurations: Mapping[str, JsonObject])
 
 
 def _is_pending(observation: Observation, kind: str, target: WriteTarget) -> bool:
-    """Whether something has to be written of it, or may have to."""
+    """Whether a configuration needs a write, or may need one."""
     watch = observation.watch
     is_known = watch.synced and not observation.is_new(kind, target)
     return not is_known or bool(target.correction(watch.current.get(kind)).differences)
 
 
 def _waits(observation: Observation, kind: str, target: WriteTarget) -> bool:
-    """Whether it would be the first of its kind, and calls do not reach this process: what fails closed is refused."""
+    """Whether to delay the creation of a configuration until calls reach this process: entries may fail closed."""
     is_absent = observation.progress[kind].read is None and kind not in observation.watch.ever
     return is_absent and target.correction(None).configuration is not None and not observation.calls_arrive

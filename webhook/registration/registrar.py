@@ -1,4 +1,4 @@
-"""Keeps the cluster's webhook configurations as the settings want them, whatever others do to them."""
+"""Keeps the cluster's webhook configurations in the desired state, whatever others do to them."""
 
 from __future__ import annotations
 
@@ -32,17 +32,16 @@ if TYPE_CHECKING:
     from webhook.cluster.api.client import Connection
     from webhook.cluster.watches.webhooks import Webhooks
 
-# How often a process is asked whether it is ready, where a configuration waits for calls to reach it.
+# The seconds between checks of readiness, while a configuration waits until calls reach this process.
 _READY_SECONDS = 1.0
 
 
 class RegistrarInputs(NamedTuple):
     """What this process knows at one moment.
 
-    policies: None while it is not known which there are: another replica may know, and its entries must not go.
-    namespaces: the control-plane ones. ca_bundle: PEM by which the service is to be trusted; empty for what every
-    system trusts, None while it is not known. leading: whether this process is the one to write. ready: whether it
-    takes calls.
+    policies: None while they are not known; another replica may know them, and its entries must stay. namespaces: those
+    of the control plane. ca_bundle: PEM with which clients verify the service; empty for the system's roots, None while
+    it is not known. leading: whether this process is the leader, which writes. ready: whether it takes calls.
     """
 
     settings: Settings
@@ -55,16 +54,16 @@ class RegistrarInputs(NamedTuple):
 
 
 class _RuleCache(NamedTuple):
-    """Rules, and all that they were made of."""
+    """Rules, and everything from which they were made."""
 
     source: tuple[Settings, Sequence[str], PolicyRules, Catalog]
     ruleset: RuleSet
 
 
 class Registrar:
-    """Carries out what `webhook.registration.plan` plans: when its inputs change, and when the configurations do.
+    """Executes the plans of `webhook.registration.plan` when its inputs or the configurations change.
 
-    Each process that registers has one; only the one that is leading writes.
+    Each process that registers has one; only the leader's writes.
     """
 
     def __init__(
@@ -87,17 +86,17 @@ class Registrar:
         self._log = structlog.get_logger()
 
     def look(self) -> None:
-        """Have `run` write at once: something that the configurations are made of has changed, or who leads."""
+        """Make `run` check at once, because an input of the configurations or the leader has changed."""
         self._webhooks.changed.set()
 
     def problems(self) -> list[str]:
-        """Why the API server may not know the service as it should, a line each."""
+        """The problems because of which the API server may not know the service properly, a line each."""
         return [problem.reason for problem in self._memory.problems.values()]
 
     async def run(self, seconds: float) -> NoReturn:
-        """Write whenever there is reason to, and every so many seconds, until cancelled.
+        """Write when there is a reason, and at the given interval, until cancelled.
 
-        While somebody undoes what is written the pauses grow, or the two would do nothing else.
+        While somebody undoes the writes, the pauses grow, so that the two do not fight continuously.
         """
         backoff = Backoff(self._clock)
         while True:
@@ -115,9 +114,9 @@ class Registrar:
                     await self._reason_to_write()
 
     async def write(self) -> bool:
-        """Write what is not as it should be; whether the API server knows all now, or nothing is to be written.
+        """Write what differs. Return whether the API server now knows everything, or nothing should be written.
 
-        A failure is logged, once for each reason, and tried again at the next call.
+        A failure is logged once for each reason, and tried again at the next call.
         """
         async with self._writing:
             observation = await self._observed()
@@ -133,7 +132,7 @@ class Registrar:
         return conclusion.done
 
     async def _observed(self) -> Observation:
-        """All on which a plan depends, as it is now."""
+        """The current observation, on which a plan depends."""
         inputs = await self._inputs_with_rules()
         registration = inputs.settings.registration
         file = _read(registration.ca_file) if registration.ca_file else None
@@ -155,10 +154,11 @@ class Registrar:
         )
 
     async def _inputs_with_rules(self) -> RegistrarInputs:
-        """The inputs as they are once their rules are made, which takes tenths of a second for a thousand policies.
+        """The current inputs, with the rules made from them in `_rule_cache`.
 
-        No review should wait for that. Of one moment are whether this process leads and its CA: whoever has begun to
-        lead knows the CA that counts.
+        Making the rules of a thousand policies takes tenths of a second, so it runs in a thread and reviews do not
+        wait. The inputs are read again afterwards, because leadership and CA must be from the same moment: a new leader
+        knows the current CA.
         """
         while (inputs := self._inputs()).policies is not None:
             source = inputs.settings, inputs.namespaces, inputs.policies, inputs.catalog
@@ -168,7 +168,7 @@ class Registrar:
         return inputs
 
     async def _carried_out(self, step: Step, observation: Observation) -> Observation:
-        """What is known after a step. Raises ClusterError."""
+        """The observation after a step. Raises ClusterError."""
         if isinstance(step, FindOwner):
             try:
                 owner = OwnerLookUp(await cluster.owner_uid(self._api, step.name))
@@ -184,7 +184,7 @@ class Registrar:
         return replace(observation, progress={**progress, step.kind: after})
 
     async def _stored(self, step: Write, name: str) -> JsonObject | None:
-        """Carry out a write, and return what is stored then. Raises ClusterError."""
+        """Execute a write. Return the configuration that is stored then. Raises ClusterError."""
         if isinstance(step, Remove):
             await cluster.remove(self._api, {step.kind: name})
             return None
@@ -198,7 +198,7 @@ class Registrar:
             return await cluster.replace(self._api, step.otherwise)
 
     def _conclude(self, conclusion: Conclusion) -> None:
-        """Remember, log and count. A problem is logged when it arises or its reason changes."""
+        """Remember, log and count. A problem is logged when it appears or its reason changes."""
         for event in conclusion.events:
             getattr(self._log, event.level)(event.event, **event.details)
         for name, problem in conclusion.memory.problems.items():
@@ -210,12 +210,12 @@ class Registrar:
         self._memory = conclusion.memory
 
     def _calls_arrive(self, *, ready: bool) -> bool:
-        """Whether calls reach this process. It counts from the first look at which it was ready."""
+        """Whether calls reach this process. The time counts from the first check at which it was ready."""
         self._calls = self._calls.observed(ready=ready, now=self._clock.monotonic())
         return self._calls.arrive
 
     async def _reason_to_write(self) -> None:
-        """Wait until somebody asks, or calls reach this process where something waits for that."""
+        """Wait for a change or, if a configuration waits for it, until calls reach this process."""
         changed = self._webhooks.changed
         if WAITING not in self._memory.problems or self._calls.arrive:
             await changed.wait()
@@ -226,7 +226,7 @@ class Registrar:
 
 
 def _read(path: str) -> CaFile:
-    """What a file of CAs holds. It is read anew at each turn: others renew it."""
+    """The CAs in a file. The file is read at each turn, because others renew it."""
     try:
         content = Path(path).read_bytes()
         Bundle.from_pem(content)

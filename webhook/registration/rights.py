@@ -1,6 +1,6 @@
-"""The rights that the service's account needs in the cluster, as the settings ask for them. Pure.
+"""The rights that the service's account needs in the cluster, depending on the settings. Pure.
 
-Operators grant them by RBAC; `cks-admission doctor` asks the API server for each of them.
+Operators grant them by RBAC; `cks-admission doctor` checks each of them with the API server.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _READ = ("get", *_FOLLOW)
 class Right(Struct, frozen=True):
     """One verb on one resource.
 
-    name: the only object that it is needed for, empty for all. namespace: empty for the whole cluster. reason: what it
-    is for. vital: whether the service does less without it; where not, it only tells less.
+    name: the only object for which it is needed; empty for all. namespace: empty for the whole cluster. reason: its
+    purpose. vital: whether the service does less without it; otherwise it only reports less.
     """
 
     verb: str
@@ -38,7 +38,7 @@ class Right(Struct, frozen=True):
 
 
 def needed(settings: Settings) -> list[Right]:
-    """All rights that a service with a cluster needs, each once. Raises SettingsError where settings do not fit."""
+    """All rights that a service with a cluster needs, without duplicates. Raises SettingsError for invalid settings."""
     return [
         *_facts(settings),
         *_topologies(settings),
@@ -89,7 +89,7 @@ def _registration(settings: Settings) -> Iterator[Right]:
     chosen = settings.registration
     if chosen.apply:
         reason = "the service writes its webhook configurations, and follows them"
-        # What does not exist yet has no name for the authorizer.
+        # Authorization of a creation does not know the name.
         yield from _rights(["create"], ADMISSION, CONFIGURATIONS, reason)
         verbs = (*_READ, "patch", "update", "delete")
         yield from _rights(verbs, ADMISSION, CONFIGURATIONS, reason, name=chosen.name)
@@ -102,7 +102,7 @@ def _registration(settings: Settings) -> Iterator[Right]:
 
 
 def _shared(settings: Settings) -> Iterator[Right]:
-    """What replicas share in their Namespace."""
+    """The rights for the state that replicas share in their Namespace."""
     namespace, secret = settings.cluster.namespace, settings.tls.secret
     if secret:
         reason = "the replicas share the CA in this Secret"

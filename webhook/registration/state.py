@@ -1,4 +1,4 @@
-"""What is known of the registration at one moment, and what is remembered from one turn to the next. Values only."""
+"""The state of the registration at one moment, and the memory between turns. Values only."""
 
 from __future__ import annotations
 
@@ -13,27 +13,28 @@ from webhook.configuration.settings import Registration
 from webhook.registration.configurations import Owner
 from webhook.registration.drift import WriteTarget
 
-# A Service knows of no process before a probe has found it ready, every 5 s by the chart; then endpoints and the
-# proxies of all Nodes have to hear of it.
+# A Service includes a process only after a probe found it ready, every 5 s in the chart. Then the endpoints and the
+# proxies of all Nodes have to be updated.
 REACHED_SECONDS = 10.0
 
-# More repairs than these within the time: people do not write that often.
+# More repairs than this within the time mean a fight: people do not write that often.
 _MANY_REPAIRS = 5
 _FIGHT_SECONDS = 60.0
 
 
 class Calls(Struct, frozen=True):
-    """Whether calls reach this process, so that the API server may be told to call: once they do, for good.
+    """Whether calls reach this process, so that configurations may be created. Once true, it stays true.
 
-    They do when it has been ready for a while at some time. Of several workers each goes by itself, though the Pod is
-    ready only when all are, a few seconds after the first. ready_since: None while the process is not ready.
+    It becomes true when the process has been ready for a while. Each of several workers decides for itself, although
+    the Pod is ready only when all of them are, a few seconds after the first. ready_since: None while the process is
+    not ready.
     """
 
     ready_since: float | None = None
     arrive: bool = False
 
     def observed(self, *, ready: bool, now: float) -> Calls:
-        """What is known after another look. now: by a clock that never jumps."""
+        """The state after another check. now: by a monotonic clock."""
         if self.arrive:
             return self
         if not ready:
@@ -43,24 +44,24 @@ class Calls(Struct, frozen=True):
 
 
 class Repairs(Struct, frozen=True):
-    """When the configurations were repaired last, by a clock that never jumps. fight: as of the last of them."""
+    """The times of the last repairs, by a monotonic clock. fight: whether the last one was part of a fight."""
 
     times: tuple[float, ...] = ()
     fight: bool = False
 
     def added(self, now: float) -> Repairs:
-        """With one more repair."""
+        """The state after one more repair."""
         times = (*self.times, now)[-(_MANY_REPAIRS + 1) :]
         is_many = len(times) > _MANY_REPAIRS and now - times[0] <= _FIGHT_SECONDS
         return Repairs(times, fight=is_many or self.undone(now))
 
     def undone(self, now: float) -> bool:
-        """Whether somebody undoes repairs: there were too many, and nothing has been quiet for long since."""
+        """Whether somebody undoes repairs: there were too many, and the last one was not long ago."""
         return self.fight and now - self.times[-1] <= _FIGHT_SECONDS
 
 
 class Problem(Struct, frozen=True):
-    """What is wrong, by the event under which it is logged. details: for the log only."""
+    """A problem, with the event under which it is logged. details: only for the log."""
 
     event: str
     reason: str
@@ -71,9 +72,9 @@ class Problem(Struct, frozen=True):
 class Memory(Struct, frozen=True):
     """What is remembered from one turn to the next.
 
-    written: what each configuration was made last, by kind. owner: the ClusterRole as it was found last. ca_file: the
-    last content of registration.caFile that could be used. strangers: kind and name of entries of others that were told
-    of. problems: what is wrong, by event.
+    written: the last written target of each configuration, by kind. owner: the ClusterRole as last found. ca_file: the
+    last usable content of registration.caFile. strangers: kind and name of foreign entries that were reported.
+    problems: the current problems, by event.
     """
 
     written: Mapping[str, WriteTarget] = {}
@@ -85,11 +86,11 @@ class Memory(Struct, frozen=True):
 
 
 class WatchState(Struct, frozen=True):
-    """What the watches show of the two configurations, which may lag behind.
+    """The state of the two configurations in the watches, which may be outdated.
 
-    synced: whether both first lists have arrived. current: those that there are, whole, by kind. ever: the kinds of
-    which there has been one since this process follows them. unregistered: whether they were announced to go for good;
-    that holds while they are gone, and ends when they are there without the announcement.
+    synced: whether both first lists have arrived. current: the existing configurations, whole, by kind. ever: the kinds
+    that have existed since this process follows them. unregistered: whether their permanent deletion was announced.
+    This stays true while they do not exist, and ends when they exist without the announcement.
     """
 
     synced: bool = False
@@ -99,21 +100,21 @@ class WatchState(Struct, frozen=True):
 
 
 class CaFile(Struct, frozen=True):
-    """What registration.caFile holds. problem: why it cannot be used, empty where it can."""
+    """The content of registration.caFile. problem: why it cannot be used; empty if it can."""
 
     content: bytes = b""
     problem: str = ""
 
 
 class OwnerLookUp(Struct, frozen=True):
-    """The uid of the ClusterRole that is to own the configurations, None where there is none, or why it is unknown."""
+    """The uid of the ClusterRole that should own the configurations, None if there is none; or why it is unknown."""
 
     uid: str | None = None
     problem: str = ""
 
 
 class Progress(Struct, frozen=True):
-    """How far one configuration has come in this turn: as it was read, and as the last of the writes left it."""
+    """The progress of one configuration in this turn: as it was read, and as it was after the last write."""
 
     read: JsonObject | None
     stored: JsonObject | None = None
@@ -121,13 +122,13 @@ class Progress(Struct, frozen=True):
 
 
 class Observation(Struct, frozen=True):
-    """All on which the plan of a turn depends.
+    """Everything on which the plan of a turn depends.
 
-    leading: whether this process is the one to write. calls_arrive: whether calls reach this process. configurations:
-    those that the rules call for, by kind, with the CAs to trust and without their owner; None while it is not known
-    which policies or CAs there are. bundle: these CAs as PEM.
+    leading: whether this process is the leader, which writes. calls_arrive: whether calls reach this process.
+    configurations: those that the rules need, by kind, with CAs but without owner; None while policies or CAs are not
+    known. bundle: these CAs as PEM.
 
-    owner, progress and failure: what came of the steps of this turn.
+    owner, progress and failure: the results of this turn's steps.
     """
 
     registration: Registration
@@ -145,24 +146,24 @@ class Observation(Struct, frozen=True):
 
     @property
     def known_owner(self) -> Owner | None:
-        """The owner of the configurations, as far as it is known."""
+        """The owner of the configurations, if known."""
         if self.owner is None or self.owner.uid is None:
             return self.memory.owner
         return Owner(self.registration.owner, self.owner.uid)
 
     @property
     def owner_is_gone(self) -> bool:
-        """Whether the owner is no more.
+        """Whether the owner was deleted.
 
-        It takes the configurations with it, and whoever put them back would leave them for ever.
+        Its deletion deletes the configurations. If they were recreated, nothing would delete them any more.
         """
         is_absent = self.owner is not None and self.owner.uid is None and not self.owner.problem
         return is_absent and self.memory.owner is not None
 
     def is_new(self, kind: str, target: WriteTarget) -> bool:
-        """Whether a target is another one than was written, so that writing it repairs nothing."""
+        """Whether a target differs from what was written, so that writing it is not a repair."""
         return self.memory.written.get(kind) != target
 
     def title(self, kind: str) -> str:
-        """How people are told of a configuration."""
+        """The name of a configuration in messages."""
         return f"{kind}/{self.registration.name}"

@@ -1,1 +1,1 @@
-"""Where policies and topologies come from: files, ConfigMaps, the cluster."""
+"""The sources of policies and topologies: files, ConfigMaps, the cluster."""

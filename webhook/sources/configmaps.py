@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 
 
 class ConfigMaps:
-    """ConfigMaps of the service's Namespace, each a source of its own: every key that ends in .yaml, .yml or .json."""
+    """ConfigMaps of the service's Namespace. Each is a source, with all keys that end in .yaml, .yml or .json."""
 
     def __init__(self, maps: PolicyMaps) -> None:
         self._maps = maps
         self._cache: Mapping[str, Content] = {}
 
     async def contents(self) -> Mapping[str, Content]:
-        """What the ConfigMaps hold, as far as the watch knows them."""
+        """The contents of the ConfigMaps in the watch."""
         data = {name: policy_map.data for name, policy_map in self._maps.known.items()}
         self._cache = await asyncio.to_thread(contents, self._maps.namespace, data, self._cache)
         return self._cache
 
     async def changes(self) -> AsyncIterator[None]:
-        """Something was added, changed or deleted; now and then also without that, for what could not be told."""
+        """Yield after each change, and now and then without one, to repeat reports that failed."""
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_SECONDS):
@@ -42,7 +42,7 @@ class ConfigMaps:
             yield
 
     async def report(self, refused: Mapping[str, str]) -> None:
-        """An annotation and an Event for each ConfigMap that is refused, or is no longer."""
+        """Report in annotations and Events which ConfigMaps are refused, or no longer are."""
         for name in list(self._maps.known):
             await self._maps.report(name, refused.get(source(self._maps.namespace, name), ""))
 
@@ -55,7 +55,7 @@ def source(namespace: str, name: str) -> str:
 def contents(
     namespace: str, data: Mapping[str, Mapping[str, str]], known: Mapping[str, Content] | None = None
 ) -> Mapping[str, Content]:
-    """What the ConfigMaps of a Namespace hold, by source. data: by name. known: what was read before is kept."""
+    """The contents of a Namespace's ConfigMaps by source. data: by name. known: earlier contents, which are reused."""
     current: dict[str, Content] = {}
     for name, texts in sorted(data.items()):
         version = hashlib.sha256(repr(sorted(texts.items())).encode()).hexdigest()

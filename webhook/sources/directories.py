@@ -15,18 +15,18 @@ from webhook.sources.policyset import Content
 
 
 class Directories:
-    """Files and directories, each a source of its own. Files that did not change are not read into policies again."""
+    """Files and directories, each of which is a source. Unchanged files are not parsed again."""
 
     def __init__(self, paths: tuple[str, ...]) -> None:
         self._paths = paths
         self._known: dict[Path, tuple[str, tuple[Part, ...]]] = {}
 
     async def contents(self) -> Mapping[str, Content]:
-        """What the files hold. Reading them takes no time from the reviews in flight but that of a thread."""
+        """The contents of the files. A thread reads them, so that reviews in flight do not wait."""
         return await asyncio.to_thread(self.read)
 
     def read(self) -> Mapping[str, Content]:
-        """What the files hold now."""
+        """The current contents of the files."""
         known, self._known = self._known, {}
         return {path: self._content(path, known) for path in self._paths}
 
@@ -53,7 +53,7 @@ class Directories:
         return Content(version.hexdigest(), tuple(parts_read), "\n".join(problems))
 
     async def changes(self) -> AsyncIterator[None]:
-        """A change in a file, or a few seconds without one."""
+        """Yield after a change in a file, or after a few seconds without one."""
         while True:
             existing = [path for path in self._paths if os.path.exists(path)]  # noqa: ASYNC240, PTH110 - a few, seldom
             if not existing:
@@ -64,4 +64,4 @@ class Directories:
                 yield
 
     async def report(self, refused: Mapping[str, str]) -> None:
-        """Nobody to tell: the log, the metrics and the readiness say it."""
+        """Do nothing: the log, the metrics and the readiness tell what is refused."""

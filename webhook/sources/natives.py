@@ -1,4 +1,4 @@
-"""Policies that kube-apiserver enforces, and that ask for rules for pod templates besides."""
+"""Policies that kube-apiserver enforces, and that also request rules for pod templates."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ if TYPE_CHECKING:
 
 
 Parsed = Mapping[tuple[str, str], tuple[Part, ...]]
-"""What was read of each object, by its name and version."""
+"""The parts of each object, by its name and version."""
 
 
 class Natives:
-    """The cluster's own policies that ask for derived rules."""
+    """The cluster's own policies that request derived rules."""
 
     def __init__(self, policies: NativePolicies) -> None:
         self._policies = policies
         self._cache: Parsed = {}
 
     def read(self) -> Native:
-        """What there is now. A policy that cannot be used here is left out: kube-apiserver has its own word on it."""
+        """The current policies, without those that cannot be used here; kube-apiserver still enforces these."""
         native, self._cache = load(self._policies.known, self._cache)
         return native
 
     async def changes(self) -> AsyncIterator[None]:
-        """Something was added, changed or deleted."""
+        """Yield after each change."""
         while True:
             await self._policies.changed.wait()
             self._policies.changed.clear()
@@ -39,7 +39,7 @@ class Natives:
 
 
 class Native(NamedTuple):
-    """The policies with their bindings, and what is wrong with others."""
+    """The policies with their bindings, and the problems of others."""
 
     version: str = ""
     loaded: Loaded = Loaded()
@@ -47,7 +47,7 @@ class Native(NamedTuple):
 
 
 def load(policies: Mapping[str, Sequence[JsonObject]], known: Parsed) -> tuple[Native, Parsed]:
-    """The usable policies, and what was parsed for them. known: what was parsed before; it is not parsed again."""
+    """The usable policies, and the parsed objects. known: objects that were parsed before, which are reused."""
     usable: list[Part] = []
     problems: list[str] = []
     parsed: dict[tuple[str, str], tuple[Part, ...]] = {}

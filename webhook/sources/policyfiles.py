@@ -1,4 +1,4 @@
-"""Policy documents in files: what is there, where each part of it stands, and the objects of a cluster beside them."""
+"""Reads policy documents from files, with the place of every part, and other objects beside them."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ _CRD = "CustomResourceDefinition"
 
 
 class PolicyFilesError(Exception):
-    """Policies that cannot be used: all problems, each with file, line, column and field."""
+    """Policies cannot be used. The text has all problems, each with file, line, column and field."""
 
 
 class PolicyFiles(NamedTuple):
-    """What policy files come to.
+    """The contents of policy files.
 
-    loaded: policies, bindings, exceptions and the objects beside them. parameters: those objects, as bindings may name
-    them. namespaces: those among them, by name. custom: the schemas of their CRDs. rights: what
-    the RBAC objects among them allow, None where there are none.
+    loaded: policies, bindings, exceptions and other objects. parameters: these other objects, which bindings may name.
+    namespaces: the Namespaces among them, by name. custom: the schemas of the CRDs among them. rights: what the RBAC
+    objects among them allow; None if there are none.
     """
 
     loaded: Loaded
@@ -45,7 +45,7 @@ class PolicyFiles(NamedTuple):
     rights: Rights | None = None
 
     def facts(self, today: date) -> StaticFacts:
-        """What rules may ask, as far as the files say it."""
+        """The facts for rules, as far as the files contain them."""
         labels = {
             name: {NAME_LABEL: name, **mapping(mapping(namespace, "metadata"), "labels")}
             for name, namespace in self.namespaces.items()
@@ -53,14 +53,14 @@ class PolicyFiles(NamedTuple):
         return StaticFacts(today, labels, decisions=self.rights, whole_namespaces=self.namespaces)
 
     def schema(self, kind: GroupVersionKind) -> Schema:
-        """The schema of a kind: a built-in one, that of a CRD, or one that knows nothing."""
+        """The schema of a kind: a built-in one, that of a CRD, or a generic one."""
         return schema.built_in(kind) or self.custom.get(kind) or schema.unknown(kind)
 
 
 def load(paths: Iterable[str], today: date | None = None) -> PolicyFiles:
-    """Read files, and directories with all below them; `today`: to warn of exceptions that end.
+    """The contents of files, and of directories recursively. `today`: to warn of exceptions that end.
 
-    Raises PolicyFilesError, and OSError.
+    Raises PolicyFilesError and OSError.
     """
     return read(texts(paths), today)
 
@@ -75,7 +75,7 @@ def texts(paths: Iterable[str]) -> Iterator[tuple[str, str]]:
 
 
 def read(files: Iterable[tuple[str, str]], today: date | None = None) -> PolicyFiles:
-    """What files by their names and texts come to. Raises PolicyFilesError."""
+    """The contents of files, given by names and texts. Raises PolicyFilesError."""
     try:
         loaded = reader.read((document for name, text in files for document in parse(text, name)), today, complete=True)
     except yamlfile.FileError as error:
@@ -89,7 +89,7 @@ def read(files: Iterable[tuple[str, str]], today: date | None = None) -> PolicyF
 
 
 def of(loaded: Loaded) -> PolicyFiles:
-    """What documents come to that have no errors."""
+    """The contents of documents without errors."""
     objects = tuple(document.value for document in loaded.context if _is_object(document.value))
     definitions = [value.get("spec") or {} for value in objects if value["kind"] == _CRD]
     parameters = StaticParameters(objects, _scopes(objects, definitions))
@@ -104,24 +104,24 @@ def parse(content: bytes | str, name: str) -> list[Document]:
 
 
 def parts(content: bytes | str, name: str) -> tuple[Part, ...]:
-    """The objects in a file, each read by itself. Raises FileError."""
+    """The objects in a file, each read independently. Raises FileError."""
     return tuple(part for document in parse(content, name) for part in reader.parts(document))
 
 
 def is_suite(file: Path) -> bool:
-    """Whether a file is a suite by its name: suite.yaml or *.suite.yaml."""
+    """Whether the name of a file is that of a suite: suite.yaml or *.suite.yaml."""
     return file.name == "suite.yaml" or file.name.endswith(".suite.yaml")
 
 
 def files(path: str) -> Iterator[Path]:
-    """The file, or those below a directory; a suite there is about policies and no part of them. Raises OSError."""
+    """The file, or the files below a directory, except suites. Raises OSError."""
     named = Path(path)
     return (file for file in manifest.followed(path) if file == named or not is_suite(file))
 
 
 def _document(document: yamlfile.YamlDocument, lines: Sequence[str]) -> Document:
     root = document.node
-    if root is None:  # JSON that is no YAML has no places
+    if root is None:  # JSON that is not YAML has no places
         return Document(value=document.value, name=document.name, places=lambda _: (1, 1))
 
     def places(path: FieldPath) -> Place:
@@ -145,7 +145,7 @@ def _document(document: yamlfile.YamlDocument, lines: Sequence[str]) -> Document
 
 
 def _node(root: yaml.Node, path: FieldPath) -> tuple[yaml.Node | None, yaml.Node]:
-    """The key and the node at a path, or those of the nearest parent that is there."""
+    """The key and the node at a path, or those of its nearest existing parent."""
     key, node = None, root
     for step in path:
         below = yamlfile.child(node, step)
@@ -167,7 +167,7 @@ def _is_object(value: Any) -> bool:
 def _scopes(
     objects: Iterable[Mapping[str, Any]], definitions: Iterable[Mapping[str, Any]]
 ) -> Mapping[ParamKind, KindScope]:
-    """The kinds that there are: Kubernetes' own, those of the objects, and those that definitions among them define."""
+    """The scopes of all known kinds: built-in ones, those of the objects, and those of CRDs among the objects."""
     scopes: dict[ParamKind, KindScope] = {
         ParamKind(api_version=f"{known.group}/{known.version}".lstrip("/"), kind=known.kind.kind): known.scope
         for known in resource.built_in()

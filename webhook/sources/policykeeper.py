@@ -1,4 +1,4 @@
-"""Keeps the rules as the sources of policies want them, without a moment in which there are none."""
+"""Keeps the rules up to date with the sources of policies, without a moment in which there are none."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ class FollowedParameters(Protocol):
     """The parameters of a cluster."""
 
     async def follow(self, keys: Iterable[ParametersKey]) -> None:
-        """Know just these from now on."""
+        """Follow exactly these from now on."""
 
 
 class InCluster(NamedTuple):
-    """What a cluster adds: the parameters of policies, and policies of its own if they are of interest.
+    """What a cluster provides: the parameters of policies, and its own policies if they are used.
 
-    unsynced: what of its policies has not arrived yet, a reason each.
+    unsynced: returns which of its policies have not arrived yet, with reasons.
     """
 
     parameters: FollowedParameters
@@ -52,8 +52,8 @@ class InCluster(NamedTuple):
 class PolicyKeeper:
     """Reads all sources again when one of them may have changed.
 
-    rules: those of the policies. ruleset: these, and the built-in ones. complete: whether all sources have been read
-    once; before, others may know of policies that are missing here.
+    rules: those of the policies. ruleset: these and the built-in ones. complete: whether all sources have been read
+    once; before that, other replicas may know policies that are missing here.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class PolicyKeeper:
         self.ruleset = rules.build(settings, catalog=catalog)
 
     def _note_fault(self, policy: Policy, program: Program, error: Exception) -> None:
-        """Count a defect of generated code, which costs time only, and log the first one of an expression."""
+        """Count a fault of generated code, which only costs time, and log the first one of each expression."""
         self._metrics.expression_faults.inc()
         if program.faults == 1:
             text, place = program.source.text, f"{program.source.name}:{program.source.line}"
@@ -88,12 +88,12 @@ class PolicyKeeper:
             )
 
     def unused(self) -> list[str]:
-        """What the sources hold now that is not in force, and why: a text for each source."""
+        """The sources whose current contents are not in force, with reasons: a text for each source."""
         stays = "refused, what was loaded before stays in force"
         return [f"{source}: {stays}:\n{why}" for source, why in self._made.refused.items()]
 
     async def start(self) -> None:
-        """Load the policies. Raises SettingsError for files that are refused: nobody relies on them yet."""
+        """Load the policies. Raises SettingsError for refused files, because nobody relies on them yet."""
         await self.look()
         refused = self._made.refused
         reasons = [refused[path] for path in self._settings.policies.directories if path in refused]
@@ -101,7 +101,7 @@ class PolicyKeeper:
             raise SettingsError("\n".join(dict.fromkeys(reasons)))
 
     async def run(self, changed: Callable[[], Awaitable[None]]) -> NoReturn:
-        """Follow the sources, and call a function after each change of the rules, to put them in force."""
+        """Follow the sources, and call `changed` after each change of the rules, to put them into force."""
         wake = asyncio.Event()
         async with asyncio.TaskGroup() as group:
             for source in self._sources:
@@ -122,18 +122,18 @@ class PolicyKeeper:
                     self._log.exception("policies could not be looked at")
 
     async def look(self, before: _Made | None = None) -> bool:
-        """Read the sources, and say whether the rules are other ones now.
+        """Read the sources. Return whether the rules have changed.
 
-        before: what is in force meanwhile, whose parameters are needed until it no longer is. What is refused is told
-        to the log and the metrics, and changes nothing.
+        before: what is in force meanwhile, and still needs its parameters. Refused contents change nothing, but are
+        logged and counted.
         """
         async with self._looking:
             return await self._look(before)
 
     async def reconfigure(self, loaded: LoadedConfiguration) -> None:
-        """Make the rules of another configuration, with the policies that there are.
+        """Make the rules for a new configuration, with the current policies.
 
-        Raises SettingsError where it cannot be used, and then the rules stay as they are.
+        Raises SettingsError if the configuration cannot be used; the rules are unchanged then.
         """
         async with self._looking:
             before = self._settings, self._catalog
@@ -158,14 +158,14 @@ class PolicyKeeper:
         versions, made = read
         await self._follow(made, *([] if before is None else [before]))
         self._tell(made)
-        self._seen, self._made = versions, made  # from here on nothing is waited for: they are one
+        self._seen, self._made = versions, made  # no await from here on, so that all change together
         if made.rules is None:
             return False
         self.rules, self.ruleset = made.rules, made.ruleset
         return True
 
     async def _read(self) -> tuple[Mapping[str, str], _Made] | None:
-        """The versions of what there is now, and what it comes to; None where it is what was seen last."""
+        """The versions of the current contents, and what is made from them; None if they have not changed."""
         newest: dict[str, Content] = {}
         for source in self._sources:
             newest |= await source.contents()
@@ -191,7 +191,7 @@ class PolicyKeeper:
             wake.set()
 
     def _make(self, newest: Mapping[str, Content], native: Native) -> _Made:
-        """What the sources come to now; no rules where they are as they were. Runs in a thread."""
+        """What is made from the current contents, without rules if these have not changed. Runs in a thread."""
         try:
             return self._judged(newest, native)
         except Exception as error:  # noqa: BLE001 - a defect met by what somebody wrote must not end what is in force
@@ -237,7 +237,7 @@ class PolicyKeeper:
 
 
 class _Made(NamedTuple):
-    """What a look at the sources comes to. rules: None where those in force stay. doubts: what is no error."""
+    """The result of reading the sources. rules: None if those in force stay. doubts: warnings."""
 
     set: PolicySet
     native: Native
@@ -252,7 +252,7 @@ class _Made(NamedTuple):
 
     @property
     def named(self) -> Mapping[str, Mapping[str, object]]:
-        """All that the sources hold, by its names."""
+        """All objects in the sources, by kind and name."""
         files, native = self.set.files.loaded, self.native.loaded
         return {
             "policies": {policy.name: policy for policy in self.policies},
@@ -268,17 +268,17 @@ class _Made(NamedTuple):
 
 
 def _name(value: Any) -> str:
-    """An object beside the policies, as `ConfigMap team-a/limits`."""
+    """The name of an object beside the policies, such as `ConfigMap team-a/limits`."""
     metadata = mapping(value, "metadata")
     namespace = f"{metadata['namespace']}/" if metadata.get("namespace") else ""
     return f"{value.get('kind')} {namespace}{metadata.get('name')}" if isinstance(value, dict) else ""
 
 
 async def _collected_later(making: Awaitable[T]) -> T:
-    """What is made of policies, which the garbage collector is kept away from, now and later.
+    """The result of making policies, which the garbage collector ignores, now and later.
 
-    A thousand policies are some hundred thousand objects. Looking through them takes the collector tenths of a second,
-    in which no review is answered. What is replaced is freed all the same, since a policy is in no cycle of references.
+    A thousand policies are some hundred thousand objects. Traversing them takes the collector tenths of a second, in
+    which no review is answered. Replaced policies are freed nevertheless, because they are not in reference cycles.
     """
     gc.disable()
     try:

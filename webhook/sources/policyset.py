@@ -1,7 +1,7 @@
-"""The policies in force: what the sources hold, each taken or left as a whole. Pure.
+"""The policies in force: the contents of the sources, each accepted or refused as a whole. Pure.
 
-A source is a directory of files or a ConfigMap. One that has errors, or does not fit together with the others, keeps
-what it had when all was well, so that a mistake in one place takes nothing away anywhere.
+A source is a directory of files or a ConfigMap. If it has errors, or contradicts the others, its last good contents
+stay in force, so that a mistake removes no policy anywhere.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from webhook.sources.policyfiles import PolicyFiles
 
 
 class Content(NamedTuple):
-    """What a source holds now, or why it cannot be read. Two contents with one version are the same."""
+    """The contents of a source, or why it cannot be read. Contents with equal versions are equal."""
 
     version: str
     parts: tuple[Part, ...] = ()
@@ -28,7 +28,7 @@ class Content(NamedTuple):
 
 
 class PolicySet(Struct, frozen=True):
-    """contents: by source, what is in force. refused: by source, why its newest content is not."""
+    """contents: what is in force, by source. refused: why the newest content is not in force, by source."""
 
     contents: Mapping[str, Content]
     files: PolicyFiles
@@ -67,13 +67,13 @@ def updated(
         new = [source for source in problems if chosen[source] is not _kept(current, source)]
         gone = [source for source in current.contents if source not in chosen]
         if not new:
-            # What stayed as it was misses something that is no longer there, such as the policy of a binding.
+            # Unchanged sources need something that was removed, such as the policy of a binding.
             reason = "others need what is no longer there:\n" + "\n".join(problems.values())
             if gone:
                 refused |= dict.fromkeys(gone, reason)
                 chosen |= {source: current.contents[source] for source in gone}
                 continue
-            # Another source no longer has it, and it is not known which.
+            # Another source removed it, and it is unknown which one.
             changed = [
                 source for source in {**current.contents, **chosen} if chosen.get(source) is not _kept(current, source)
             ]
@@ -91,7 +91,7 @@ def _kept(current: PolicySet, source: str) -> Content:
 
 
 def _taken(content: Content, reserved: Collection[str]) -> str:
-    """What is said of policies with names that are reserved; empty where there are none."""
+    """The problems of policies with reserved names; empty if there are none."""
     return "\n".join(
         f"{part.entry.place}: metadata.name: {part.entry.name!r} is the name of a built-in rule\n"
         "hint: give the policy another name"
@@ -101,9 +101,9 @@ def _taken(content: Content, reserved: Collection[str]) -> str:
 
 
 def _combined(chosen: Mapping[str, Content], current: PolicySet, today: date) -> tuple[Loaded, dict[str, str]]:
-    """What the sources come to together, and what is wrong, by source.
+    """The combined contents of the sources, and the problems by source.
 
-    Of two objects with one name the second is the wrong one: that must not be the one that was there before.
+    Of two objects with the same name the second one is reported, so unchanged sources come first.
     """
     kept = [source for source, content in chosen.items() if content is _kept(current, source)]
     order = [*kept, *(source for source in chosen if source not in kept)]

@@ -1,4 +1,4 @@
-"""The rules where no policies come from anywhere: those of the configuration alone."""
+"""The rules if there are no sources of policies: only those of the configuration."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from webhook.configuration.settings import SettingsError
 
 
 class RuleKeeper:
-    """What PolicyKeeper is where there are policies, without the CEL engine. Raises SettingsError."""
+    """Replaces PolicyKeeper if there are no policies, and needs no CEL engine. Raises SettingsError."""
 
     complete = True
     rules: PolicyRules = rules.NO_POLICIES
@@ -21,7 +21,7 @@ class RuleKeeper:
         self.ruleset = _built(loaded)
 
     async def reconfigure(self, loaded: LoadedConfiguration) -> None:
-        """Make the rules of another configuration. Raises SettingsError, and then those before stay."""
+        """Make the rules for a new configuration. Raises SettingsError; the rules are unchanged then."""
         self.ruleset = await asyncio.to_thread(_built, loaded)
 
 

@@ -1,4 +1,4 @@
-"""A source of policies tells what it holds, and when to look again."""
+"""The interface of sources of policies: their contents, and when to read them again."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from webhook.sources.policyset import Content
 
 
 class Source(Protocol):
-    """One place, or many of a kind."""
+    """One place with policies, or several of one sort."""
 
     async def contents(self) -> Mapping[str, Content]:
-        """What there is now, by the names of the places."""
+        """The current contents, by the name of the place."""
 
     def changes(self) -> AsyncIterator[None]:
-        """Yields whenever it may be time to look again."""
+        """Yields whenever the contents may have changed."""
 
     async def report(self, refused: Mapping[str, str]) -> None:
-        """Tell the owners of its places what is refused of them, by the names of the places."""
+        """Report refused contents to the owners. refused: reasons by the name of the place."""

@@ -1,4 +1,4 @@
-"""Files with topologies, in the forms of KAI, of Kueue and of Run:ai's API."""
+"""Reads topologies from files, in the formats of KAI, of Kueue and of Run:ai's API."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from webhook.files.yamlfile import FileError, load
 
 
 class TopologyFilesError(Exception):
-    """Files that cannot be used. The text has a line per mistake: file, line, place, what was found."""
+    """Files cannot be used. The text has a line per mistake: file, line, place, what was found."""
 
 
 def read(paths: Iterable[str]) -> list[Topology]:
-    """The topologies in files, and in directories with all below. Raises TopologyFilesError."""
+    """The topologies in files, and in directories recursively. Raises TopologyFilesError."""
     topologies: list[Topology] = []
     problems: list[str] = []
     for path in paths:
@@ -35,7 +35,7 @@ def read(paths: Iterable[str]) -> list[Topology]:
 
 
 def version(paths: Iterable[str]) -> str:
-    """A text that is the same as long as the files hold the same, or cannot be read for the same reason."""
+    """A string that changes only if the contents of the files change, or the reason why they cannot be read."""
     digest = hashlib.sha256()
     for path in paths:
         try:
@@ -47,7 +47,7 @@ def version(paths: Iterable[str]) -> str:
 
 
 def _read(file: Path, topologies: list[Topology], problems: list[str]) -> None:
-    """Add what is in a file to the topologies, and what is wrong there to the problems."""
+    """Add the contents of a file to `topologies`, and its mistakes to `problems`."""
     name = str(file)
     try:
         documents = load(name, file.read_bytes())

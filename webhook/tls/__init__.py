@@ -1,1 +1,1 @@
-"""The certificate that is served, and the CA behind it."""
+"""The served certificate and its CA."""

@@ -20,33 +20,33 @@ if TYPE_CHECKING:
 
 
 class Leader(Protocol):
-    """Who of the replicas writes: whether it is this one, and the name of whoever it is, empty where there is none."""
+    """Tells which replica writes."""
 
     @property
     def leading(self) -> bool:
-        """Whether this process is the one."""
+        """Whether this process is the leader."""
 
     @property
     def holder(self) -> str:
-        """The name of the one."""
+        """The name of the leader; empty if there is none."""
 
 
 class _Rewrite(NamedTuple):
-    """Contents to write into the Secret, and the reasons, a sentence for the log each."""
+    """Contents to write into the Secret, and the reasons, one sentence each, for the log."""
 
     contents: Mapping[str, bytes]
     reasons: Sequence[str]
 
 
 class SharedAuthority:
-    """A CA, the bundle to trust, and a leaf, as they can be used now; see `webhook.tls.certificates.Own`.
+    """The current CA, bundle and leaf; see `webhook.tls.certificates.Own`.
 
-    Whoever leads makes and renews the CA in the Secret, whatever else is found there: its name is reserved. A new CA is
-    used once it is stored, by its maker too, so that of two makers one wins. The bundle remembers the CAs that were
-    there before, so that a Secret that is lost costs nobody's trust.
+    The leader makes and renews the CA in the Secret, and overwrites anything else there, because the Secret's name is
+    reserved. Even the leader uses a new CA only after it is stored, so that of two leaders one wins. The bundle
+    remembers earlier CAs, so that a lost Secret breaks nobody's trust.
 
-    Each process makes its own leaf, and its key never leaves the memory. A process that does not lead goes on with the
-    last CA that was good, as long as clients accept it.
+    Each process makes its own leaf, whose key never leaves memory. A process that is not the leader keeps using the
+    last good CA as long as clients accept it.
     """
 
     def __init__(self, secret: AuthoritySecret, leader: Leader, names: Sequence[str]) -> None:
@@ -62,9 +62,9 @@ class SharedAuthority:
         self._log = structlog.get_logger()
 
     def look(self, now: datetime) -> None:
-        """Decide about what the Secret holds and about the leaf.
+        """Decide about the contents of the Secret and about the leaf.
 
-        Raises InvalidNameError where one of the names is none.
+        Raises InvalidNameError if one of the names is invalid.
         """
         if not self._secret.unsynced():
             self._decide(now)
@@ -74,7 +74,7 @@ class SharedAuthority:
                 self._log.info("certificate", reason=reason)
 
     async def save(self, now: datetime) -> None:
-        """Store what the last look found missing, if this process leads, and use it. What fails is logged."""
+        """If this process is the leader, store what the last look found missing, and use it. Failures are logged."""
         rewrite, self._rewrite = self._rewrite, None
         if rewrite is None:
             return
@@ -89,7 +89,7 @@ class SharedAuthority:
         self.look(now)
 
     def lacking(self) -> str:
-        """Why there is no CA to make a new leaf of; empty where there is one."""
+        """Why there is no CA to issue a new leaf; empty if there is one."""
         if unsynced := self._secret.unsynced():
             return "; ".join(unsynced)
         if not self._lacking or self._leader.leading:
@@ -116,8 +116,8 @@ class SharedAuthority:
         self._rewrite = _Rewrite(plan.writes, (*reasons, *plan.reasons)) if writing else None
 
     def _use(self, plan: AuthorityPlan, usable: Authority | None) -> None:
-        """Take what can be used before the plan is carried out."""
-        if plan.problem:  # its CA is a new one, and perhaps another process makes another
+        """Use what is usable before the plan is executed."""
+        if plan.problem:  # the plan's CA is new, and another process may also make one
             self.bundle = Bundle(
                 tuple(certificate for certificate in plan.bundle if certificate != plan.authority.certificate)
             )
@@ -130,6 +130,6 @@ class SharedAuthority:
         if error.status == 409:
             self._log.info("certificate", reason=f"{error}; somebody else was faster, and it is looked at again")
             return
-        if str(error) != self._problem:  # it is tried again every few seconds
+        if str(error) != self._problem:  # log it once: it is tried again every few seconds
             self._log.error("certificate not renewed", reason=str(error))
         self._problem = str(error)

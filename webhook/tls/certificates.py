@@ -1,4 +1,4 @@
-"""The certificate that is served: a pair of files that somebody else renews, or one of the service's own."""
+"""The served certificate: a pair of files that somebody else renews, or one that the service makes."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from webhook.configuration.settings import SettingsError, Tls
 from webhook.metrics import Metrics
 
 Trusted = Callable[[x509.Certificate], bool]
-"""Whether all clients have been told of a CA."""
+"""Whether all clients know a CA."""
 
 
 def by_all(_authority: x509.Certificate) -> bool:
-    """For clients that are told by others, or by nobody: they are taken to know every CA."""
+    """True for every CA: for clients that learn of CAs from others or not at all."""
     return True
 
 
 class Own(Protocol):
-    """A CA of the service's own, a leaf of it, and the bundle by which clients trust the two.
+    """The service's own CA, a leaf from it, and the bundle with which clients trust the two.
 
-    authority and leaf are None while there are none yet.
+    authority and leaf are None while they do not exist yet.
     """
 
     authority: Authority | None
@@ -41,17 +41,17 @@ class Own(Protocol):
     bundle: Bundle
 
     def look(self, now: datetime) -> None:
-        """Find out what is there, and renew what is due. Raises CertificateError."""
+        """Read what exists, and renew what is due. Raises CertificateError."""
 
     async def save(self, now: datetime) -> None:
-        """Store what the last look found missing, where that takes the network."""
+        """Store what the last look found missing, if that needs the network."""
 
     def lacking(self) -> str:
-        """Why there is no CA; empty where there is one."""
+        """Why there is no CA; empty if there is one."""
 
 
 class OwnDirectory:
-    """What the directory holds, as of the last look; see `Own`."""
+    """The contents of the directory at the last look; see `Own`."""
 
     def __init__(self, path: Path, names: Sequence[str]) -> None:
         self.authority: Authority | None = None
@@ -62,17 +62,17 @@ class OwnDirectory:
         self._log = structlog.get_logger()
 
     def look(self, now: datetime) -> None:
-        """Make and renew what is due. Raises CertificateError."""
+        """Create and renew what is due. Raises CertificateError."""
         ensured = ensure(self._store, self._names, now)
         self.authority, self.leaf, self.bundle = ensured.authority, ensured.leaf, ensured.bundle
         for reason in ensured.reasons:
             self._log.info("certificate", reason=reason)
 
     async def save(self, now: datetime) -> None:
-        """Nothing: what is due is stored at each look."""
+        """Do nothing, because `look` stores everything."""
 
     def lacking(self) -> str:
-        """Nothing: where there is no CA, one is made."""
+        """Always empty, because `look` makes a missing CA."""
         return ""
 
 
@@ -80,10 +80,10 @@ class Certificates:
     """Keeps the live TLS context up to date.
 
     Every few seconds, and when something may have changed: `look`, `save`, write the webhook configurations, `install`.
-    All decisions are by the wall clock at that moment, so that nothing depends on how long somebody slept.
+    All decisions use the current wall clock, so that a machine that slept makes no difference.
 
-    shared: the CA in the Secret that the settings name; none where they name none.
-    Raises SettingsError where the settings ask for two ways at once or for half of one.
+    shared: the CA in the Secret that the settings name; None if they name none. Raises SettingsError if the settings
+    contain two sources of certificates, or half of one.
     """
 
     def __init__(
@@ -106,18 +106,18 @@ class Certificates:
 
     @property
     def ca_bundle(self) -> bytes | None:
-        """PEM by which clients trust what is served and what will be next.
+        """PEM with which clients trust the served certificate and the next one.
 
-        Empty where others made the files; None while there is no CA yet, and nothing is to be written for clients.
+        Empty if others made the files. None while there is no CA yet; then nothing should be written for clients.
         """
         if self._own is None:
             return b""
         return self._own.bundle.pem if self._own.authority is not None else None
 
     def start(self, trusted: Trusted = by_all) -> None:
-        """Serve the pair that there is. It may come later, unlike the CAs of clients. trusted: as for `install`.
+        """Serve the current pair. It may appear later, unlike the CAs of clients. trusted: as for `install`.
 
-        Raises CertificateError where no pair can be made, or the CAs of clients cannot be used.
+        Raises CertificateError if no pair can be made, or the CAs of clients cannot be used.
         """
         if self._clients is not None and (reason := self._look_at_clients(self._clients)):
             raise StoreError(f"tls.clientCaFile: {reason}")
@@ -125,9 +125,9 @@ class Certificates:
         self.install(trusted)
 
     def look(self) -> None:
-        """Look again for something new, without serving what is new of the service's own.
+        """Check for changes. A new certificate of the service's own is not served yet.
 
-        What is wrong is logged and changes nothing.
+        Errors are logged and change nothing.
         """
         if self._clients is not None:
             reason = self._look_at_clients(self._clients)
@@ -140,19 +140,19 @@ class Certificates:
             self._log.error("certificate not renewed", reason=str(error))
 
     async def save(self) -> None:
-        """Store what the last look found missing, where this process is the one to do that; failures are logged."""
+        """Store what the last look found missing, if this process should write. Failures are logged."""
         if self._own is not None:
             await self._own.save(self._now())
 
     def install(self, trusted: Trusted = by_all) -> None:
-        """Serve what the last look found; one of a CA that clients do not know only if that served is no good."""
+        """Serve the leaf from the last look. If clients do not know its CA, only if the served leaf is unusable."""
         if self._own is not None and self._own.leaf is not None and self._own.authority is not None:
             self._install(self._own.leaf, self._own.authority, trusted)
         if self.serving.not_after is not None:
             self._metrics.certificate_expiry.set(self.serving.not_after.timestamp())
 
     def unready(self) -> list[str]:
-        """Why clients cannot connect, if they cannot."""
+        """Why clients cannot connect; empty if they can."""
         reason = self.serving.unready_reason(self._now())
         if reason is None:
             return ["clients have not been told yet of the CA of the served certificate"] if self._unknown else []
@@ -169,7 +169,7 @@ class Certificates:
             self.serving.swap(leaf.cert_pem, leaf.key_pem)
             self._metrics.authority_expiry.set(authority.not_after.timestamp())
             self._log_served()
-            # Of no use to clients yet: they should rather be sent to a replica that shows a leaf of the old CA.
+            # Clients do not trust it yet. They should rather use a replica that serves a leaf of the old CA.
             self._unknown = self._unknown if known else True
         self._unknown = self._unknown and not trusted(authority.certificate)
 
@@ -182,14 +182,14 @@ class Certificates:
     def _follow(self, files: FilePair) -> None:
         outcome = self.serving.follow(files)
         reason = outcome.reason if isinstance(outcome, Failed) else ""
-        if reason and reason != self._refused:  # it is looked at every few seconds
+        if reason and reason != self._refused:  # log it once: it is checked every few seconds
             self._log.warning("certificate refused", reason=reason)
         self._refused = reason
         if isinstance(outcome, Changed):
             self._log_served()
 
     def _look_at_clients(self, file: FileBundle) -> str:
-        """Require what is new in the file; why that cannot be used, if it cannot."""
+        """Require new CAs from the file. Return why they cannot be used; empty if they can."""
         outcome = self.serving.follow_clients(file)
         if isinstance(outcome, ChangedBundle):
             authorities = [titled(authority.subject) for authority in outcome.bundle]

@@ -1,4 +1,4 @@
-"""What has to be looked after while the service runs: the certificate that it shows, and that its CA is made known."""
+"""Renews the certificate while the service runs, and makes its CA known."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from webhook.cluster.replicas.replica import Replica
     from webhook.registration.registrar import Registrar
 
-# How long a start waits for the CA that another replica may be making just now.
+# How long a start waits for a CA that another replica may be making.
 FIRST_CERTIFICATE = 10.0
 
 
 class Upkeep:
-    """Renews the certificate, has its CA registered, and shows it once its CA is trusted.
+    """Renews the certificate, has its CA registered, and serves it once its CA is trusted.
 
-    registrar: None where nothing is registered. replica: None for a process that shares nothing with others. seconds:
-    between looks while nothing happens; each goes by the wall clock, so that a machine that slept is late by no more
-    than one.
+    registrar: None if nothing is registered. replica: None for a process that shares nothing with others. seconds:
+    between checks while nothing happens. Each check uses the wall clock, so that after a machine slept, a renewal is
+    late by at most one interval.
     """
 
     def __init__(
@@ -48,15 +48,15 @@ class Upkeep:
 
     @property
     def writing(self) -> bool:
-        """Whether this process is the one to write webhook configurations, and has looked at the CA since it is."""
+        """Whether this process should write webhook configurations, and has checked the CA since then."""
         return self._looked and self._replica is not None and self._replica.writing
 
     async def start(self) -> None:
-        """Serve the pair that there is, or is soon. Raises CertificateError."""
+        """Serve the current pair, or wait a while for one. Raises CertificateError."""
         if self._replica is None or self._replica.authority is None:
             self._certificates.start()
             return
-        # The CA may be known by now, and one that the API server has not been told of.
+        # The CA may already exist, but may not be registered with the API server yet.
         self._certificates.start(self._trusted)
         with suppress(TimeoutError):
             async with asyncio.timeout(FIRST_CERTIFICATE):
@@ -67,7 +67,7 @@ class Upkeep:
                         await self._woken.wait()
 
     async def run(self) -> NoReturn:
-        """Look after it until cancelled."""
+        """Check and renew until cancelled."""
         while True:
             self._woken.clear()
             try:
@@ -79,18 +79,18 @@ class Upkeep:
                     await self._woken.wait()
 
     async def look(self) -> None:
-        """Do once what is due."""
+        """Check once, and do what is due."""
         writing = self._replica is not None and self._replica.writing
         self._certificates.look()
         self._looked = writing
         try:
             await self._certificates.save()
-        finally:  # a leaf that was renewed is shown, whatever went wrong with the CA
+        finally:  # serve a renewed leaf even if saving the CA failed
             self._tell()
             self._certificates.install(self._trusted)
 
     def _tell(self) -> None:
-        """Tell the registrar of another CA or leader."""
+        """Notify the registrar of a new CA or leader."""
         self._metrics.leader.set(self._replica is not None and self._replica.leadership.leading)
         now = self._certificates.ca_bundle, self.writing
         if self._registrar is not None and now != self._told:

@@ -1,4 +1,4 @@
-"""Whether API servers know a CA by now, so that a certificate of it may be shown."""
+"""Whether API servers know a CA, so that its certificates may be served."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ from webhook.tls.certificates import Trusted, by_all
 if TYPE_CHECKING:
     from webhook.cluster.watches.webhooks import Webhooks
 
-# API servers learn of webhook configurations by watches of their own, each at its own time. One that is busy, or cut
-# off from etcd for a moment, has so long to hear of a new CA before it meets it.
+# API servers watch webhook configurations independently. Even one that is busy or briefly cut off from etcd should
+# learn of a new CA within this time, before it sees a certificate of it.
 SETTLED_SECONDS = 10.0
 
 
 class Trust(Struct, frozen=True):
-    """Since when CAs have been in the webhook configurations, by a clock that never jumps. Pure.
+    """Since when CAs have been in the webhook configurations, by a monotonic clock. Pure.
 
-    since: infinity for those that are not in them, minus infinity for the first one that was looked for. When the
-    process starts, that has been in them for long if it is. A later one may have come a moment before this process
-    heard of it: what is watched does not arrive in the order of its making.
+    since: infinity for CAs that are not in them. Minus infinity for the first CA that was checked, because it has been
+    there for long if it is there when the process starts. A later one may have been added a moment before this process
+    noticed it, because events of different watches do not arrive in order.
     """
 
     since: Mapping[x509.Certificate, float] = {}
     now: float = float("-inf")
 
     def observed(self, authority: x509.Certificate, watch: WatchState, now: float) -> Trust:
-        """What is known after a look for one CA."""
+        """The state after a check for one CA."""
         if not watch.synced:
-            return Trust(self.since, now)  # it may have been there for long
+            return Trust(self.since, now)  # it may have been there for a long time
         if is_registered(authority, watch):
             unknown = now if self.since else float("-inf")
             since = min(self.since.get(authority, unknown), now)
@@ -49,14 +49,14 @@ class Trust(Struct, frozen=True):
         return Trust({**self.since, authority: since}, now)
 
     def settled(self, authority: x509.Certificate) -> bool:
-        """Whether API servers know this CA, as of the last look."""
+        """Whether API servers know this CA, as of the last check."""
         return self.now - self.since.get(authority, float("inf")) >= SETTLED_SECONDS
 
 
 def is_registered(authority: x509.Certificate, watch: WatchState) -> bool:
-    """Whether the API server was told of a CA: every entry of the service has it in its caBundle.
+    """Whether every entry of the service has the CA in its caBundle.
 
-    Where nothing is registered nobody calls, so yes.
+    It is true if nothing is registered, because then nobody calls.
     """
     entries = [
         entry
@@ -69,14 +69,14 @@ def is_registered(authority: x509.Certificate, watch: WatchState) -> bool:
 
 
 def trusted(registration: Registration, webhooks: Webhooks | None) -> Trusted:
-    """Who says whether API servers know a CA: the webhook configurations where the service's own is written there."""
+    """The check whether API servers know a CA: by the webhook configurations, if the service writes its CA there."""
     writes = registration.apply or registration.ca_only
     others = registration.ca_file or registration.inject_ca_from
     return TrustWatch(webhooks) if webhooks is not None and writes and not others else by_all
 
 
 class TrustWatch:
-    """Says whether API servers know a CA, by what the watch of the webhook configurations shows and has shown."""
+    """Checks whether API servers know a CA, by the present and past webhook configurations in the watch."""
 
     def __init__(self, webhooks: Webhooks, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._webhooks = webhooks
@@ -90,7 +90,7 @@ class TrustWatch:
 
 
 def _bundle(encoded: str) -> Bundle:
-    """The CAs of a caBundle; none where it cannot be read, or is empty and stands for the system's."""
+    """The CAs of a caBundle; none if it cannot be read, or is empty and means the system's roots."""
     try:
         return Bundle.from_pem(base64.b64decode(encoded, validate=True))
     except (PemError, binascii.Error):

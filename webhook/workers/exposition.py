@@ -1,6 +1,6 @@
-"""The metrics of several processes as those of one: texts in Prometheus' form in, their sums in the same form out.
+"""Combines the metrics of several processes: texts in Prometheus' format in, their sums out.
 
-Pure. The client library reads and writes the texts.
+Pure. The client library parses and writes the texts.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ Combine = Callable[[Iterable[float]], float]
 
 
 def _soonest(times: Iterable[float]) -> float:
-    """The earliest of the times that are known; 0 stands for one that is not."""
+    """The earliest of the known times; 0 means unknown."""
     return min((time for time in times if time), default=0.0)
 
 
-# What a gauge of several workers comes to, by its name. Workers of one Pod hold the same policies and certificates, but
-# for a moment: a fault of one is a fault of the Pod, what one has is there.
+# How to combine a gauge of several workers, by name. Except for moments, workers of a Pod have the same policies and
+# certificates. A fault of one is a fault of the Pod.
 GAUGES: Final[Mapping[str, Combine]] = {
     "cks_admission_requests_in_flight": sum,
     "cks_admission_policies": max,
@@ -35,11 +35,11 @@ GAUGES: Final[Mapping[str, Combine]] = {
     "cks_admission_build_info": max,
 }
 _COUNTED: Final = frozenset({"counter", "histogram"})
-_CREATED: Final = "_created"  # the client library's time of a series, which its text form has as a gauge
+_CREATED: Final = "_created"  # the client library's creation time of a series, a gauge in its text format
 
 
 def total(texts: Iterable[bytes]) -> bytes:
-    """The sums of texts of the same service. Counters and histograms are added, gauges combined as GAUGES says."""
+    """The sum of several texts. Counters and histograms are added; GAUGES defines how gauges are combined."""
     families: dict[str, Metric] = {}
     values: dict[str, dict[tuple[str, tuple[tuple[str, str], ...]], list[float]]] = {}
     for text in texts:
@@ -55,13 +55,13 @@ def total(texts: Iterable[bytes]) -> bytes:
 
 
 def lasting(text: bytes) -> bytes:
-    """What counts of a process that has ended: its counters and histograms, and none of its gauges."""
+    """The metrics of an ended process that still count: its counters and histograms, but not its gauges."""
     counted = (family for family in _families(text) if family.type in _COUNTED or family.name.endswith(_CREATED))
     return generate_latest(_Collected(counted))
 
 
 class _Collected(Collector):
-    """Metric families as a collector, which is what the library takes."""
+    """Metric families as a collector, which the library requires."""
 
     def __init__(self, families: Iterable[Metric]) -> None:
         self._families = families

@@ -1,4 +1,4 @@
-"""The workers of a supervisor, and their state together: whether all are ready, and the sums of their metrics."""
+"""The workers of a supervisor, and their combined state: whether all are ready, and the sums of their metrics."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from webhook.workers.worker import WorkerProcess
 
 
 class Roster:
-    """A place for each worker by its number, from 1; served on the health port.
+    """The workers by number, from 1, and the health port with their state.
 
-    metrics: the supervisor's own. draining: set when the service is to end.
+    metrics: the supervisor's own. draining: set when the service should end.
     """
 
     def __init__(self, count: int) -> None:
         self.metrics = Metrics()
         self.draining = False
-        # A worker, or why there is none just now.
+        # A worker, or why there is none at the moment.
         self._places: dict[int, WorkerProcess | str] = dict.fromkeys(range(1, count + 1), "it has not been started yet")
-        self._lasting = b""  # what those counted that have left
+        self._lasting = b""  # the metrics of workers that have ended
 
     @property
     def numbers(self) -> range:
-        """The numbers of all workers that should run."""
+        """The numbers of all workers."""
         return range(1, len(self._places) + 1)
 
     def workers(self) -> Iterator[tuple[int, WorkerProcess]]:
-        """The workers that run, with their numbers."""
+        """The running workers with their numbers."""
         return ((number, place) for number, place in self._places.items() if isinstance(place, WorkerProcess))
 
     def enter(self, number: int, worker: WorkerProcess) -> None:
@@ -41,7 +41,7 @@ class Roster:
         self._places[number] = worker
 
     def leave(self, number: int, worker: WorkerProcess) -> None:
-        """Take out a worker that has ended. What it counted stays, so that sums never go back."""
+        """Remove a worker that has ended. Its counters are kept, so that sums never decrease."""
         self._lasting = exposition.total([self._lasting, exposition.lasting(worker.metrics)])
         self._places[number] = f"it has ended by {worker.ending()} and will be started again"
 
@@ -50,11 +50,11 @@ class Roster:
         return probes.application(self.livez, self.readyz, self.expose_metrics)
 
     async def livez(self, _http: web.Request) -> web.Response:
-        """The supervisor answers. It restarts workers itself, and ends where that does not help."""
+        """Answer for the supervisor. It restarts workers itself, and ends if that does not help."""
         return web.Response(text="ok\n")
 
     async def readyz(self, _http: web.Request) -> web.Response:
-        """Whether reviews may be sent here. The kernel gives them to any worker, so all have to be ready."""
+        """Whether reviews may be sent here. The kernel may choose any worker, so all have to be ready."""
         if self.draining:
             return web.Response(status=503, text="not ready\n- draining: the service is shutting down\n")
         told = await asyncio.gather(*(_readiness(place) for place in self._places.values()))
@@ -65,16 +65,16 @@ class Roster:
         return web.Response(status=200 if ready else 503, text=("ok\n" if ready else "not ready\n") + lines)
 
     async def expose_metrics(self, _http: web.Request) -> web.Response:
-        """The sums over all workers, those that have ended included, for Prometheus."""
+        """The sums over all workers for Prometheus, including workers that have ended."""
         told = await asyncio.gather(*(worker.count() for _, worker in self.workers()))
         self.metrics.workers.set(sum(told))
         texts = [self.metrics.expose(), self._lasting, *(worker.metrics for _, worker in self.workers())]
-        body = await asyncio.to_thread(exposition.total, texts)  # takes a while where policies are many
+        body = await asyncio.to_thread(exposition.total, texts)  # slow if there are many policies
         return web.Response(body=body, headers={hdrs.CONTENT_TYPE: metrics.CONTENT_TYPE})
 
 
 async def _readiness(place: WorkerProcess | str) -> tuple[bool, list[str]]:
-    """Whether a worker is ready, and what it says of that."""
+    """Whether a worker is ready, and its reasons and notes."""
     if isinstance(place, str):
         return False, [place]
     reply = await place.ready()

@@ -1,6 +1,6 @@
-"""Several processes that share the port, as one service: started, restarted, asked how they are, ended together.
+"""Runs several processes that share the port as one service: starts, restarts, checks and ends them.
 
-The supervisor answers no review itself.
+The supervisor answers no reviews itself.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from webhook.version import VERSION
 from webhook.workers.health import Roster
 from webhook.workers.worker import WorkerProcess
 
-# With the pauses of Backoff between them and a second or more for each start that is a quarter of a minute: a file that
-# was being replaced is whole again by then, and what is still wrong is for people.
+# With the pauses of Backoff and at least a second for each start, this takes about 15 s. By then, a file that was being
+# replaced is complete; other problems need people.
 DEATHS: Final = 5
-# A worker that lived for so many seconds is not one that dies again and again: the pauses begin anew.
+# After a worker has lived for this many seconds, the pauses start again with the shortest.
 STEADY: Final = 60.0
-# What workers need beyond draining and grace to close what they hold, in seconds.
+# The seconds that workers need to close, in addition to draining and grace.
 MARGIN: Final = 5.0
 # How long idle connections of the health port may take to close.
 LAST_WAIT: Final = 0.5
 
-# The command line of a worker, from its number and the path of the Unix socket that it opens for its health.
+# Returns the command line of a worker for its number and the path of its Unix socket for health.
 Command = Callable[[int, Path], Sequence[str]]
 
 
@@ -46,7 +46,7 @@ class SupervisorError(Exception):
 
 
 class StartError(Exception):
-    """The first worker could not start and has said why itself. code: the exit code that it had, never 0."""
+    """The first worker could not start, and has logged the reason. code: its exit code, never 0."""
 
     def __init__(self, code: int) -> None:
         super().__init__(f"the first worker ended with exit code {code}")
@@ -54,11 +54,11 @@ class StartError(Exception):
 
 
 class Pace(Struct, frozen=True):
-    """How long what takes, in seconds.
+    """Intervals in seconds.
 
-    start: between attempts to reach a worker that is starting.
-    look: between looks at one that runs; what it counted since the last one is lost when it is killed.
-    hung: without an answer until a worker is killed; a kubelet restarts after three probes, ten seconds apart.
+    start: between attempts to reach a starting worker. look: between checks of a running worker; if it is killed, its
+    counts since the last check are lost. hung: without an answer, until a worker is killed; a kubelet restarts after
+    three probes, ten seconds apart.
     """
 
     start: float = 0.1
@@ -71,7 +71,7 @@ _CLOCK: Final = Clock()
 
 
 def _to_stderr(lines: bytes) -> None:
-    with suppress(OSError):  # nobody reads it: the service goes on without
+    with suppress(OSError):  # nobody reads stderr: the service continues without logs
         sys.stderr.buffer.write(lines)
         sys.stderr.buffer.flush()
 
@@ -79,7 +79,7 @@ def _to_stderr(lines: bytes) -> None:
 async def supervise(settings: Settings, command: Callable[[int, Path, int], Sequence[str]]) -> None:
     """Serve with workers until SIGTERM or SIGINT. Raises SettingsError, StartError or SupervisorError.
 
-    command: the command line of a worker, from its number, its socket and the TLS port.
+    command: returns the command line of a worker for its number, its socket and the TLS port.
     """
     stopping = stop_signal()
     listen, health = settings.listen, settings.health
@@ -106,8 +106,8 @@ async def supervise(settings: Settings, command: Callable[[int, Path, int], Sequ
 class Supervisor:
     """Keeps the workers of a roster running.
 
-    command: the command line of a worker. sockets: a directory for their sockets, which nobody else may enter. write:
-    takes the lines that they log.
+    command: returns the command line of a worker. sockets: a directory for their sockets, which nobody else may enter.
+    write: writes the lines that they log.
     """
 
     def __init__(
@@ -127,12 +127,12 @@ class Supervisor:
         self._pace = pace
         self._clock = clock
         self._log = structlog.get_logger()
-        self._begun = asyncio.Event()  # worker 1 has started: nothing is wrong that would be wrong with all of them
+        self._begun = asyncio.Event()  # worker 1 has started, so the others can start, too
 
     async def run(self, stopping: asyncio.Future[signal.Signals], within: float) -> None:
-        """Keep them running until a signal arrives, then pass it on and give them some seconds to end.
+        """Keep the workers running until a signal arrives, then forward it and give them `within` seconds to end.
 
-        Raises StartError where the first worker does not start, and SupervisorError where one ends again and again.
+        Raises StartError if the first worker does not start, and SupervisorError if one ends repeatedly.
         """
         keeping = asyncio.create_task(self._keep_all())
         either: list[asyncio.Future[Any]] = [keeping, stopping]
@@ -145,13 +145,13 @@ class Supervisor:
             received = signal.SIGTERM
             self._log.critical("giving up", reason=str(keeping.exception()))
         keeping.cancel()
-        await asyncio.wait([keeping])  # or a worker that is being started just now would be overlooked
+        await asyncio.wait([keeping])  # otherwise a worker that is just being started would be overlooked
         await self._end(received, within)
         with suppress(asyncio.CancelledError):
             await keeping
 
     async def _keep_all(self) -> None:
-        """The first goes ahead: what is wrong with the configuration is said once, and ends everything."""
+        """Keep all workers running. The first starts alone, so that it reports configuration errors only once."""
         try:
             async with asyncio.TaskGroup() as group:
                 for number in self._roster.numbers:
@@ -203,16 +203,16 @@ class Supervisor:
         if not worker.was_ready:
             await worker.ready()
         if not worker.answered:
-            return  # however long its start takes
+            return  # a start may take any time
         self._begun.set()
         await worker.count()
         if worker.silence >= self._pace.hung and worker.running:
             self._log.error("worker hangs", worker=number, pid=worker.pid, seconds=round(worker.silence, 1))
             worker.signal(signal.SIGKILL)
-            await worker.ends()  # it may take a while to die, and there is nothing more to look at
+            await worker.ends()  # it may take a while to die, and needs no more checks
 
     async def _end(self, received: signal.Signals, within: float) -> None:
-        """Pass the signal on; kill what is left after some seconds."""
+        """Forward the signal, and kill the remaining workers after `within` seconds."""
         running = {number: worker for number, worker in self._roster.workers() if worker.running}
         for worker in running.values():
             worker.signal(received)
@@ -227,19 +227,19 @@ class Supervisor:
 
 
 def reserve(host: str, port: int) -> socket.socket:
-    """A socket that keeps a port for the service's processes; 0 takes a free one.
+    """A socket that reserves a port for the service's processes; 0 means any free port.
 
-    It is given no connections itself, since it does not listen.
+    It gets no connections itself, because it does not listen.
 
-    Raises SettingsError where the system cannot share ports, and OSError where this one cannot be had. Somebody else
-    who shares it counts as well: he would be given some of the connections.
+    Raises SettingsError if the system cannot share ports, and OSError if this port is not free. Another process that
+    shares the port counts, too, because it would get some of the connections.
     """
     if not hasattr(socket, "SO_REUSEPORT"):
         raise SettingsError("listen.workers: this system has no SO_REUSEPORT, by which processes share a port; use 1")
     family, _, _, _, address = socket.getaddrinfo(
         host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )[0]  # fmt: skip
-    _bound_socket(family, address, socket.SO_REUSEADDR).close()  # so it is nobody else's
+    _bound_socket(family, address, socket.SO_REUSEADDR).close()  # fails if another process has the port
     return _bound_socket(family, address, socket.SO_REUSEADDR, socket.SO_REUSEPORT)
 
 
@@ -248,7 +248,7 @@ def _bound_socket(family: socket.AddressFamily, address: Any, *options: int) -> 
     try:
         for option in options:
             made.setsockopt(socket.SOL_SOCKET, option, 1)
-        if family == socket.AF_INET6:  # as asyncio does, for which :: and 0.0.0.0 are two addresses
+        if family == socket.AF_INET6:  # as in asyncio, where :: and 0.0.0.0 are two addresses
             made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         made.bind(address)
     except OSError:
@@ -259,7 +259,7 @@ def _bound_socket(family: socket.AddressFamily, address: Any, *options: int) -> 
 
 @contextmanager
 def _names(host: str, port: int) -> Iterator[None]:
-    """Say which port it was that could not be opened."""
+    """Add to errors which port could not be opened."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""One of several processes that share the port, from the outside: one life of a worker, as its supervisor sees it."""
+"""A worker process as its supervisor sees it, from its start to its end."""
 
 from __future__ import annotations
 
@@ -12,25 +12,24 @@ from typing import NamedTuple, Self
 
 from aiohttp import ClientError, ClientSession, ClientTimeout, UnixConnector
 
-# How long an answer may take, in seconds: about readiness a kubelet waits for one, for metrics Prometheus for ten.
+# Time limits of answers in seconds. A kubelet waits one second for readiness, Prometheus ten for metrics.
 _READY = 0.8
 _COUNT = 5.0
 _CHUNK = 64 * 1024
 
 
 class Reply(NamedTuple):
-    """What a worker said of itself."""
+    """A worker's answer about itself."""
 
     status: int
     body: bytes
 
 
 class WorkerProcess:
-    """A process that was started and has perhaps ended.
+    """A process that was started and may have ended.
 
-    answered: whether it ever has, so that its start is over.
-    was_ready: whether it ever said so.
-    metrics: those that it told last.
+    answered: whether it has ever answered, so that its start is over. was_ready: whether it was ever ready. metrics:
+    its last metrics.
     """
 
     def __init__(self, process: Process, socket: Path, write: Callable[[bytes], object]) -> None:
@@ -45,9 +44,9 @@ class WorkerProcess:
 
     @classmethod
     async def start(cls, command: Sequence[str], socket: Path, write: Callable[[bytes], object]) -> Self:
-        """Start a worker that opens a Unix socket for its health; write gets what it says on stderr, in whole lines.
+        """Start a worker with a Unix socket for its health. `write` gets its stderr in whole lines.
 
-        It has a session of its own, since Ctrl-C on a terminal is for the supervisor, which ends it in order. Its
+        It has its own session, so that Ctrl-C on a terminal reaches only the supervisor, which ends it gracefully. Its
         standard input ends when the supervisor does.
         """
         process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stderr=PIPE, start_new_session=True)
@@ -75,19 +74,19 @@ class WorkerProcess:
 
     @property
     def code(self) -> int:
-        """The exit code of one that has ended; negative for the signal that killed it."""
+        """The exit code after its end; negative for the signal that killed it."""
         assert self._process.returncode is not None  # noqa: S101 - asked for after the end
         return self._process.returncode
 
     def ending(self) -> str:
-        """How it ended, in words."""
+        """A description of how it ended."""
         if self.code >= 0:
             return f"exit code {self.code}"
         name = signal.Signals(-self.code).name
         return f"{name}, perhaps for lack of memory" if name == "SIGKILL" else name
 
     async def ends(self, within: float | None = None) -> bool:
-        """Wait for its end, no longer than some seconds; whether it has ended."""
+        """Wait for its end, at most `within` seconds. Return whether it has ended."""
         await asyncio.wait([self._end], timeout=within)
         return self._end.done()
 
@@ -97,13 +96,13 @@ class WorkerProcess:
             self._process.send_signal(number)
 
     async def ready(self) -> Reply | None:
-        """What it says of its readiness; None where it says nothing in time."""
+        """Its answer about readiness; None if there is none in time."""
         reply = await self._ask("/readyz", _READY)
         self.was_ready = self.was_ready or (reply is not None and reply.status == 200)
         return reply
 
     async def count(self) -> bool:
-        """Ask for its metrics, and keep them; whether it told them in time."""
+        """Ask for its metrics, and store them. Return whether it answered in time."""
         reply = await self._ask("/metrics", _COUNT)
         if reply is None or reply.status != 200:
             return False
@@ -123,7 +122,7 @@ class WorkerProcess:
         return reply
 
     async def _last(self, write: Callable[[bytes], object]) -> None:
-        """As long as it lives, and then as long as there is something to read that it said."""
+        """Forward its output until it has ended and everything is read."""
         assert self._process.stderr is not None  # noqa: S101 - a pipe was asked for
         await _relay(self._process.stderr, write)
         await self._process.wait()
@@ -131,7 +130,7 @@ class WorkerProcess:
 
 
 async def _relay(stream: asyncio.StreamReader, write: Callable[[bytes], object]) -> None:
-    """Write whole lines: those of several processes on one pipe would run into each other when they are long."""
+    """Write whole lines, because long lines of several processes on one pipe would get mixed."""
     rest = b""
     while chunk := await stream.read(_CHUNK):
         lines, newline, rest = (rest + chunk).rpartition(b"\n")

@@ -1,1 +1,1 @@
-"""Documents in; policies, bindings and exceptions out, with all problems and their places."""
+"""Reads documents into policies, bindings and exceptions, and reports all problems with their places."""

@@ -70,7 +70,7 @@ def binding(value: Values, document: Document) -> Binding:
 
 
 def selector(value: Values) -> LabelSelector:
-    """A selector of the API: matchLabels are requirements too, in the order of their keys."""
+    """The selector that a value describes. matchLabels become requirements, sorted by their keys."""
     labels = [SelectorRequirement(key, "In", (label,)) for key, label in sorted(value.get("matchLabels", {}).items())]
     requirements = [
         SelectorRequirement(item["key"], item["operator"], tuple(item.get("values", ())))

@@ -1,4 +1,4 @@
-"""Checks that many fields share: required texts, values of enumerations, formats."""
+"""Checks for many fields: required strings, values of enumerations, formats."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NAME_HINT = "use lower case letters, digits, '-' and '.'"
 
 
 def check_needed(value: Values, name: str, spot: Spot, hint: str) -> bool:
-    """Whether a required text is there; if not, that is noted."""
+    """Whether a required string is not empty; note it otherwise."""
     if value.get(name):
         return True
     spot.child(name).fault(required(), hint)
@@ -23,7 +23,7 @@ def check_needed(value: Values, name: str, spot: Spot, hint: str) -> bool:
 
 
 def check_choice(value: Values, name: str, allowed: Sequence[str], spot: Spot) -> None:
-    """Note a value that is not in an enumeration. An absent one has a default."""
+    """Note a value that is not in an enumeration. An absent value is allowed, because it has a default."""
     if name in value:
         check_word(value[name], allowed, spot.child(name))
 
@@ -36,13 +36,13 @@ def check_word(word: str, allowed: Sequence[str], spot: Spot) -> None:
 
 
 def check_format(text: str, check: Format, spot: Spot, hint: str) -> None:
-    """Note where a text does not have a format."""
+    """Note a string that does not have a format."""
     for words in check(text):
         spot.fault(invalid(text, words), hint)
 
 
 def check_labels(labels: Mapping[str, str], spot: Spot) -> None:
-    """Note bad labels, or matchLabels of a selector. The API server's messages name no key."""
+    """Note invalid labels, or matchLabels of a selector. The API server's messages do not contain the key."""
     path = show(spot.path)
     for key, value in labels.items():
         for words in label_key(key):

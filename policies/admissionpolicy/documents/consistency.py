@@ -1,4 +1,4 @@
-"""Problems between documents: duplicate names, and policies and bindings that do not fit together."""
+"""Problems between documents: duplicate names, and policies and bindings that contradict each other."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from policies.admissionpolicy.model import Binding, Policy
 from policies.kubernetes.spelling import did_you_mean
 
 PLACES: tuple[Path, ...] = (("metadata", "name"), ("spec", "policyName"), ("spec", "paramRef"))
-"""The fields that these problems are reported at."""
+"""The fields at which these problems are reported."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One policy, binding or exception that was read: its kind and names, its report, and what it is.
+    """A policy, binding or exception that was read: its kind and name, its report, and its value.
 
-    value: None where it has errors. policy_name: of a binding.
+    value: None if it has errors. policy_name: for bindings.
     """
 
     kind: str
@@ -38,8 +38,8 @@ class Entry:
 def fit(entries: Iterable[Entry], *, complete: bool = False) -> list[Entry]:
     """The entries, with each problem noted at the document that has to change.
 
-    complete: whether there are no others, so that a policy without a binding is an error.
-    The entries given are not changed, so that they may be used again in another set.
+    complete: whether there are no other entries, so that a policy without a binding is an error. The arguments are not
+    changed and can be used again in another set.
     """
     fitted = [replace(entry, report=entry.report.continued()) for entry in entries]
     fitted = list(_first_of_each_name(fitted))
@@ -62,7 +62,7 @@ def _policy_kind(binding: Entry) -> str:
 
 
 def _first_of_each_name(entries: Iterable[Entry]) -> Iterator[Entry]:
-    """The entries; the second of a kind and name, which would replace the first in a cluster, loses its value."""
+    """The entries, without the values of duplicates, which would replace the first of their name in a cluster."""
     first: dict[tuple[str, str], Entry] = {}
     for entry in entries:
         known = first.setdefault((entry.kind, entry.name), entry)
@@ -75,7 +75,7 @@ def _first_of_each_name(entries: Iterable[Entry]) -> Iterator[Entry]:
 
 
 def _binding(entry: Entry, policies: Mapping[tuple[str, str], Entry]) -> None:
-    """Note where the policy of a binding is missing, or takes parameters in another way than the binding gives them."""
+    """Note that the policy of a binding is missing, or that only one of the two has parameters."""
     kind, name = _policy_kind(entry), entry.policy_name
     known = policies.get((kind, name))
     if known is None:

@@ -1,4 +1,4 @@
-"""A document as a reader of files hands it over: a decoded value, and where in its file each part of it stands."""
+"""A document as a file reader returns it: a decoded value, and the place of each part in the file."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 Path = tuple[str | int, ...]
-"""Keys and indexes from the top of a document to a value in it."""
+"""Keys and indexes from the root of a document to a value."""
 
 Place = tuple[int, int]
 """Line and column, both from 1."""
@@ -15,13 +15,13 @@ Place = tuple[int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """One object, or a list of objects, of one file.
+    """One object, or a list of objects, from one file.
 
-    name: the file. line: where the document begins. places: where the value at a path stands, or its nearest parent
-    that is there; for a text, its first character, behind the quote or on the first line of a block (yamlscalar.py).
-    keys: where the key of a path stands; None where the reader does not know. inside: where the character at an offset
-    of the text at a path stands; None where all lines of a text are as in the file, equally indented. duplicates: keys
-    that are there a second time, if the reader does not refuse them itself.
+    name: the file. line: the first line of the document. places: the place of the value at a path, or of its nearest
+    existing parent; for a string, the place of its first character, after the quote or on the first line of a block
+    (yamlscalar.py). keys: the place of the key at a path; None if the reader does not know it. inside: the place of the
+    character at an offset of the string at a path; None if all lines of a string are as in the file, with the same
+    indentation. duplicates: the paths of duplicate keys, if the reader does not reject them itself.
     """
 
     value: Any
@@ -33,15 +33,15 @@ class Document:
     duplicates: Sequence[Path] = field(default=())
 
     def place(self, path: Path, *, key: bool = False) -> Place:
-        """Where a value (or its key) stands."""
+        """The place of a value, or of its key."""
         return self.keys(path) if key and self.keys is not None else self.places(path)
 
     def place_inside(self, path: Path, offset: int) -> Place | None:
-        """Where a character of a text stands; None where the reader does not know."""
+        """The place of a character of a string; None if the reader does not know it."""
         return None if self.inside is None else self.inside(path, offset)
 
     def at(self, *steps: str | int) -> Document:
-        """A part of it as a document of its own, such as an item of a List."""
+        """A part of the document, such as an item of a List, as a document of its own."""
         value = self.value
         for step in steps:
             value = value[step]
@@ -57,7 +57,7 @@ class Document:
         )
 
     def outline(self, paths: Iterable[Path]) -> Document:
-        """Where the fields at some paths stand, and nothing else of it: the tree of a file takes much more room."""
+        """A document with only the places of some paths, which needs much less memory than the tree of a file."""
         first = (self.line, 1)
         places = {path: self.places(path) for path in paths}
         keys = {path: self.place(path, key=True) for path in places}

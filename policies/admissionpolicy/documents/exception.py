@@ -1,6 +1,6 @@
 """Exceptions as documents: `kind: PolicyException`, read as strictly as policies are.
 
-The kind is ours, so Kubernetes has no messages for it beyond those for any field.
+The kind is the service's own, so that Kubernetes has messages only for fields in general.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from policies.objects.workload import BUILT_IN
 
 GROUP, VERSION, KIND = "cks-admission.dev", "v1", "PolicyException"
 SOON = 14
-"""Days before its end from which an exception is warned about: time to fix what it is for."""
+"""Days before the end of an exception when warnings begin: time to fix what the exception is for."""
 
 _UNTIL_HINT = "write the last day (UTC) on which it holds, as 2026-12-31"
 _DATE = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}")
@@ -32,13 +32,13 @@ _DATE = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 @dataclass(frozen=True, slots=True)
 class WrittenException:
-    """An exception and the document that it stands in."""
+    """An exception and the document that contains it."""
 
     value: PolicyException
     document: Document
 
     def unknown(self, known: Collection[str]) -> Sequence[Problem]:
-        """A problem for each unknown rule that it names; `known`: the names of all rules and policies."""
+        """A problem for each unknown rule in the exception. `known`: the names of all rules and policies."""
         report = Report(self.document)
         for index, name in enumerate(self.value.rules):
             if name not in known:
@@ -48,12 +48,12 @@ class WrittenException:
 
 
 def is_meant(group: str, kind: str) -> bool:
-    """Whether a document is an exception, or is probably meant to be one and would be overlooked."""
+    """Whether a document is an exception, or is probably intended as one and would otherwise be overlooked."""
     return group == GROUP or (kind == KIND and (not group or bool(closest(group, [GROUP]))))
 
 
 def validate(value: Values, top: Spot) -> None:
-    """Note all that is wrong with a decoded document."""
+    """Note all problems of a decoded document."""
     metadata, below = value.get("metadata", {}), top.child("metadata")
     if check_needed(metadata, "name", below, "name the exception: answers and metrics show it"):
         check_format(metadata["name"], dns_subdomain, below.child("name"), NAME_HINT)
@@ -89,7 +89,7 @@ def build(value: Values) -> PolicyException:
 
 
 def warn(exception: PolicyException, top: Spot, today: date) -> None:
-    """Warn that an exception has ended, or is about to. It is no error: a date must not make documents unusable."""
+    """Warn that an exception has ended or will soon. It is not an error: a date must not make documents unusable."""
     spot, days = top.child("spec", "until"), (exception.until - today).days
     if days < 0:
         spot.warn(f"ended on {exception.until}: it lets nothing pass", "delete it, or write a later day")
@@ -109,7 +109,7 @@ def _policies(names: Sequence[str], spot: Spot) -> None:
 
 
 def _until(text: str, spot: Spot) -> None:
-    if not _DATE.fullmatch(text):  # fromisoformat takes weeks and dates without dashes too
+    if not _DATE.fullmatch(text):  # fromisoformat also accepts weeks, and dates without dashes
         spot.fault(invalid(text, "must be a date: YYYY-MM-DD"), _UNTIL_HINT)
         return
     try:
@@ -119,7 +119,7 @@ def _until(text: str, spot: Spot) -> None:
 
 
 def _kinds(kinds: Sequence[str], spot: Spot) -> None:
-    """Warn of a built-in workload without its group: the core group, which has no suffix, has only Pods."""
+    """Warn of a built-in workload without its group: no suffix means the core group, which has only Pods."""
     for index, kind in enumerate(kinds):
         group = next((row.group for row in BUILT_IN if row.kind == kind and row.group in ("apps", "batch")), "")
         if group:

@@ -1,7 +1,7 @@
 """The expressions of a policy, compiled as the API server compiles them when a policy is written.
 
-Sources: kubernetes' pkg/apis/admissionregistration/validation/validation.go (which names are there where, and what is
-trimmed), k8s.io/apiserver's pkg/admission/plugin/cel/compile.go (result types and words).
+Sources: kubernetes' pkg/apis/admissionregistration/validation/validation.go (the variables of each expression, and what
+is trimmed), k8s.io/apiserver's pkg/admission/plugin/cel/compile.go (result types and messages).
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from policies.golang.quote import trimmed
 
 
 class Expressions:
-    """The compiler of one policy's expressions; an expression that does not compile is noted as a problem.
+    """The compiler of one policy's expressions, which notes each one that does not compile.
 
-    params: the policy has a paramKind. composed: it may read `variables`: it is a mutating policy, or declares some.
+    params: whether the policy has a paramKind. composed: whether expressions may read `variables`, because the policy
+    declares some or is a mutating one.
     """
 
     def __init__(self, *, params: bool, composed: bool) -> None:
@@ -39,7 +40,7 @@ class Expressions:
         """Check a variable, of any type, and declare it for all later expressions."""
         declared = self._composition.declare(name, text)
         program = declared.programs[name]
-        if name:  # nothing can refer to one without
+        if name:  # nothing can refer to a variable without a name
             self._composition = declared
         if isinstance(program, CompileError):
             _note(program, _words(text, program), spot)
@@ -81,9 +82,10 @@ def _without_variables(environment: Environment) -> Environment:
 def _check(
     text: str, environment: Environment, results: Sequence[Type], spot: Spot, *, trim: bool = False, shown: str = ""
 ) -> None:
-    """Compile an expression whose result is of one of some types, and note what is wrong with it.
+    """Compile an expression whose result has one of some types, and note what is wrong.
 
-    trim: the API server compiles and quotes it without the blanks around it. shown: what it quotes instead.
+    trim: whether the API server removes white space around the expression before it compiles and quotes it. shown: what
+    it quotes instead of the expression.
     """
     error = _failure(text, environment, results)
     if error is None:
@@ -135,11 +137,11 @@ def _note(error: CompileError, message: str, spot: Spot) -> None:
 
 
 def _place(issue: Issue, text: str, start: Place, spot: Spot) -> Place:
-    """Where an issue is in the file; one without a place is at the beginning."""
+    """The place of an issue in the file; the start of the expression for an issue without a position."""
     offset = max(issue.position, 0)
     return spot.report.document.place_inside(spot.path, offset) or Source(text, "", *start).location(offset)
 
 
 def _block(issue: Issue, source: Source) -> str:
-    """An issue with its line of the expression, and a caret below the place."""
+    """An issue with its line of the expression, and a caret below its position."""
     return "\n".join((issue.message, *source.excerpt(max(issue.position, 0))))

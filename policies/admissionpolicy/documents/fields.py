@@ -1,8 +1,8 @@
-"""The fields that each kind may have and their types, and strict decoding by them.
+"""The fields of each kind with their types, and strict decoding by them.
 
-As the API server decodes with `fieldValidation=Strict`: names are case-sensitive, null is as good as absent, a field
-that is not known or a value of another type is an error. Unlike it, all errors are found at once.
-Sources: k8s.io/api/admissionregistration/{v1,v1beta1,v1alpha1}/types.go; sigs.k8s.io/json for the words.
+Decoding follows the API server's `fieldValidation=Strict`: names are case-sensitive, null means absent, an unknown
+field or a value of another type is an error. Unlike the API server, it finds all errors at once. Sources:
+k8s.io/api/admissionregistration/{v1,v1beta1,v1alpha1}/types.go; sigs.k8s.io/json for the messages.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from policies.kubernetes.spelling import closest, did_you_mean
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A text; `go` is the name of its type."""
+    """A string; `go` is the name of its Go type."""
 
     go: str = "string"
 
@@ -34,14 +34,14 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Anything:
-    """A field of any type, which is not used here."""
+    """A field of any type that the service does not use."""
 
     go: str = "interface {}"
 
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """A map of texts."""
+    """A map of strings."""
 
     go: str = "map[string]string"
 
@@ -54,26 +54,26 @@ class Many:
 
     @property
     def go(self) -> str:
-        """The name of the type."""
+        """The name of the Go type."""
         return f"[]{self.item.go}"
 
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """A map with known keys; `name` is that of the Go type."""
+    """A map with known keys; `name` is the name of its Go type."""
 
     name: str
     fields: Mapping[str, Shape]
 
     @property
     def go(self) -> str:
-        """The name of the type with its package."""
+        """The name of the Go type with its package."""
         return f"v1.{self.name}" if self.name in _SHARED else f"VERSION.{self.name}"
 
 
 Shape = Text | Number | Anything | Texts | Many | Fields
 
-# The decoder names the structs in which these fields are embedded.
+# The decoder's messages name the structs in which these fields are embedded.
 _EMBEDDED = {
     "operations": "RuleWithOperations.operations",
     **{name: f"RuleWithOperations.Rule.{name}" for name in ("apiGroups", "apiVersions", "resources", "scope")},
@@ -200,24 +200,24 @@ KINDS: Mapping[str, Fields] = {
 }
 
 EXCEPTION = _kind("PolicyException", _EXCEPTION)
-"""Exceptions are a kind of ours; they are decoded as strictly, and refused in the same words."""
+"""The service's own kind, which is decoded just as strictly, with the same messages."""
 
 
 def decode(value: Any, kind: Fields, spot: Spot, version: str) -> dict[str, Any]:
-    """The object without unknown fields, values of other types, and nulls. All but nulls are noted as problems."""
+    """The object without unknown fields, values of other types, and nulls. All except nulls are noted as problems."""
     decoded = _decoded(value, kind, spot, _Reader(version, kind.name))
     return decoded if isinstance(decoded, dict) else {}
 
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """The version of the API and the name of the struct, which all its fields share."""
+    """The API version and the name of the struct, the same for all fields of an object."""
 
     version: str
     struct: str
 
     def refuse(self, value: Any, shape: Shape, spot: Spot, path: Path = ()) -> None:
-        """Note that a value is of another type; `path`: of the field, where the value is in a map."""
+        """Note that a value has the wrong type. `path`: of the field, if the value is an entry of a map."""
         names = [_EMBEDDED.get(step, step) for step in (path or spot.path) if isinstance(step, str)]
         field = ".".join(names)
         into = f"Go struct field {self.struct}.{field}" if field else "Go value"
@@ -231,7 +231,7 @@ _NOTHING = object()
 
 
 def _decoded(value: Any, shape: Shape, spot: Spot, reader: _Reader) -> Any:
-    """A value as its type. One that cannot be read is hidden from all later checks."""
+    """A value decoded by its shape. A value that cannot be decoded is hidden from all later checks."""
     match shape:
         case Text() | Number() | Anything() if _is_plain(value, shape):
             return value
@@ -253,7 +253,7 @@ def _is_plain(value: Any, shape: Text | Number | Anything) -> bool:
 
 
 def _decoded_item(value: Any, shape: Shape, spot: Spot, reader: _Reader) -> Any:
-    """An item of a list. One that is null or cannot be read becomes empty, as in Go."""
+    """An item of a list. An item that is null or cannot be decoded becomes empty, as in Go."""
     decoded = _NOTHING if value is None else _decoded(value, shape, spot, reader)
     empty: Mapping[type, Any] = {Text: "", Many: [], Texts: {}, Fields: {}}
     return empty.get(type(shape)) if decoded is _NOTHING else decoded

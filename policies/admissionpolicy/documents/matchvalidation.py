@@ -1,4 +1,4 @@
-"""Which requests a policy or binding is for: what the API server refuses in resource rules and selectors.
+"""Validation of resource rules and selectors, which say what requests a policy or binding matches.
 
 Source: kubernetes' pkg/apis/admissionregistration/validation/validation.go; for selectors k8s.io/apimachinery's
 pkg/apis/meta/v1/validation/validation.go.
@@ -30,7 +30,7 @@ MUTATING_OPERATIONS = ("*", "CONNECT", "CREATE", "UPDATE")
 
 
 def no_delete(value: Values, spot: Spot) -> None:
-    """Refuse the operation DELETE, in which there is nothing to mutate. The API server's message names no rule."""
+    """Refuse the operation DELETE, which has nothing to mutate. The API server's message names no rule."""
     path = show((*spot.path, "resourceRules", "operations"))
     for index, rule in enumerate(value.get("resourceRules", ())):
         for number, operation in enumerate(rule.get("operations", ())):
@@ -41,9 +41,9 @@ def no_delete(value: Values, spot: Spot) -> None:
 
 
 def unconverted(value: Values, spot: Spot) -> None:
-    """Warn where a rule leaves out a version of its group: with Equivalent, objects of that version match all the same.
+    """Warn if a rule omits a version of its group: with Equivalent, objects of that version match nevertheless.
 
-    kube-apiserver would convert them to the version that the rule names, if it serves that one.
+    kube-apiserver would convert them to the version in the rule, if it serves that version.
     """
     if value.get("matchPolicy", "Equivalent") != "Equivalent":
         return
@@ -62,7 +62,7 @@ def unconverted(value: Values, spot: Spot) -> None:
 
 
 def match_resources(value: Values, spot: Spot) -> None:
-    """MatchConstraints or matchResources."""
+    """Validate matchConstraints or matchResources."""
     check_choice(value, "matchPolicy", MATCH_POLICIES, spot)
     for name in ("namespaceSelector", "objectSelector"):
         selector(value.get(name, {}), spot.child(name))
@@ -72,7 +72,7 @@ def match_resources(value: Values, spot: Spot) -> None:
 
 
 def selector(value: Values, spot: Spot) -> None:
-    """A label selector."""
+    """Validate a label selector."""
     check_labels(value.get("matchLabels", {}), spot.child("matchLabels"))
     for index, requirement in enumerate(value.get("matchExpressions", ())):
         _requirement(requirement, spot.child("matchExpressions", index))
@@ -125,7 +125,7 @@ def _operations(operations: Sequence[str], spot: Spot) -> None:
 
 
 def _alone(items: Sequence[str], what: str, spot: Spot, hint: str) -> None:
-    """At least one item, and nothing beside `*`."""
+    """Require at least one item, and no other item beside `*`."""
     if not items:
         spot.fault(required(), hint)
     elif len(items) > 1 and "*" in items:
@@ -140,15 +140,15 @@ def _resources(resources: Sequence[str], spot: Spot) -> None:
         detail = "if '*/*' is present, must not specify other resources"
         spot.fault(invalid(resources, detail), "leave the others out")
     plain = [resource for resource in resources if resource and "/" not in resource]
-    if "*" in plain and plain[-1] != "*":  # the API server looks at the last one only
+    if "*" in plain and plain[-1] != "*":  # the API server checks only the last one
         detail = "if '*' is present, must not specify other resources without subresources"
         spot.fault(invalid(resources, detail), "leave the others out")
 
 
 def _subresources(resources: Sequence[str], spot: Spot) -> None:
-    """A pattern, such as `pods/*`, must not be followed by what it matches."""
-    below: set[str] = set()  # resources whose subresources are all named
-    everywhere: set[str] = set()  # subresources that are named for all resources
+    """Refuse resources after a pattern, such as `pods/*`, that matches them."""
+    below: set[str] = set()  # resources with a pattern for all their subresources
+    everywhere: set[str] = set()  # subresources with a pattern for all resources
     for index, resource in enumerate(resources):
         name, slash, subresource = resource.partition("/")
         if not resource:

@@ -1,6 +1,6 @@
-"""Problems of documents: the API server's words with the place in the file and a hint of our own.
+"""Problems of documents: the API server's message, with the place in the file and a hint of our own.
 
-Source of the words: k8s.io/apimachinery's pkg/util/validation/field/errors.go.
+Source of the messages: k8s.io/apimachinery's pkg/util/validation/field/errors.go.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ Severity = Literal["error", "warning"]
 class Problem:
     """One problem of one document.
 
-    path: the field as the API server names it, empty for the document as a whole. message: what the API server says
-    about that field. excerpt: for an expression, each issue with its line and a caret, instead of the message. An error
+    path: the field as the API server names it, empty for the whole document. message: the API server's message about
+    that field. excerpt: for an expression, each issue with its line and a caret; it replaces the message. An error
     makes the document unusable, a warning does not.
     """
 
@@ -40,7 +40,7 @@ class Problem:
         return f"{self.path}: {self.message}" if self.path else self.message
 
     def __str__(self) -> str:
-        """The problem for people: file, line and column, what is wrong, how to fix it."""
+        """The problem as people read it: file, line and column, what is wrong, how to fix it."""
         kind = "" if self.severity == "error" else f"{self.severity}: "
         what = f"{self.path}: {self.excerpt}" if self.excerpt else self.text
         text = f"{self.file}:{self.line}:{self.column}: {kind}{what}"
@@ -48,7 +48,7 @@ class Problem:
 
 
 class Report:
-    """The problems of one document, gathered in the order in which they are found."""
+    """Collects the problems of one document in the order in which they are found."""
 
     def __init__(self, document: Document) -> None:
         self.document = document
@@ -61,21 +61,21 @@ class Report:
         return any(problem.severity == "error" for problem in self.problems)
 
     def hide(self, path: Path) -> None:
-        """Report nothing more about a value that could not be read: it would only be a consequence."""
+        """Report nothing more about a value that could not be decoded, because it would only be a consequence."""
         self._unread.add(path)
 
     def hidden(self, path: Path) -> bool:
-        """Whether a value, or one that contains it, could not be read."""
+        """Whether a value, or one that contains it, could not be decoded."""
         return any(path[:length] in self._unread for length in range(1, len(path) + 1))
 
     def continued(self) -> Report:
-        """Another report that begins with the problems so far."""
+        """A new report that begins with the problems so far."""
         other = Report(self.document)
         other.problems, other._unread = list(self.problems), self._unread
         return other
 
     def outline(self, paths: Iterable[Path]) -> Report:
-        """A small report to keep, for which the document only knows the places of the fields at some paths."""
+        """A small report to keep. Its document knows only the places of some paths."""
         other = self.continued()
         other.document = self.document.outline(paths)
         return other
@@ -83,7 +83,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """A field of a document: a place to report problems at, and to go down from."""
+    """A field of a document, at which problems are noted."""
 
     report: Report
     path: Path = ()
@@ -95,7 +95,7 @@ class Spot:
     def fault(
         self, message: str, hint: str = "", *, path: str | None = None, key: bool = False, severity: Severity = "error"
     ) -> None:
-        """Note a problem with it; `path`: where the API server names another field."""
+        """Note a problem with the field. `path`: if the API server's message names another field."""
         if self.report.hidden(self.path):
             return
         line, column = self.report.document.place(self.path, key=key)
@@ -112,19 +112,19 @@ class Spot:
         )
 
     def warn(self, message: str, hint: str = "", *, key: bool = False) -> None:
-        """Note something that the API server accepts, but that is probably not intended."""
+        """Note something that is valid, but probably not intended."""
         self.fault(message, hint, key=key, severity="warning")
 
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A value of an enumeration of the API. It is printed as JSON, other texts as in Go."""
+    """A value of an enumeration of the API. Messages print it as JSON, but other strings as in Go."""
 
     text: str
 
 
 def show(path: Path) -> str:
-    """A path as the API server's decoder and validation write it: `spec.validations[0].message`."""
+    """A path as the API server's messages write it: `spec.validations[0].message`."""
     text = ""
     for step in path:
         text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
@@ -132,44 +132,44 @@ def show(path: Path) -> str:
 
 
 def required(detail: str = "") -> str:
-    """A value that is missing or empty."""
+    """The message for a value that is missing or empty."""
     return _with_detail("Required value", detail)
 
 
 def invalid(value: Any, detail: str) -> str:
-    """A value of the right type that is not valid."""
+    """The message for a value of the right type that is not valid."""
     return _with_detail(f"Invalid value: {_shown(value)}", detail)
 
 
 def duplicate(value: Any) -> str:
-    """A value that occurs twice."""
+    """The message for a value that occurs twice."""
     return f"Duplicate value: {_shown(value)}"
 
 
 def not_found(value: str) -> str:
-    """A name of something that does not exist."""
+    """The message for the name of something that does not exist."""
     return f"Not found: {_shown(value)}"
 
 
 def forbidden(detail: str) -> str:
-    """A value that is not allowed."""
+    """The message for a value that is not allowed."""
     return _with_detail("Forbidden", detail)
 
 
 def unsupported(value: str, allowed: Sequence[str]) -> str:
-    """A value that is not in an enumeration."""
+    """The message for a value that is not in an enumeration."""
     return _with_detail(
         f"Unsupported value: {_shown(Word(value))}", f"supported values: {', '.join(map(quote, allowed))}"
     )
 
 
 def too_many(count: int, most: int) -> str:
-    """A list that is too long."""
+    """The message for a list that is too long."""
     return f"Too many: {count}: must have at most {most} items"
 
 
 def too_long(most: int) -> str:
-    """A text, or all texts of a map together, that is too long."""
+    """The message for a string, or a map with all its strings, that is too long."""
     return f"Too long: may not be more than {most} bytes"
 
 

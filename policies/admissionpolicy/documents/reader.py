@@ -1,8 +1,8 @@
-"""Reading policies, bindings and exceptions: documents in, values and all problems out, all else as context.
+"""Reads policies, bindings and exceptions: documents in; values, all problems and other objects out.
 
-A document is read as the API server takes it: decoded strictly, validated, its expressions compiled, its defaults
-filled in (kubernetes' pkg/apis/admissionregistration/{v1,v1beta1,v1alpha1}/defaults.go). What no single document shows
-comes last: names that are there twice, and bindings and policies that do not fit together.
+Documents are read as by the API server: decoded strictly, validated, expressions compiled, defaults filled in
+(kubernetes' pkg/apis/admissionregistration/{v1,v1beta1,v1alpha1}/defaults.go). Problems between documents come last:
+duplicate names, and policies and bindings that contradict each other.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ VERSIONS = ("v1", "v1beta1", "v1alpha1")
 class Loaded:
     """The result of reading a set of documents.
 
-    policies, bindings, exceptions: those without errors, in the order of the documents, as are problems. context: all
-    other objects, such as parameters, Namespaces and CRDs, unread. A set with an error should not be used.
+    policies, bindings, exceptions: those without errors, in the order of the documents, like the problems. context: all
+    other objects, such as parameters, Namespaces and CRDs, undecoded. A set with an error should not be used.
     """
 
     policies: tuple[Policy, ...] = ()
@@ -50,34 +50,34 @@ class Loaded:
 
     @property
     def warnings(self) -> tuple[Problem, ...]:
-        """The problems that nothing fails for."""
+        """The problems that do not make the set unusable."""
         return tuple(problem for problem in self.problems if problem.severity == "warning")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """One object of a document, read by itself. Only a policy, a binding or an exception has an entry."""
+    """One object of a document. Only policies, bindings and exceptions have an entry."""
 
     report: Report
     entry: Entry | None
 
 
 def read(documents: Iterable[Document], today: date | None = None, *, complete: bool = False) -> Loaded:
-    """Read all documents, items of Lists included. All problems are reported at once; nothing is raised.
+    """The contents of all documents, items of Lists included, with all problems. It raises nothing.
 
-    today: if given, exceptions that have ended or soon will are warned about. complete: whether there are no other
-    documents; then a policy without a binding is an error.
+    today: if given, there are warnings about exceptions that have ended or soon will. complete: whether there are no
+    other documents; then a policy without a binding is an error.
     """
     return together((part for document in documents for part in parts(document)), today, complete=complete)
 
 
 def parts(document: Document) -> tuple[Part, ...]:
-    """The objects of a document, each read by itself: this is what takes time."""
+    """The objects of a document, each read independently. This is the expensive part of `read`."""
     return tuple(map(_part, objects([document])))
 
 
 def together(objects_read: Iterable[Part], today: date | None = None, *, complete: bool = False) -> Loaded:
-    """The result for objects that were read before, and that may be used again in another set; see read."""
+    """The result for objects that `parts` returned; see `read`. The objects can be used again in another set."""
     read_before = tuple(objects_read)
     fitted = fit((part.entry for part in read_before if part.entry is not None), complete=complete)
     rest = iter(fitted)
@@ -105,7 +105,7 @@ def _part(document: Document) -> Part:
 
 
 def _definition(value: Any, spot: Spot) -> None:
-    """Note a malformed CustomResourceDefinition: those who look for schemas trust its form."""
+    """Note a malformed CustomResourceDefinition, because code that reads schemas relies on its form."""
     if not isinstance(value, dict) or value.get("kind") != "CustomResourceDefinition":
         return
     try:
@@ -121,7 +121,7 @@ def _definition(value: Any, spot: Spot) -> None:
 
 
 def objects(documents: Iterable[Document]) -> Iterator[Document]:
-    """The objects of documents: the items of a List are objects of their own."""
+    """The objects in documents. The items of a List are separate objects."""
     for document in documents:
         value = document.value
         if not _is_list(value):
@@ -130,14 +130,14 @@ def objects(documents: Iterable[Document]) -> Iterator[Document]:
         for index in range(len(value.get("items") or ())):
             item = document.at("items", index)
             if isinstance(item.value, dict) and value["kind"] != "List":
-                # As in what `kubectl get --raw` prints: only the list says what its items are.
+                # As in the output of `kubectl get --raw`: only the list states the kind of its items.
                 inherited = {"apiVersion": value["apiVersion"], "kind": value["kind"].removesuffix("List")}
                 item = replace(item, value={**inherited, **item.value})
             yield from objects([item])
 
 
 def _is_list(value: Any) -> bool:
-    """Whether an object is a list of objects. One with a name is an object whose kind happens to end in `List`."""
+    """Whether an object is a list. An object with a name is not, even if its kind ends in `List`."""
     if not isinstance(value, dict) or not isinstance(value.get("items", ()), (list, tuple, type(None))):
         return False
     kind, metadata = value.get("kind"), value.get("metadata")
@@ -147,7 +147,7 @@ def _is_list(value: Any) -> bool:
 
 
 def _kind(document: Document, spot: Spot) -> str | None:
-    """The kind of a policy, binding or exception; None for other objects. What is not an object is noted."""
+    """The kind of a policy, binding or exception; None for other objects. A value that is not an object is noted."""
     value = document.value
     if not isinstance(value, dict):
         spot.fault("this is not a Kubernetes object", "a document is a map with apiVersion, kind and metadata")
@@ -176,20 +176,20 @@ def _kind(document: Document, spot: Spot) -> str | None:
 
 
 def _misspelt(kind: str, group: str) -> str:
-    """The kind of policy or binding that is probably meant; empty for an object of another kind or group."""
+    """The kind of policy or binding that is probably intended; empty for an object of another kind or group."""
     if group == GROUP:
         return "" if kind.endswith("WebhookConfiguration") else closest(kind, KINDS)
     return kind if kind in KINDS and (not group or closest(group, [GROUP])) else ""
 
 
 def _entry(document: Document, kind: str, report: Report) -> Entry:
-    """Decode, validate and build one policy or binding."""
+    """The entry for a policy or binding, decoded and validated."""
     top = Spot(report)
     version = str(document.value["apiVersion"]).rpartition("/")[2]
     _duplicates(top)
     value = decode(document.value, KINDS[kind], top, version)
     mutating, binds = kind.startswith("Mutating"), kind.endswith("Binding")
-    # Before validation, as the API server does: then a default is no different from what was written.
+    # Before validation, as in the API server, so that defaults are validated like written values.
     if binds and version == "v1alpha1" and "paramRef" in value.get("spec", {}):
         value["spec"]["paramRef"].setdefault("parameterNotFoundAction", "Deny")
     (validate_binding if binds else validate_policy)(value, top, mutating=mutating)
@@ -204,7 +204,7 @@ def _entry(document: Document, kind: str, report: Report) -> Entry:
 
 
 def _exception(document: Document, report: Report) -> Entry:
-    """Decode, validate and build one exception."""
+    """The entry for an exception, decoded and validated."""
     top = Spot(report)
     _duplicates(top)
     value = decode(document.value, EXCEPTION, top, exception.VERSION)

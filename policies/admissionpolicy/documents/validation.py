@@ -1,8 +1,8 @@
-"""Validation of policies and bindings: what the API server refuses, in its words, each with a hint of our own.
+"""Validation of policies and bindings, with the API server's messages and hints of our own.
 
 Source: kubernetes' pkg/apis/admissionregistration/validation/validation.go, and for metadata and selectors
-k8s.io/apimachinery's pkg/api/validation/objectmeta.go and pkg/apis/meta/v1/validation/validation.go. The order of the
-checks is theirs. The input is what strict decoding leaves: values of the right types, nothing unknown.
+k8s.io/apimachinery's pkg/api/validation/objectmeta.go and pkg/apis/meta/v1/validation/validation.go. The checks have
+the same order. The input was decoded strictly: values have the right types, and no field is unknown.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def validate_binding(value: Values, top: Spot, *, mutating: bool) -> None:
 def _metadata(value: Values, spot: Spot) -> None:
     name = value.get("name", "")
     if generated := value.get("generateName"):
-        # The API server judges what a name made of it could look like.
+        # As maskTrailingDash of the API server: a dash at the end is valid, because the generated name continues.
         masked = f"{generated[:-2]}a" if len(generated) > 1 and generated.endswith("-") else generated
         for words in dns_subdomain(masked):
             spot.child("generateName").fault(invalid(generated, words), NAME_HINT)
@@ -118,7 +118,7 @@ def _metadata(value: Values, spot: Spot) -> None:
 
 
 def _own_annotations(annotations: Mapping[str, str], spot: Spot) -> None:
-    """Warn of annotations with this service's prefix that it does not read: a typo would do nothing in silence."""
+    """Warn of unknown annotations with this service's prefix, because a typo would silently have no effect."""
     for key, value in annotations.items():
         if not key.startswith(OWN_PREFIX):
             continue
@@ -219,7 +219,7 @@ def _variables(variables: Sequence[Values], spot: Spot, expressions: Expressions
 
 
 def _checks(spec: Values, policy: str, spot: Spot, expressions: Expressions) -> None:
-    """Validations and audit annotations; at least one of them is required."""
+    """Check validations and audit annotations; at least one of them is required."""
     names = ("validations", "auditAnnotations")
     if not any(spec.get(name) for name in names):
         if not any(spot.report.hidden((*spot.path, name)) for name in names):

@@ -1,1 +1,1 @@
-"""A policy judges a request: expressions, parameters, matching, results."""
+"""Evaluates policies for requests: expressions, parameters, matching, results."""

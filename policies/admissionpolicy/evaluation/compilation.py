@@ -1,8 +1,8 @@
-"""A policy compiled once, when it is loaded: a program for each of its expressions.
+"""Compiles a policy when it is loaded: one program for each of its expressions.
 
-An expression that does not compile does not stop the rest: the error is kept in its place, and the policy fails there
-when it is evaluated, as in kube-apiserver. Sources: k8s.io/apiserver's pkg/admission/plugin/policy/validating/plugin.go
-and mutating/compilation.go (which expression may speak of what), pkg/admission/plugin/cel/compile.go (result types).
+If an expression does not compile, its error takes the place of the program, and evaluating the policy fails there, as
+in kube-apiserver. Sources: k8s.io/apiserver's pkg/admission/plugin/policy/validating/plugin.go and
+mutating/compilation.go (the variables of each expression), pkg/admission/plugin/cel/compile.go (result types).
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from policies.cel.types import Type
 from policies.cel.values import Value
 
 Compile = Callable[[Policy], "CompiledPolicy"]
-"""Compiles a policy: compile_policy, or a Compiler, which keeps what it compiled."""
+"""Compiles a policy: compile_policy, or a Compiler, which caches."""
 
 OnFault = Callable[[Policy, Program, Exception], None]
-"""Is told which policy has the expression whose generated code failed, and what it raised."""
+"""Called if generated code fails, with the policy, the program and the exception."""
 
 _PATCHES = {"ApplyConfiguration": OBJECT, "JSONPatch": types.list_of(JSON_PATCH)}
 _ANNOTATION_TYPES = (types.STRING, types.NULL)
 
-# Calls whose cost at most grows with the size of what they read. With these an expression stops soon after its own
-# limit, so that a few of them cannot use up what a policy may cost.
+# Calls whose cost is at most linear in the size of their input. An expression with only these calls stops soon after
+# its own limit, so that a few such expressions cannot use up the budget of a policy.
 _CHEAP_CALLS = frozenset(
     (
         *("_+_", "_-_", "-_", "_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_", "_&&_", "_||_", "!_", "_?_:_", "@in"),
@@ -46,12 +46,12 @@ _CHEAP_CALLS = frozenset(
 )
 _SELECTED = re.compile(r"\bvariables\s*\.\s*\??\s*(\w+)")
 _CHEAP_COUNT = 4
-"""The number of expressions, variables included, that stay below a policy's limit even at twice their own limits."""
+"""This many expressions, variables included, stay below a policy's limit even at twice their own limits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """An expression and its program, or what is wrong with it."""
+    """An expression with its program, or with its compile error."""
 
     expression: Expression
     program: Program | CompileError
@@ -61,8 +61,9 @@ class Unit:
 class CompiledPolicy:
     """A policy with its programs, in the order of the document.
 
-    composition: the policy's variables, for match conditions, validations and audit annotations. speaking: the same for
-    messageExpressions, which may not ask the authorizer. patching: for mutations. messages: one for each validation.
+    composition: the policy's variables, for match conditions, validations and audit annotations. speaking: the
+    variables for messageExpressions, which may not use the authorizer. patching: for mutations. messages: one for each
+    validation.
     """
 
     policy: Policy
@@ -77,7 +78,7 @@ class CompiledPolicy:
 
     @cached_property
     def errors(self) -> tuple[tuple[Expression, CompileError], ...]:
-        """All that does not compile, in the order of the document."""
+        """All compile errors with their expressions, in the order of the document."""
         return tuple(
             (unit.expression, unit.program) for unit in self._units() if isinstance(unit.program, CompileError)
         )
@@ -94,7 +95,7 @@ class CompiledPolicy:
 
     @cached_property
     def reads(self) -> Mapping[str, Reads]:
-        """What the expressions of a validating policy together read of `object` and `oldObject`."""
+        """The fields of `object` and `oldObject` that any expression of a validating policy reads."""
         try:
             return composed_reads((expression.source for expression in self._composed()), self.composition)
         except CompileError:
@@ -102,14 +103,14 @@ class CompiledPolicy:
 
     @cached_property
     def quick(self) -> tuple[Program, ...] | None:
-        """The validations, if they are all there is to judge and all compile."""
+        """The programs of the validations; None if one does not compile or there are audit annotations."""
         programs = [unit.program for unit in self.validations]
         compiled = tuple(program for program in programs if isinstance(program, Program))
         return None if self.annotations or len(compiled) < len(programs) else compiled
 
     @cached_property
     def all_true(self) -> list[Value]:
-        """The values of the validations where all of them hold."""
+        """The values of the validations if all of them hold."""
         return [True] * len(self.validations)
 
     @cached_property
@@ -118,9 +119,9 @@ class CompiledPolicy:
         return any(message is not None for message in self.messages)
 
     def has_cheap_messages(self, known: Collection[str] = ()) -> bool:
-        """Whether the messageExpressions can never use up the budget: then one is evaluated only if it is shown.
+        """Whether the messageExpressions can never exceed the budget. Then only those that are shown are evaluated.
 
-        known: variables that were evaluated before. They cost again what they cost then, and are not counted here.
+        known: variables that were evaluated before. They are not counted here, because their cost is known.
         """
         count, more = self._message_count, self._message_reads.difference(known)
         new: set[str] = set()
@@ -131,9 +132,9 @@ class CompiledPolicy:
 
     @cached_property
     def _message_count(self) -> int:
-        """How many messageExpressions there are; too many where one is dear."""
+        """The number of messageExpressions; more than allowed if one of them is expensive."""
         programs = [unit.program for unit in self.messages if unit is not None]
-        # A variable that asks the authorizer fails in a message, where there is none: what it cost before says nothing.
+        # Messages have no authorizer, so variables that use it fail there, and their previous cost means nothing.
         asking = any("authorizer" in variable.expression.text for variable in self.policy.variables)
         return len(programs) if not asking and all(map(_is_cheap, programs)) else _CHEAP_COUNT + 1
 
@@ -152,13 +153,13 @@ class CompiledPolicy:
         return frozenset(name for name, program in self.composition.programs.items() if _is_cheap(program))
 
     def watch(self, on_fault: Callable[[Program, Exception], None]) -> None:
-        """Be told where generated code fails: see Program."""
+        """Set the callback for faults of generated code; see Program."""
         for unit in self._units():
             if isinstance(unit.program, Program):
                 unit.program.on_fault = on_fault
 
     def _composed(self) -> Iterator[Expression]:
-        """The expressions of a validating policy but for its variables."""
+        """The expressions of a validating policy, without its variables."""
         yield from (condition.expression for condition in self.policy.match_conditions)
         yield from self.policy.judged_expressions
         yield from (annotation.value_expression for annotation in self.policy.audit_annotations)
@@ -176,7 +177,7 @@ class CompiledPolicy:
 
 
 def compile_policy(policy: Policy) -> CompiledPolicy:
-    """Compile all expressions of a policy of either kind. Raises nothing: see CompiledPolicy.errors."""
+    """The policy, of either kind, with all its expressions compiled. It raises nothing; see CompiledPolicy.errors."""
     params = policy.param_kind is not None
     composition = Composition(admission(params=params))
     for variable in policy.variables:
@@ -205,7 +206,7 @@ def compile_policy(policy: Policy) -> CompiledPolicy:
 
 
 class Compiler:
-    """Compiles the new policies of a set; those that were in the set before are kept."""
+    """Compiles the policies of a set, and reuses those that were compiled for the previous set."""
 
     def __init__(self, on_fault: OnFault | None = None) -> None:
         self._on_fault = on_fault
@@ -213,11 +214,11 @@ class Compiler:
         self._previous: Mapping[int, CompiledPolicy] = {}
 
     def begin(self) -> None:
-        """Begin another set, which may have policies of the last one."""
+        """Begin a new set, which may contain policies of the last one."""
         self._previous, self._cache = self._cache, {}
 
     def __call__(self, policy: Policy) -> CompiledPolicy:
-        """The compiled policy. It holds the policy, so that no other one can have the same identity."""
+        """The compiled policy. It keeps the policy alive, so that no other object can have the same id."""
         compiled = self._cache[id(policy)] = self._previous.get(id(policy)) or self._compiled(policy)
         return compiled
 
@@ -241,7 +242,7 @@ def _unit(expression: Expression, environment: Environment, result: Type | None)
 
 
 def _annotation(expression: Expression, environment: Environment) -> Unit:
-    """A valueExpression: a text, or null for no annotation."""
+    """A compiled valueExpression. Its result is a string, or null for no annotation."""
     unit = _unit(expression, environment, None)
     if isinstance(unit.program, CompileError) or unit.program.type in _ANNOTATION_TYPES:
         return unit
@@ -250,7 +251,7 @@ def _annotation(expression: Expression, environment: Environment) -> Unit:
 
 
 def _variables_in(expression: Expression, names: Collection[str]) -> frozenset[str]:
-    """The variables that an expression may read: all, if it uses `variables` in another way than `variables.name`."""
+    """The variables that an expression may read: all of them, if it uses `variables` other than as `variables.name`."""
     selected = _SELECTED.findall(expression.text)
     if len(selected) != expression.text.count("variables"):
         return frozenset(names)
@@ -259,6 +260,6 @@ def _variables_in(expression: Expression, names: Collection[str]) -> frozenset[s
 
 def _is_cheap(program: Program | CompileError) -> bool:
     if isinstance(program, CompileError):
-        return True  # it is not even tried
+        return True  # it is never evaluated
     calls = (node.function for node in walk(parse(program.source)) if isinstance(node, Call))
     return all(call in _CHEAP_CALLS for call in calls)

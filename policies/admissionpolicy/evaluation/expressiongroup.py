@@ -1,7 +1,7 @@
-"""Expressions that are evaluated together: they share their variables' values and a budget.
+"""Groups of expressions, which share the values of variables and a cost budget.
 
-Match conditions, validations, messageExpressions and audit annotations of a policy are such groups; each mutation is
-one by itself. Source: k8s.io/apiserver's pkg/admission/plugin/cel/activation.go (Evaluate), and for match conditions
+The match conditions, validations, messageExpressions and audit annotations of a policy are one group each; so is each
+single mutation. Source: k8s.io/apiserver's pkg/admission/plugin/cel/activation.go (Evaluate), and for match conditions
 pkg/admission/plugin/webhook/matchconditions/matcher.go.
 """
 
@@ -22,7 +22,7 @@ from policies.cel.values import Value
 
 
 class SpentError(Exception):
-    """The expressions of a group together cost more than its budget; the rest of them is not evaluated."""
+    """The expressions of a group exceeded its budget; the remaining ones are not evaluated."""
 
     def __init__(self) -> None:
         super().__init__(texts.OUT_OF_BUDGET)
@@ -36,7 +36,7 @@ class Failure:
 
 
 class Group:
-    """The expressions of one group in one evaluation. `names` are those with `variables`, `remaining` the budget."""
+    """A group in one evaluation. `names` are its variables, including `variables`; `remaining` is the budget."""
 
     __slots__ = ("_composition", "_expired", "names", "remaining", "variables")
 
@@ -55,7 +55,7 @@ class Group:
         before = self.variables.cost
         evaluation = program.evaluate(self.names, expired=self._expired)
         spent = evaluation.cost + self.variables.cost - before
-        if not 0 <= spent <= self.remaining:  # below zero, the API server's unsigned cost is huge
+        if not 0 <= spent <= self.remaining:  # a negative cost is huge in the API server, where it is unsigned
             raise SpentError
         self.remaining -= spent
         if evaluation.error is not None:
@@ -63,7 +63,7 @@ class Group:
         return evaluation.value
 
     def reasons(self, unit: Unit) -> tuple[explain.Reason, ...]:
-        """Which parts of an expression decided. A failure here takes nothing away from the finding."""
+        """The parts of an expression that decided its result; none if the explanation fails."""
         if not isinstance(unit.program, Program):
             return ()
         try:
@@ -76,15 +76,15 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Unmatched:
-    """The policy is not for this request: the condition of this name is false, or some failed (none is named)."""
+    """The policy does not match this request, because the condition of this name is false."""
 
     condition: str
 
 
 def unmatched(compiled: CompiledPolicy, params: Json | None, inputs: Inputs) -> Unmatched | Failure | None:
-    """Why the match conditions keep a policy from a request; None where they do not.
+    """Why the match conditions exclude a request from a policy; None if they do not.
 
-    Match conditions do not know the request's Namespace. Failures only count where none of them is false.
+    Match conditions have no `namespaceObject`. Failures count only if no condition is false.
     """
     if not compiled.conditions:
         return None
@@ -103,7 +103,7 @@ def unmatched(compiled: CompiledPolicy, params: Json | None, inputs: Inputs) -> 
 
 
 def _quickly(compiled: CompiledPolicy, names: Names, expired: Expired | None) -> list[Value] | None:
-    """The values of the match conditions by the fast evaluator; None where it cannot tell, or they cost too much."""
+    """The values of the match conditions from the fast evaluator; None if one has none, or the budget is exceeded."""
     names = compiled.composition.bind(names, expired=expired)
     values: list[Value] = []
     remaining = MATCH_CONDITIONS_LIMIT
@@ -119,7 +119,7 @@ def _quickly(compiled: CompiledPolicy, names: Names, expired: Expired | None) ->
 
 
 def _combined(failures: Sequence[Failure]) -> Failure | None:
-    """All failures as one, each text once (errors.Aggregate of k8s.io/apimachinery)."""
+    """All failures combined, each text once (errors.Aggregate of k8s.io/apimachinery)."""
     texts = list(dict.fromkeys(failure.text for failure in failures))
     if len(texts) <= 1:
         return failures[0] if failures else None

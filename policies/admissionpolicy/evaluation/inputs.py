@@ -1,4 +1,4 @@
-"""The inputs of an evaluation: one request, with everything that expressions may ask about it."""
+"""The inputs of an evaluation: one request, and everything that expressions can read about it."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _AUTHORIZERS = ("authorizer", "authorizer.requestResource")
 class Inputs:
     """One request.
 
-    request: an AdmissionRequest as decoded JSON, of admission.k8s.io/v1. object: null on DELETE; on CONNECT the options
-    of the connection. namespace: the Namespace that the request is in, or a function that finds it, which is called
-    only where an expression may read it and may raise Missing. decisions: the answers to what expressions ask of
-    `authorizer`; one that is missing raises Missing out of the evaluation. expired: whether the time is over.
+    request: an AdmissionRequest of admission.k8s.io/v1 as decoded JSON. object: null on DELETE; on CONNECT the options
+    of the connection. namespace: the request's Namespace, or a function that returns it; the function may raise
+    Missing, and is called only if an expression may read the Namespace. decisions: the authorizer's answers; a missing
+    one makes the evaluation raise Missing. expired: returns whether the time limit has passed.
     """
 
     request: Json
@@ -48,15 +48,15 @@ class Inputs:
 
     @property
     def request_namespace(self) -> str:
-        """The namespace that the request names; that of a Namespace is its own name."""
+        """The namespace in the request; for a Namespace, its own name."""
         return str(self.request.get("namespace") or "")
 
     def names(
         self, params: Json | None, *, request: bool = True, namespace: bool = False, authorizer: bool = True
     ) -> Mapping[str, Value]:
-        """The variables for expressions with these parameters; `namespaceObject` and `authorizer` on demand.
+        """The variables of expressions with these parameters. `namespaceObject` and `authorizer` are made on demand.
 
-        request: whether an expression may read `request` or `authorizer`; they take longer to make than to read.
+        request: whether an expression may read `request` or `authorizer`, which are expensive to make.
         """
         if not (request or namespace):
             return self._objects if params is None else {**self._objects, "params": params}
@@ -72,7 +72,7 @@ class Inputs:
 
     @cached_property
     def _objects(self) -> Mapping[str, Value]:
-        """What most policies read."""
+        """The variables that most policies read."""
         return {
             "object": self.object,
             "oldObject": self.old_object,
@@ -83,14 +83,14 @@ class Inputs:
 
     @cached_property
     def _shared(self) -> dict[str, Value]:
-        """What is the same for all policies. The API server's own engine knows no uid of a request."""
+        """The variables that are the same for all policies. In the API server, too, `request` has no uid here."""
         request = {**self.request, "uid": ""}
         shared = activation(request, self.decisions, object=self.object, old_object=self.old_object)
         return {**shared, "variables": NO_VARIABLES}
 
     @cached_property
     def _namespace_object(self) -> Value:
-        """Null for what is in no namespace and, though its request names one, for a Namespace (dispatcher.go)."""
+        """The request's Namespace; null for cluster-scoped objects, including Namespaces (dispatcher.go)."""
         kind = self.request.get("requestKind") or self.request.get("kind") or {}
         is_namespace = (kind.get("group", ""), kind.get("version"), kind.get("kind")) == ("", "v1", "Namespace")
         if is_namespace or not self.request_namespace:
@@ -100,8 +100,8 @@ class Inputs:
 
 
 def inputs_of(request: AdmissionRequest, facts: Facts) -> Inputs:
-    """What expressions see of a request."""
-    name = request.namespace  # not the request itself, which nothing here keeps alive
+    """The inputs of expressions for a request."""
+    name = request.namespace  # a local, so that the closure does not keep the request alive
     return Inputs(
         request=as_json(request),
         object=request.object,
@@ -112,7 +112,7 @@ def inputs_of(request: AdmissionRequest, facts: Facts) -> Inputs:
 
 
 def as_json(request: AdmissionRequest) -> dict[str, Any]:
-    """A request as the AdmissionRequest that came, without its objects."""
+    """The request as the JSON of its AdmissionRequest, without its objects."""
     return {
         "uid": request.uid,
         "kind": asdict(request.kind),

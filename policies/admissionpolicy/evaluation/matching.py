@@ -1,14 +1,14 @@
-"""Whether a policy or a binding is for a request, as kube-apiserver decides it, and an index over many of them.
+"""Whether a policy or a binding matches a request, as in kube-apiserver; and an index of many policies.
 
 Sources, all of k8s.io/apiserver's pkg/admission/plugin: policy/matching/matching.go, policy/generic/plugin.go,
-webhook/predicates/{rules,namespace,object}; for the resources that no policy sees k8s.io/kubernetes'
-pkg/kubeapiserver/admission/exclusion/resources.go. What differs:
+webhook/predicates/{rules,namespace,object}; for the excluded resources k8s.io/kubernetes'
+pkg/kubeapiserver/admission/exclusion/resources.go. Differences:
 
-- `matchPolicy: Equivalent` takes every version of a group and resource for equivalent and converts nothing: the policy
-  sees the kind, the resource and the object of the request as they were sent. Whether a version that a rule names is
-  served at all is not asked.
+- With `matchPolicy: Equivalent`, all versions of a resource are equivalent, and nothing is converted: the policy sees
+the kind, the resource and the object of the request as they were sent. Whether the API server serves a version in a
+rule is not checked.
 - `events` of the core group and of events.k8s.io, the one pair of resources that are equivalent across groups, are two
-  resources here, since an object of the one does not have the fields of the other.
+  resources here, because their objects have different fields.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from policies.engine.request import AdmissionRequest
 T = TypeVar("T")
 
 NamespaceLabels = Callable[[str], Mapping[str, str] | None]
-"""The labels of a Namespace by its name, None where there is none. May raise Missing and FactUnavailable."""
+"""The labels of a Namespace by its name, None if it does not exist. May raise Missing and FactUnavailable."""
 
 _ALL = "*"
 _OPERATIONS = ("CREATE", "UPDATE", "DELETE", "CONNECT")
 
-# Bounds the memory of an index; a cluster has some hundred resources, of which few are written in many ways.
+# Limits the memory of an index. A cluster has some hundred resources, and most of them have few kinds of writes.
 _CACHED = 4096
 
 UNSEEN: Mapping[str, frozenset[str]] = {
@@ -49,26 +49,27 @@ UNSEEN: Mapping[str, frozenset[str]] = {
         {"localsubjectaccessreviews", "selfsubjectaccessreviews", "selfsubjectrulesreviews", "subjectaccessreviews"}
     ),
 }
-"""Resources by group that no policy is asked about, or one could lock everybody out.
+"""Resources by group to which no policy applies, because it could lock everybody out.
 
-kube-apiserver itself asks policies about the two kinds of webhook configurations, but never a webhook, as we are one.
+kube-apiserver applies policies to the two kinds of webhook configurations, but never calls webhooks for them, and the
+service is a webhook.
 """
 
 
 class MatchError(Exception):
-    """It cannot be told whether a policy or binding is for a request, in Kubernetes' words.
+    """It is unknown whether a policy or binding matches a request; the text is Kubernetes'.
 
-    The API server takes it for an error of the configuration, and the policy's failurePolicy decides.
+    The API server treats this as a configuration error, and the policy's failurePolicy decides.
     """
 
 
 def is_seen(request: AdmissionRequest) -> bool:
-    """Whether policies are asked about the resource of a request at all."""
+    """Whether policies apply to the resource of a request at all."""
     return request.resource.resource not in UNSEEN.get(request.resource.group, ())
 
 
 class Matcher:
-    """What a policy's matchConstraints or a binding's matchResources match, prepared for many requests."""
+    """A policy's matchConstraints or a binding's matchResources, prepared for many requests."""
 
     __slots__ = ("_any_version", "_excluded", "_namespaces", "_objects", "_rules")
 
@@ -81,15 +82,15 @@ class Matcher:
 
     @property
     def is_plain(self) -> bool:
-        """Whether neither labels nor names are asked for: then requests about one resource are all alike."""
+        """Whether it has no selectors and names, so that it treats all requests about a resource alike."""
         named = any(rule.names for rule in (*self._rules, *self._excluded))
         return not (named or self._objects.requirements or self._namespaces.requirements)
 
     def matches(self, request: AdmissionRequest, namespace_labels: NamespaceLabels) -> bool:
-        """Whether the request is matched.
+        """Whether the request matches.
 
-        Raises MatchError, and what `namespace_labels` raises, only where all but the Namespace matches: the API server
-        likewise drops the error of a selector where the rules or the other selector do not match.
+        Raises MatchError, and what `namespace_labels` raises, only if everything but the Namespace matches: the API
+        server, too, ignores the error of a selector if the rules or the other selector do not match.
         """
         if self._excluded and _covered(self._excluded, request, self._any_version):
             return False
@@ -101,7 +102,7 @@ class Matcher:
 
 
 class _Rule:
-    """One rule with its lists as sets; None stands for all."""
+    """One rule with its lists as sets; None means all."""
 
     __slots__ = ("groups", "names", "operations", "resources", "scope", "versions")
 
@@ -150,13 +151,13 @@ def _set(values: Collection[str]) -> frozenset[str] | None:
 
 
 def _split(pattern: str) -> tuple[str, str]:
-    """Resource and subresource; `*` alone is all resources without their subresources."""
+    """The resource and subresource of a pattern; `*` alone means all resources without their subresources."""
     resource, _, subresource = pattern.partition("/")
     return resource, subresource
 
 
 def _scope(request: AdmissionRequest) -> Scope:
-    """A Namespace has its own name for a namespace in the request, and is cluster-scoped all the same."""
+    """The scope of a request. A Namespace is cluster-scoped, although its request has a namespace, its own name."""
     target = request.resource
     is_namespace = (target.group, target.version, target.resource) == ("", "v1", "namespaces")
     return "Cluster" if is_namespace or not request.namespace else "Namespaced"
@@ -165,9 +166,9 @@ def _scope(request: AdmissionRequest) -> Scope:
 def _namespace_is_selected(
     selector: LabelSelector, request: AdmissionRequest, namespace_labels: NamespaceLabels
 ) -> bool:
-    """A cluster-scoped object is in no Namespace, so that no selector keeps a policy away from it.
+    """Whether a namespaceSelector matches. It matches every cluster-scoped object other than a Namespace.
 
-    A Namespace that is created or updated is judged by its new labels, otherwise by those that it has in the cluster.
+    For a Namespace its new labels count on CREATE and UPDATE, otherwise those in the cluster.
     """
     about_namespaces = request.resource.resource == "namespaces"
     if not (request.namespace or about_namespaces):
@@ -182,14 +183,14 @@ def _namespace_is_selected(
     return selector.matches(labels)
 
 
-_Key = tuple[str, str, str, str]  # group, resource, subresource and operation; `*` in the first three stands for all
+_Key = tuple[str, str, str, str]  # group, resource, subresource, operation; `*` in the first three means all
 
 
 class PolicyIndex(Generic[T]):
-    """Policies by group, resource, subresource and operation, so that those for other requests cost nothing.
+    """Policies by group, resource, subresource and operation, so that policies for other requests cost nothing.
 
-    It never changes, but for its cache. Versions, scopes, names and selectors are left to
-    `Matcher.matches`. An entry without resource rules is for all resources. Excluded resources do not count here.
+    Only its cache changes. `Matcher.matches` checks versions, scopes, names and selectors. An entry without resource
+    rules is for all resources. Excluded resources are ignored here.
     """
 
     def __init__(self, entries: Iterable[tuple[MatchResources, T]]) -> None:
@@ -202,7 +203,7 @@ class PolicyIndex(Generic[T]):
         self._cached = lru_cache(_CACHED)(self._find)
 
     def candidates(self, request: AdmissionRequest) -> tuple[T, ...]:
-        """The policies that may match a request, in the order given; none for resources that no policy sees."""
+        """The policies that may match a request, in the given order; none for resources to which no policy applies."""
         target = request.resource
         return self._cached(target.group, target.resource, request.sub_resource, request.operation)
 

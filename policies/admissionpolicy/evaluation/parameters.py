@@ -1,4 +1,4 @@
-"""Which objects are a binding's parameters for a request.
+"""The parameter objects of a binding for a request.
 
 Source: CollectParams in k8s.io/apiserver's pkg/admission/plugin/policy/generic/policy_dispatcher.go, and
 policy_source.go for a paramKind that the cluster does not have.
@@ -29,7 +29,7 @@ class ConfigurationError(Exception):
 
 
 class KnownParameters(Struct, frozen=True):
-    """What is known of parameters: the scope of their kind, None where it is not served, and those asked for."""
+    """The known parameters: the scope of their kind, None if it is not served, and the requested objects."""
 
     scope: KindScope | None
     objects: Sequence[Json] = ()
@@ -39,9 +39,9 @@ NOT_SERVED = KnownParameters(None)
 
 
 class ParametersKey(Key[KnownParameters], Struct, frozen=True, kw_only=True):
-    """The parameter called `name`, or all that `selector` selects; without both only the scope of their kind.
+    """The parameter with a `name`, or all that `selector` selects; without both only the scope of their kind.
 
-    namespace: empty for a cluster-scoped kind, and for the namespaces of all requests.
+    namespace: empty for a cluster-scoped kind, and for all namespaces.
     """
 
     kind: ParamKind
@@ -60,21 +60,21 @@ class ParametersKey(Key[KnownParameters], Struct, frozen=True, kw_only=True):
 
     @property
     def has_objects(self) -> bool:
-        """Whether objects are asked for, and not the scope alone."""
+        """Whether the key is for objects, not only for the scope."""
         return bool(self.name) or self.selector is not None
 
     @property
     def missing(self) -> str:
-        """Says that the parameters are not known."""
+        """The message if the parameters are not known."""
         return f"{self} is not known yet"
 
     def without_cluster(self) -> KnownParameters:
-        """No kind is served where there is no cluster."""
+        """The value without a cluster, where no kind is served."""
         return NOT_SERVED
 
 
 def label_selector(selector: LabelSelector) -> str:
-    """A selector as kubectl's --selector and the API's labelSelector have it; empty for one that selects everything.
+    """A selector in the syntax of kubectl's --selector; empty for one that selects everything.
 
     https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#api
     """
@@ -85,7 +85,7 @@ def label_selector(selector: LabelSelector) -> str:
 
 
 def parameter_keys(policies: Iterable[Policy], bindings: Iterable[Binding]) -> frozenset[ParametersKey]:
-    """What the policies that have bindings need to know of parameters, so that this is followed and nothing else."""
+    """The keys that policies with bindings need, so that only these are watched."""
     kinds = {(str(policy.kind), policy.name): policy.param_kind for policy in policies}
     return frozenset(
         _key(kind, binding)
@@ -102,48 +102,48 @@ def _key(kind: ParamKind, binding: Binding) -> ParametersKey:
 
 
 class Parameters(Protocol):
-    """Where parameter objects come from: the API server's, decoded, with apiVersion and kind.
+    """A source of parameter objects, which are decoded and have apiVersion and kind.
 
     All methods may raise Missing and FactUnavailable.
     """
 
     def scope(self, kind: ParamKind) -> KindScope | None:
-        """Whether objects of a kind are in namespaces; None for a kind that does not exist."""
+        """The scope of a kind; None for a kind that does not exist."""
         ...
 
     def named(self, kind: ParamKind, namespace: str, name: str) -> Json | None:
-        """The object of a name, or None. `namespace` is empty for a cluster-scoped kind."""
+        """The object with a name, or None. `namespace` is empty for a cluster-scoped kind."""
         ...
 
     def selected(self, kind: ParamKind, namespace: str, selector: LabelSelector) -> Sequence[Json]:
-        """The objects with labels that a selector selects, in the order of their names."""
+        """The objects that a selector selects, sorted by name."""
         ...
 
 
 @dataclass(frozen=True)
 class StaticParameters:
-    """Parameters that are all at hand: those of a directory, or of a test. `scopes` are the kinds that there are."""
+    """Parameters that are all in memory, such as those of a directory or of a test. `scopes` has all existing kinds."""
 
     objects: Sequence[Json] = ()
     scopes: Mapping[ParamKind, KindScope] = field(default_factory=dict)
 
     def scope(self, kind: ParamKind) -> KindScope | None:
-        """The scope given for a kind."""
+        """The given scope of a kind."""
         return self.scopes.get(kind)
 
     def named(self, kind: ParamKind, namespace: str, name: str) -> Json | None:
-        """The object given of this name."""
+        """The given object with this name."""
         return self._by_name.get((kind.api_version, kind.kind, namespace, name))
 
     def selected(self, kind: ParamKind, namespace: str, selector: LabelSelector) -> Sequence[Json]:
-        """The objects given that a selector selects."""
+        """The given objects that a selector selects."""
         place = (kind.api_version, kind.kind, namespace)
         objects = (obj for obj in self.objects if _place(obj) == place)
         return sorted((obj for obj in objects if selector.matches(obj["metadata"].get("labels") or {})), key=_name)
 
     @cached_property
     def _by_name(self) -> Mapping[tuple[Any, ...], Json]:
-        """The objects by kind, namespace and name; of two alike the first. What has no proper name is left out."""
+        """The objects by kind, namespace and name: of duplicates the first, without objects that have no valid name."""
         named = [((*_place(obj), obj["metadata"].get("name")), obj) for obj in reversed(self.objects)]
         return {key: obj for key, obj in named if all(isinstance(part, str) for part in key)}
 
@@ -156,25 +156,25 @@ NO_PARAMETERS = StaticParameters()
 
 
 class ReviewParameters(Struct, frozen=True):
-    """The parameters of one review: those of the cluster, and those that were given with the policies.
+    """The parameters of one review: those of the cluster, and those given with the policies.
 
-    An object of the cluster hides the given one of the same kind, namespace and name.
+    An object of the cluster hides a given one with the same kind, namespace and name.
     """
 
     facts: Facts
     given: Parameters
 
     def scope(self, kind: ParamKind) -> KindScope | None:
-        """The scope of a kind where the first of both knows it."""
+        """The scope of a kind in the cluster or, if it is unknown there, in the given objects."""
         return self.facts.look_up(ParametersKey(kind=kind)).scope or self.given.scope(kind)
 
     def named(self, kind: ParamKind, namespace: str, name: str) -> Json | None:
-        """The object of a name from the first that has it."""
+        """The object with a name, from the cluster if it is there."""
         objects = self.facts.look_up(ParametersKey(kind=kind, namespace=namespace, name=name)).objects
         return objects[0] if objects else self.given.named(kind, namespace, name)
 
     def selected(self, kind: ParamKind, namespace: str, selector: LabelSelector) -> Sequence[Json]:
-        """The objects of both that a selector selects."""
+        """The objects from both that a selector selects."""
         objects = self.facts.look_up(ParametersKey(kind=kind, namespace=namespace, selector=selector)).objects
         by_name = {_name(obj): obj for obj in (*self.given.selected(kind, namespace, selector), *objects)}
         return [obj for _, obj in sorted(by_name.items())]
@@ -197,9 +197,9 @@ def scope_of(kind: ParamKind, parameters: Parameters) -> KindScope:
 def collect(
     kind: ParamKind | None, binding: Binding, parameters: Parameters, request_namespace: str
 ) -> tuple[Json | None, ...]:
-    """The parameters of a binding. The policy is evaluated once for each; without parameters, once with None.
+    """The parameters of a binding. The policy is evaluated once for each of them, or once with None if it has none.
 
-    An empty tuple means that the policy is not evaluated. Raises ConfigurationError, and Missing.
+    An empty tuple means that the policy is not evaluated. Raises ConfigurationError and Missing.
     """
     reference = binding.param_ref
     if kind is None or reference is None:
@@ -233,7 +233,7 @@ def _referenced(kind: ParamKind, namespace: str, reference: ParamRef, parameters
 
 
 def as_kept(params: Json, kind: ParamKind) -> Json:
-    """A parameter from the API server as policies see it: named, and without managedFields if its kind is built in."""
+    """A parameter as policies see it: with its apiVersion and kind, without managedFields if the kind is built in."""
     named = {"apiVersion": kind.api_version, "kind": kind.kind, **params}
     if not _is_typed(kind):
         return named
@@ -241,9 +241,9 @@ def as_kept(params: Json, kind: ParamKind) -> Json:
 
 
 def as_mutating_policies_see(params: Json | None, kind: ParamKind | None) -> Json | None:
-    """The parameters of a MutatingAdmissionPolicy: those of a built-in kind have no apiVersion and kind there.
+    """A parameter of a MutatingAdmissionPolicy: without apiVersion and kind if the kind is built in.
 
-    The validating plugin puts them back (wrappedParam in validating/dispatcher.go), the mutating one does not.
+    The validating plugin restores them (wrappedParam in validating/dispatcher.go), the mutating one does not.
     """
     if params is None or kind is None or not _is_typed(kind):
         return params
@@ -252,9 +252,9 @@ def as_mutating_policies_see(params: Json | None, kind: ParamKind | None) -> Jso
 
 
 def _is_typed(kind: ParamKind) -> bool:
-    """Whether kube-apiserver reads a kind as a Go type, through client-go's informers.
+    """Whether kube-apiserver decodes a kind into a Go type, through client-go's informers.
 
-    Such an object does not know its own kind, and is kept without managedFields (BuildGenericConfig in
+    Such an object has no apiVersion and kind, and no managedFields (BuildGenericConfig in
     pkg/controlplane/apiserver/config.go).
     """
     return kind.api_version.rpartition("/")[0] in CLIENT_GROUPS

@@ -18,13 +18,13 @@ FindingKind = Literal["violation", "error", "misconfigured", "internal"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that speaks against a request, or that kept a policy from judging it.
+    """A violation, or an error that kept a policy from judging a request.
 
-    message: the API server's words after `denied request: `, nothing of ours in them. binding: empty for a policy that
-    is misconfigured itself. index: of the decision among those of one evaluation, as the API server counts them: that
-    of the validation, else 0. expression: None where none is to blame. params: the name of the parameter object.
-    actions: what follows; none where the failurePolicy lets an error pass. reasons: which parts of the expression
-    decided, with places and values.
+    message: exactly the API server's message after `denied request: `. binding: empty if the policy itself is
+    misconfigured. index: that of the validation, else 0, as the API server numbers the decisions of an evaluation.
+    expression: None if no expression is the cause. params: the name of the parameter object. actions: the consequences;
+    empty if the failurePolicy ignores the error. reasons: the parts of the expression that decided, with places and
+    values.
     """
 
     policy_kind: PolicyKind = "ValidatingAdmissionPolicy"
@@ -41,12 +41,12 @@ class Finding:
 
     @property
     def denies(self) -> bool:
-        """Whether the request is refused because of it."""
+        """Whether the finding refuses the request."""
         return "Deny" in self.actions
 
     @property
     def native(self) -> str:
-        """The refusal as the API server words it, without the object's name before it."""
+        """The API server's message for the refusal, without the object's name before it."""
         if self.kind == "internal":
             return self.message
         if self.policy_kind == "MutatingAdmissionPolicy":
@@ -57,9 +57,9 @@ class Finding:
 class Result(Struct, frozen=True, kw_only=True):
     """The result of one policy for one request.
 
-    findings: in the order in which the API server comes to them; it shows the first that denies. ignored: errors that
-    the failurePolicy lets pass, to be counted and logged. published: the values of audit annotations by their full
-    keys. skipped: why a binding did not judge the request, by its name.
+    findings: in the API server's order; it shows the first that denies. ignored: errors that the failurePolicy ignores,
+    for metrics and logs. published: the values of audit annotations by their full keys. skipped: binding names, with
+    the reason why the binding did not judge the request.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -69,7 +69,7 @@ class Result(Struct, frozen=True, kw_only=True):
 
     @property
     def denial(self) -> Finding | None:
-        """The finding that the API server would show."""
+        """The finding that the API server would show; None if none denies."""
         return next((finding for finding in self.findings if finding.denies), None)
 
 
@@ -78,7 +78,7 @@ NOTHING_FOUND = Result()
 
 
 def combined(results: Iterable[Result]) -> Result:
-    """The results of several bindings, parameters or policies as one, in their order."""
+    """The combined result of several bindings, parameters or policies, in their order."""
     parts = tuple(results)
     if len(parts) == 1:
         return parts[0]
@@ -95,7 +95,7 @@ def combined(results: Iterable[Result]) -> Result:
 
 
 def result_of(findings: Iterable[Finding], published: Mapping[str, tuple[str, ...]] | None = None) -> Result:
-    """The result with these findings; those without consequences are among the ignored ones."""
+    """The result with these findings. Findings without actions become ignored errors."""
     every = tuple(findings)
     if not (every or published):
         return NOTHING_FOUND

@@ -1,4 +1,4 @@
-"""One ValidatingAdmissionPolicy with its bindings and parameters, evaluated for one request as kube-apiserver does.
+"""Evaluates a ValidatingAdmissionPolicy with its bindings and parameters for one request, as kube-apiserver does.
 
 Sources: k8s.io/apiserver's pkg/admission/plugin/policy/validating/dispatcher.go (bindings, parameters, actions) and
 validator.go (match conditions, validations, messages, audit annotations, failurePolicy).
@@ -23,8 +23,8 @@ from policies.cel.values import Value, type_of
 from policies.golang.quote import trimmed
 
 _DENY: frozenset[ValidationAction] = frozenset({"Deny"})
-# What a person reads at once. An explanation takes up to a hundred times as long as the judgement, and what is only
-# noted for an audit is noted again and again.
+# Actions whose message people read at once. An explanation takes up to 100 times as long as the evaluation, which is
+# too long for frequent audit entries.
 _SHOWN: frozenset[ValidationAction] = frozenset({"Deny", "Warn"})
 _NOTHING: frozenset[ValidationAction] = frozenset()
 _SPARE_FOR_MESSAGES = 8 * EXPRESSION_LIMIT
@@ -38,10 +38,10 @@ def evaluate_policy(
     *,
     budget: int = POLICY_LIMIT,
 ) -> Result:
-    """Evaluate a policy with those of its bindings that match the request, in the order given.
+    """The result of a policy with those of its bindings that match the request, in the given order.
 
-    A policy whose paramKind does not exist is refused or ignored as such, whatever its bindings match.
-    Raises Missing: find the answer, and evaluate again.
+    If the paramKind does not exist, the result is one finding, whatever the bindings match. Raises Missing: look the
+    fact up, and evaluate again.
     """
     if compiled.policy.param_kind is not None:
         try:
@@ -56,9 +56,9 @@ def evaluate_policy(
 def evaluate(
     compiled: CompiledPolicy, binding: Binding, parameters: Parameters, inputs: Inputs, *, budget: int = POLICY_LIMIT
 ) -> Result:
-    """Evaluate a policy with one binding that matches the request: once for each of its parameters.
+    """The result of a policy with one binding that matches the request, evaluated once for each parameter.
 
-    `budget` is the cost that each of these evaluations may have. Raises as evaluate_policy does.
+    `budget` is the cost limit of each evaluation. Raises Missing as evaluate_policy does.
     """
     if compiled.policy.param_kind is None:
         return _result(compiled, binding, None, inputs, budget)
@@ -73,7 +73,7 @@ def evaluate(
 
 
 def _misconfigured(compiled: CompiledPolicy, binding: str, message: str) -> Finding:
-    """Refused whatever the binding's actions are: only the failurePolicy counts."""
+    """The finding for a misconfiguration. Only the failurePolicy counts, not the binding's actions."""
     actions = _DENY if compiled.policy.failure_policy == "Fail" else _NOTHING
     return Finding(policy=compiled.policy.name, binding=binding, kind="misconfigured", message=message, actions=actions)
 
@@ -90,7 +90,7 @@ def _result(compiled: CompiledPolicy, binding: Binding, params: Json | None, inp
 
 
 def _hold(compiled: CompiledPolicy, params: Json | None, inputs: Inputs, budget: int) -> bool:
-    """Whether the fast evaluator finds nothing wrong, as nearly always. If not, or not for certain, all is judged anew.
+    """Whether the fast evaluator finds that all validations hold, as nearly always. Otherwise all is evaluated again.
 
     Raises Missing.
     """
@@ -116,7 +116,7 @@ def _hold(compiled: CompiledPolicy, params: Json | None, inputs: Inputs, budget:
 
 @dataclass(slots=True)
 class _Evaluation:
-    """One evaluation: of one policy, with one binding and one parameter object, for one request."""
+    """One evaluation of one policy, with one binding and one parameter object, for one request."""
 
     compiled: CompiledPolicy
     binding: Binding
@@ -125,7 +125,7 @@ class _Evaluation:
     budget: int
 
     def result(self) -> Result:
-        """The findings of the validations, and the audit annotations; the match conditions are true."""
+        """The findings of the validations, and the audit annotations. The match conditions must be true."""
         published: dict[str, tuple[str, ...]] = {}
         try:
             findings = self._validations()
@@ -136,7 +136,7 @@ class _Evaluation:
         return result_of(findings, published)
 
     def _validations(self) -> list[Finding]:
-        """All validations are evaluated before any is judged. Raises SpentError."""
+        """The findings of the validations. All are evaluated before messages are. Raises SpentError."""
         compiled = self.compiled
         names = self.inputs.names(self.params, request=compiled.reads_request, namespace=compiled.reads_namespace)
         group = Group(compiled.composition, names, self.budget, self.inputs.expired)
@@ -158,15 +158,15 @@ class _Evaluation:
                 yield self._violation(index, validation, message, group)
 
     def _may_skip_messages(self, group: Group) -> bool:
-        """Whether messages that are not shown need no evaluation, since they cannot fail the policy.
+        """Whether messages that are not shown need no evaluation, because they cannot exceed the budget.
 
-        Variables that the validations read cost the messages as much again.
+        For messages, the variables that validations read cost the same again.
         """
         spare = group.remaining - group.variables.cost >= _SPARE_FOR_MESSAGES
         return spare and self.compiled.has_cheap_messages(group.variables.keys())
 
     def _messages(self, outcomes: list[Value], remaining: int) -> tuple[list[Value], SpentError | None]:
-        """The results of the messageExpressions, None for none, and the error where all together cost too much."""
+        """The results of the messageExpressions, None where there is none, and the error if they exceed the budget."""
         compiled, nothing = self.compiled, [None] * len(outcomes)
         if not compiled.speaks:
             return list(nothing), None
@@ -182,9 +182,9 @@ class _Evaluation:
             return list(nothing), error
 
     def _annotations(self, published: dict[str, tuple[str, ...]]) -> Iterator[Finding]:
-        """The audit annotations go into `published`; those that fail, under failurePolicy Fail, refuse the request.
+        """The findings for audit annotations that fail. The values of the others are added to `published`.
 
-        Their expressions may ask the authorizer as far as types go, but there is none. Raises SpentError.
+        The types allow `authorizer` in their expressions, but it has no value here. Raises SpentError.
         """
         compiled = self.compiled
         names = self.inputs.names(self.params, namespace=compiled.reads_namespace, authorizer=False)
@@ -206,7 +206,7 @@ class _Evaluation:
         return self._finding(kind="error", message=text, actions=actions, expression=unit.expression)
 
     def error(self, text: str, index: int = 0, unit: Unit | None = None, group: Group | None = None) -> Finding:
-        """An expression failed: as if a validation were false, or nothing at all, as the failurePolicy says."""
+        """The finding for an expression that failed. It is like a violation, unless the failurePolicy is Ignore."""
         actions = self.binding.validation_actions if self.compiled.policy.failure_policy == "Fail" else _NOTHING
         reasons = group.reasons(unit) if actions & _SHOWN and unit is not None and group is not None else ()
         expression = None if unit is None else unit.expression

@@ -1,1 +1,1 @@
-"""A policy changes an object: the merge of server-side apply, and JSON Patch."""
+"""How policies change objects: the merge of server-side apply, and JSON Patch."""

@@ -1,8 +1,8 @@
 """Applying the result of a mutation to an object, as kube-apiserver's MutatingAdmissionPolicy does.
 
 Source: k8s.io/apiserver's pkg/admission/plugin/policy/mutating/patch (smd.go, json_patch.go) and dispatcher.go. The
-object that is passed in stays as it is; the result shares with it whatever a mutation leaves alone. What the API server
-does afterwards, its defaults, is not done here.
+argument is not changed; the result shares with it what the mutation does not change. The API server fills in defaults
+afterwards; that is not done here.
 
 MutationError        fails the mutation; the policy's failurePolicy decides
 └─ InternalError     a bare error 500 there, whatever the failurePolicy says
@@ -30,7 +30,7 @@ class MutationError(Exception):
 
 
 class InternalError(MutationError):
-    """A patched object that cannot be decoded: the API server answers with error 500 and asks no failurePolicy."""
+    """A patched object that cannot be decoded: the API server answers with error 500, whatever the failurePolicy is."""
 
 
 def apply_configuration(
@@ -38,8 +38,8 @@ def apply_configuration(
 ) -> JsonObject:
     """The object with an `Object{...}` merged into it.
 
-    inputs: the other variables of the evaluation that hold JSON, with which a map that CEL made is told from one of the
-    request: the API server takes the latter only where it stands in a list or in another map. Raises MutationError.
+    inputs: the other variables of the evaluation that hold JSON. They distinguish maps of the request from maps that
+    CEL made: inside a list or another map, the API server accepts only the former. Raises MutationError.
     """
     try:
         return _configured(obj, value, schema, conversion.Converter(None if inputs is None else [obj, *inputs]))
@@ -60,10 +60,10 @@ def _configured(obj: JsonObject, value: ObjectValue, schema: Schema, converter: 
 def apply_json_patch(
     obj: JsonObject, patch: Sequence[JSONPatch], schema: Schema, inputs: Iterable[Any] | None = None
 ) -> JsonObject | None:
-    """The object after a list of JSONPatch values, or None where a `test` says that they are not to be applied.
+    """The object after a list of JSONPatch operations; None if a `test` failed.
 
-    inputs: as in apply_configuration, for values that are an `Object{...}`. Raises MutationError, and InternalError
-    where the result is not of its kind any more.
+    inputs: as in apply_configuration, for values that are an `Object{...}`. Raises MutationError, and InternalError if
+    the result does not fit its kind.
     """
     converter = conversion.Converter(None if inputs is None else [obj, *inputs])
     try:
@@ -78,7 +78,7 @@ def apply_json_patch(
 
 
 def decoded(obj: JsonObject, patched: Any, schema: Schema) -> JsonObject:
-    """A patched object as the strict decoder reads it; only what is not of `obj` is looked at. Raises InternalError."""
+    """A patched object as the strict decoder reads it. Only what differs from `obj` is read. Raises InternalError."""
     whole = _whole(patched)
     if not schema.typed:
         return whole
@@ -116,7 +116,7 @@ def _merged(obj: JsonObject, configuration: JsonObject, schema: Schema) -> JsonO
 
 
 def _whole(value: Any) -> JsonObject:
-    """The value, which must be an object to have a kind. Raises InternalError."""
+    """The value if it is an object. Raises InternalError otherwise."""
     if not isinstance(value, dict):
         raise InternalError("Internal error occurred: couldn't get version/kind")
     return value
@@ -140,7 +140,7 @@ def _check_names(value: ObjectValue) -> None:
 
 
 def _misnamed(value: Value, path: str) -> Iterator[str]:
-    """Objects whose type's name is not the path where they stand: `Object{spec: Object.status{}}`."""
+    """A message for each object whose type does not fit its path, as in `Object{spec: Object.status{}}`."""
     if isinstance(value, ObjectValue):
         if value.name != path:
             yield (

@@ -1,8 +1,8 @@
-"""Conversion of CEL values to JSON as the API server does it, and how its messages show the values.
+"""Converts CEL values to JSON as the API server does, and formats them as its messages do.
 
-An `Object{...}` becomes a map through `Value()` of what it holds (apiserver's pkg/cel/mutation/dynamic), the value of a
-JSON Patch through cel-go's ConvertToNative to structpb.Value. The two differ: the first keeps values that no JSON has,
-which the schema refuses afterwards, the second turns what it can into JSON.
+An `Object{...}` becomes a map by calling `Value()` on its contents (apiserver's pkg/cel/mutation/dynamic). The value of
+a JSON Patch is converted by cel-go's ConvertToNative to structpb.Value. The two differ: the first keeps values that
+JSON does not have, which the schema refuses afterwards; the second converts as much as it can to JSON.
 """
 
 from __future__ import annotations
@@ -23,42 +23,42 @@ from policies.golang.strconv import general, quote
 from policies.golang.time import format_duration, format_timestamp, go_duration
 
 _CONTAINERS = (dict, list)
-_JSON_SAFE = 2**53 - 1  # what a double holds exactly: cel-go writes larger numbers as text
-_EXACT_BELOW = 1e21  # Go's JSON writes a double without an exponent below it
+_JSON_SAFE = 2**53 - 1  # integers up to this are exact as a double; cel-go writes larger ones as strings
+_EXACT_BELOW = 1e21  # below this, Go's JSON writes a double without an exponent
 
 
 class ConversionError(Exception):
-    """A value that cannot leave CEL; the text is the reference's."""
+    """A CEL value that cannot be converted; the text is the API server's."""
 
 
 @dataclass(frozen=True, slots=True)
 class Foreign:
-    """A value in an Object that JSON does not have, as Go's %T, %v and %#v show it."""
+    """A value in an Object that JSON does not have, formatted with Go's %T, %v and %#v."""
 
     go_type: str
     shown: str
     syntax: str
 
 
-# Not from strftime, which asks the locale.
+# Not from strftime, which depends on the locale.
 _MONTHS: tuple[str, ...] = ("January", "February", "March", "April", "May", "June")
 _MONTHS += ("July", "August", "September", "October", "November", "December")
 _NULL = Foreign("structpb.NullValue", "NULL_VALUE", "0")
 
 
 class Converter:
-    """Takes objects out of CEL.
+    """Converts CEL objects to JSON.
 
-    inputs: the variables of the evaluation. Maps and lists that come from them are JSON already; one that CEL made is
-    converted one level deep only, so that a map literal in a list, or a list in a map, is refused by the API server.
-    None: not known, so that all are taken for JSON.
+    inputs: the variables of the evaluation. Maps and lists from them are JSON already. Those that CEL made are
+    converted only one level deep, so that the API server refuses a map literal in a list or a list in a map. None: the
+    variables are unknown, and all maps and lists are treated as JSON.
     """
 
     def __init__(self, inputs: Iterable[Any] | None) -> None:
         self._inputs = inputs
 
     def fields(self, value: ObjectValue) -> dict[str, Any]:
-        """The fields of an object. Raises ConversionError for a map with a key that is not a text."""
+        """The fields of an object. Raises ConversionError for a map with a key that is not a string."""
         fields = {}
         for name, item in value.fields.items():
             try:
@@ -68,7 +68,7 @@ class Converter:
         return fields
 
     def json(self, value: Value) -> Any:
-        """The JSON that a value in a JSON Patch becomes. Raises ConversionError with the reference's words."""
+        """The JSON for a value in a JSON Patch. Raises ConversionError with the API server's message."""
         value = _unwrapped(value)
         if value is ABSENT:
             raise ConversionError("optional.none() dereference")
@@ -98,7 +98,7 @@ class Converter:
         return self._inner(value)
 
     def _item(self, value: Value) -> Any:
-        """An item of a list or an entry of a map, where null is null if they may be of the request."""
+        """An item of a list or an entry of a map. Null stays null if the inputs are unknown."""
         return None if value is None and self._inputs is None else self._inner(value)
 
     def _inner(self, value: Value) -> Any:
@@ -118,7 +118,7 @@ class Converter:
 
     @cached_property
     def _json(self) -> set[int]:
-        """The identities of the maps and lists of the request."""
+        """The ids of all maps and lists in the inputs."""
         known = set()
         waiting = [value for value in self._inputs or () if value.__class__ in _CONTAINERS]
         while waiting:
@@ -135,7 +135,7 @@ def go_type(value: Any) -> str:
 
 
 def shown(value: Any) -> str:
-    """A value as Go shows it (%v)."""
+    """A value as Go formats it (%v)."""
     match value:
         case list():
             return f"[{' '.join(map(shown, value))}]"
@@ -182,7 +182,7 @@ def _unwrapped(value: Value) -> Value:
 
 
 def _made(value: Any) -> Foreign:
-    """A map or list that CEL made, where the API server does not look into it."""
+    """A map or list that CEL made, in a place where the API server does not convert its contents."""
     if isinstance(value, list):
         items = list(map(_plain, value))
         return Foreign("[]ref.Val", shown(items), f"[]ref.Val{{{', '.join(map(syntax, items))}}}")
@@ -220,7 +220,7 @@ def _foreign(value: Value) -> Foreign:
 
 
 def _structure(value: Any) -> Any:
-    """What structpb.NewValue makes of the fields of an Object."""
+    """The result of structpb.NewValue for the fields of an Object."""
     match value:
         case Foreign(go_type="uint64"):
             return int(value.shown)
@@ -293,7 +293,7 @@ _CEL_TYPES: Mapping[type, str] = {int: "types.Int", Uint: "types.Uint", bool: "t
 
 
 def _key(key: Any) -> str:
-    """A key as Go quotes it: %q of a number is the character of that number."""
+    """A key as Go quotes it: %q of a number is the character with that number."""
     if isinstance(key, bool):
         return f"%!q(types.Bool={str(key).lower()})"
     if not 0 <= key < sys.maxunicode:
@@ -303,7 +303,7 @@ def _key(key: Any) -> str:
 
 
 def _date(nanoseconds: int) -> str:
-    """A moment as Go source."""
+    """A timestamp as Go source."""
     moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=nanoseconds // 10**9)
     numbers = f"{moment.day}, {moment.hour}, {moment.minute}, {moment.second}, {nanoseconds % 10**9}"
     return f"time.Date({moment.year}, time.{_MONTHS[moment.month - 1]}, {numbers}, time.UTC)"

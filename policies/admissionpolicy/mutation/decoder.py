@@ -1,8 +1,8 @@
-"""A patched object as the API server reads it back into the Go type of its kind.
+"""Decodes a patched object as the API server decodes it into the Go type of its kind.
 
-null is no value there, numbers have a size, a quantity has one way to be written, and after a JSON Patch what the type
-does not know is refused. Only what the patch changed is looked at: what the API server itself has sent is taken as it
-is, also where it is of a later version than the table of fields.
+Nulls disappear, numbers have a size, quantities become canonical, and after a JSON Patch unknown fields are refused.
+Only what the patch changed is decoded. What the API server sent is accepted as it is, because its version may be newer
+than the table of fields.
 
 Source of the messages: sigs.k8s.io/json, and FromUnstructured in k8s.io/apimachinery's pkg/runtime/converter.go.
 """
@@ -27,14 +27,14 @@ _BAD_QUANTITY = "quantities must match the regular expression '^([+-]?[0-9.]+)([
 
 
 class DecodingError(Exception):
-    """A value does not fit the type of its place."""
+    """A value does not have the type of its place."""
 
 
 class Reader:
-    """Reads one object.
+    """Decodes one object.
 
-    as_json: from the text of a JSON Patch's result, where numbers have to fit; else from a merged object, where Go
-    converts them. `unknown` are the paths of the fields that the types do not know.
+    as_json: whether the object is the JSON result of a JSON Patch, where numbers must fit their type; in a merged
+    object Go converts them. `unknown`: the paths of unknown fields.
     """
 
     def __init__(self, *, as_json: bool) -> None:
@@ -42,7 +42,7 @@ class Reader:
         self.unknown: list[str] = []
 
     def read(self, before: Any, after: Any, node: SchemaNode) -> Any:
-        """The value after it was read. Raises DecodingError."""
+        """The decoded value. Raises DecodingError."""
         return self._read(before, after, node, _Context())
 
     def _read(self, before: Any, after: Any, node: SchemaNode, context: _Context) -> Any:
@@ -51,7 +51,7 @@ class Reader:
         atom = node.atom
         if atom.scalar is not None and atom.scalar.form == "int-or-string":
             return self._int_or_string(after, context)
-        if (atom.map, atom.list, atom.scalar).count(None) < 2:  # any JSON
+        if (atom.map, atom.list, atom.scalar).count(None) < 2:  # any JSON is allowed
             return after
         if atom.map is not None:
             if not isinstance(after, dict):
@@ -67,7 +67,7 @@ class Reader:
         self, before: Mapping[str, Any], after: dict[str, Any], atom: Atom, kind: MapType, context: _Context
     ) -> dict[str, Any]:
         read: dict[str, Any] = {}
-        for key in sorted(after):  # the order of the JSON that the API server decodes
+        for key in sorted(after):  # the order of keys in the JSON that the API server decodes
             if after[key] is before.get(key, ABSENT) and after[key] is not None:
                 read[key] = after[key]
                 continue
@@ -139,7 +139,7 @@ class Reader:
 
 
 class _Context:
-    """Where in the types the reader is, as messages say it: the type that has the field, and the fields down to it."""
+    """The reader's position for messages: the type that has the field, and the path down to it."""
 
     def __init__(self, type_name: str = "", fields: tuple[str, ...] = (), path: str = "") -> None:
         self._type_name = type_name
@@ -147,15 +147,15 @@ class _Context:
         self._path = path
 
     def field(self, name: str, owner: Atom) -> _Context:
-        """One field further down."""
+        """The context of a field."""
         return _Context(owner.name.rpartition(".")[2], (*self._fields, name), self.path_of(name))
 
     def key(self, name: str) -> _Context:
-        """One key of a map further down."""
+        """The context of a key of a map."""
         return _Context(self._type_name, self._fields, self.path_of(name))
 
     def item(self, index: int) -> _Context:
-        """One item of a list further down."""
+        """The context of an item of a list."""
         return _Context(self._type_name, self._fields, f"{self._path}[{index}]")
 
     def path_of(self, name: str) -> str:
@@ -163,7 +163,7 @@ class _Context:
         return f"{self._path}.{name}" if self._path else name
 
     def mismatch(self, value: Any, atom: Atom) -> DecodingError:
-        """The error of a value that is not of the type here."""
+        """The error for a value of the wrong type."""
         place = f"struct field {self._type_name}.{'.'.join(self._fields)}" if self._fields else "value"
         return DecodingError(f"json: cannot unmarshal {_described(value, atom)} into Go {place} of type {_type(atom)}")
 
@@ -176,7 +176,7 @@ def _described(value: Any, atom: Atom) -> str:
 
 
 def _type(atom: Atom) -> str:
-    """The Go type of a place, as far as an OpenAPI schema says it."""
+    """The Go type of a place, as far as the OpenAPI schema tells."""
     if atom.map is not None:
         if atom.name:
             return ".".join(atom.name.split(".")[-2:])
@@ -205,7 +205,7 @@ def _zero(atom: Atom) -> Any:
 
 
 def _quantity(value: Any) -> str:
-    """A quantity in the one way to write it."""
+    """A quantity in its canonical form."""
     if isinstance(value, list | dict | bool):
         raise DecodingError(_BAD_QUANTITY)
     text = general(value) if isinstance(value, float) else str(value)
@@ -216,7 +216,7 @@ def _quantity(value: Any) -> str:
 
 
 def _no_base64(text: str) -> int | None:
-    """Where Go's decoder stops in a text that is not base64: at the first wrong character, or an incomplete group."""
+    """The offset where Go's base64 decoder fails: the first invalid character or an incomplete group; else None."""
     bare = text.rstrip("=") if len(text) - len(text.rstrip("=")) <= 2 else text
     for index, character in enumerate(bare):
         if character not in _BASE64 and character not in "\r\n":

@@ -1,7 +1,7 @@
-"""MutatingAdmissionPolicies with their bindings and parameters, applied to one request as kube-apiserver does.
+"""Applies MutatingAdmissionPolicies with their bindings and parameters to one request, as kube-apiserver does.
 
-Sources: k8s.io/apiserver's pkg/admission/plugin/policy/mutating/dispatcher.go and generic/policy_dispatcher.go. What
-the API server does between two mutations, filling in defaults, is not done here.
+Sources: k8s.io/apiserver's pkg/admission/plugin/policy/mutating/dispatcher.go and generic/policy_dispatcher.go. The API
+server fills in defaults between two mutations; that is not done here.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from policies.cel.values import Value
 from policies.engine.request import JsonObject
 
 Selected = Sequence[tuple[CompiledPolicy, Sequence[Binding]]]
-"""Policies, each with those of its bindings that match a request."""
+"""Policies, each with its bindings that match a request."""
 
 _DENY: frozenset[ValidationAction] = frozenset({"Deny"})
 _NOTHING: frozenset[ValidationAction] = frozenset()
@@ -50,8 +50,8 @@ _JSON_VARIABLES = ("oldObject", "params", "request", "namespaceObject")
 class Mutated:
     """The object after the policies, and their result.
 
-    findings: errors that refuse the request, in the order in which the API server lists them as causes; the first gives
-    message and reason, except that an internal error (always the last) is all that the API server shows.
+    findings: errors that refuse the request, in the order of the API server's causes. The first one provides message
+    and reason; but if the last one is an internal error, the API server shows only that.
     """
 
     object: JsonObject | None
@@ -59,7 +59,7 @@ class Mutated:
 
     @property
     def denial(self) -> Finding | None:
-        """The finding whose words and code the API server answers with."""
+        """The finding with the API server's message and status code; None if the request is not refused."""
         internal = next((finding for finding in self.result.findings if finding.kind == "internal"), None)
         return internal or self.result.denial
 
@@ -72,13 +72,13 @@ def mutate(
     *,
     budget: int = POLICY_LIMIT,
 ) -> Mutated:
-    """Apply all policies that match, and those with reinvocationPolicy IfNeeded once more where any was applied.
+    """The object after all policies that match, and a second round for reinvocationPolicy IfNeeded if any was applied.
 
-    select: the policies with the bindings that match the request with an object, in the order in which to apply them;
-    it is asked before each round. schema: that of the object's kind, None where it has none, as what CONNECT carries.
-    Raises Missing: find the answer, and evaluate again.
+    select: returns the policies and bindings that match the request with a given object, in the order of application;
+    it is called before each round. schema: of the object's kind; None if it has none, as the options of CONNECT. Raises
+    Missing: look the fact up, and evaluate again.
     """
-    if inputs.request.get("operation") == "DELETE":  # the plugin does not handle it
+    if inputs.request.get("operation") == "DELETE":  # the plugin does not handle DELETE
         return Mutated(object=inputs.object, result=Result())
     first = _Round(parameters, inputs, schema, budget)
     first.run(select(inputs.object))
@@ -100,14 +100,14 @@ class _Invocation:
 
     @property
     def key(self) -> tuple[str, str, str, str]:
-        """What it is known by in the next round."""
+        """Its identity, for the next round."""
         metadata = (self.params or {}).get("metadata") or {}
         params = (str(metadata.get("namespace", "")), str(metadata.get("name", "")))
         return self.compiled.policy.name, self.binding.name, *params
 
 
 class _HaltedError(Exception):
-    """Nothing more is evaluated: the API server answers with this error, whatever the failurePolicy says."""
+    """Evaluation ends: the API server answers with this error, whatever the failurePolicy is."""
 
     def __init__(self, finding: Finding) -> None:
         super().__init__(finding.message)
@@ -116,7 +116,7 @@ class _HaltedError(Exception):
 
 @dataclass(slots=True)
 class _Round:
-    """One pass over the policies. `inputs` hold the object as the last mutation left it."""
+    """One pass over the policies. `inputs` contains the object after the last mutation."""
 
     parameters: Parameters
     inputs: Inputs
@@ -137,7 +137,7 @@ class _Round:
         return Mutated(object=self.inputs.object, result=result)
 
     def run(self, selected: Selected) -> None:
-        """All parameters are collected before the first mutation is made."""
+        """Apply the policies. All parameters are collected before the first mutation."""
         invocations = [self._invocations(compiled, bindings) for compiled, bindings in selected]
         try:
             for invocation in list(chain.from_iterable(invocations)):
@@ -182,7 +182,7 @@ class _Round:
             self.reinvocable.append(invocation.key)
 
     def _mutate(self, invocation: _Invocation, index: int) -> None:
-        """One mutation; one that fails leaves the object alone, and the next has its turn."""
+        """Apply one mutation. If it fails, the object is unchanged, and the next mutation follows."""
         compiled, unit = invocation.compiled, invocation.compiled.mutations[index]
         if isinstance(unit.program, CompileError):
             self.findings.append(_error(invocation, unit.program.full_reference(), index, unit))
@@ -205,7 +205,7 @@ class _Round:
         self.inputs = replace(self.inputs, object=mutated)
 
     def _applied(self, value: Value, group: Group) -> JsonObject:
-        """The object with what a mutation's expression gave; a failed `test` leaves it alone. Raises MutationError."""
+        """The object after a mutation with this result; unchanged after a failed `test`. Raises MutationError."""
         current, kind = self.inputs.object or {}, self.inputs.kind
         if isinstance(value, ObjectValue):
             if self.schema is None:

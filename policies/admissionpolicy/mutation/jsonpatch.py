@@ -1,8 +1,8 @@
-"""A JSON Patch as the API server applies it: gopkg.in/evanphx/json-patch.v4, which differs from RFC 6902.
+"""Applies a JSON Patch as the API server does, with gopkg.in/evanphx/json-patch.v4, which differs from RFC 6902.
 
-`replace` sets a field that is not there, `copy` takes null from one, an index may count from the end, and a path
-without a slash at its start loses its first part. The package `jsonpatch` does none of that. The document that is
-passed in is not changed: containers are copied along the changed paths only.
+`replace` sets a missing field, `copy` reads null from a missing field, an index may count from the end, and a path
+without a leading slash loses its first part. The package `jsonpatch` does none of that. The argument is not changed:
+only the containers along changed paths are copied.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ _ESCAPES = {"~0": "~", "~1": "/"}
 
 
 class OperationError(Exception):
-    """An operation that does not apply; the text is the reference's."""
+    """An operation that cannot be applied; the text is the API server's."""
 
 
 class DisagreementError(OperationError):
-    """A `test` failed: the whole patch is left out."""
+    """A `test` failed, so that the whole patch is skipped."""
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One operation; `value` is JSON, or ABSENT where none was given."""
+    """One operation; `value` is JSON, or ABSENT if none was given."""
 
     op: str
     path: str
@@ -42,7 +42,7 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a path leads: the container that holds it, the keys and indexes that lead there, and the last part."""
+    """The target of a path: its container, the keys and indexes to the container, and the last part of the path."""
 
     container: Any
     parents: tuple[str | int, ...]
@@ -50,7 +50,7 @@ class _Place:
 
 
 def apply(document: Any, operations: Iterable[Operation]) -> Any:
-    """The document after the operations. Raises OperationError, or DisagreementError where a test says no."""
+    """The document after the operations. Raises OperationError, or DisagreementError if a test fails."""
     copied = 0
     for operation in operations:
         if operation.op == "copy":
@@ -66,7 +66,7 @@ def apply(document: Any, operations: Iterable[Operation]) -> Any:
 
 @contextmanager
 def _within(what: str) -> Iterator[None]:
-    """Name what an operation was doing in its errors."""
+    """Add the current step of an operation to its errors."""
     try:
         yield
     except OperationError as error:
@@ -138,9 +138,9 @@ def _test(document: Any, operation: Operation) -> Any:
     place = _find(document, operation.path, f"test operation does not apply: is missing path: {operation.path}")
     with _within(f"error in test for path: '{operation.path}'"):
         value = _get(place.container, place.last)
-    if value is None:  # null, or not there: only a test without any value agrees with it
+    if value is None:  # null or missing: equal only to a test without a value
         agrees = operation.value is ABSENT
-    else:  # null is an empty map to a test
+    else:  # a test treats null as an empty map
         agrees = value == {} if operation.value is None else _equal(value, operation.value)
     if not agrees:
         raise failed
@@ -170,7 +170,7 @@ def _destination(document: Any, operation: Operation) -> _Place:
 
 
 def _find(document: Any, path: str, problem: str) -> _Place:
-    """The container that a path leads to. Raises OperationError with the problem where there is none."""
+    """The target of a path. Raises OperationError with the problem if its container does not exist."""
     missing = OperationError(f"{problem}: missing value")
     _, *parts = path.split("/")
     if not parts:
@@ -200,7 +200,7 @@ def _number(text: str) -> int:
 
 
 def _index(text: str, size: int) -> int:
-    """An index into a list of that size; negative ones count from its end."""
+    """The index for a list of that size; negative indexes count from the end."""
     number = _number(text)
     if not -size <= number < size:
         raise OperationError(f"Unable to access invalid index: {number}: invalid index referenced")
@@ -238,7 +238,7 @@ def _removed(document: Any, place: _Place) -> Any:
 
 
 def _changed(node: Any, parents: Sequence[str | int], edit: Callable[[Any], object]) -> Any:
-    """A copy of the containers that lead to a place, of which the last is edited."""
+    """A copy of the containers along a path, with the last one edited."""
     fresh = node.copy()
     if parents:
         fresh[parents[0]] = _changed(node[parents[0]], parents[1:], edit)

@@ -1,8 +1,8 @@
 """The structured merge of server-side apply: the fields of an apply configuration are set, the rest stays.
 
-Source of the meaning and of the messages: sigs.k8s.io/structured-merge-diff v6 (typed/validate.go and merge.go), and
-validatePatch in k8s.io/apiserver's pkg/admission/plugin/policy/mutating/patch/smd.go. Nothing that is passed in is
-changed; what a configuration does not reach is shared with the result.
+Source of rules and messages: sigs.k8s.io/structured-merge-diff v6 (typed/validate.go and merge.go), and validatePatch
+in k8s.io/apiserver's pkg/admission/plugin/policy/mutating/patch/smd.go. Arguments are not changed; the result shares
+with them what the configuration does not change.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from policies.cel.values import ABSENT
 from policies.golang.strconv import general, quote
 
 Key = tuple[tuple[str, Hashable], ...]
-"""What tells an item from others: the names and values of its key fields; in a set the value, under no name."""
+"""The identity of a list's item: the names and values of its key fields; in a set the value, with an empty name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """Something that the schema does not allow, and where."""
+    """Something that the schema does not allow, with its path."""
 
     path: str
     text: str
 
     def below(self, step: str) -> Mismatch:
-        """The same, seen from one level further up."""
+        """The same mismatch, with its path from one level up."""
         return Mismatch(step + self.path, self.text)
 
     def __str__(self) -> str:
@@ -47,16 +47,16 @@ class MergeError(Exception):
 
 
 def check(value: Any, node: SchemaNode) -> None:
-    """Raise MergeError with everything in a configuration that the schema does not allow."""
+    """Check a configuration. Raises MergeError with everything that the schema does not allow."""
     problems = list(_problems(value, node))
     if problems:
         raise MergeError(problems)
 
 
 def atomics(value: Any, node: SchemaNode, path: str = "") -> Iterator[str]:
-    """The places in a configuration that would be replaced as a whole, together with what they do not mention.
+    """The paths in a configuration that would be replaced as a whole, including what they do not mention.
 
-    As the API server looks for them: not in maps whose keys are free, such as labels.
+    Like the API server, it does not search maps with arbitrary keys, such as labels.
     """
     atom = node.atom
     if isinstance(value, dict) and atom.map is not None:
@@ -73,9 +73,9 @@ def atomics(value: Any, node: SchemaNode, path: str = "") -> Iterator[str]:
 
 
 def merge(live: Any, applied: Any, node: SchemaNode) -> Any:
-    """The live value with the applied one merged into it; ABSENT stands for either that is not there.
+    """The live value with the applied one merged into it; ABSENT means that one does not exist.
 
-    The configuration has passed `check`. Raises MergeError where an item of a live list has no key.
+    The configuration must have passed `check`. Raises MergeError if an item of a live list has no key.
     """
     if applied is ABSENT or applied is live:
         return live
@@ -84,7 +84,7 @@ def merge(live: Any, applied: Any, node: SchemaNode) -> Any:
     atom = node.atom
     before, after = _deduced(atom, live), _deduced(atom, applied)
     if not before.same(after):
-        _merged(live, applied, before)  # for its errors only: the form of the applied value counts
+        _merged(live, applied, before)  # only for its errors, because the result has the form of the applied value
     return _merged(live, applied, after)
 
 
@@ -97,7 +97,7 @@ def _merged(live: Any, applied: Any, atom: Atom) -> Any:
 
 
 def _merged_containers(container: type, live: Any, applied: Any, merged: Callable[[Any, Any], Any]) -> Any:
-    """Both merged where both are such containers with something in them: null and empty merge alike."""
+    """Both values merged, if both are such containers and not empty. Null merges like an empty container."""
     if not (isinstance(applied, container) and applied):
         return live if isinstance(live, container) and live else applied
     return merged(live, applied) if isinstance(live, container) and live else applied
@@ -124,7 +124,7 @@ def _merged_lists(live: Any, applied: Any, kind: ListType) -> Any:
         raise MergeError(problems)
     known: dict[Key, Any] = {}
     for key, item in zip(live_keys, live, strict=True):
-        known[key] = None if key in known else item  # items that share a key are not merged with
+        known[key] = None if key in known else item  # items with duplicate keys are not merged
     given = dict(zip(applied_keys, applied, strict=True))
 
     def item_of(key: Key) -> Any:
@@ -138,10 +138,10 @@ def _merged_lists(live: Any, applied: Any, kind: ListType) -> Any:
 
 
 def _order(live: Sequence[Key], applied: Sequence[Key]) -> Iterator[tuple[int, Key | None]]:
-    """Where each item of the merged list comes from: an index in the live list, or the key of an applied item.
+    """The source of each item of the merged list: an index in the live list, or the key of an applied item.
 
-    Live items that are not applied keep their place before the next shared item; shared items have the order in which
-    they are applied; new ones follow the one that they are applied after.
+    Live items that are not applied keep their place before the next shared item. Shared items have the applied order.
+    New items follow their applied predecessor.
     """
     given, known = set(applied), set(live)
     shared = [key for key in applied if key in known]
@@ -156,7 +156,7 @@ def _order(live: Sequence[Key], applied: Sequence[Key]) -> Iterator[tuple[int, K
                 left, right, shared = left + 1, right + 1, shared[1:]
                 continue
             if key in given and shared and shared[0] != key:
-                left += 1  # its turn comes where it is applied
+                left += 1  # it comes later, at its applied position
                 continue
         if left < len(live):
             key = live[left]
@@ -176,7 +176,7 @@ def _order(live: Sequence[Key], applied: Sequence[Key]) -> Iterator[tuple[int, K
 
 
 def step(key: Key) -> str:
-    """How a message names an item of a list: `[name="main"]`, or `[="a"]` in a set."""
+    """The name of a list's item in messages: `[name="main"]`, or `[="a"]` in a set."""
     return f"[{','.join(f'{name}={_text(value)}' for name, value in key)}]"
 
 
@@ -190,7 +190,7 @@ def _text(value: Any) -> str:
 
 
 def _hashable(value: Any) -> Hashable:
-    """A value as part of a key: 1 and 1.0 are the same, 1 and true are not."""
+    """A value as part of a key: 1 equals 1.0, but not true."""
     match value:
         case None:
             return ("null", "")
@@ -205,7 +205,7 @@ def _hashable(value: Any) -> Hashable:
 
 
 def _keys(items: Sequence[Any], kind: ListType, problems: list[Mismatch]) -> Iterator[Key]:
-    """The keys of a list's items; an item without one is a problem."""
+    """The keys of a list's items. An item without a key adds a problem."""
     for index, item in enumerate(items):
         try:
             yield _key(item, kind)
@@ -214,7 +214,7 @@ def _keys(items: Sequence[Any], kind: ListType, problems: list[Mismatch]) -> Ite
 
 
 def _key(item: Any, kind: ListType) -> Key:
-    """The key of an item. Raises ValueError, with the reference's words, where it has none."""
+    """The key of an item. Raises ValueError, with the API server's message, if it has none."""
     if kind.relation == "set":
         return _key_in_set(item)
     if item is None:
@@ -253,7 +253,7 @@ def _default(name: str, kind: ListType) -> Any:
 
 
 def _deduced(atom: Atom, value: Any) -> Atom:
-    """The part of a schema that a value is of; the whole schema where it is of no part."""
+    """The part of a schema that a value belongs to; the whole schema if it belongs to none."""
     match value:
         case bool() | int() | float() | str() if atom.scalar is not None:
             return Atom(scalar=atom.scalar)

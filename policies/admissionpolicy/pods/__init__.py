@@ -1,1 +1,1 @@
-"""The Pods that a workload creates, with the API server's defaults."""
+"""Derives the Pods that a workload creates, with the API server's defaults."""

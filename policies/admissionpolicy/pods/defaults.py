@@ -1,9 +1,8 @@
-"""The Pod that the API server makes of a Pod: every field filled in that needs no look at the rest of the cluster.
+"""Fills in the fields of a Pod as the API server does, except those that depend on other objects of the cluster.
 
-Sources, all of k8s.io/kubernetes v1.36.3: pkg/apis/core/v1 defaults.go and zz_generated.defaults.go, conversion.go
+Sources, all in k8s.io/kubernetes v1.36.3: pkg/apis/core/v1 defaults.go, zz_generated.defaults.go and conversion.go
 (fields that are written twice), pkg/registry/core/pod/strategy.go (label keys of affinity and of topology spread,
-AppArmor).
-tests/cluster/test_pod_defaults.py compares the result with a real API server's.
+AppArmor). tests/cluster/test_pod_defaults.py compares the result with a real API server's.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ DEFAULTS: tuple[tuple[Pattern, Mapping[str, Any]], ...] = (
     *((parse(f"{group}[*]{path}"), fields) for group in _GROUPS for path, fields in _CONTAINER.items()),
     *((parse(f"volumes[*].{path}"), fields) for path, fields in _VOLUME.items()),
 )
-"""Fields below a Pod's `spec` that have a fixed value where they are absent."""
+"""Fields below a Pod's `spec` that have a fixed default."""
 
 _OLD_ANNOTATIONS = tuple(
     f"pod.{stage}.kubernetes.io/init-container{what}" for stage in ("beta", "alpha") for what in ("s", "-statuses")
@@ -74,9 +73,9 @@ _HUGE_PAGES = "hugepages-"
 
 
 def defaulted(pod: JsonObject) -> JsonObject:
-    """The Pod as the API server would have it before admission; the one given is not changed.
+    """A copy of the Pod with the API server's defaults, as before admission.
 
-    A value of the wrong type is left alone: it is refused elsewhere.
+    Values of the wrong type are not changed, because they are refused elsewhere.
     """
     result: JsonObject = written(pod, "Pod")
     spec = result["spec"]
@@ -100,7 +99,7 @@ def defaulted(pod: JsonObject) -> JsonObject:
 
 
 def _maps(value: object, key: str) -> list[JsonObject]:
-    """The maps in a list that may be missing or odd."""
+    """The maps in a list; none if the list is missing or has the wrong type."""
     items = value.get(key) if isinstance(value, dict) else None
     return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
 
@@ -111,7 +110,7 @@ def _containers(spec: JsonObject, *groups: str) -> Iterator[JsonObject]:
 
 
 def _request_what_is_limited(spec: JsonObject) -> None:
-    """A limit without a request is one (SetDefaults_Pod). An empty list of limits changes nothing: it was left out."""
+    """Copy limits without a request into the requests (SetDefaults_Pod). Empty limits count as absent."""
     for container in _containers(spec, "containers", "initContainers"):
         resources = container.get("resources")
         limits = mapping(resources, "limits")
@@ -129,7 +128,7 @@ def _use_host_ports(spec: JsonObject) -> None:
 
 
 def _set_pull_policies(spec: JsonObject) -> None:
-    """Always for the tag `latest`, which is also that of an image without tag and digest."""
+    """Set missing pull policies: Always for the tag `latest`, explicit or implied, otherwise IfNotPresent."""
     images = [(container, "imagePullPolicy", container.get("image")) for container in _containers(spec)]
     for volume in _maps(spec, "volumes"):
         source = volume.get("image")
@@ -141,14 +140,14 @@ def _set_pull_policies(spec: JsonObject) -> None:
 
 
 def _set_volume_sources(spec: JsonObject) -> None:
-    """A volume without a source is an empty directory."""
+    """Make each volume without a source an emptyDir."""
     for volume in _maps(spec, "volumes"):
         if volume.keys() <= {"name"}:
             volume["emptyDir"] = {}
 
 
 def _convert(metadata: JsonObject, spec: JsonObject) -> None:
-    """What the API server changes on the way to its own form of a Pod and back (conversion.go)."""
+    """Change what the API server changes when it converts a Pod to its internal version and back (conversion.go)."""
     account = spec.get("serviceAccountName") or spec.get("serviceAccount")
     if account:
         spec["serviceAccountName"] = spec["serviceAccount"] = account
@@ -163,7 +162,7 @@ def _convert(metadata: JsonObject, spec: JsonObject) -> None:
 
 
 def _select_label_keys(labels: JsonObject, spec: JsonObject) -> None:
-    """`matchLabelKeys` and `mismatchLabelKeys` become requirements with the Pod's own labels."""
+    """Add requirements with the Pod's own labels for `matchLabelKeys` and `mismatchLabelKeys`."""
     terms = _maps(spec, "topologySpreadConstraints")
     affinity = mapping(spec, "affinity")
     for kind in (mapping(affinity, "podAffinity"), mapping(affinity, "podAntiAffinity")):
@@ -188,7 +187,7 @@ def _require(selector: JsonObject, keys: list[str], operator: str, labels: JsonO
 
 
 def _set_app_armor(annotations: JsonObject, spec: JsonObject) -> None:
-    """A profile in a container's old annotation becomes the field, unless the Pod has the same (but not on Windows)."""
+    """Copy AppArmor profiles from old annotations into fields, unless the Pod has the same one; not on Windows."""
     if mapping(spec, "os").get("name") == "windows":
         return
     of_pod = mapping(spec, "securityContext").get("appArmorProfile")
@@ -213,7 +212,7 @@ def _app_armor_profile(annotation: object) -> JsonObject | None:
 
 
 def _set_pod_resources(spec: JsonObject) -> None:
-    """Limits and requests of the Pod as a whole, where it has some, from those of its containers (KEP-2837)."""
+    """Complete the Pod's own limits and requests, if it has some, from those of its containers (KEP-2837)."""
     resources = spec.get("resources")
     limits, requests = (dict(mapping(resources, kind)) for kind in ("limits", "requests"))
     if not isinstance(resources, dict) or not (limits or requests):
@@ -237,7 +236,7 @@ _Amounts = dict[str, Quantity]
 
 
 def _aggregate(spec: JsonObject, kind: str) -> _Amounts:
-    """What the containers need together. An init container runs before them, beside the sidecars that precede it."""
+    """The resources that the containers need together. Init containers run before them, beside preceding sidecars."""
     together: _Amounts = {}
     for container in _containers(spec, "containers"):
         _combine(together, _amounts(container, kind), _sum)
@@ -267,7 +266,7 @@ def _combine(amounts: _Amounts, others: _Amounts, combined: Callable[[Quantity, 
 
 
 def _sum(left: Quantity, right: Quantity) -> Quantity:
-    """The sum, written as the first amount that is not zero."""
+    """The sum, in the format of the first amount that is not zero."""
     number = EXACT.add(left.amount.decimal, right.amount.decimal)
     return Quantity(Large(number, 0), left.form if left.amount.decimal else right.form)
 

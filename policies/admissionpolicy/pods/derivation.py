@@ -1,8 +1,8 @@
-"""Policies on Pods, applied to the pod templates of workloads: the Pod that would be created, and the way back.
+"""Derives Pods from the pod templates of workloads, so that policies on Pods can judge the workloads.
 
-A person then sees the refusal on the Deployment that was applied and not in the events of a ReplicaSet. A template is
-judged as a CREATE of pods by whoever writes the workload: policies are matched and evaluated on `DerivedPod.request`,
-and the places of findings translated back by `DerivedPod.place`.
+People then see the refusal when they apply a Deployment, not in the events of a ReplicaSet. A template is judged as a
+CREATE of pods by the user who writes the workload. Policies are matched and evaluated with `DerivedPod.request`, and
+`DerivedPod.place` translates the places of findings back.
 
 Source of the metadata that a controller copies: k8s.io/kubernetes' pkg/controller/controller_utils.go,
 GetPodFromTemplate.
@@ -36,8 +36,11 @@ PODS = GroupVersionResource("", "v1", "pods")
 UNDERIVED: Final = frozenset(
     {("", "Pod"), ("apps", "ControllerRevision"), ("trainer.kubeflow.org", "ClusterTrainingRuntime")}
 )
-"""Kinds of the table of workloads whose templates are not judged: a Pod is judged as it is, the history of a workload
-holds what was judged with the workload, and what is in no Namespace with the namespaced object that is made of it."""
+"""Kinds in the table of workloads whose templates are not judged.
+
+A Pod is judged directly. A ControllerRevision has a template that was judged with its workload. A cluster-scoped kind
+is judged with the namespaced objects that are made from it.
+"""
 
 _COPIED = ("labels", "annotations", "finalizers")
 _OWNERS = frozenset({"name", "generateName", "namespace"})
@@ -73,10 +76,10 @@ FILLED_BY_ADMISSION: Final = frozenset(
         "spec.overhead",
     }
 )
-"""What a Pod may get only when it is created itself: from an admission plugin, the API server or its controller.
+"""Fields that a Pod may get only at its own creation, from an admission plugin, the API server or its controller.
 
-`DerivedPod.filled` says which of them are open for a Pod. What LimitRanges fill in, the resources of containers, is
-not among it: most Namespaces have none, and most rules are about resources.
+`DerivedPod.filled` returns those that are open for a Pod. The resources of containers, which LimitRanges fill in, are
+not included: most Namespaces have no LimitRange, and most rules are about resources.
 """
 
 FILLED_BY_CONTROLLERS: Final[Mapping[tuple[str, str], frozenset[str]]] = {
@@ -85,15 +88,18 @@ FILLED_BY_CONTROLLERS: Final[Mapping[tuple[str, str], frozenset[str]]] = {
     ("batch", "Job"): frozenset({"spec.hostname"}),
     ("batch", "CronJob"): frozenset({"spec.hostname"}),
 }
-"""What controllers of some kinds write into the Pods that they create. Labels of theirs are left out, as are the
-variable JOB_COMPLETION_INDEX and whatever the controllers of custom resources add: no rule but one about just these
-comes to another verdict by them, and very many rules read labels and variables."""
+"""Fields that controllers of some kinds set in the Pods that they create.
+
+Not included are their labels, the variable JOB_COMPLETION_INDEX, and what controllers of custom resources add: many
+rules read labels and variables, but only rules about exactly these would have another verdict.
+"""
 
 
 class DerivedPod(Struct, frozen=True):
-    """A Pod that would be created from a template of a workload.
+    """A Pod that would be created from a workload's template.
 
-    request: the CREATE of that Pod. owner: the kind of the workload. template: where the template is in the workload.
+    request: the CREATE of that Pod. owner: the kind of the workload. template: the path of the template in the
+    workload.
     """
 
     request: AdmissionRequest
@@ -106,9 +112,9 @@ class DerivedPod(Struct, frozen=True):
         return self.request.object or {}
 
     def place(self, location: Location) -> Location:
-        """Where in the workload stands, or would stand, what is at a location in the Pod.
+        """The location in the workload that corresponds to a location in the Pod.
 
-        A Pod's name and namespace come from the workload's own.
+        A Pod's name and namespace correspond to those of the workload.
         """
         if location[:1] == ("metadata",) and location[1:2] and location[1] in _OWNERS:
             return ("metadata", "name" if location[1] == "generateName" else location[1], *location[2:])
@@ -116,12 +122,12 @@ class DerivedPod(Struct, frozen=True):
 
     @property
     def filled(self) -> frozenset[str]:
-        """Those of FILLED_BY_ADMISSION that the template leaves open, and what the workload's controller fills in."""
+        """The fields of FILLED_BY_ADMISSION that the template does not set, and those that the controller fills in."""
         left_open = FILLED_BY_ADMISSION - frozenset(_settled(mapping(self.pod, "spec")))
         return left_open | FILLED_BY_CONTROLLERS.get(self.owner.group_kind, frozenset())
 
     def unknown_to(self, reads: Reads) -> frozenset[str]:
-        """The open fields that an expression with these reads depends on: it may judge the real Pod otherwise.
+        """The open fields on which an expression with these reads depends: the real Pod may have another result.
 
         A rule with such fields must not refuse the workload; a warning may name them.
         """
@@ -129,7 +135,7 @@ class DerivedPod(Struct, frozen=True):
 
 
 def is_derived(policy: Policy) -> bool:
-    """Whether a policy is also for pod templates: unless its annotation says `false`."""
+    """Whether a policy also applies to pod templates. It does, unless its annotation is `false`."""
     return policy.annotations.get(DERIVE) != "false"
 
 
@@ -141,15 +147,16 @@ def templated(workloads: Mapping[tuple[str, str], Workload]) -> Mapping[tuple[st
 def template_paths(workloads: Mapping[tuple[str, str], Workload]) -> frozenset[str]:
     """The paths to decode in workloads for policies on Pods: whole templates.
 
-    Whether one has changed depends on all of it, and many a default on another field: `imagePullPolicy` on the image.
+    All fields are needed to detect a change, and many defaults depend on another field, as `imagePullPolicy` on the
+    image.
     """
     return frozenset(render(pattern) for row in templated(workloads).values() for pattern in row.templates)
 
 
 def derive(request: AdmissionRequest, workloads: Mapping[tuple[str, str], Workload]) -> tuple[DerivedPod, ...]:
-    """The Pods that would be created from what a request writes; none where it leaves the templates unchanged.
+    """The Pods that would be created after a request; none if it does not change the templates.
 
-    None either for a cluster-scoped workload: its Pods are judged with the namespaced object that is made from it.
+    There are none for a cluster-scoped workload: its Pods are judged with the namespaced object that is made from it.
     """
     row = workloads.get(request.kind.group_kind)
     if row is None or request.kind.group_kind in UNDERIVED or not _is_written(request):
@@ -185,7 +192,7 @@ def _creation(request: AdmissionRequest, template: JsonObject) -> AdmissionReque
 
 
 def _metadata(request: AdmissionRequest, metadata: JsonObject) -> JsonObject:
-    """The template's, with the workload's name as controllers use it: `web-`."""
+    """The template's metadata, with a generateName from the workload's name, such as `web-`."""
     owner = mapping(request.object, "metadata")
     name = request.name or owner.get("name")
     prefix = f"{name}-" if name else owner.get("generateName") or ""
@@ -194,7 +201,7 @@ def _metadata(request: AdmissionRequest, metadata: JsonObject) -> JsonObject:
 
 
 def _settled(spec: JsonObject) -> Iterator[str]:
-    """The fields that admission will leave as they are in a Pod with this spec."""
+    """The fields that admission does not change in a Pod with this spec."""
     for field in ("imagePullSecrets", "priority", "priorityClassName", "preemptionPolicy"):
         if spec.get(field) not in (None, "", []):
             yield f"spec.{field}"
@@ -212,7 +219,7 @@ def _settled(spec: JsonObject) -> Iterator[str]:
 
 
 def _tolerates(spec: JsonObject, taint: str) -> bool:
-    """As DefaultTolerationSeconds looks for a toleration before it adds its own (admission.go)."""
+    """Whether there is a toleration, so that DefaultTolerationSeconds adds none (admission.go)."""
     tolerations = spec.get("tolerations")
     return any(
         toleration.get("key") in (taint, None, "") and toleration.get("effect") in ("NoExecute", None, "")

@@ -1,9 +1,9 @@
-"""The fields of a Pod as Kubernetes' own types have them, and an object written as those types would write it.
+"""The fields of a Pod in Kubernetes' Go types, and the encoding of objects by these types.
 
-A Pod that a controller creates from a template has been through those types: zero values are gone where they mean
-nothing, quantities are written in their canonical form, some fields are always there. A template in a custom resource
-has not been. The table is `podfields.json` beside this module, taken from k8s.io/api/core/v1/types.go v0.36.3 and
-compared with the API server in tests/cluster/test_pod_defaults.py.
+A Pod that a controller creates from a template was encoded from these types: some zero values are omitted, quantities
+are canonical, some fields are always present. This is not so for a template in a custom resource. The table is
+`podfields.json` beside this module, from k8s.io/api/core/v1/types.go v0.36.3; tests/cluster/test_pod_defaults.py
+compares it with the API server.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from policies.cel.library.kubernetes import quantity
 from policies.cel.library.kubernetes.amount import Large, round_up
 from policies.engine.request import JsonObject
 
-_MILLI = 3  # no finer unit than a thousandth is kept (SetDefaults_ResourceList)
+_MILLI = 3  # quantities are rounded to a thousandth (SetDefaults_ResourceList)
 
 
 class PodType(Struct, frozen=True):
-    """The fields of a type. Pointers to plain values, and texts of no interest, are not named: they stay as they are.
+    """The fields of a type whose encoding may differ. Other fields, such as pointers to plain values, stay as they are.
 
-    omitted: left out where they have their zero value. always: written, with this value where there is none.
-    types: those of the fields that need a look inside; `[` is a list of a type, `{` a map of it.
+    omitted: fields that are omitted if they have their zero value. always: fields that are always written, with this
+    value if they have none. types: the types of structured fields; `[` is a list of a type, `{` a map of it.
     """
 
     omitted: frozenset[str] = frozenset()
@@ -40,7 +40,7 @@ TYPES: Mapping[str, PodType] = json.decode(
 
 
 def written(value: Any, type_: str) -> Any:
-    """A value as the type would write it; the value itself is not changed, and what is not of the type stays."""
+    """A copy of a value as its type encodes it. Parts that are not of the type stay as they are."""
     if type_ == "Quantity":
         return canonical(value)
     if type_.startswith("["):
@@ -67,7 +67,7 @@ def _resource_list(value: JsonObject) -> JsonObject:
 
 
 def canonical(value: Any, places: int | None = None) -> Any:
-    """A quantity as Kubernetes writes it, rounded up to so many places; any other value stays as it is."""
+    """A quantity as Kubernetes writes it, rounded up to this many decimal places; any other value unchanged."""
     read = quantity_of(value)
     if read is None:
         return value
@@ -77,7 +77,7 @@ def canonical(value: Any, places: int | None = None) -> Any:
 
 
 def quantity_of(value: Any) -> quantity.Quantity | None:
-    """The quantity that a text or a number stands for, or None."""
+    """The quantity in a string or number, or None."""
     if not isinstance(value, str | int | float) or isinstance(value, bool):
         return None
     try:

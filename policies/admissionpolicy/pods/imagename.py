@@ -1,4 +1,4 @@
-"""The tag of a container image's name, as the kubelet and the API server find it.
+"""The tag in a container image's name, as the kubelet and the API server parse it.
 
 Sources: k8s.io/kubernetes' pkg/util/parsers/parsers.go; github.com/distribution/reference v0.6.0, normalize.go and
 regexp.go; github.com/opencontainers/go-digest v1.0.0.
@@ -20,11 +20,11 @@ _NAME = re.compile(
 )
 _IDENTIFIER = re.compile("[a-f0-9]{64}")
 _DIGITS = {"sha256": 64, "sha384": 96, "sha512": 128}
-_LONGEST = 4096  # far beyond any name that is one; bounds the time that a hostile text takes
+_LONGEST = 4096  # far longer than any valid name; limits the time for a hostile string
 
 
 def tag_of(image: str) -> str:
-    """The tag; `latest` where the name has neither tag nor digest; empty for a digest alone and for an invalid name."""
+    """The tag; `latest` if the name has neither tag nor digest; empty for only a digest and for an invalid name."""
     if len(image) > _LONGEST or _IDENTIFIER.fullmatch(image):
         return ""
     domain, name = _split(image)
@@ -40,7 +40,7 @@ def tag_of(image: str) -> str:
 
 
 def _split(image: str) -> tuple[str, str]:
-    """The registry, Docker's own where none is named, and the rest."""
+    """The registry, by default Docker Hub, and the rest of the name."""
     first, slash, rest = image.partition("/")
     if not slash:
         return _HUB, _OFFICIAL + image

@@ -1,1 +1,1 @@
-"""Policies as rules of the engine, and as what suites run."""
+"""Policies as rules of the engine, and test suites of policies."""

@@ -1,4 +1,4 @@
-"""A policy with its bindings, and the requests that they are for."""
+"""A policy with its bindings, and the requests that they match."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from policies.engine.match import EVERYTHING, LabelSelector, ResourceRule, commo
 from policies.engine.request import AdmissionRequest
 
 Key = tuple[str, str, str, str, str, bool]
-"""Operation, group, version, resource and subresource of a request, and whether it is in a namespace."""
+"""Operation, group, version, resource and subresource of a request, and whether it has a namespace."""
 
-# A policy is asked about few resources; custom ones by `*` may be some hundred.
+# Most policies match few resources; with `*` there may be some hundred, custom resources included.
 _CACHED = 1000
 
 
@@ -25,7 +25,7 @@ def key_of(request: AdmissionRequest) -> Key:
 
 
 class BoundPolicy:
-    """A compiled policy with its bindings, and the requests that they are for."""
+    """A compiled policy with its bindings, and the requests that they match."""
 
     def __init__(self, compiled: CompiledPolicy, bindings: Iterable[Binding]) -> None:
         self.compiled = compiled
@@ -47,9 +47,9 @@ class BoundPolicy:
     def matching(
         self, request: AdmissionRequest, namespace_labels: NamespaceLabels, key: Key | None = None
     ) -> tuple[Binding, ...]:
-        """The bindings by which the policy is for a request. Raises MatchError, Missing and FactUnavailable.
+        """The bindings that match a request, if the policy does. Raises MatchError, Missing and FactUnavailable.
 
-        key: of the request, if it is at hand. Most policies match by it alone; their answers are cached.
+        key: the request's key, if the caller has it. Most policies depend only on it, and their result is cached.
         """
         if self._cache is None or key is None:
             return self._matching(request, namespace_labels)
@@ -71,14 +71,14 @@ class BoundPolicy:
 
     @property
     def namespaces(self) -> LabelSelector:
-        """What the policy and all of its bindings require of the Namespace of an object."""
+        """The requirements on Namespaces: those of the policy, and those that all its bindings share."""
         resources = (binding.match_resources for binding, _ in self._bindings)
         of_bindings = common(EVERYTHING if matched is None else matched.namespace_selector for matched in resources)
         own = self.policy.match_constraints.namespace_selector.requirements
         return LabelSelector(tuple(dict.fromkeys((*own, *of_bindings.requirements))))
 
     def resource_rules(self) -> list[ResourceRule]:
-        """The requests that it may be for, as rules of a webhook configuration."""
+        """The requests that the policy may match, as rules of a webhook configuration."""
         equivalent = self.policy.match_constraints.match_policy == "Equivalent"
         return [_resource_rule(rule, equivalent=equivalent) for rule in self.policy.match_constraints.resource_rules]
 
@@ -86,7 +86,7 @@ class BoundPolicy:
 def in_force(
     kind: str, policies: Iterable[Policy], bindings: Iterable[Binding], compile_: Compile = compile_policy
 ) -> list[BoundPolicy]:
-    """The policies of a kind that are in force: those with a binding."""
+    """The policies of a kind that are in force because they have a binding."""
     by_policy: dict[str, list[Binding]] = {}
     for binding in bindings:
         if binding.kind == f"{kind}Binding":

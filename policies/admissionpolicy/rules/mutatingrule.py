@@ -1,6 +1,6 @@
-"""All MutatingAdmissionPolicies with their bindings as one rule of the service.
+"""All MutatingAdmissionPolicies with their bindings, as one rule of the service.
 
-They are one, since which of them are asked a second time depends on whether any of them changed the object.
+They are one rule, because policies are reinvoked only if any of them changed the object.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from policies.engine.violation import Violation
 NAME = "mutating-policies"
 
 Schemas = Callable[[GroupVersionKind], Schema | None]
-"""The schema of a kind, None for what has none, as the options of a connection."""
+"""The schema of a kind; None if it has none, as the options of a connection."""
 
 
 class MutatingPolicies:
-    """The policies in the order in which they are applied.
+    """The policies in their order of application.
 
-    exceptions: those from single policies. They are heeded here, since the engine knows all policies as one rule.
+    exceptions: those from single policies. They are applied here, because for the engine all policies are one rule.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class MutatingPolicies:
 
     @property
     def rule(self) -> Rule:
-        """The rule of the service. It reads whole objects, since it could not merge into what it does not read."""
+        """The rule of the service. It reads whole objects, because merging needs them."""
         resources = dict.fromkeys(rule for policy in self._policies for rule in policy.resource_rules())
         failing = any(policy.policy.failure_policy == "Fail" for policy in self._policies)
         reinvoked = any(policy.policy.reinvocation_policy == "IfNeeded" for policy in self._policies)
@@ -71,7 +71,7 @@ class MutatingPolicies:
         return Rule(NAME, (hook,), "deny", frozenset({""}), mutate=self.mutate)
 
     def mutate(self, request: AdmissionRequest, facts: Facts) -> Mutation:
-        """The patch from the object to the mutated one. A policy that an exception covers is not evaluated.
+        """The patch from the object to the mutated object. A policy that an exception covers is not evaluated.
 
         Raises MutationRefusedError, Missing and FactUnavailable.
         """
@@ -85,7 +85,7 @@ class MutatingPolicies:
     def mutated(
         self, request: AdmissionRequest, facts: Facts
     ) -> tuple[dispatcher.Mutated, Mapping[str, PolicyException]]:
-        """The object after the policies, what they found, and the exceptions from those that were left out.
+        """The object and result after the policies, and the exceptions from policies that were not evaluated.
 
         Raises Missing and FactUnavailable.
         """
@@ -107,7 +107,7 @@ class MutatingPolicies:
         return dispatcher.mutate(select, parameters, inputs_of(request, facts), self._schemas(request.kind)), excepted
 
     def _covering(self, request: AdmissionRequest) -> Mapping[str, PolicyException]:
-        """The exception that covers the request, by policy; it may have ended."""
+        """The exception that covers the request, by policy. The exception may have ended."""
         if not self._exceptions:
             return {}
         names = (policy.policy.name for policy in self._policies)
@@ -116,8 +116,8 @@ class MutatingPolicies:
 
 
 def _refused(denial: Finding, exception: PolicyException | None) -> MutationRefusedError:
-    """A mutation that failed refuses the request as kube-apiserver words it."""
-    status = denial.reason if denial.kind == "internal" else "Forbidden"  # policy_dispatcher.go has no other reason
+    """The refusal of a request after a failed mutation, with kube-apiserver's message."""
+    status = denial.reason if denial.kind == "internal" else "Forbidden"  # policy_dispatcher.go uses no other reason
     violation = Violation(
         rule=denial.policy,
         path="",
@@ -139,6 +139,6 @@ def rules(
     exceptions: Iterable[PolicyException] = (),
     compile_: Compile = compile_policy,
 ) -> list[Rule]:
-    """The one rule of all mutating policies that are in force, if there are any."""
+    """The one rule for all mutating policies that are in force; empty if there are none."""
     mutating_policies = in_force("MutatingAdmissionPolicy", policies, bindings, compile_)
     return [MutatingPolicies(mutating_policies, parameters, schemas, exceptions).rule] if mutating_policies else []

@@ -1,4 +1,4 @@
-"""A request as all policies judge it: what they share is made once."""
+"""What all policies share when they judge the same request; it is computed once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Workloads = Mapping[tuple[str, str], Workload]
 class Subject:
     """A request with the facts of its review. It does not keep the request alive.
 
-    ended: called when the request is gone.
+    ended: called when the request is garbage-collected.
     """
 
     def __init__(
@@ -44,25 +44,25 @@ class Subject:
 
     @cached_property
     def inputs(self) -> Inputs:
-        """What expressions see of it."""
+        """The inputs of expressions for the request."""
         return inputs_of(self.request, self.facts)
 
     @cached_property
     def pods(self) -> tuple[tuple[DerivedPod, Subject], ...]:
-        """The Pods that would come of it, each a subject of its own."""
+        """The Pods that would be created after the request, each with a subject of its own."""
         pods = derive(self.request, self._workloads)
         return tuple((pod, Subject(pod.request, self.facts, {})) for pod in pods)
 
 
 class SubjectCache:
-    """The subject of the review that goes on: rules are asked one by one about the same request. It ends with that."""
+    """Caches the subject of the current review, because rules judge the same request one after another."""
 
     def __init__(self, workloads: Workloads) -> None:
         self.workloads = workloads
         self._cached: Subject | None = None
 
     def of(self, request: AdmissionRequest, facts: Facts) -> Subject:
-        """The subject of this very request with these very facts."""
+        """The subject for exactly this request and these facts."""
         subject = self._cached
         if subject is None or subject.reference() is not request or subject.facts is not facts:
             subject = self._cached = Subject(request, facts, self.workloads, self._forget)

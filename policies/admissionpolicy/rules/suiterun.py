@@ -1,6 +1,6 @@
-"""Running policies on the cases of a suite, each as the request that kube-apiserver would make of it.
+"""Runs policies on the cases of a suite, each as the request that kube-apiserver would make of it.
 
-The objects of a case are taken as they are written, without the defaults that the API server fills in.
+Objects are used as written, without the API server's defaults.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ CONFIG_MAP = ParamKind(api_version="v1", kind="ConfigMap")
 
 
 class KindTarget(NamedTuple):
-    """What the API server calls the objects of a kind, and where they are."""
+    """The resource name and the scope of a kind."""
 
     resource: str
     scope: KindScope
@@ -48,7 +48,7 @@ Targets = Callable[[str, str], KindTarget]
 
 
 class _CaseReview(NamedTuple):
-    """A case as a request with its facts, and the result of the mutating policies."""
+    """A case as a request with its facts, and the result of its mutating policies."""
 
     request: AdmissionRequest
     facts: StaticFacts
@@ -66,14 +66,15 @@ _WORKLOADS = table(BUILT_IN)
 
 
 def plain(group: str, kind: str) -> KindTarget:  # noqa: ARG001
-    """The target of a kind that is in namespaces and has a regular plural."""
+    """The target of a namespaced kind with a regular plural."""
     return KindTarget(f"{kind.lower()}s", "Namespaced")
 
 
 class SuiteRun:
     """Policies with their bindings and parameters, compiled once for all cases.
 
-    targets: names of kinds. schemas: how objects merge. decisions: answers authorization checks; with None they fail.
+    targets: the resource names and scopes of kinds. schemas: how objects merge. decisions: answers to authorization
+    checks; if None, checks fail.
     """
 
     def __init__(
@@ -101,7 +102,7 @@ class SuiteRun:
         return tuple(policy.compiled for policy in self._policies)
 
     def outcome(self, case: Case) -> Expectation:
-        """The outcome of a case: mutating policies change its object, validating ones judge the result."""
+        """The outcome of a case, in which validating policies judge the object after the mutating policies."""
         review = self._reviewed(case)
         mutated = review.mutated
         if mutated.denial is not None:
@@ -118,7 +119,7 @@ class SuiteRun:
         )
 
     def findings(self, case: Case) -> tuple[Finding, ...]:
-        """All findings of the validating policies, those without consequences included."""
+        """All findings of the validating policies, including ignored errors."""
         return self._findings(self._reviewed(case))
 
     def _reviewed(self, case: Case) -> _CaseReview:
@@ -138,7 +139,7 @@ class SuiteRun:
         }
 
     def _findings(self, review: _CaseReview) -> tuple[Finding, ...]:
-        """The findings of kube-apiserver."""
+        """The findings as in kube-apiserver."""
         if not is_seen(review.request):
             return ()
         inputs = inputs_of(review.changed, review.facts)
@@ -150,7 +151,7 @@ class SuiteRun:
         return (*result.findings, *result.ignored)
 
     def _derived(self, review: _CaseReview) -> Texts:
-        """The findings of the service, in its words: a refusal with its places below it."""
+        """The findings with the service's own messages: a refusal with its places below it."""
         subjects = SubjectCache(_WORKLOADS)
         rules = (PolicyRule(policy, review.parameters, subjects) for policy in self._of("ValidatingAdmissionPolicy"))
         outcome = chain.from_iterable(rule.validate(review.changed, review.facts) for rule in rules)
@@ -174,7 +175,7 @@ def _binds(binding: Binding, policy: Policy) -> bool:
 
 
 def _as_written(mutated: JsonObject | None, case: Case) -> JsonObject:
-    """An object without the namespace that only the case gave it."""
+    """An object without its namespace, unless the case's own object has one."""
     written = (case.object or {}).get("metadata") or {}
     obj: JsonObject = mutated or {}
     rest = {key: value for key, value in obj["metadata"].items() if key != "namespace"}
@@ -183,7 +184,7 @@ def _as_written(mutated: JsonObject | None, case: Case) -> JsonObject:
 
 
 def request_of(case: Case, targets: Targets = plain) -> AdmissionRequest:
-    """A case as a request. A kind that is in no namespace is so whatever namespace the case is in."""
+    """A case as a request. Cluster-scoped kinds have no namespace, whatever the case's namespace is."""
     shown = case.object or case.old_object or {}
     group, _, version = shown["apiVersion"].rpartition("/")
     kind, name = shown["kind"], str(shown["metadata"].get("name") or "")
@@ -203,7 +204,7 @@ def request_of(case: Case, targets: Targets = plain) -> AdmissionRequest:
 
 
 def facts_of(case: Case, request: AdmissionRequest, decisions: Decisions | None = None) -> StaticFacts:
-    """What is known of the cluster: the labels of the request's Namespace. One that is deleted is in itself."""
+    """The facts of a case: the labels of the request's Namespace. For a Namespace, these are its own labels."""
     labels: Mapping[str, str] = case.namespace.labels
     if request.kind.group_kind == ("", "Namespace"):
         labels = (request.old_object or request.object or {})["metadata"].get("labels") or {}
@@ -212,7 +213,7 @@ def facts_of(case: Case, request: AdmissionRequest, decisions: Decisions | None 
 
 
 def located(obj: Mapping[str, Any] | None, namespace: str) -> JsonObject | None:
-    """An object in a namespace; as it is, if that has no name."""
+    """A copy of an object in a namespace; unchanged if the namespace is empty."""
     if obj is None:
         return None
     place = {"namespace": namespace} if namespace else {}
@@ -220,7 +221,7 @@ def located(obj: Mapping[str, Any] | None, namespace: str) -> JsonObject | None:
 
 
 def with_data(objects: Iterable[Mapping[str, Any]], params: Mapping[str, Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Objects, the ConfigMaps among them with further data by their names."""
+    """The objects, with additional data in ConfigMaps. `params`: the data, by the name of the ConfigMap."""
     return [
         {**obj, "data": {**(obj.get("data") or {}), **params[obj["metadata"]["name"]]}}
         if is_config_map(obj) and obj["metadata"].get("name") in params
@@ -230,5 +231,5 @@ def with_data(objects: Iterable[Mapping[str, Any]], params: Mapping[str, Mapping
 
 
 def is_config_map(obj: Mapping[str, Any]) -> bool:
-    """Whether the params of a case may be about an object."""
+    """Whether an object is a ConfigMap, so that the params of a case can extend it."""
     return ParamKind(api_version=obj["apiVersion"], kind=obj["kind"]) == CONFIG_MAP

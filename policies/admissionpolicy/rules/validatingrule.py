@@ -1,8 +1,8 @@
 """A ValidatingAdmissionPolicy with its bindings as a rule of the service, for requests and for pod templates.
 
-What the service adds to the API server's own evaluation: all violations at once, each with its path and the parts of
-the expression that decided; and a policy on Pods judges the templates of workloads, so that the refusal is on the
-Deployment and not in a ReplicaSet's events.
+Unlike the API server, the service reports all violations at once, each with its path and the parts of the expression
+that decided. Policies on Pods also judge the templates of workloads, so that people see the refusal on the Deployment
+and not in a ReplicaSet's events.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _WRITES = ("CREATE", "UPDATE")
 
 
 class PolicyRule:
-    """One policy with its bindings. `parameters` are objects that its bindings may name, beside those of the cluster.
+    """One policy with its bindings. `parameters` are objects for its bindings, in addition to those of the cluster.
 
-    native: whether kube-apiserver enforces it already, so that only pod templates are left to be judged here.
+    native: whether kube-apiserver enforces the policy, so that only pod templates are judged here.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class PolicyRule:
 
     @property
     def rule(self) -> Rule:
-        """The rule of the service. Its hooks cover all that may match; `validate` decides."""
+        """The rule of the service. Its hooks cover all requests that may match; `validate` decides."""
         policy = self._bound.policy
         resources = [] if self._native else self._bound.resource_rules()
         workloads = self._subjects.workloads if self._is_derived else {}
@@ -69,7 +69,7 @@ class PolicyRule:
         return Rule(policy.name, (hook,), "deny", paths, validate=self.validate)
 
     def validate(self, request: AdmissionRequest, facts: Facts) -> Sequence[Violation | Note]:
-        """What the policy finds in a request, and in the Pods that would come of it; its audit annotations as notes.
+        """The violations in a request and in the Pods that it would create, and the audit annotations as notes.
 
         Raises Missing and FactUnavailable.
         """
@@ -86,7 +86,7 @@ class PolicyRule:
         return outcome
 
     def _derived(self, pod: DerivedPod, subject: Subject) -> Iterator[Violation]:
-        """The violations in a template; only warnings where the Pod's own admission fills in a field that counts."""
+        """The violations in a template; only warnings if they depend on a field that the Pod's admission fills in."""
         unless = ", ".join(sorted(pod.unknown_to(self._reads["object"])))
         for finding in self._result(subject).findings:
             yield from self._violations(finding, pod.place, unless)
@@ -96,12 +96,12 @@ class PolicyRule:
     ) -> Iterator[Violation]:
         """A finding as violations, one for each part of the expression that decided.
 
-        unless: fields that may yet be filled in so that nothing is wrong; then nothing is refused.
+        unless: fields that may still be filled in so that there is no violation; if there are any, nothing is refused.
         """
         verdict: Verdict = "deny" if finding.denies else "warn" if "Warn" in finding.actions else "audit"
         if unless and verdict == "deny":
             verdict = "warn"
-        # A warning has 120 characters: too few for the API server's way of naming policy and binding.
+        # A warning has only 120 characters, too few for the API server's names of policy and binding.
         summary = finding.native if verdict == "deny" else f"{finding.policy}: {finding.message}"
         for path, detail in self._places(finding, place):
             yield Violation(
@@ -116,7 +116,7 @@ class PolicyRule:
             )
 
     def _places(self, finding: Finding, place: Callable[[Location], Location]) -> list[tuple[str, str]]:
-        """Paths with what is wrong at each; a messageExpression, the author's own words, replaces the latter."""
+        """Paths with what is wrong there. If the policy has a messageExpression, its message replaces the latter."""
         places = [(_path(reason, place), reason.detail) for reason in finding.reasons]
         if finding.kind == "violation" and self._bound.policy.validations[finding.index].message_expression is not None:
             places = [(path, "") for path, _ in places[:1] if path]
@@ -139,7 +139,7 @@ def rules(
     *,
     native: bool = False,
 ) -> list[Rule]:
-    """The rules of all validating policies that are in force; for native ones see PolicyRule."""
+    """The rules of all validating policies that are in force. For `native` see PolicyRule."""
     subjects = SubjectCache(workloads)
     return [
         PolicyRule(bound, parameters, subjects, native=native).rule
@@ -149,7 +149,7 @@ def rules(
 
 
 def covers_pods(constraints: MatchResources) -> bool:
-    """Whether a policy may be for the creation of Pods."""
+    """Whether a policy may match the creation of Pods."""
     return any(
         {"", "*"} & set(rule.api_groups)
         and {"pods", "*", "*/*", "pods/*"} & set(rule.resources)
@@ -159,7 +159,7 @@ def covers_pods(constraints: MatchResources) -> bool:
 
 
 def _names(paths: Iterable[str]) -> Iterator[str]:
-    """The names of the items of lists, by which explanations call them: `container "sidecar"`."""
+    """The paths of the names of lists' items, which explanations show: `container "sidecar"`."""
     for pattern in map(fieldpath.parse, paths):
         for index, step in enumerate(pattern):
             if step is Wildcard.ITEMS:

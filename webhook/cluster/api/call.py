@@ -1,6 +1,6 @@
-"""One request to the API server over the client's transport: its TLS, credentials and connections, and nothing else.
+"""Sends requests to the API server, using only the client's transport: its TLS, credentials and connections.
 
-The client's generated classes would turn every object into a tree of Python objects. Here bodies stay bytes.
+The client's generated classes would convert every object to a tree of Python objects. Here bodies stay bytes.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from kubernetes.aio.client import ApiClient
 
 CONNECT_SECONDS = 10.0
-# Long enough for 500 large objects from a busy API server, whose own limit for a request is 60 s.
+# Enough for 500 large objects from a busy API server, whose own limit for a request is 60 s.
 ANSWER_SECONDS = 65.0
-_LONGEST_MESSAGE = 600  # an error's text may end up in a log line or in an answer
+_LONGEST_MESSAGE = 600  # an error's text may become part of a log line or an answer
 
 
 class Call(msgspec.Struct, frozen=True):
-    """A request. `path` is quoted already; `body` is sent as JSON.
+    """A request. `path` must be quoted; `body` is sent as JSON.
 
-    seconds: for the whole answer, None for one that does not end. silence: the longest wait for the next part of it.
+    seconds: the time limit for the whole answer, None for an endless one. silence: the time limit for its next part.
     """
 
     method: str
@@ -45,7 +45,7 @@ class _Details(msgspec.Struct, rename="camel"):
 
 
 class Status(msgspec.Struct):
-    """What the API server answers when it refuses."""
+    """The body of the API server's answer to a failed request."""
 
     code: int | None = None
     reason: str | None = None
@@ -57,14 +57,14 @@ _STATUS = msgspec.json.Decoder(Status)
 
 
 async def fetch(api: ApiClient, call: Call) -> bytes:
-    """The body of the answer. Raises ClusterError."""
+    """The body of the answer to a call. Raises ClusterError."""
     async with opened(api, call) as response:
         return await response.read()
 
 
 @asynccontextmanager
 async def opened(api: ApiClient, call: Call) -> AsyncIterator[ClientResponse]:
-    """The answer while its body arrives. Raises ApiError or UnreachableError, the latter also while it is read."""
+    """The answer while its body arrives. Raises ApiError and UnreachableError, the latter also while it is read."""
     where = f"{call.method} {call.path} at {api.configuration.host}"
     try:
         response = await _send(api, call)
@@ -73,7 +73,7 @@ async def opened(api: ApiClient, call: Call) -> AsyncIterator[ClientResponse]:
                 raise refused(where, response.status, await response.read(), response.headers.get("Retry-After", ""))
             yield response
         finally:
-            # Back to the pool if the body was read to its end; otherwise the connection is closed.
+            # The connection returns to the pool if the whole body was read; otherwise it is closed.
             response.close()
     except TimeoutError as error:
         raise UnreachableError(f"the API server did not answer {where} in time") from error
@@ -86,7 +86,7 @@ async def opened(api: ApiClient, call: Call) -> AsyncIterator[ClientResponse]:
 
 
 def refused(where: str, status: int, body: bytes, retry_after: str = "") -> ApiError:
-    """The error for an answer, in the words of its body where that is a Status."""
+    """The error for an answer, with the message in its body if that is a Status."""
     try:
         answer = _STATUS.decode(body)
     except UNREADABLE:
@@ -100,8 +100,8 @@ def refused(where: str, status: int, body: bytes, retry_after: str = "") -> ApiE
 
 
 async def _send(api: ApiClient, call: Call) -> ClientResponse:
-    """Raises ClusterError where there are no credentials to send."""
-    client: Any = api  # the client has annotations for its users, and none for these
+    """Send a call. Raises ClusterError if there are no credentials to send."""
+    client: Any = api  # these parts of the client have no type annotations
     try:
         method, url, headers, body, form = await client.param_serialize(
             call.method,
@@ -112,7 +112,7 @@ async def _send(api: ApiClient, call: Call) -> ClientResponse:
             auth_settings=["BearerToken"],
         )
     except Exception as error:
-        # Tokens are read again from time to time: from a file that may be gone, or by a program that may fail.
+        # Tokens are read again from time to time, from a file that may be gone or by a program that may fail.
         raise ClusterError(
             f"no credentials for {call.method} {call.path} at {client.configuration.host}: {error}"
         ) from error

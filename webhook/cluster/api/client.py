@@ -24,12 +24,12 @@ __all__ = ["ApiError", "ClusterError", "Connection", "UnreachableError", "connec
 
 _DEFAULT = "~/.kube/config"
 _MOUNTED = Path(SERVICE_TOKEN_FILENAME).parent
-# Far above what this process needs to close its own sockets; the API server has no part in that.
+# Far more than this process needs to close its own sockets, for which it does not depend on the API server.
 _CLOSING_SECONDS = 10.0
 
 
 class Connection(ApiClient):
-    """The client's connection, with what is used of it outside of this package declared. Made where a loop runs."""
+    """The client's connection, with typed declarations of what others use. It must be made in a running event loop."""
 
     def __init__(self, settings: Any) -> None:
         super().__init__(settings)
@@ -39,17 +39,17 @@ class Connection(ApiClient):
         settings.client_session_kwargs = {"connector": self._connector}
 
     async def close(self) -> None:
-        """Close the connections to the API server, and wait for that.
+        """Close the connections to the API server, and wait until they are closed.
 
-        aiohttp waits for those in its pool and in use. It has forgotten one whose answer was not read to its end, which
-        still waits for the API server's farewell in TLS, and would be left open by a loop that ends now.
+        aiohttp waits for connections in its pool and in use, but not for one whose answer was not read to its end. That
+        one still waits for the API server's TLS close_notify, and would stay open if the event loop ended now.
         """
         closing: Any = super().close
         await closing()
         await self._connector.close()
         for connection in self._sockets:
-            with suppress(OSError):  # most are closed by now
-                connection.shutdown(socket.SHUT_RDWR)  # so that no farewell is waited for
+            with suppress(OSError):  # most are already closed
+                connection.shutdown(socket.SHUT_RDWR)  # so that nothing waits for close_notify
         with suppress(TimeoutError):
             async with asyncio.timeout(_CLOSING_SECONDS):
                 while any(connection.fileno() >= 0 for connection in self._sockets):  # noqa: ASYNC110 - a socket tells nobody
@@ -67,12 +67,12 @@ async def connect(
     in_cluster: bool,  # noqa: FBT001 - a setting, as it is
     service_account: str = "",
 ) -> Connection:
-    """A connection by a kubeconfig (None: $KUBECONFIG or ~/.kube/config), or as the Pod that this process runs in.
+    """A connection with a kubeconfig (None: $KUBECONFIG or ~/.kube/config), or as the Pod in which this process runs.
 
-    service_account: in a Pod, the directory with its token and ca.crt; empty for where Kubernetes usually mounts it.
-    The token is read again every minute, since Kubernetes renews it.
+    service_account: in a Pod, the directory with its token and ca.crt; empty for Kubernetes' usual one. The token is
+    read again every minute, because Kubernetes renews it.
 
-    Nothing is sent yet. Raises ClusterError where the credentials cannot be read.
+    It sends nothing. Raises ClusterError if the credentials cannot be read.
     """
     settings: Any = Configuration()
     if in_cluster:
@@ -109,10 +109,10 @@ async def _use_kubeconfig(settings: Any, kubeconfig: str | None) -> None:
         raise ClusterError(f"there is no kubeconfig at {where}; name another one, or set up access with kubectl first")
     loader: Any = kubernetes_config.load_kube_config
     try:
-        # Not persisted: what an identity provider renews is of no concern to the user's file.
+        # Not persisted: tokens that an identity provider renews do not belong into the user's file.
         loaded = await loader(config_file=where, client_configuration=settings, persist_config=False)
     except Exception as error:
-        # Whatever is wrong with the text ends in some error or other of the client's (YAML, TypeError, KeyError ...).
+        # For invalid files the client raises errors of many types (YAML, TypeError, KeyError, ...).
         reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
         raise ClusterError(
             f"the kubeconfig {where} cannot be used: {reason}; `kubectl --kubeconfig {where} version` should work first"
@@ -121,7 +121,7 @@ async def _use_kubeconfig(settings: Any, kubeconfig: str | None) -> None:
 
 
 def _check(settings: Any, loaded: Any, where: str) -> None:
-    """Find out what the client passes over in silence. Raises ClusterError."""
+    """Check for problems that the client ignores. Raises ClusterError."""
     context = loaded.current_context["name"]
     if "host" not in vars(loaded):
         raise ClusterError(f"context {context} of the kubeconfig {where} names a cluster without a server")
@@ -136,14 +136,14 @@ def _check(settings: Any, loaded: Any, where: str) -> None:
     if hasattr(loaded, "exec_plugin_expiry"):
 
         async def renew(current: Any) -> None:
-            await loaded.load_from_exec_plugin()  # does nothing before the token expires
+            await loaded.load_from_exec_plugin()  # it does nothing before the token expires
             current.api_key["BearerToken"] = loaded.token
 
         settings.refresh_api_key_hook = renew
 
 
 def _exists(where: str) -> bool:
-    """Whether there is one at least: like $PATH, several may be named."""
+    """Whether at least one file exists. Like $PATH, `where` may contain several."""
     return any(Path(part).expanduser().exists() for part in where.split(os.pathsep) if part)
 
 

@@ -1,4 +1,4 @@
-"""Where the API server has the objects of a kind, if it has any.
+"""Finds out which kinds the API server serves, and at what paths.
 
 https://kubernetes.io/docs/concepts/overview/kubernetes-api/#unaggregated-discovery
 """
@@ -26,14 +26,14 @@ T = TypeVar("T")
 
 
 class ServedKind(msgspec.Struct, frozen=True):
-    """A kind that is served: `root` is `/api/v1` or `/apis/GROUP/VERSION`, `resource` its name in plural."""
+    """A kind that is served: `root` is `/api/v1` or `/apis/GROUP/VERSION`, `resource` its plural name."""
 
     root: str
     resource: str
     scope: KindScope
 
     def path(self, namespace: str) -> str:
-        """Where objects are listed: those of a namespace, or all."""
+        """The path for lists of objects in a namespace, or of all objects."""
         place = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
         return f"{self.root}{place}/{self.resource}"
 
@@ -62,12 +62,12 @@ _RESOURCES = msgspec.json.Decoder(_Resources)
 
 
 async def versions(api: ApiClient, group: str) -> tuple[str, ...]:
-    """The versions of a group that are served, the one that the API server prefers first; none where it has no group.
+    """The served versions of a group, the API server's preferred one first; none if it does not serve the group.
 
     Raises ClusterError.
     """
     if not group:
-        return ("v1",)  # the core group is older than groups, and has no document of this form
+        return ("v1",)  # the core group has no such document
     document = await _read(api, f"/apis/{quote(group, safe='')}", _GROUP, "a group")
     if document is None:
         return ()
@@ -76,26 +76,26 @@ async def versions(api: ApiClient, group: str) -> tuple[str, ...]:
 
 
 async def kinds(api: ApiClient, api_version: str) -> Mapping[str, ServedKind]:
-    """The kinds of `v1` or `GROUP/VERSION` by their names; none where it is not served. Raises ClusterError."""
+    """The kinds of `v1` or `GROUP/VERSION` by name; none if the version is not served. Raises ClusterError."""
     root = f"/apis/{quote(api_version)}" if "/" in api_version else f"/api/{quote(api_version)}"
     document = await _read(api, root, _RESOURCES, "a list of resources")
     served: dict[str, ServedKind] = {}
     for resource in (document and document.resources) or ():
-        if "/" not in resource.name:  # with a slash it is a subresource
+        if "/" not in resource.name:  # with a slash, it is a subresource
             scope: KindScope = "Namespaced" if resource.namespaced else "Cluster"
             served.setdefault(resource.kind, ServedKind(root, resource.name, scope))
     return served
 
 
 async def find(api: ApiClient, kind: ParamKind) -> ServedKind | None:
-    """Where the objects of a kind are, None where it is not served. Raises ClusterError."""
+    """The served kind; None if it is not served. Raises ClusterError."""
     return (await kinds(api, kind.api_version)).get(kind.kind)
 
 
 class Discovery:
-    """Asks the API server whether something is served, again and again until it answers.
+    """Asks the API server whether something is served, and retries until it answers.
 
-    problem: why there is no answer yet, None where the last attempt had one.
+    problem: why the last attempt failed; None if it succeeded.
     """
 
     def __init__(self, about: str, clock: Clock) -> None:
@@ -106,16 +106,16 @@ class Discovery:
 
     @property
     def waiting(self) -> str:
-        """What to say before the first answer."""
+        """The message before the first answer."""
         reason = self.problem or "waiting for the API server"
         return f"{self._about}: not known yet whether it is served: {reason}"
 
     def problems(self) -> list[str]:
-        """The problem, with what it is about."""
+        """The problem, with its subject; empty if there is none."""
         return [f"{self._about}: {self.problem}"] if self.problem else []
 
     async def ask(self, question: Callable[[], Awaitable[T]]) -> T:
-        """The answer to a question that raises ClusterError where there is none."""
+        """The answer to a question, which raises ClusterError if it has none."""
         while True:
             try:
                 answer = await question()
@@ -130,7 +130,7 @@ class Discovery:
 
 
 async def _read(api: ApiClient, path: str, decoder: msgspec.json.Decoder[T], what: str) -> T | None:
-    """What is at a path, None where nothing is. Raises ClusterError."""
+    """The decoded document at a path; None if it does not exist. Raises ClusterError."""
     try:
         return decoder.decode(await fetch(api, Call("GET", path)))
     except ApiError as error:

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 
 class ClusterError(Exception):
-    """The cluster cannot be reached, or does not do what it was asked.
+    """The cluster cannot be reached, or did not do what it was asked.
 
-    status: the HTTP status of the API server's answer, 0 without one. retry_after: seconds that it asks to wait, or 0.
+    status: the HTTP status of the API server's answer; 0 without an answer. retry_after: the seconds that the API
+    server asks to wait, or 0.
     """
 
     status = 0
@@ -21,7 +22,7 @@ class ClusterError(Exception):
 
 
 class UnreachableError(ClusterError):
-    """The API server did not answer, or not to the end."""
+    """The API server did not answer, or the answer was incomplete."""
 
 
 class ApiError(ClusterError):

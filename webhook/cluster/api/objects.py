@@ -1,4 +1,4 @@
-"""The parts of Kubernetes objects that are read here, and what of them is kept. Everything else is skipped unparsed."""
+"""The parts of Kubernetes objects that the service reads, and what it keeps. Everything else is skipped unparsed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Object(Struct):
 
 
 class WholeObject(Object):
-    """An object with all that is in it."""
+    """An object with all its fields."""
 
     content: dict[str, Any]
 
@@ -56,7 +56,7 @@ class _NamespaceStatus(Struct, omit_defaults=True):
 
 
 class NamespaceObject(Object):
-    """A Namespace as `namespaceObject` shows it: all but managedFields and ownerReferences.
+    """A Namespace as in `namespaceObject`: all fields except managedFields and ownerReferences.
 
     Source: CreateNamespaceObject in k8s.io/apiserver's pkg/admission/plugin/cel/condition.go.
     """
@@ -87,7 +87,7 @@ class _ClassName(Struct, rename="camel"):
 
 
 class _DeviceRequest(_ClassName, rename="camel"):
-    """A request for devices. v1beta1 names the class of the only alternative here, later versions in `exactly`."""
+    """A request for devices. v1beta1 has the class here if there is one alternative, later versions have `exactly`."""
 
     exactly: _ClassName | None = None
     first_available: list[_ClassName] | None = None
@@ -103,12 +103,12 @@ class _Devices(Struct):
 
 
 class ClaimSpec(Struct):
-    """What a ResourceClaim asks for."""
+    """The spec of a ResourceClaim."""
 
     devices: _Devices | None = None
 
     def classes(self) -> frozenset[str] | None:
-        """The device classes, None for none."""
+        """The device classes; None if there are none."""
         requests = self.devices.requests if self.devices else None
         return frozenset(name for request in requests or () for name in request.classes()) or None
 
@@ -154,7 +154,8 @@ class DeviceClassObject(Object):
 class FollowedResource(Struct, Generic[T], frozen=True):
     """A kind of object to follow.
 
-    decode: reads one. page: objects per list request. query: further parameters of each request, as a fieldSelector.
+    decode: decodes one object. page: objects per list request. query: other parameters of each request, such as a
+    fieldSelector.
     """
 
     name: str
@@ -164,7 +165,7 @@ class FollowedResource(Struct, Generic[T], frozen=True):
 
 
 NAMESPACES = FollowedResource("namespaces", msgspec.json.Decoder(NamespaceObject).decode)
-# A Node names up to 50 images and weighs 20 KB and more, so a page of 500 would take over 10 MB while it is read.
+# A Node lists up to 50 images and has at least 20 KB, so a page of 500 would need over 10 MB while it is read.
 NODES = FollowedResource("nodes", msgspec.json.Decoder(WatchedNode).decode, page=100)
 CLAIMS = FollowedResource("resourceclaims", msgspec.json.Decoder(ClaimObject).decode)
 CLAIM_TEMPLATES = FollowedResource("resourceclaimtemplates", msgspec.json.Decoder(ClaimTemplateObject).decode)
@@ -175,12 +176,12 @@ _CONTENT = msgspec.json.Decoder(dict[str, Any])
 
 
 def whole(raw: msgspec.Raw) -> WholeObject:
-    """An object with all that is in it. Raises what decoding raises."""
+    """An object with all its fields. Raises decoding errors."""
     return WholeObject(_OBJECT.decode(raw).metadata, _CONTENT.decode(raw))
 
 
 def name_of(obj: Object) -> str:
-    """The name, which is the whole key of an object that is in no Namespace."""
+    """The name, which identifies a cluster-scoped object."""
     return obj.metadata.name
 
 
@@ -190,16 +191,16 @@ def key_of(obj: Object) -> tuple[str, str]:
 
 
 def labels_of(obj: Object) -> dict[str, str]:
-    """The labels. The same few keys are on every object, so they are kept in memory once."""
+    """The labels. Their keys are interned, because every object has the same few keys."""
     return {sys.intern(key): value for key, value in (obj.metadata.labels or {}).items()}
 
 
 def namespace_of(obj: NamespaceObject) -> Namespace:
-    """What expressions and selectors read of a Namespace: in JSON, which takes less room than what it decodes to."""
+    """The parts of a Namespace that expressions and selectors read, as JSON, which needs less memory than objects."""
     return Namespace(labels_of(obj), msgspec.json.encode(obj))
 
 
 def node_of(obj: WatchedNode) -> Node:
-    """What rules read of a Node."""
+    """The parts of a Node that rules read."""
     taints = tuple(Taint(sys.intern(taint.key), taint.effect, taint.value or "") for taint in obj.spec.taints or ())
     return Node(obj.metadata.name, labels_of(obj), taints)

@@ -1,4 +1,4 @@
-"""Lists of objects, a page at a time."""
+"""Lists of objects, page by page."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 async def pages(
     api: ApiClient, path: str, query: tuple[tuple[str, str], ...], size: int, accept: str = "application/json"
 ) -> AsyncIterator[Page]:
-    """The pages of a list, with `size` objects at most; one at least. Raises ClusterError."""
+    """The pages of a list, at least one, each with at most `size` objects. Raises ClusterError."""
     more = ""
     while True:
         page_query = (("limit", str(size)), *((("continue", more),) if more else ()))

@@ -1,4 +1,4 @@
-"""Lists and watch events as they arrive: their envelopes. Whoever knows the type of the objects decodes these."""
+"""The envelopes of lists and watch events. The objects in them stay undecoded, because their types differ."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ class _ListMetadata(Metadata, rename="camel"):
 
 
 class Page(msgspec.Struct):
-    """A list, or a part of one where its metadata says how to continue."""
+    """A list, or a part of one if its metadata has a continue token."""
 
     metadata: _ListMetadata
     items: list[msgspec.Raw] | None = None
 
 
 class WatchEvent(msgspec.Struct):
-    """A line of a watch. A bookmark's object has nothing but a version, an error's is a Status."""
+    """A line of a watch. A bookmark's object has only a version; that of an error is a Status."""
 
     type: Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"]
     object: msgspec.Raw
@@ -29,22 +29,22 @@ class WatchEvent(msgspec.Struct):
 
 PAGE = msgspec.json.Decoder(Page)
 EVENT = msgspec.json.Decoder(WatchEvent)
-# What decoding raises: bytes that are not UTF-8 are a ValueError, nesting without end is a RecursionError.
+# What decoding raises: ValueError if bytes are not UTF-8, RecursionError for too deep nesting.
 UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
 
 
 class Lines:
-    """Cuts a body that arrives in parts into lines.
+    """Splits a body that arrives in parts into lines.
 
-    The response's own readline stops at a limit (4 MiB with the client's buffers), after which a watch would meet the
-    same line again for ever; and it adds part to part, in quadratic time.
+    The response's own readline fails for lines over a limit (4 MiB with the client's buffers), so that a watch would
+    fail at the same line forever. It also concatenates parts in quadratic time.
     """
 
     def __init__(self) -> None:
         self._rest: list[bytes] = []
 
     def feed(self, part: bytes) -> list[bytes]:
-        """The lines that this part completes."""
+        """The lines that a part completes."""
         *complete, rest = part.split(b"\n")
         lines = []
         for end in complete:

@@ -1,8 +1,8 @@
 """Answers authorization checks of CEL expressions by SubjectAccessReviews.
 
-An expression is evaluated without waiting; a check that has no answer yet interrupts it. Whoever evaluates asks the API
-server here, and evaluates again with the answer. A question that cannot be answered is a check with an error, which
-`errored()` tells an expression, as it does in the API server when an authorizer fails.
+The evaluation of an expression never waits; a check without an answer interrupts it. The caller then asks the API
+server here, and evaluates again with the answer. If there is no answer, the check has an error, which expressions see
+with `errored()`, as in the API server when an authorizer fails.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _REVIEW = msgspec.json.Decoder(_Review)
 
 
 async def review(api: ApiClient, check: Check, seconds: float) -> CheckAnswer:
-    """The API server's answer to a check, an errored one where it does not answer within so many seconds."""
+    """The API server's answer to a check; an errored one if there is no answer within the time limit."""
     body = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SubjectAccessReview",

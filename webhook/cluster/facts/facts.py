@@ -1,4 +1,4 @@
-"""The facts of a cluster: kept up to date by watches, so that rules are answered from memory."""
+"""The facts of a cluster, which watches keep up to date, so that rules read them from memory."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _NO_CLASSES: frozenset[str] = frozenset()
 
 
 class KnownFacts(Facts, frozen=True):
-    """What is known of a cluster at any time: all that was read or watched up to then."""
+    """The current facts of a cluster: everything that was read or watched so far."""
 
     namespaces: Cache[NamespaceObject, str, Namespace]
     reads: NamespaceReads
@@ -45,7 +45,7 @@ class KnownFacts(Facts, frozen=True):
     clock: Clock
 
     def known(self, key: Key[Any]) -> Any:
-        """A Namespace or parameters from memory; all else is found out anew for each review. Raises Missing."""
+        """A Namespace or parameters from memory. All other keys are looked up for each review. Raises Missing."""
         if isinstance(key, NamespaceKey) and (
             namespace := self.namespaces.by_key.get(key.name) or self.reads.get(key.name)
         ):
@@ -55,20 +55,20 @@ class KnownFacts(Facts, frozen=True):
         raise Missing(key)
 
     def nodes(self) -> Sequence[Node]:
-        """The Nodes; none where they are not watched."""
+        """The Nodes; none if they are not watched."""
         return self.watched_nodes.values
 
     def claim_classes(self, namespace: str, claim: str, template: str) -> frozenset[str]:
-        """The device classes that a claim, or a claim of a template, asks for; none if it is not known."""
+        """The device classes that a claim, or a claim from a template, requests; none if it is unknown."""
         claims = self.devices.claims if claim else self.devices.templates
         return claims.by_key.get((namespace, claim or template), _NO_CLASSES)
 
     def extended_resources(self) -> Mapping[str, str]:
-        """The extended resource names of DeviceClasses that have one, by class."""
+        """The extended resource names of DeviceClasses, by class."""
         return self.devices.extended.by_key
 
     def topologies(self) -> tuple[Topology, ...]:
-        """The topologies that are objects of the cluster, as far as they are watched; the same until one changes."""
+        """The topologies that are objects of the cluster, if watched. The tuple is the same until one changes."""
         return self.watched_topologies.known
 
     def today(self) -> date:
@@ -77,12 +77,11 @@ class KnownFacts(Facts, frozen=True):
 
 
 class ClusterFacts:
-    """Follows a cluster, and reads what `known` misses.
+    """Follows a cluster, and reads what is missing in `known`.
 
-    api: the connection, which stays the caller's to close. watch_nodes: whether a rule needs Nodes, for they are many.
-    watch_topologies: whether a rule needs those of the cluster. workloads: the kinds that may name one, to be replaced
-    when they are others.
-    parameters: those of admission policies, as far as it is told to follow them. known: the facts that rules get.
+    api: the connection, which the caller closes. watch_nodes: whether a rule needs Nodes, of which there are many.
+    watch_topologies: whether a rule needs the cluster's topologies. workloads: the kinds that may name a topology; to
+    be replaced when they change. parameters: the followed parameters of admission policies. known: the facts for rules.
     """
 
     def __init__(
@@ -112,21 +111,21 @@ class ClusterFacts:
         self._tasks: list[asyncio.Task[NoReturn]] = []
 
     async def start(self) -> None:
-        """Begin to follow the cluster; `unsynced` says what has not arrived yet."""
+        """Begin to follow the cluster; `unsynced` lists what has not arrived yet."""
         running = {reflector.resource.name: reflector.run() for reflector in self._reflectors}
         running["devices"] = self._devices.run()
         running |= {f"topologies of {group}": followed.run() for group, followed in self._topologies.groups.items()}
         self._tasks = [asyncio.create_task(work, name=name) for name, work in running.items()]
 
     async def stop(self) -> None:
-        """End all that is under way. What is known stays known, and grows old."""
+        """Stop following. The facts stay available, but are not updated any more."""
         await cancelled(self._tasks)
         self._tasks = []
         await self._reads.stop()
         await self.parameters.stop()
 
     def unsynced(self) -> list[str]:
-        """What is not known yet and why, a reason each; empty from the first lists on, whatever happens later."""
+        """What is not known yet, with reasons. Always empty after the first lists have arrived."""
         return [
             *(reason for reflector in self._reflectors for reason in reflector.unsynced()),
             *self._devices.unsynced(),
@@ -134,18 +133,18 @@ class ClusterFacts:
         ]
 
     def problems(self) -> list[str]:
-        """What is not up to date and why, a reason each."""
+        """What is not up to date, with reasons."""
         problems = [
             f"{follower.resource.name}: {follower.problem}" for follower in self._reflectors if follower.problem
         ]
         return [*problems, *self._devices.problems(), *self._topologies.problems()]
 
     async def read(self, key: Key[T], seconds: float) -> T:
-        """The value of a key that `known` misses. Raises FactUnavailable, and Missing where reading brought nothing.
+        """The value of a key that is missing in `known`. Raises FactUnavailable, and Missing if reading found nothing.
 
-        A Namespace is read, and kept for some seconds; one that does not exist has its name and name label alone.
-        Parameters are waited for. References name the kinds that could not be searched in time. A check without an
-        answer in time has an errored one.
+        A Namespace is read and cached for some seconds; one that does not exist has only its name and name label.
+        Parameters are awaited. References contain the kinds that could not be searched in time. A check without an
+        answer in time becomes an errored one.
         """
         readers: Mapping[type[Key[Any]], Callable[[Any, float], Awaitable[Any]]] = {
             NamespaceKey: self._read_namespace,

@@ -1,4 +1,4 @@
-"""Reads single Namespaces that the watch does not know, or not yet: one just made, or one that does not exist."""
+"""Reads single Namespaces that the watch does not know: new ones, and ones that do not exist."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from kubernetes.aio.client import ApiClient
 
 PATH = "/api/v1/namespaces"
-# Long enough for the evaluation that asked and for those beside it; short enough for a Namespace that is made, changed
-# or deleted before the watch says so. Where there is a watch, its word comes first.
+# Long enough for the current evaluation and for concurrent ones; short enough in case the Namespace is created, changed
+# or deleted before the watch shows it. What the watch knows takes precedence.
 KEPT_SECONDS = 5.0
-# The longest that the API server waits for a webhook, so nobody is still interested afterwards.
+# The longest time that the API server waits for a webhook; afterwards nobody needs the answer.
 READ_SECONDS = 30.0
 
 
 class NamespaceReads:
-    """Answers of direct reads, kept for a few seconds. Reads of the same Namespace at the same time are one."""
+    """Reads Namespaces and caches the answers for a few seconds. Concurrent reads of a Namespace are one request."""
 
     def __init__(self, api: ApiClient, clock: Clock) -> None:
         self._api = api
@@ -37,17 +37,17 @@ class NamespaceReads:
         self._running: dict[str, asyncio.Task[None]] = {}
 
     def get(self, name: str) -> Namespace | None:
-        """The Namespace, if it was read just now. One that does not exist has its name and name label alone."""
+        """The Namespace, if it was read recently. One that does not exist has only its name and name label."""
         until, namespace = self._answers.get(name, (0.0, None))
         return namespace if self._clock.monotonic() < until else None
 
     async def read(self, name: str, seconds: float) -> None:
-        """Read a Namespace, so that `get` has them. Raises FactUnavailable."""
+        """Read a Namespace for `get`. Raises FactUnavailable."""
         task = self._running.get(name)
         if task is None:
             task = self._running[name] = asyncio.create_task(self._read(name), name=f"read namespace {name}")
             task.add_done_callback(lambda done: self._ended(name, done))
-        # Neither one caller's deadline nor its end may take the answer from the others.
+        # If one caller times out or is cancelled, the others still get the answer.
         done, _ = await asyncio.wait([task], timeout=seconds)
         what = f"namespace {name} could not be read"
         if not done:
@@ -58,21 +58,21 @@ class NamespaceReads:
             raise FactUnavailable(f"{what}: {error}") from error
 
     async def stop(self) -> None:
-        """Give up the reads that are under way."""
+        """Cancel the current reads."""
         running = list(self._running.values())
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
 
     async def _read(self, name: str) -> None:
-        # Anything else cannot be the name of a Namespace, and must not become part of a path either.
+        # Any other string is not the name of a Namespace, and must not become part of a path.
         namespace = await self._ask(name) if is_dns_label(name) else None
         now = self._clock.monotonic()
         self._answers = {known: answer for known, answer in self._answers.items() if answer[0] > now}
         self._answers[name] = (now + KEPT_SECONDS, namespace or _missing(name))
 
     async def _ask(self, name: str) -> Namespace | None:
-        """The Namespace, None for a Namespace that does not exist. Raises ClusterError."""
+        """The Namespace; None if it does not exist. Raises ClusterError."""
         call = Call("GET", f"{PATH}/{name}", seconds=READ_SECONDS)
         try:
             return namespace_of(NAMESPACES.decode(msgspec.Raw(await fetch(self._api, call))))
@@ -86,7 +86,7 @@ class NamespaceReads:
     def _ended(self, name: str, task: asyncio.Task[None]) -> None:
         del self._running[name]
         if not task.cancelled():
-            task.exception()  # looked at, for the case that nobody waits any more
+            task.exception()  # retrieve it, in case nobody waits any more
 
 
 def _missing(name: str) -> Namespace:

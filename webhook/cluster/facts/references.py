@@ -1,4 +1,4 @@
-"""Finds the workloads that name a topology: all are searched when somebody deletes one, as far as time allows."""
+"""Finds the workloads that name a topology. When a topology is deleted, all are searched, as far as time allows."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ GroupKind = tuple[str, str]
 WORKLOADS: tuple[GroupKind, ...] = tuple(
     row.group_kind for row in BUILT_IN if row.templates and row.group_kind not in HISTORIES
 )
-"""The kinds of the built-in table that Pods are made of."""
+"""The kinds in the built-in table from which Pods are made."""
 
-# As client-go's metadata client asks; an API that cannot cut objects down sends them whole.
+# As client-go's metadata client asks. An API that does not support it sends whole objects.
 ACCEPT = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 PAGE_SIZE = 500
-# Kinds that are listed at once: a page of 500 takes about 1 MB while it is read.
+# The number of kinds that are listed concurrently. A page of 500 needs about 1 MB while it is read.
 AT_ONCE = 8
-# The rest of the time is for the evaluation with what was found, and for what else the review has to look for.
+# The rest of the time is for the evaluation with the result, and for other look-ups of the review.
 SHARE = 0.8
 _SHOWN = 3
 _LATE = "no time left"
@@ -54,13 +54,13 @@ class _Metadata(msgspec.Struct, rename="camel"):
     owner_references: list[_Owner] | None = None
 
     def names(self, topology: str) -> bool:
-        """Whether the object names a topology, and will be there for a while."""
+        """Whether the object names a topology and is not being deleted."""
         named = self.annotations.topology if self.annotations else None
         return named is not None and named.strip() == topology and not self.deletion_timestamp
 
     @property
     def is_owned(self) -> bool:
-        """Whether a controller owns it, which then names the topology itself."""
+        """Whether a controller owns the object. Then the owner names the topology, too."""
         return any(owner.controller for owner in self.owner_references or ())
 
 
@@ -72,19 +72,19 @@ _ITEM = msgspec.json.Decoder(_Item)
 
 
 async def search(api: ApiClient, workloads: Iterable[GroupKind], topology: str, seconds: float) -> References:
-    """The workloads of some kinds that name a topology, and which kinds could not be searched within the time."""
+    """The workloads of some kinds that name a topology, and the kinds that could not be searched in time."""
     progress = _Search(api, workloads, topology)
     try:
         async with asyncio.timeout(seconds * SHARE), asyncio.TaskGroup() as tasks:
             for group in dict.fromkeys(group for group, _ in progress.left):
                 tasks.create_task(progress.group(group, tasks))
     except TimeoutError:
-        pass  # it is told what is left
+        pass  # the result contains what is left
     return References(tuple(sorted(progress.names)), progress.incomplete())
 
 
 class _Search:
-    """One look through the workloads. names: of those that name the topology. left: kinds not done, each with why."""
+    """One search of the workloads. names: those that name the topology. left: kinds that are not done, with reasons."""
 
     def __init__(self, api: ApiClient, workloads: Iterable[GroupKind], topology: str) -> None:
         self.names: list[str] = []
@@ -95,14 +95,14 @@ class _Search:
         self._log = structlog.get_logger()
 
     def incomplete(self) -> str:
-        """Which kinds were not searched completely, and why, in a few words; empty where all were."""
+        """The kinds that were not searched completely, with short reasons; empty if there are none."""
         by_reason: dict[str, list[str]] = {}
         for (_, kind), reason in sorted(self.left.items(), key=lambda item: item[0][1]):
             by_reason.setdefault(reason, []).append(kind)
         return "; ".join(f"{_listed(names)} ({reason})" for reason, names in sorted(by_reason.items()))
 
     async def group(self, group: str, tasks: asyncio.TaskGroup) -> None:
-        """Find out which kinds of a group are installed, and have a task for each look through its objects."""
+        """Start a task for each installed kind of a group, which searches its objects."""
         of_group = [group_kind for group_kind in self.left if group_kind[0] == group]
         try:
             places = await self._places(group, {kind for _, kind in of_group})
@@ -116,7 +116,7 @@ class _Search:
             tasks.create_task(self._kind(group, kind, place))
 
     async def _places(self, group: str, names: set[str]) -> dict[str, ServedKind]:
-        """Where kinds of a group are: each in the first version that has it. Raises ClusterError."""
+        """The served kinds of a group, each in the first version that has it. Raises ClusterError."""
         places: dict[str, ServedKind] = {}
         for version in await versions(self._api, group):
             if missing := names - places.keys():
@@ -125,8 +125,8 @@ class _Search:
         return places
 
     async def _kind(self, group: str, kind: str, place: ServedKind) -> None:
-        """Look through all objects of a kind."""
-        # Pods that have their Node run on. Those that have not may have their annotations of a template alone.
+        """Search all objects of a kind."""
+        # Pods with a Node are not affected. Others may have the annotation only from a template.
         is_pod = (group, kind) == ("", "Pod")
         query = (("fieldSelector", "spec.nodeName="),) if is_pod else ()
         try:
@@ -142,14 +142,14 @@ class _Search:
     def _failed(self, which: Sequence[GroupKind], error: ClusterError) -> None:
         if error.status == 404:
             for group_kind in which:
-                del self.left[group_kind]  # it has gone since it was discovered
+                del self.left[group_kind]  # it was removed since discovery
             return
         self.left |= dict.fromkeys(which, _in_short(error))
         self._log.warning("workloads could not be listed", kinds=[kind for _, kind in which], reason=str(error))
 
 
 def _read(page: Page) -> list[_Metadata]:
-    """What is of interest of the objects of a page. Raises ClusterError."""
+    """The metadata of the objects of a page. Raises ClusterError."""
     try:
         return [_ITEM.decode(raw).metadata for raw in page.items or ()]
     except UNREADABLE as error:

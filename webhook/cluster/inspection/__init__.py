@@ -1,1 +1,1 @@
-"""One look at a cluster, for `doctor` and `topology`."""
+"""Reads the state of a cluster once, for `doctor` and `topology`."""

@@ -1,4 +1,4 @@
-"""Reads the state that `doctor` checks, all at the same time. What cannot be read is reported as such."""
+"""Reads the state that `doctor` checks, with concurrent requests. What cannot be read is reported as such."""
 
 from __future__ import annotations
 
@@ -49,8 +49,9 @@ _AUTHORIZATION = "/apis/authorization.k8s.io/v1"
 class Inquiry(NamedTuple):
     """What to examine.
 
-    account: the service account whose rights are checked, as namespace and name; None: the current account.
-    is_service: whether the current account is known to be the service's. probed: the Namespace for the probe, or empty.
+    account: the namespace and name of the service account whose rights are checked; None: the current account.
+    is_service: whether the current account is known to be the service's. probed: the Namespace for the probe; empty for
+    none.
     """
 
     account: tuple[str, str] | None = None
@@ -153,7 +154,7 @@ async def _groups(api: ApiClient) -> Mapping[str, tuple[str, ...]]:
 
 
 async def _others(api: ApiClient, name: str) -> list[JsonObject]:
-    """The webhook configurations that have another name than the service's; items of a list do not say their kind."""
+    """The webhook configurations with other names, with their kind, which the items of a list do not have."""
     lists = await asyncio.gather(*(reads.several(api, f"{_ADMISSION}/{plural}") for plural in PLURALS.values()))
     return [
         {**configuration, "kind": kind}
@@ -169,7 +170,7 @@ async def _namespaces(api: ApiClient) -> Mapping[str, Mapping[str, str]]:
 
 
 async def _natives(api: ApiClient, settings: Settings) -> Mapping[str, list[JsonObject]]:
-    """The cluster's own policies that ask for rules for pod templates, each with its bindings."""
+    """The cluster's own policies that request rules for pod templates, each with its bindings."""
     if not settings.policies.native:
         return {}
     kinds = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
@@ -203,7 +204,7 @@ async def _topologies(api: ApiClient, settings: Settings) -> TopologyObjects:
 
 
 async def _secret(api: ApiClient, where: str, name: str) -> Mapping[str, bytes] | None:
-    """The data of the Secret of a name. The service's own account may list it and not get it. Raises ClusterError."""
+    """The data of a Secret, or None. The service's account may list the Secret, but not get it. Raises ClusterError."""
     secrets = await reads.several(api, where, (("fieldSelector", f"metadata.name={name}"),)) if name else []
     if not secrets:
         return None
@@ -249,7 +250,7 @@ async def _answers(
 
 
 def _who(account: tuple[str, str] | None) -> JsonObject:
-    """The user of a SubjectAccessReview, with the groups that every service account is in."""
+    """The user for a SubjectAccessReview, with the groups of every service account."""
     if account is None:
         return {}
     groups = ["system:serviceaccounts", f"system:serviceaccounts:{account[0]}", "system:authenticated"]
@@ -262,7 +263,7 @@ def _what(right: Right) -> JsonObject:
 
 
 async def _probed(api: ApiClient, namespace: str) -> Probe:
-    """The API server's answer to an object with a reserved label; nothing is stored. Raises ClusterError."""
+    """The API server's answer to a dry run of an object with a reserved label. Raises ClusterError."""
     where = f"/api/v1/namespaces/{quote(namespace, safe='')}/configmaps"
     try:
         await reads.send(api, Call("POST", where, (("dryRun", "All"),), body=probe.probe_object(namespace)))
@@ -272,7 +273,7 @@ async def _probed(api: ApiClient, namespace: str) -> Probe:
 
 
 def _creation(root: str, kind: str, content: JsonObject) -> Call:
-    """The call to create a review: an object that is answered and not stored."""
+    """The call that creates a review, an object that is answered but not stored."""
     return Call(
         "POST", f"{root}/{kind.lower()}s", body={"apiVersion": root.removeprefix("/apis/"), "kind": kind, **content}
     )

@@ -1,4 +1,4 @@
-"""The certificates that a server shows, whoever signed them."""
+"""Reads the certificates that a server presents, whoever signed them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from webhook.cluster.api.errors import UnreachableError
 
 
 async def certificates(host: str, port: int, name: str, seconds: float) -> tuple[Certificate, ...]:
-    """The chain that is shown to who asks for a name, leaf first. Raises UnreachableError."""
-    # Nothing is sent to whoever that is: the certificates are judged by who reads them.
+    """The chain that a server presents for a name, leaf first. Raises UnreachableError."""
+    # No verification is needed, because nothing is sent to the server. The caller judges the certificates.
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -27,7 +27,7 @@ async def certificates(host: str, port: int, name: str, seconds: float) -> tuple
         raise UnreachableError(f"no TLS: {error.reason or error}") from error
     except ConnectionRefusedError as error:
         raise UnreachableError("the connection was refused") from error
-    except (OSError, ValueError) as error:  # a name may be none
+    except (OSError, ValueError) as error:  # ValueError if the name is invalid
         raise UnreachableError(getattr(error, "strerror", None) or str(error) or type(error).__name__) from error
     try:
         return _chain(writer.get_extra_info("ssl_object"))
@@ -36,11 +36,11 @@ async def certificates(host: str, port: int, name: str, seconds: float) -> tuple
         with suppress(OSError, TimeoutError):
             async with asyncio.timeout(1):
                 await writer.wait_closed()
-        writer.transport.abort()  # a server that says no farewell in TLS would leave it open
+        writer.transport.abort()  # a server that sends no close_notify would leave it open
 
 
 def _chain(connection: Any) -> tuple[Certificate, ...]:
-    # Public from Python 3.13 on; the object below has had it since 3.10.
+    # Public since Python 3.13; the object below has had it since 3.10.
     chain = connection._sslobj.get_unverified_chain()  # noqa: SLF001 - as above
     return tuple(
         load_der_x509_certificate(ssl.PEM_cert_to_DER_cert(certificate.public_bytes())) for certificate in chain

@@ -1,4 +1,4 @@
-"""What is in a cluster, looked at once: its Nodes, the Pods that are bound to them, its Topology objects."""
+"""Reads the Nodes of a cluster, the Pods that are bound to them, and the Topology objects, once."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# A Node names up to 50 images and weighs 20 KB and more.
+# A Node lists up to 50 images and has at least 20 KB.
 _NODES_PAGE, _PODS_PAGE = 100, 500
 _BOUND = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
 _NODE = msgspec.json.Decoder(NodeManifest)
@@ -42,9 +42,9 @@ async def pods(api: ApiClient) -> list[PodManifest]:
 
 
 async def topologies(api: ApiClient) -> TopologyObjects:
-    """The Topology objects of KAI and of Kueue, none where these are not installed. Raises ClusterError.
+    """The Topology objects of KAI and of Kueue; none if these are not installed. Raises ClusterError.
 
-    Who may not look at them is told so: the API server gives the same answer where there is no such kind.
+    A missing right is reported as a problem, because the API server gives the same answer if the kind does not exist.
     """
     read: list[Topology] = []
     problems: list[str] = []
@@ -66,7 +66,7 @@ async def topologies(api: ApiClient) -> TopologyObjects:
 
 
 async def _topologies(api: ApiClient, group: str, versions: Sequence[str]) -> list[dict[str, Any]]:
-    """The objects in the newest version that is served. The items of a list do not say what they are."""
+    """The objects in the newest version that is served, with the kind, which the items of a list do not have."""
     for version in versions:
         try:
             objects = _listed(api, f"/apis/{group}/{version}/topologies", _CONTENT, _PODS_PAGE)

@@ -1,4 +1,4 @@
-"""Single reads of a cluster. A failure is a result too: what could not be read, and which right is missing."""
+"""Single reads of a cluster. A failure is a result, too: what could not be read, and the missing right."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 SECONDS = 7.0
-"""How long a read may take."""
+"""The time limit of a read."""
 
 _PAGE = 500
 _OBJECT = msgspec.json.Decoder(dict[str, Any])
 
 
 async def tried(reading: Awaitable[T], right: str, seconds: float = SECONDS) -> Read[T]:
-    """What is read, or why it could not be read. right: the right that is needed, such as `list nodes`."""
+    """The result of a read, or why it failed. right: the required right, such as `list nodes`."""
     try:
         async with asyncio.timeout(seconds):
             return await reading
@@ -63,12 +63,12 @@ async def several(
 
 
 async def send(api: ApiClient, call: Call) -> JsonObject:
-    """The object that answers a call. Raises ClusterError."""
+    """The object in the answer to a call. Raises ClusterError."""
     return decoded(msgspec.Raw(await fetch(api, call)), call.path)
 
 
 def decoded(raw: msgspec.Raw, path: str) -> JsonObject:
-    """An object. Raises ClusterError."""
+    """The decoded object. Raises ClusterError."""
     try:
         return _OBJECT.decode(raw)
     except UNREADABLE as error:

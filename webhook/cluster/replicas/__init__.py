@@ -1,1 +1,1 @@
-"""What replicas share: the Lease and the webhook configurations."""
+"""State that replicas share: the Lease and the webhook configurations."""

@@ -1,11 +1,11 @@
-"""Which of the replicas writes to the cluster: the one that holds a Lease, by the client library's leader election.
+"""Leader election: only the replica that holds a Lease writes to the cluster. It uses the client library's election.
 
-The election goes by wall clocks, and by answers that may be late. So for a while two replicas may take themselves for
-the holder, as after a machine was suspended. That is harmless, since whatever a holder writes is guarded by itself:
-Secrets by the resourceVersion that was read, webhook configurations by server-side apply of the same content.
+The election depends on wall clocks, and on answers that may be late. So two replicas may both act as the holder for a
+while, for example after a machine was suspended. That is harmless, because each write is guarded: Secrets by the
+resourceVersion that was read, webhook configurations by server-side apply of the same content.
 
-What would do harm is no holder at all: a candidate measures by the wall clock how long the holder has been silent, and
-a clock that was set back by a month would make it wait for a month. So what it remembers is moved with the clock.
+Having no holder would be harmful. A candidate measures by the wall clock how long the holder has been silent; if the
+clock is set back by a month, it would wait for a month. Therefore its remembered time is adjusted when the clock jumps.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from webhook.cluster.watches.tasks import cancelled
 if TYPE_CHECKING:
     from kubernetes.aio.client import ApiClient
 
-# What the library says of the lock, some of it with tracebacks, the lock itself says better.
+# The lock logs the same events more clearly; some of the library's messages have tracebacks.
 _LIBRARY_LOG = "kubernetes.aio.leaderelection"
 
 
 class Durations(NamedTuple):
-    """In seconds, client-go's defaults: how long a lease holds, how long its holder tries to renew it, and how often.
+    """In seconds, client-go's defaults: the duration of a lease, how long its holder tries to renew it, and how often.
 
-    Candidates look as often. So a lease that was given up is taken within `retry`, and that of a holder that died
-    within `lease` and `retry`. The library takes no `retry` below 1.
+    Candidates check just as often. So a released lease is taken within `retry`, and that of a holder that died within
+    `lease` and `retry`. The library accepts no `retry` below 1.
     """
 
     lease: int = 15
@@ -42,10 +42,10 @@ class Durations(NamedTuple):
 
 
 class Leadership:
-    """Whether this process holds the Lease, which it tries to get while `run` does.
+    """Whether this process holds the Lease, which it tries to get while `run` runs.
 
-    identity: unique among all processes that want the Lease, workers of one Pod too. changed: set when `leading` or
-    `holder` is another one. began: called before `leading` becomes true, for what the writer has to know anew.
+    identity: unique among all processes that want the Lease, including workers of one Pod. changed: set when `leading`
+    or `holder` changes. began: called before `leading` becomes true, so that the writer can refresh its knowledge.
     """
 
     def __init__(
@@ -72,16 +72,16 @@ class Leadership:
 
     @property
     def leading(self) -> bool:
-        """Whether this process is the one to write."""
+        """Whether this process holds the Lease and may write."""
         return self._lock.leading
 
     @property
     def holder(self) -> str:
-        """The identity of the one to write; empty where there is none, or it is not known yet."""
+        """The identity of the holder; empty if there is none or it is not known yet."""
         return self._lock.holder
 
     async def run(self) -> NoReturn:
-        """Take part in the election until cancelled. Nothing that the API server does or sends ends it."""
+        """Take part in the election until cancelled. No answer or failure of the API server ends it."""
         self._running = asyncio.current_task()
         logging.getLogger(_LIBRARY_LOG).setLevel(logging.CRITICAL)
         while True:
@@ -92,7 +92,7 @@ class Leadership:
             await self._clock.sleep(self._durations.retry)
 
     async def release(self) -> None:
-        """End `run`, and give the Lease up if this process holds it, so that another one need not wait for its end."""
+        """End `run`, and release the Lease if this process holds it, so that others need not wait for its expiry."""
         await cancelled([self._running] if self._running else [])
         if not self.leading:
             return
@@ -103,20 +103,20 @@ class Leadership:
             self._log.warning("lease not given up", reason=str(error))
 
     async def _elect(self) -> None:
-        """Wait for the Lease, and renew it until that fails for too long."""
+        """Wait for the Lease, then renew it until that has failed for too long."""
         from kubernetes.aio.leaderelection.electionconfig import Config  # noqa: PLC0415 - loads with a connection
         from kubernetes.aio.leaderelection.leaderelection import LeaderElection  # noqa: PLC0415 - as above
 
-        lock: Any = self._lock  # as good as the library's base class, which has nothing in it
+        lock: Any = self._lock  # the library's base class is empty, so the lock need not inherit from it
         self._election = LeaderElection(Config(lock, *self._durations, _nothing, _nothing))
         await self._election.run()
         self._lock.overdue()
 
     def _jumped(self, seconds: float) -> None:
         self._log.info("clock jumped", seconds=round(seconds))
-        # When the library saw the holder do something last.
+        # The last time when the library saw a change by the holder.
         self._election.observed_time_milliseconds += round(seconds * 1000)
 
 
 async def _nothing() -> None:
-    """Do nothing where the library tells that leadership began or ended: whoever wants to know asks."""
+    """Do nothing when the library reports that leadership began or ended: the lock reports it."""

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
-# A request that takes longer is given up: client-go's choice, half of the time in which a lease has to be renewed.
+# The time limit of a request. client-go's choice: half of the time in which a lease has to be renewed.
 _SECONDS = 5.0
-# Clocks that are kept by NTP drift by milliseconds in the seconds between two looks.
+# Clocks with NTP drift by milliseconds in the seconds between two checks.
 _JUMP_SECONDS = 1.0
 _OBJECT = msgspec.json.Decoder(Json)
 
@@ -35,11 +35,11 @@ _OBJECT = msgspec.json.Decoder(Json)
 class LeaseLock:
     """One Lease, and whether this process holds it.
 
-    name, namespace, identity, get, create and update are what the library asks for.
-    holder: whose it was at the last look; empty where it was nobody's, or there was no look yet. leading: whether it is
-    this process's. patience: seconds after which a holder that cannot renew the Lease no longer counts on it, by a
-    clock that does not jump. changed: set when holder or leading is another one. jumped: called before the library
-    looks at the wall clock, with the seconds by which that has jumped. began: called before `leading` becomes true.
+    The library requires name, namespace, identity, get, create and update. holder: the last known holder; empty if
+    there was none, or it is not known yet. leading: whether this process holds the Lease. patience: the seconds, by a
+    monotonic clock, after which a holder that cannot renew the Lease stops relying on it. changed: set when holder or
+    leading changes. jumped: called with the seconds by which the wall clock jumped, before the library reads it. began:
+    called before `leading` becomes true.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class LeaseLock:
         self._log = structlog.get_logger().bind(lease=f"{namespace}/{name}", identity=identity)
 
     async def get(self, _name: str, _namespace: str) -> tuple[bool, Any]:
-        """The record that the library keeps of a Lease; or the error, one with code 404 where there is none."""
+        """The library's record of the Lease, or the error: one with code 404 if the Lease does not exist."""
         from kubernetes.aio.client.exceptions import ApiException  # noqa: PLC0415 - the client loads with a connection
         from kubernetes.aio.leaderelection.leaderelectionrecord import LeaderElectionRecord  # noqa: PLC0415
 
@@ -89,13 +89,13 @@ class LeaseLock:
             return False, ApiException(reason=str(error))
         spec = self._spec
         self._seen(spec.get("holderIdentity") or "")
-        # A record with a gap, as that of a Lease that was given up, is for the library one to take at once.
+        # The library takes a Lease at once if its record is incomplete, as that of a released one.
         return True, LeaderElectionRecord(
             self.holder or None, spec.get("leaseDurationSeconds"), spec.get("acquireTime"), spec.get("renewTime")
         )
 
     async def create(self, name: str, namespace: str, election_record: Any) -> bool:
-        """Make the Lease, held by this process; whether that worked."""
+        """Create the Lease with this process as its holder. Return whether that succeeded."""
         self._lease = {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
@@ -104,7 +104,7 @@ class LeaseLock:
         return await self._take("POST", self._collection, election_record, "there was no lease")
 
     async def update(self, _name: str, _namespace: str, updated_record: Any) -> bool:
-        """Take the Lease or renew it, in the version that was read; whether that worked."""
+        """Take or renew the Lease, in the version that was read. Return whether that succeeded."""
         before = self.holder
         reason = f"{before} did not renew it" if before else "nobody held it"
         if before == self.identity:
@@ -112,7 +112,7 @@ class LeaseLock:
         return await self._take("PUT", self._path, updated_record, reason)
 
     async def give_up(self) -> None:
-        """Make the Lease nobody's if it is still this process's: candidates take such a one at once.
+        """Release the Lease if this process still holds it, so that a candidate can take it at once.
 
         Raises ClusterError.
         """
@@ -121,7 +121,7 @@ class LeaseLock:
             await self._write("PUT", self._path, {**self._spec, "holderIdentity": "", "leaseDurationSeconds": 1})
 
     def lost(self, reason: str) -> None:
-        """Note that the Lease is no longer this process's, and why."""
+        """Note that this process no longer holds the Lease, and why."""
         if self.leading:
             self.leading = False
             self._changed.set()
@@ -187,7 +187,7 @@ class LeaseLock:
 
     def _failed(self, what: Literal["reading", "writing"], error: ClusterError) -> None:
         reason = f"{error}{self._remedy(error)}"
-        if reason != self._problems.get(what):  # it is tried again every few seconds
+        if reason != self._problems.get(what):  # log it once: it is tried again every few seconds
             self._log.warning(f"{what} the lease failed", reason=reason)
         self._problems[what] = reason
         if self._clock.monotonic() - self._renewed >= self._patience:
@@ -198,7 +198,7 @@ class LeaseLock:
             self._log.info(f"{what} the lease works again")
 
     def _remedy(self, error: ClusterError) -> str:
-        """What to do where a right is missing, or the Namespace is."""
+        """The remedy if a right or the Namespace is missing; otherwise empty."""
         if error.status == 404:
             return f"; make the Namespace {self.namespace}, or name another one as cluster.namespace"
         if error.status != 403:

@@ -23,8 +23,8 @@ PLURALS = {
 }
 _CLUSTER_ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
 _MANAGER = (("fieldManager", MANAGER),)
-# The API server itself gives a write up after 34 s. It compiles all conditions of a configuration, and where that takes
-# it long, a write that is given up sooner would be begun anew for ever.
+# The API server itself aborts a write after 34 s. It compiles all conditions of a configuration. If that takes long, a
+# shorter limit here would repeat the write forever.
 _SECONDS = 35.0
 
 Json = dict[str, Any]
@@ -33,7 +33,7 @@ _OBJECT = msgspec.json.Decoder(Json)
 
 
 async def read(api: ApiClient, kind: str, name: str) -> Json | None:
-    """A configuration as it is now; None where there is none. Raises ClusterError."""
+    """The current configuration; None if it does not exist. Raises ClusterError."""
     try:
         body = await fetch(api, Call("GET", path(kind, name), seconds=_SECONDS))
     except ClusterError as error:
@@ -44,26 +44,26 @@ async def read(api: ApiClient, kind: str, name: str) -> Json | None:
 
 
 async def apply(api: ApiClient, configuration: Mapping[str, Any]) -> Json:
-    """Make a configuration be as given by server-side apply, taking its fields over from whoever set them before.
+    """Write a configuration by server-side apply, and take over the ownership of its fields.
 
-    Returns what it is then. Raises ClusterError.
+    Returns the resulting configuration. Raises ClusterError.
     """
-    # Applying what does not exist yet is authorized as a creation as well.
+    # Applying an object that does not exist needs the right to create it, too.
     return await _write(
         api, "PATCH", configuration, (*_MANAGER, ("force", "true")), "application/apply-patch+yaml", "patch and create"
     )
 
 
 async def replace(api: ApiClient, configuration: Mapping[str, Any]) -> Json:
-    """Put a configuration in the place of the one with its resourceVersion. Returns what it is then.
+    """Replace the configuration with the same resourceVersion. Returns the resulting configuration.
 
-    Raises ClusterError; an ApiError of status 409 where somebody else was quicker.
+    Raises ClusterError; an ApiError with status 409 if somebody else changed the configuration first.
     """
     return await _write(api, "PUT", configuration, _MANAGER, "application/json", "update")
 
 
 async def owner_uid(api: ApiClient, name: str) -> str | None:
-    """The uid of a ClusterRole; None where there is none. Raises ClusterError."""
+    """The uid of a ClusterRole; None if it does not exist. Raises ClusterError."""
     try:
         body = await fetch(api, Call("GET", f"{_CLUSTER_ROLES}/{quote(name, safe='')}", seconds=_SECONDS))
     except ApiError as error:
@@ -75,10 +75,10 @@ async def owner_uid(api: ApiClient, name: str) -> str | None:
 
 
 async def unregister(api: ApiClient, names: Mapping[str, str]) -> list[str]:
-    """Delete the configurations, given as a name for each kind, for good; returns which there were, as `kind/name`.
+    """Delete the configurations, given as a name by kind, permanently. Returns those that existed, as `kind/name`.
 
-    They are annotated first, so that a running service lets them go. It need not be waited for: whoever watches them
-    is shown each change of an object in its order, this one before the deletion.
+    They are annotated first, so that a running service does not recreate them. Waiting is not necessary, because a
+    watch shows the changes of an object in their order, this one before the deletion.
 
     Raises ClusterError at the first that cannot be annotated or deleted.
     """
@@ -101,7 +101,7 @@ async def unregister(api: ApiClient, names: Mapping[str, str]) -> list[str]:
 
 
 async def remove(api: ApiClient, names: Mapping[str, str]) -> list[str]:
-    """Delete the configurations, given as a name for each kind; returns which there were, as `kind/name`.
+    """Delete the configurations, given as a name by kind. Returns those that existed, as `kind/name`.
 
     Raises ClusterError at the first that cannot be deleted.
     """
@@ -118,7 +118,7 @@ async def remove(api: ApiClient, names: Mapping[str, str]) -> list[str]:
 
 
 def path(kind: str, name: str = "") -> str:
-    """Where a configuration is, or where all of its kind are. Raises ClusterError for another kind."""
+    """The path of a configuration, or of all configurations of a kind. Raises ClusterError for other kinds."""
     if kind not in PLURALS:
         raise ClusterError(f"{kind} is not a kind of webhook configuration; these are: {', '.join(PLURALS)}")
     whole = f"/apis/{GROUP}/v1/{PLURALS[kind]}"
@@ -142,7 +142,7 @@ async def _write(
 
 
 def _failure(what: str, error: ClusterError, kind: str, verbs: str) -> ClusterError:
-    """The error in words of what was tried; an answer stays an answer with its status."""
+    """The error with a message about what was tried. An ApiError stays an ApiError with its status."""
     if not isinstance(error, ApiError):
         return ClusterError(f"{what}: {error}")
     remedy = (

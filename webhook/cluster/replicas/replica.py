@@ -1,4 +1,4 @@
-"""What the processes of the service share by way of the cluster: who writes, the webhook configurations, the CA."""
+"""State that the service's processes share in the cluster: the leader, the webhook configurations, the CA."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 class Replica(NamedTuple):
-    """One process of several, and what it knows of the others' work.
+    """One of several processes, and the state that it shares with the others.
 
-    authority: the Secret with the CA, None where the CA comes from elsewhere. changed: set when any of the three may be
-    another one.
+    authority: the Secret with the CA; None if the CA comes from elsewhere. changed: set when any of the three may have
+    changed.
     """
 
     leadership: Leadership
@@ -33,28 +33,28 @@ class Replica(NamedTuple):
 
     @property
     def writing(self) -> bool:
-        """Whether this process is the one to write webhook configurations, and knows what is in the Secret by now.
+        """Whether this process should write webhook configurations: it is the leader and knows the current Secret.
 
-        One that has just become the holder may not have heard of the CA that the holder before it made. The old one in
-        every caBundle would have the others refused, which show the new one already.
+        A new leader may not know yet the CA that its predecessor made. If it wrote the old CA into the caBundles, the
+        API server would reject the other replicas, which already serve leaves of the new CA.
         """
         return self.leadership.leading and (self.authority is None or self.authority.current)
 
     def problems(self) -> list[str]:
-        """Why nothing is written although this process holds the Lease."""
+        """Why this process does not write although it holds the Lease."""
         if self.authority is None or not self.leadership.leading:
             return []
         before = f"{self.authority.title} is read anew before anything is written"
         return [f"{before}: {reason}" for reason in self.authority.stale()]
 
     def unsynced(self) -> list[str]:
-        """What has not arrived yet, a reason each."""
+        """What has not arrived yet, with reasons."""
         return [*self.webhooks.unsynced(), *(self.authority.unsynced() if self.authority else ())]
 
 
 @asynccontextmanager
 async def joined(api: ApiClient, settings: Settings) -> AsyncIterator[Replica]:
-    """Take part over a connection, which stays the caller's; in the end give up what this process holds."""
+    """Share state over a connection, which the caller closes. At the end, release the Lease if it is held."""
     changed = asyncio.Event()
     namespace = settings.cluster.namespace
     authority = AuthoritySecret(api, namespace, settings.tls.secret, changed=changed) if settings.tls.secret else None
@@ -76,5 +76,5 @@ async def joined(api: ApiClient, settings: Settings) -> AsyncIterator[Replica]:
 
 
 def _identity() -> str:
-    """Who this process is: its Pod, and a part that no other process has, since several may run in one Pod."""
+    """The identity of this process: its Pod and a unique part, because several processes may run in one Pod."""
     return f"{os.environ.get('POD_NAME') or socket.gethostname()}_{secrets.token_hex(4)}"

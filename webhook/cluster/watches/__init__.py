@@ -1,1 +1,1 @@
-"""Objects that are followed: a list, then a watch."""
+"""Follows objects of the cluster with a list and then a watch."""

@@ -1,4 +1,4 @@
-"""What is known of the objects of one kind, by key."""
+"""A cache of the objects of one kind, by key."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ Change = Literal["ADDED", "MODIFIED", "DELETED"]
 
 
 class Sink(Protocol[T_contra]):
-    """Where the objects go."""
+    """Receives the objects of a reflector."""
 
     def replace(self, objects: Sequence[T_contra]) -> None:
-        """These are all there are."""
+        """Replace all objects with those of a list."""
 
     def changed(self, change: Change, item: T_contra) -> None:
-        """One was added, modified or deleted."""
+        """Handle an object that was added, modified or deleted."""
 
 
 class Cache(Generic[T, K, V]):
-    """The part of each object that is of interest; objects without one are not kept.
+    """Keeps a value for each object.
 
-    key: where an object is found. value: what is kept of it, None for nothing. notice: called after each change of
-    what is kept, and after each list.
+    key: returns the key of an object. value: returns the value of an object; None if it is not kept. notice: called
+    after each change of a value, and after each list.
     """
 
     def __init__(
@@ -41,25 +41,25 @@ class Cache(Generic[T, K, V]):
 
     @property
     def by_key(self) -> Mapping[K, V]:
-        """All that is known now; a later change shows in it or in its successor."""
+        """The current values by key. A later change may or may not show in this mapping."""
         return self._values
 
     @property
     def values(self) -> Sequence[V]:
-        """All that is known now, and stays as it is; the same one until something changes."""
+        """The current values, as an immutable sequence, which is the same until something changes."""
         if self._sequence is None:
             self._sequence = tuple(self._values.values())
         return self._sequence
 
     def replace(self, objects: Sequence[T]) -> None:
-        """Take a whole list."""
+        """Replace all values with those of a list."""
         entries = ((self._key(item), self._value(item)) for item in objects)
         self._values = {key: value for key, value in entries if value is not None}
         self._sequence = None
         self._notice()
 
     def changed(self, change: Change, item: T) -> None:
-        """Take one event. Most of them change nothing here: a Node writes its status every few minutes."""
+        """Handle one event. Most change no value: a Node, for example, writes its status every few minutes."""
         key = self._key(item)
         value = None if change == "DELETED" else self._value(item)
         if self._values.get(key) == value:

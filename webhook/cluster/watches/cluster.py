@@ -1,4 +1,4 @@
-"""All that is followed of a cluster, as far as it is of interest."""
+"""Everything that the service follows in a cluster."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from webhook.cluster.watches.policymaps import PolicyMaps
 if TYPE_CHECKING:
     from webhook.cluster.api.client import Connection
 
-# How long to wait for the first lists before serving without them; look-ups then ask the API server.
+# How long to wait for the first lists before serving without them. Look-ups then ask the API server.
 FIRST_SYNC = 10.0
 
 
 class Followed(NamedTuple):
-    """The facts, and where policies come from; None for what is not of interest."""
+    """The facts, and the sources of policies; None for those that are not followed."""
 
     facts: ClusterFacts
     maps: PolicyMaps | None
     natives: NativePolicies | None
 
     def unsynced(self) -> list[str]:
-        """What has not arrived yet, a reason each."""
+        """What has not arrived yet, with reasons."""
         return [reason for source in self if source is not None for reason in source.unsynced()]
 
     def unsynced_policies(self) -> list[str]:
-        """What has not arrived yet of what policies are made from."""
+        """The sources of policies that have not arrived yet, with reasons."""
         sources = (self.maps, self.natives)
         return [reason for source in sources if source is not None for reason in source.unsynced()]
 
@@ -48,10 +48,10 @@ async def follow(
     natives: bool,
     workloads: Iterable[GroupKind] = WORKLOADS,
 ) -> AsyncIterator[Followed]:
-    """Follow a cluster over a connection, which is closed in the end, and give the first lists a while to arrive.
+    """Follow a cluster over a connection, which is closed at the end, and wait a while for the first lists.
 
-    nodes, topologies, natives: whether Nodes, Topology objects and native policies are of interest. maps_in: the
-    Namespace whose ConfigMaps may hold policies, empty for none. workloads: the kinds that may name a topology.
+    nodes, topologies, natives: whether to follow Nodes, Topology objects and native policies. maps_in: the Namespace
+    whose ConfigMaps may contain policies; empty for none. workloads: the kinds that may name a topology.
     """
     followed = Followed(
         ClusterFacts(api, watch_nodes=nodes, watch_topologies=topologies, workloads=workloads),

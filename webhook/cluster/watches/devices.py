@@ -1,4 +1,4 @@
-"""ResourceClaims, their templates and DeviceClasses: followed where the cluster serves them, in a version it serves."""
+"""Follows ResourceClaims, their templates and DeviceClasses, if the cluster serves a usable version of them."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from kubernetes.aio.client import ApiClient
 
 GROUP = "resource.k8s.io"
-# Those whose claims have the shapes that are read here, newest first. Older ones were never on by default.
+# The versions with the structure that is read here, newest first. Older ones were never on by default.
 VERSIONS = ("v1", "v1beta2", "v1beta1")
-# The group comes, goes and changes its version when the cluster is upgraded.
+# The group may appear, disappear or change its version when the cluster is upgraded.
 LOOK_AGAIN_SECONDS = 600.0
 
 
 class Devices:
-    """What is known of claims for devices; nothing where the cluster has none."""
+    """The device classes of claims; none if the cluster does not serve the group."""
 
     def __init__(self, api: ApiClient, clock: Clock) -> None:
         self.claims = Cache[ClaimObject, tuple[str, str], frozenset[str]](key_of, lambda item: item.spec.classes())
@@ -55,7 +55,7 @@ class Devices:
         self._log = structlog.get_logger()
 
     async def run(self) -> NoReturn:
-        """Follow until cancelled, and look from time to time whether the version is still the one to use."""
+        """Follow until cancelled, and check from time to time which version to use."""
         followers: list[asyncio.Task[NoReturn]] = []
         try:
             while True:
@@ -83,7 +83,7 @@ class Devices:
         return [*self._discovery.problems(), *problems]
 
     def _follow(self, version: str | None) -> list[asyncio.Task[NoReturn]]:
-        """Start to follow a version; None for none."""
+        """Start to follow a version, or nothing if it is None."""
         self._version, self._decided = version, True
         if version is None:
             self._log.info("no device claims", reason=f"{GROUP} is not served in {', '.join(VERSIONS)}")
@@ -96,7 +96,7 @@ class Devices:
         return started(self._reflectors)
 
     async def _choose(self) -> str | None:
-        """The version to use: the one that the API server prefers if possible, None if none will do."""
+        """The version to use: the API server's preferred one if possible; None if no served version is usable."""
         served = await versions(self._api, GROUP)
         return next(
             (version for version in (*served[:1], *VERSIONS) if version in VERSIONS and version in served), None

@@ -1,4 +1,4 @@
-"""The cluster's own ValidatingAdmissionPolicies that ask for their rules to be applied to pod templates, too."""
+"""Follows the cluster's own ValidatingAdmissionPolicies that should also apply to pod templates."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kubernetes.aio.client import ApiClient
 
 DERIVE = "cks-admission.dev/derive"
-"""The label or annotation by which a policy asks, with the value `true`."""
+"""The label or annotation with which a policy requests this; its value must be `true`."""
 
 _GROUP = "/apis/admissionregistration.k8s.io/v1"
 _POLICIES, _BINDINGS = "validatingadmissionpolicies", "validatingadmissionpolicybindings"
@@ -25,7 +25,7 @@ Json = dict[str, Any]
 
 
 class NativePolicies(Followers):
-    """Policies that ask, and their bindings. changed: set when any of them may be another one."""
+    """Policies that request this, and their bindings. changed: set when any of them may have changed."""
 
     def __init__(self, api: ApiClient, clock: Clock | None = None) -> None:
         clock = clock or Clock()
@@ -39,7 +39,7 @@ class NativePolicies(Followers):
 
     @property
     def known(self) -> Mapping[str, list[Json]]:
-        """The policies that ask, by name, each as a list of it and its bindings in the order of their names."""
+        """The policies that request derived rules, by name: each as a list of the policy and its bindings, sorted."""
         policies = {name: [policy] for name, policy in sorted(self._policies.by_key.items())}
         for _, binding in sorted(self._bindings.by_key.items()):
             if (policy := policies.get(binding.get("spec", {}).get("policyName", ""))) is not None:
@@ -47,7 +47,7 @@ class NativePolicies(Followers):
         return policies
 
     def unsynced(self) -> list[str]:
-        """Why not all is known yet, and what to do where a right is missing. A cluster without the kind has none."""
+        """What is not known yet, with reasons and remedies. A cluster without the kind has no policies."""
         hint = (
             "; a ClusterRole must allow the service's account to list and watch "
             f"{_POLICIES} and {_BINDINGS} in admissionregistration.k8s.io, or set policies.native to false"
@@ -72,5 +72,5 @@ def _binding(item: WholeObject) -> Json:
 
 
 def _named(item: WholeObject, kind: str) -> Json:
-    """What it is, which the items of a list do not say."""
+    """The object with its apiVersion and kind, which the items of a list do not have."""
     return {"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, **item.content}

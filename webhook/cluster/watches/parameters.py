@@ -1,4 +1,4 @@
-"""The parameters of admission policies in a cluster: kept up to date by watches of what policies name, and no more."""
+"""Follows the parameters of admission policies in a cluster, and only those that policies name."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 class ClusterParameters:
-    """The parameters of a cluster, answered from memory.
+    """The parameters of a cluster, from memory.
 
-    api: the connection, which stays the caller's to close.
+    api: the connection, which the caller closes.
     """
 
     def __init__(self, api: ApiClient, clock: Clock | None = None) -> None:
@@ -27,9 +27,10 @@ class ClusterParameters:
         self._kinds: dict[ParamKind, FollowedKind] = {}
 
     async def follow(self, keys: Iterable[ParametersKey]) -> None:
-        """Follow just these from now on; watches that are still needed go on.
+        """Follow exactly these keys from now on. Watches that are still needed continue.
 
-        To change policies, follow what old and new ones need, put the new ones in force, and follow what these need.
+        To change policies, first follow the keys of old and new policies, then put the new ones into force, then follow
+        only the keys of these.
         """
         by_kind: dict[ParamKind, set[ParametersKey]] = {}
         for key in sorted(keys, key=str):
@@ -43,26 +44,26 @@ class ClusterParameters:
             await followed.stop()
 
     async def stop(self) -> None:
-        """End all that is under way, for good. What is known stays known, and grows old."""
+        """Stop following permanently. Known parameters stay available, but are not updated any more."""
         for followed in self._kinds.values():
             await followed.stop()
 
     def unsynced(self) -> list[str]:
-        """What is not known yet and why, a reason each; empty from the first lists on, whatever happens later."""
+        """What is not known yet, with reasons. Always empty after the first lists have arrived."""
         return [reason for followed in self._kinds.values() for reason in followed.unsynced()]
 
     def problems(self) -> list[str]:
-        """What is not up to date and why, a reason each; also kinds that the API server does not serve."""
+        """What is not up to date, with reasons, including kinds that the API server does not serve."""
         return [problem for followed in self._kinds.values() for problem in followed.problems()]
 
     def known(self, key: ParametersKey) -> KnownParameters:
-        """What is known of parameters, objects in the order of their names. Raises Missing."""
+        """The parameters for a key, objects sorted by name. Raises Missing if they are not known."""
         if key.kind not in self._kinds:
             raise Missing(key)
         return self._kinds[key.kind].known(key)
 
     async def read(self, key: ParametersKey, seconds: float) -> KnownParameters:
-        """Wait until parameters are known. Raises FactUnavailable: what is missing, why, and what to do."""
+        """Wait until parameters are known. Raises FactUnavailable with what is missing, the reason and the remedy."""
         if key.kind not in self._kinds:
             raise not_followed(key)
         await self._kinds[key.kind].read(key, seconds)

@@ -1,4 +1,4 @@
-"""The parameter objects of one kind: followed where the cluster serves it, as long as it does."""
+"""Follows the parameter objects of one kind as long as the cluster serves it."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from webhook.cluster.watches.tasks import cancelled
 if TYPE_CHECKING:
     from kubernetes.aio.client import ApiClient
 
-# How soon a CustomResourceDefinition that was installed or removed is noticed. Nothing is asked while watches work.
+# How soon a new or removed CustomResourceDefinition is noticed. No requests are made while the watches work.
 LOOK_AGAIN_SECONDS = 5.0
-# Where there is a problem already, it is not waited for longer than this. As kube-apiserver (CollectParams).
+# If there is a known problem, the longest wait. As in kube-apiserver (CollectParams).
 PATIENCE_SECONDS = 1.0
 
 
 class FollowedKind:
-    """What is known of one kind: its scope, and those of its objects that policies name."""
+    """The scope of one kind, and those of its objects that policies name."""
 
     def __init__(self, api: ApiClient, kind: ParamKind, clock: Clock) -> None:
         self.kind = kind
@@ -42,32 +42,32 @@ class FollowedKind:
         self._log = structlog.get_logger()
 
     def follow(self, keys: frozenset[ParametersKey]) -> None:
-        """Follow just these from now on; what is known of those that were followed before stays."""
+        """Follow exactly these keys from now on. Keys that were already followed keep their objects."""
         self._keys = keys
         if self._task is None:
             self._task = asyncio.create_task(self._run(), name=f"paramKind {self.kind.kind}")
         self._adjust()
 
     async def stop(self) -> None:
-        """End all that is under way. What is known stays known, and grows old."""
-        await cancelled([self._task] if self._task else [])  # first, for it may begin new watches
+        """Stop following. Known parameters stay available, but are not updated any more."""
+        await cancelled([self._task] if self._task else [])  # first, because it may start new watches
         await cancelled([*(watch.task for watch in self._watches.values()), *self._ending])
 
     def unsynced(self) -> list[str]:
-        """What is not known yet and why."""
+        """What is not known yet, with reasons."""
         if not self._decided.is_set():
             return [self._discovery.waiting]
         return [reason for watch in self._watches.values() for reason in watch.reflector.unsynced()]
 
     def problems(self) -> list[str]:
-        """What is not up to date and why."""
+        """What is not up to date, with reasons."""
         problems = self._discovery.problems()
         if self._decided.is_set() and self._served is None:
             problems.append(f"{self._name}: not served; install its CustomResourceDefinition, or correct the paramKind")
         return [*problems, *(f"{key}: {watch.problem}" for key, watch in self._watches.items() if watch.problem)]
 
     def known(self, key: ParametersKey) -> KnownParameters:
-        """What is known of these. Raises Missing."""
+        """The parameters for a key. Raises Missing if they are not known."""
         if not self._decided.is_set():
             raise Missing(key)
         if self._served is None:
@@ -80,7 +80,7 @@ class FollowedKind:
         return KnownParameters(self._served.scope, watch.selected(key))
 
     async def read(self, key: ParametersKey, seconds: float) -> None:
-        """Wait until these are known. Raises FactUnavailable, sooner where it is known what is wrong."""
+        """Wait until the parameters are known. Raises FactUnavailable, sooner if there is a known problem."""
         if not await self._settled(key, min(seconds, PATIENCE_SECONDS)) and (
             self._reason(key) or not await self._settled(key, seconds - PATIENCE_SECONDS)
         ):
@@ -110,7 +110,7 @@ class FollowedKind:
         self._adjust()
 
     def _adjust(self) -> None:
-        """Make the watches be those of the keys, before anything is waited for."""
+        """Start and end watches to match the keys. It must not wait, so that `known` is consistent."""
         served = self._served
         keys = {key for key in self._keys if served and _is_watched(key, served.scope)}
         self._end([self._watches.pop(key) for key in self._watches.keys() - keys])
@@ -119,14 +119,14 @@ class FollowedKind:
                 self._watches[key] = ParamWatch(self._api, key, served, self._clock)
 
     def _end(self, watches: Iterable[ParamWatch]) -> None:
-        """Let watches end; whoever stops all waits for these, too."""
+        """Cancel watches. `stop` waits for their end."""
         for watch in watches:
             watch.task.cancel()
             self._ending.add(watch.task)
             watch.task.add_done_callback(self._ending.discard)
 
     async def _settled(self, key: ParametersKey, seconds: float) -> bool:
-        """Whether these are known within some seconds."""
+        """Whether the parameters become known within some seconds."""
         try:
             async with asyncio.timeout(seconds):
                 await self._decided.wait()
@@ -141,7 +141,7 @@ class FollowedKind:
         return self._discovery.problem if watch is None else watch.problem
 
     def _watch(self, key: ParametersKey) -> ParamWatch | None:
-        """The watch that has these: one of their namespace alone, or of all."""
+        """The watch that has these parameters, for their namespace or for all namespaces."""
         watch = self._watches.get(key)
         if watch is None:
             everywhere = ParametersKey(kind=self.kind, name=key.name, selector=key.selector)
@@ -150,10 +150,10 @@ class FollowedKind:
 
 
 def not_followed(key: ParametersKey) -> FactUnavailable:
-    """What is said of parameters that are not followed."""
+    """The error for parameters that are not followed."""
     return FactUnavailable(f"{key} could not be read: no policy in force names such parameters")
 
 
 def _is_watched(key: ParametersKey, scope: KindScope) -> bool:
-    """Whether there are objects to watch: not for a paramRef that is wrong, and not where only the scope is needed."""
+    """Whether a key needs a watch. It does not if its paramRef is wrong or only the scope is needed."""
     return key.has_objects and not (key.namespace and scope == "Cluster")

@@ -1,4 +1,4 @@
-"""The watch of one reference to parameters: no wider than the reference."""
+"""Watches the objects of one reference to parameters, and no others."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SPECIAL = re.compile(r"([\\,=])")
 
 
 class ParamWatch:
-    """The objects of one reference."""
+    """The objects of one reference to parameters."""
 
     def __init__(self, api: ApiClient, key: ParametersKey, served: ServedKind, clock: Clock) -> None:
         self._objects = Cache[WholeObject, tuple[str, str], Json](key_of, lambda item: as_kept(item.content, key.kind))
@@ -33,12 +33,12 @@ class ParamWatch:
 
     @property
     def problem(self) -> str | None:
-        """Why it is not up to date, and what to do if a right is missing; None when it is."""
+        """Why the objects are not up to date, with a remedy if a right is missing; None if they are."""
         missing = self.reflector.status == 403
         return f"{self.reflector.problem}; {self._right}" if missing else self.reflector.problem
 
     def selected(self, key: ParametersKey) -> Sequence[Json]:
-        """The objects in the namespace of a key, which has the name or selector of this reference; sorted by name."""
+        """The objects in the key's namespace, sorted by name. The key must have this reference's name or selector."""
         objects = self._objects.by_key
         if key.name:
             return [objects[key.namespace, key.name]] if (key.namespace, key.name) in objects else []
@@ -47,14 +47,14 @@ class ParamWatch:
 
 def _query(key: ParametersKey) -> tuple[tuple[str, str], ...]:
     if key.name:
-        # Escaped as fields.EscapeValue in k8s.io/apimachinery does.
+        # Escaped as by fields.EscapeValue in k8s.io/apimachinery.
         return (("fieldSelector", "metadata.name=" + _SPECIAL.sub(r"\\\1", key.name)),)
     labels = label_selector(key.selector) if key.selector else ""
     return (("labelSelector", labels),) if labels else ()
 
 
 def _right(key: ParametersKey, served: ServedKind) -> str:
-    """What has to be granted."""
+    """The right that has to be granted."""
     group = key.kind.api_version.rpartition("/")[0]
     role = f"a Role in namespace {key.namespace}" if key.namespace else "a ClusterRole"
     resource = f"{served.resource} of {group}" if group else served.resource

@@ -1,4 +1,4 @@
-"""ConfigMaps with admission policies: followed by their label, and told what is wrong with them."""
+"""Follows ConfigMaps with admission policies by their label, and reports problems on them."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 
 SELECTOR = "cks-admission.dev/policies=true"
 REFUSED = "cks-admission.dev/policies-refused"
-"""The annotation that says why the policies of a ConfigMap are not in force as they stand in it."""
+"""The annotation with the reason why the policies of a ConfigMap are not in force as written."""
 
-# As much as Kubernetes lets an Event's note have; the annotation may say more, but nobody reads a page of it there.
+# Kubernetes' limit for an Event's note. The annotation could be longer, but nobody reads that much there.
 _LONGEST_EVENT, _LONGEST_ANNOTATION = 1024, 4096
-_LONGEST_NAME = SUBDOMAIN_LENGTH - 17  # with a dot and a digest it is a name still
+_LONGEST_NAME = SUBDOMAIN_LENGTH - 17  # leaves room for a dot and a digest
 _SECONDS = 15.0
 
 
 class PolicyMap(Struct, frozen=True):
-    """One ConfigMap. refused: what its annotation says."""
+    """One ConfigMap. refused: the value of its annotation."""
 
     name: str
     uid: str
@@ -45,7 +45,7 @@ class PolicyMap(Struct, frozen=True):
 
 
 class PolicyMaps(Followers):
-    """The ConfigMaps of one Namespace that hold policies. changed: set when any of them may be another one."""
+    """The ConfigMaps of one Namespace with policies. changed: set when any of them may have changed."""
 
     def __init__(self, api: ApiClient, namespace: str, clock: Clock | None = None) -> None:
         self.changed = asyncio.Event()
@@ -65,19 +65,19 @@ class PolicyMaps(Followers):
 
     @property
     def known(self) -> Mapping[str, PolicyMap]:
-        """Those that there are, by name."""
+        """The ConfigMaps by name."""
         return self._known.by_key
 
     def unsynced(self) -> list[str]:
-        """Why nothing is known yet, and what to do where a right is missing."""
+        """Why nothing is known yet, with a remedy if a right is missing."""
         right = f"; a Role in namespace {self.namespace} must allow the service's account to list and watch configmaps"
         hint = f"{right}, or set policies.configMaps to false" if self._reflector.status == 403 else ""
         return [reason + hint for reason in self._reflector.unsynced()]
 
     async def report(self, name: str, reason: str) -> None:
-        """Say in an annotation and an Event why a ConfigMap was refused; with no reason that all is well again.
+        """Report in an annotation and an Event why a ConfigMap is refused. An empty reason withdraws the report.
 
-        Nothing is done where the annotation says so already. What fails is logged.
+        It does nothing if the annotation already has this reason. Failures are logged.
         """
         known = self.known.get(name)
         text = _cut(reason, _LONGEST_ANNOTATION)
@@ -103,7 +103,7 @@ class PolicyMaps(Followers):
         )
 
     async def _event(self, known: PolicyMap, reason: str) -> None:
-        """One Event for all replicas: it is named after what it says."""
+        """Create an Event. Its name depends on its content, so that all replicas together create one."""
         said = hashlib.sha256(f"{known.uid}\n{sorted(known.data.items())}\n{reason}".encode()).hexdigest()[:16]
         now = self._clock.now().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         body = {

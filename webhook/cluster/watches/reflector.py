@@ -1,7 +1,7 @@
-"""Follows the objects of one kind: a list, then a watch from there, again and again, as client-go's reflector does.
+"""Follows the objects of one kind with a list and then watches, as client-go's reflector does.
 
-The client's own Watch is not used: it parses every event twice into Python objects, meets an expired version with one
-retry from the same version instead of a list, and stops at a line of 4 MiB.
+The client's own Watch is not used: it parses every event twice into Python objects, retries once from an expired
+version instead of listing again, and fails at lines over 4 MiB.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", bound=Object)
 
-# A watch is ended by the API server after 5 to 10 minutes, each at its own time, so that a fleet does not come back at
-# once and new API servers get their share. As client-go.
+# The API server ends a watch after a random time of 5 to 10 minutes, so that clients do not reconnect all at once and
+# new API servers get their share. As in client-go.
 WATCH_SECONDS = 300
-# Bookmarks come about once a minute, the first one after up to two. Three without a byte: the connection is taken for
-# dead, and a new one costs little if it was not.
+# Bookmarks arrive about once a minute, the first one after up to two. After three minutes without a byte, the
+# connection is considered dead; if it was not, a new one costs little.
 SILENCE_SECONDS = 180.0
-# A watch that ends sooner than this without any event does not work; the next one waits. As client-go.
+# If a watch ends sooner than this without an event, it failed, and the next one is delayed. As in client-go.
 SHORT_SECONDS = 1.0
-# The version to watch from has expired, or this server cannot read it.
+# The resourceVersion to watch from has expired, or this server cannot use it.
 _LIST_AGAIN = frozenset({400, 410})
 
 
 class Reflector(Generic[T]):
     """Keeps a sink up to date with the objects of one kind.
 
-    path: where they are listed. silence: the longest wait for the next byte of a watch.
-    synced: set once the first list has arrived. problem: why the sink is not up to date, None when it is. status: the
-    HTTP status of a problem that is an answer, else 0.
+    path: the path of their list. silence: the longest wait for the next byte of a watch. synced: set once the first
+    list has arrived. problem: why the sink is not up to date; None if it is. status: the HTTP status of the problem; 0
+    if it was not an answer.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Reflector(Generic[T]):
         self._log = structlog.get_logger()
 
     async def run(self) -> NoReturn:
-        """Follow until cancelled. Nothing that the API server does or sends ends it."""
+        """Follow until cancelled. No answer or failure of the API server ends it."""
         self._version = ""
         while True:
             pause = 0.0
@@ -84,13 +84,13 @@ class Reflector(Generic[T]):
             await self._backoff.wait(pause)
 
     def unsynced(self) -> list[str]:
-        """Why nothing is known yet; empty after the first list, however old that is."""
+        """Why nothing is known yet; empty after the first list, however old it is."""
         if self.synced.is_set():
             return []
         return [f"{self.resource.name}: first list not done: {self.problem or 'waiting for the API server'}"]
 
     async def _follow(self) -> None:
-        """Watch for as long as that works, after a list if need be. Returns where a watch ends at once."""
+        """List if necessary, then watch as long as that works. Returns when a watch ends at once."""
         if not self._version:
             await self._list()
         while await self._watch():
@@ -109,7 +109,7 @@ class Reflector(Generic[T]):
         self.synced.set()
 
     async def _watch(self) -> bool:
-        """Take events until the API server ends the watch; whether that worked."""
+        """Handle events until the API server ends the watch. Return whether the watch worked."""
         seconds = int(WATCH_SECONDS * (1 + self._clock.random()))
         query = {
             "watch": "true",
@@ -133,7 +133,7 @@ class Reflector(Generic[T]):
         return worked or self._clock.monotonic() - began >= SHORT_SECONDS
 
     def _take(self, line: bytes) -> bool:
-        """Take the event of one line; whether it was one. Raises ApiError for an event that ends the watch."""
+        """Handle the event in a line. Return whether it was one. Raises ApiError for an event that ends the watch."""
         try:
             event = EVENT.decode(line)
         except UNREADABLE as error:
@@ -151,7 +151,7 @@ class Reflector(Generic[T]):
         return True
 
     def _read(self, raw: msgspec.Raw) -> T | None:
-        """An object, or None for one that cannot be read: what is known of the others must not depend on it."""
+        """The decoded object; None if it cannot be decoded, so that it does not affect other objects."""
         try:
             return self.resource.decode(raw)
         except UNREADABLE as error:
@@ -159,11 +159,11 @@ class Reflector(Generic[T]):
             return None
 
     def _failed(self, error: ClusterError) -> float:
-        """Note a failure; the pause that the API server asks for."""
+        """Note a failure. Return the pause that the API server asks for."""
         if error.status in _LIST_AGAIN:
             self._version = ""
         self.problem, self.status = str(error), error.status
-        # Versions expire in the ordinary course of things.
+        # Expired versions are normal.
         (self._log.info if error.status == 410 else self._log.warning)(
             "watch failed", resource=self.resource.name, reason=self.problem, status=error.status
         )
@@ -175,5 +175,5 @@ class Reflector(Generic[T]):
         self.problem, self.status = None, 0
 
     def _skipped(self, error: Exception, size: int) -> None:
-        # Neither the object nor a part of it goes into the log.
+        # No part of the object may appear in the log.
         self._log.error("object skipped", resource=self.resource.name, reason=str(error), bytes=size)

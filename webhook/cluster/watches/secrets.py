@@ -1,4 +1,4 @@
-"""The Secret with the CA that all replicas share: followed by its name, and written in the version that was read."""
+"""Follows and writes the Secret with the CA that all replicas share. A write requires the version that was read."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from webhook.cluster.watches.tasks import cancelled
 if TYPE_CHECKING:
     from kubernetes.aio.client import ApiClient
 
-# For people who look for what belongs to the service; whoever set others keeps them.
+# These labels help people find the service's objects. Labels that others set are kept.
 _LABELS = {"app.kubernetes.io/name": "cks-admission", "app.kubernetes.io/managed-by": "cks-admission"}
 _SECONDS = 15.0
 
@@ -34,7 +34,7 @@ class _Known(Struct, frozen=True):
 
 
 class AuthoritySecret:
-    """One Secret, as a place for files. title: how people are told of it. changed: set when it may be another one."""
+    """One Secret as a store for files. title: its name in messages. changed: set when it may have changed."""
 
     def __init__(
         self,
@@ -58,48 +58,48 @@ class AuthoritySecret:
 
     @property
     def exists(self) -> bool:
-        """Whether there is such a Secret, as far as is known."""
+        """Whether the Secret exists, as far as is known."""
         return self._name in self._known.by_key
 
     @property
     def stored(self) -> Mapping[str, bytes]:
-        """Its data by key; none where it does not exist. What does not decode is empty, as a file that was damaged."""
+        """Its data by key; none if it does not exist. A value that cannot be decoded is empty, like a damaged file."""
         known = self._known.by_key.get(self._name)
         return known.stored if known else {}
 
     @property
     def current(self) -> bool:
-        """Whether a list has arrived since `reread`; since the start where there was none."""
+        """Whether a list has arrived since the last `reread` or, without one, since the start."""
         return self._reflector.synced.is_set()
 
     async def start(self) -> None:
-        """Begin to follow; `unsynced` says whether the first list has arrived."""
+        """Begin to follow; `unsynced` tells whether the first list has arrived."""
         self._follow()
 
     def reread(self) -> None:
-        """List it anew, and follow it from there: the connection of the watch may be dead, and nobody has noticed."""
+        """List it again, and follow it from there, because the watch's connection may be dead unnoticed."""
         if self._task is not None:
             self._reflector = self._anew()
             self._follow()
 
     async def stop(self) -> None:
-        """End what is under way."""
+        """Stop following."""
         await cancelled([self._task] if self._task else [])
 
     def unsynced(self) -> list[str]:
-        """Why it is not known yet what the Secret holds, and what to do where a right is missing."""
+        """Why the Secret is not known yet, with a remedy if a right is missing."""
         return [] if self._listed else self.stale()
 
     def stale(self) -> list[str]:
-        """Why it may be another one than is known, since no list has arrived since `reread`; as `unsynced`."""
+        """Why the Secret may have changed: no list has arrived since `reread`. In the form of `unsynced`."""
         right = self._right(f"list and watch the secret {self._name}")
         return [reason + (right if self._reflector.status == 403 else "") for reason in self._reflector.unsynced()]
 
     async def write(self, contents: Mapping[str, bytes]) -> None:
-        """Put these contents in place of what the Secret has under the same keys; make it where it is not known.
+        """Replace the contents of these keys, or create the Secret if none is known.
 
-        Raises ApiError with status 409 where it is another one by now than is known here: what it holds will be known
-        in a moment, and is to be decided about anew. Raises ClusterError where it cannot be written.
+        Raises ApiError with status 409 if the Secret has changed since it was read: the change will arrive soon, and
+        the caller should decide again. Raises ClusterError if it cannot be written.
         """
         known = self._known.by_key.get(self._name)
         call = self._creation(contents) if known is None else self._replacement(known, contents)
@@ -107,9 +107,9 @@ class AuthoritySecret:
             body = await fetch(self._api, call)
         except ApiError as error:
             raise self._worded(error) from error
-        # Not left to the watch: until it comes, another decision would be made about what was there before. The watch
-        # cannot bring anything older any more, since nothing happened between what was known and this. A list that is
-        # under way can, for a moment: what is decided then is refused as of an older version.
+        # Do not wait for the watch: until it shows the change, decisions would be based on the old contents. The watch
+        # cannot deliver anything older, because nothing happened between the known version and this one. A list in
+        # progress can, for a moment, but writes based on it are refused because of their old version.
         self._known.changed("MODIFIED", whole(msgspec.Raw(body)))
 
     def _anew(self) -> Reflector[WholeObject]:
@@ -134,7 +134,7 @@ class AuthoritySecret:
         return Call("POST", self._path, body=body, seconds=_SECONDS)
 
     def _replacement(self, known: _Known, contents: Mapping[str, bytes]) -> Call:
-        """The whole Secret as it was read, its version too: one that has changed since is not overwritten."""
+        """The call that replaces the whole Secret in the version that was read, so that later changes are not lost."""
         metadata = known.content["metadata"]
         body = {
             **known.content,
@@ -148,7 +148,7 @@ class AuthoritySecret:
     def _worded(self, error: ApiError) -> ApiError:
         remedy, status = "", error.status
         if status == 404 and self.exists:
-            status = 409  # deleted since it was read
+            status = 409  # it was deleted since it was read
         elif status == 403:
             remedy = self._right(f"create secrets, and to update {self._name} among them")
         elif status == 422:
@@ -160,7 +160,7 @@ class AuthoritySecret:
 
 
 async def _after(earlier: asyncio.Task[Any] | None, reflector: Reflector[WholeObject]) -> NoReturn:
-    """Follow once what followed before has ended, which might bring something older."""
+    """Follow after the earlier task has ended, because that could still deliver older contents."""
     await cancelled([earlier] if earlier else [])
     await reflector.run()
 

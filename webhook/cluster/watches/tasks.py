@@ -1,4 +1,4 @@
-"""The tasks that follow objects: started together, and ended together."""
+"""Starts and ends the tasks that follow objects."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from webhook.cluster.watches.reflector import Reflector
 
 
 def started(reflectors: Iterable[Reflector[Any]]) -> list[asyncio.Task[NoReturn]]:
-    """A running task for each reflector, with the name of its resource."""
+    """A running task for each reflector, named after its resource."""
     return [asyncio.create_task(reflector.run(), name=reflector.resource.name) for reflector in reflectors]
 
 
 class Followers:
-    """The base of what follows objects by reflectors, from `start` to `stop`."""
+    """Base class: follows objects with reflectors, from `start` to `stop`."""
 
     _reflectors: Sequence[Reflector[Any]]
     _tasks: Sequence[asyncio.Task[NoReturn]] = ()
 
     async def start(self) -> None:
-        """Begin to follow; `unsynced` says whether the first lists have arrived."""
+        """Begin to follow; `unsynced` tells whether the first lists have arrived."""
         self._tasks = started(self._reflectors)
 
     async def stop(self) -> None:
-        """End what is under way."""
+        """Stop following."""
         await cancelled(self._tasks)
 
 

@@ -1,4 +1,4 @@
-"""The topologies that are objects of the cluster: followed where it serves their kinds, as long as it does."""
+"""Follows the topologies that are objects of the cluster, as long as it serves their kinds."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from kubernetes.aio.client import ApiClient
 
 VERSIONS: Mapping[str, Sequence[str]] = {KAI: ("v1alpha1",), KUEUE: ("v1beta2", "v1beta1", "v1alpha1")}
-"""The groups that have topologies, the one that counts first, each with the versions that are read, newest first."""
+"""The groups with topologies, in order of precedence, each with the supported versions, newest first."""
 
-# How soon a CustomResourceDefinition that was installed or removed is noticed. Nothing is asked while watches work.
+# How soon a new or removed CustomResourceDefinition is noticed. No requests are made while the watches work.
 LOOK_AGAIN_SECONDS = 5.0
 
 
 class Topologies:
-    """The topologies of several groups. groups: those that are followed, by name."""
+    """The topologies of several API groups. groups: the followed groups by name."""
 
     def __init__(self, api: ApiClient, groups: Mapping[str, Sequence[str]], clock: Clock) -> None:
         self.groups = {group: FollowedGroup(api, group, own, clock, self._gather) for group, own in groups.items()}
@@ -37,7 +37,7 @@ class Topologies:
 
     @property
     def known(self) -> tuple[Topology, ...]:
-        """Those that there are, sorted by name; of one name in the order of the groups. The same until one changes."""
+        """The topologies, sorted by name and then by the order of groups. The tuple is the same until one changes."""
         return self._known
 
     def unsynced(self) -> list[str]:
@@ -51,13 +51,13 @@ class Topologies:
     def _gather(self) -> None:
         gathered = [topology for group in self.groups.values() for topology in group.topologies()]
         gathered.sort(key=lambda topology: topology.name)
-        # Rules remember what they made of a tuple, so a list that brings nothing new must not bring a new one.
+        # Rules cache results by this tuple, so a list without changes must not replace it.
         if (now := tuple(gathered)) != self._known:
             self._known = now
 
 
 class FollowedGroup:
-    """What is known of one group. notice: called when its topologies may be others."""
+    """The topologies of one API group. notice: called when they may have changed."""
 
     def __init__(
         self, api: ApiClient, group: str, known_versions: Sequence[str], clock: Clock, notice: Callable[[], None]
@@ -68,7 +68,7 @@ class FollowedGroup:
         self._clock = clock
         self._notice = notice
         self._objects = Cache[WholeObject, str, Topology | str](name_of, self._read, self._filled)
-        self._synced = False  # for good: what is installed later is no reason to send reviews elsewhere
+        self._synced = False  # never reset: a kind that is installed later must not make the service unready
         self._discovery = Discovery(f"{KIND} of {group}", clock)
         self._decided = False
         self._served: ServedKind | None = None
@@ -77,11 +77,11 @@ class FollowedGroup:
         self._log = structlog.get_logger()
 
     def topologies(self) -> list[Topology]:
-        """Those that can be used."""
+        """The topologies that can be used."""
         return [topology for topology in self._objects.values if isinstance(topology, Topology)]
 
     async def run(self) -> NoReturn:
-        """Follow until cancelled, and look again whether the kind is served while it is not, or its watch fails."""
+        """Follow until cancelled. Check again whether the kind is served if it is not, or if its watch fails."""
         try:
             while True:
                 if self._reflector is None or self._reflector.problem:
@@ -92,7 +92,7 @@ class FollowedGroup:
             await self._end()
 
     def unsynced(self) -> list[str]:
-        """Why it is not known yet which there are; empty from the first answer on."""
+        """Why the topologies are not known yet; empty after the first answer."""
         if self._synced:
             return []
         if self._reflector is None:
@@ -107,11 +107,11 @@ class FollowedGroup:
         return [*unserved, *sorted(problem for problem in self._objects.values if isinstance(problem, str))]
 
     async def _find(self) -> ServedKind | None:
-        """Where the objects are in the newest version that has them, None where none does. Raises ClusterError."""
+        """The kind in the newest version that serves it; None if no version does. Raises ClusterError."""
         served = await versions(self._api, self._group)
         for version in self._versions:
             kind = ParamKind(api_version=f"{self._group}/{version}", kind=KIND)
-            # The group has other kinds, too, so that a version may be served without this one.
+            # The group has other kinds, too, so a version may be served without this one.
             if version in served and (kind_served := await find(self._api, kind)):
                 return kind_served
         return None
@@ -139,7 +139,7 @@ class FollowedGroup:
         self._notice()
 
     def _read(self, item: WholeObject) -> Topology | str:
-        """A topology, or why it is none: nothing is known of it then, and the others are none the worse."""
+        """The topology, or why the object is invalid. An invalid object does not affect the others."""
         document = {"apiVersion": self._group, "kind": KIND, **item.content}
         source = source_of(document)
         try:
@@ -149,7 +149,7 @@ class FollowedGroup:
             return f"{source}: {error}"
 
     def _right(self) -> str:
-        """What to grant, where a right is missing."""
+        """The right that has to be granted."""
         if self._reflector is None or self._reflector.status != 403:
             return ""
         return f"; a ClusterRole must allow the service's account to list and watch topologies of {self._group}"

@@ -1,4 +1,4 @@
-"""The webhook configurations by which the API server knows the service, as they are in the cluster now."""
+"""Follows the service's webhook configurations in the cluster."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 class Webhooks(Followers):
-    """The two configurations of a name.
+    """The two configurations with a name.
 
-    changed: set when either of them may be another one; whoever waits for it clears it. noticed: called then, for
-    somebody else who waits.
+    changed: set when either of them may have changed; its waiter clears it. noticed: called at the same time, for
+    another waiter.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Webhooks(Followers):
 
     @property
     def state(self) -> WatchState:
-        """What is known of them now."""
+        """The current state of the watches."""
         return WatchState(
             synced=all(reflector.synced.is_set() for reflector in self._reflectors),
             current={
@@ -55,7 +55,7 @@ class Webhooks(Followers):
         )
 
     def unsynced(self) -> list[str]:
-        """Why not both are known yet, and what to do where a right is missing."""
+        """Why not both are known yet, with a remedy if a right is missing."""
         return [
             f"{reason}{self._hint(reflector.resource.name) if reflector.status == 403 else ''}"
             for reflector in self._reflectors
@@ -74,7 +74,7 @@ class Webhooks(Followers):
 
 
 class _Latest:
-    """The configuration of one kind, as it was shown last."""
+    """The latest configuration of one kind."""
 
     def __init__(self, kind: str, notice: Callable[[], None]) -> None:
         self.configuration: JsonObject | None = None
@@ -83,20 +83,20 @@ class _Latest:
         self._notice = notice
 
     def replace(self, objects: Sequence[WholeObject]) -> None:
-        """Take a whole list. Of one that is gone, what was shown last counts."""
+        """Handle a list. If the configuration is gone, its last state still tells whether it was unregistered."""
         self.configuration = None
         for item in objects:
             self._take(item)
         self._notice()
 
     def changed(self, change: Change, item: WholeObject) -> None:
-        """Take one event; a deletion shows the object as it was last."""
+        """Handle one event. A deletion contains the last state of the object."""
         self._take(item)
         if change == "DELETED":
             self.configuration = None
         self._notice()
 
     def _take(self, item: WholeObject) -> None:
-        # What it is, the items of a list do not say.
+        # The items of a list have no apiVersion and kind.
         self.configuration = {**item.content, "apiVersion": API_VERSION, "kind": self._kind}
         self.unregistered, self.ever = is_unregistered(self.configuration), True

@@ -3,11 +3,15 @@
 The evaluation of an expression never waits; a check without an answer interrupts it. The caller then asks the API
 server here, and evaluates again with the answer. If there is no answer, the check has an error, which expressions see
 with `errored()`, as in the API server when an authorizer fails.
+
+Answers are kept for seconds, as kube-apiserver keeps those of its webhook authorizer
+(k8s.io/apiserver's plugin/pkg/authorizer/webhook/webhook.go).
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -20,7 +24,15 @@ from webhook.cluster.api.wire import UNREADABLE
 if TYPE_CHECKING:
     from kubernetes.aio.client import ApiClient
 
+    from webhook.cluster.api.clock import Clock
+
 PATH = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+# kube-apiserver keeps allowed answers of a webhook for 5 minutes and others for 30 s, but those of RBAC not at all. So
+# the time is only as long as a burst of writes of one user: who loses or gets a right notices it here in 10 s.
+KEPT_SECONDS = 10.0
+# An answer of usual size needs about 1 KB. As in kube-apiserver, users cannot fill the memory with long attributes.
+MOST_KEPT = 4096
+LONGEST_KEPT = 10_000
 
 
 class _Review(msgspec.Struct):
@@ -28,6 +40,30 @@ class _Review(msgspec.Struct):
 
 
 _REVIEW = msgspec.json.Decoder(_Review)
+
+
+class AccessReviews:
+    """Asks about checks, and keeps the answers to exactly the same ones for some seconds. Errors are not kept."""
+
+    def __init__(self, api: ApiClient, clock: Clock) -> None:
+        self._api = api
+        self._clock = clock
+        self._answers: OrderedDict[Check, tuple[float, CheckAnswer]] = OrderedDict()
+
+    async def review(self, check: Check, seconds: float) -> CheckAnswer:
+        """The answer to a check; an errored one if there is none within the time limit."""
+        until, kept = self._answers.get(check, (0.0, None))
+        if kept is not None and self._clock.monotonic() < until:
+            self._answers.move_to_end(check)
+            return kept
+        asked = self._clock.monotonic()  # before the question, so that no answer is kept for longer
+        answer = await review(self._api, check, seconds)
+        if answer.error is None and len(msgspec.json.encode(subject_access_review(check))) <= LONGEST_KEPT:
+            self._answers[check] = asked + KEPT_SECONDS, answer
+            self._answers.move_to_end(check)
+            if len(self._answers) > MOST_KEPT:
+                self._answers.popitem(last=False)
+        return answer
 
 
 async def review(api: ApiClient, check: Check, seconds: float) -> CheckAnswer:

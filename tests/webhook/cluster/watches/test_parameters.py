@@ -13,8 +13,8 @@ from policies.admissionpolicy.model import ParamKind
 from policies.engine.lookup import FactUnavailable, Missing
 from policies.engine.match import EVERYTHING, LabelSelector, SelectorRequirement
 from webhook.cluster.api.client import Connection
-from webhook.cluster.watches.paramkind import ASK_AGAIN_SECONDS
 from webhook.cluster.watches.parameters import ClusterParameters
+from webhook.cluster.watches.paramkind import ASK_AGAIN_SECONDS
 
 CONFIG_MAP = ParamKind(api_version="v1", kind="ConfigMap")
 LIMIT = ParamKind(api_version="example.org/v1", kind="Limit")
@@ -457,10 +457,10 @@ async def test_rights_in_namespaces_alone(server: FakeApi, parameters: ClusterPa
     assert [parameters.known(key).objects[0]["metadata"]["name"] for key in keys] == [key.name for key in keys]
     assert parameters.problems() == []
     by_name = [f"parameters: ConfigMap limits-{n} in namespace team-{n}" for n in range(5)]
-    assert tasks() == {"paramKind ConfigMap", *by_name, "parameters: ConfigMap second in namespace team-0"}
-    assert [query.get("fieldSelector") for query in server.lists(space)] == [
-        None, "metadata.name=limits-0", "metadata.name=second"
-    ]  # fmt: skip
+    parts = {"paramKind ConfigMap", *by_name, "parameters: ConfigMap second in namespace team-0"}
+    await until(lambda: tasks() == parts)
+    asked = {query.get("fieldSelector") for query in server.lists(space)}
+    assert asked == {None, "metadata.name=limits-0", "metadata.name=second"}
 
     times.pass_by(ASK_AGAIN_SECONDS)
     await awake(times, lambda: tasks() == {"paramKind ConfigMap", "parameters: every ConfigMap"})
@@ -478,10 +478,9 @@ async def test_one_namespace_without_rights(server: FakeApi, parameters: Cluster
     await parameters.follow(keys)
     await until(lambda: parameters.problems() and len(parameters.unsynced()) == 1)
 
-    assert parameters.problems() == [
-        f"ConfigMap limits-0 in namespace team-0: the API server refused GET {forbidden} at {server.url} "
-        "(403: you may not); a Role in namespace team-0 must allow the service's account to list and watch configmaps"
-    ]
+    refusal = f"the API server refused GET {forbidden} at {server.url} (403: you may not)"
+    right = "a Role in namespace team-0 must allow the service's account to list and watch configmaps"
+    assert parameters.problems() == [f"ConfigMap limits-0 in namespace team-0: {refusal}; {right}"]
     assert [len(parameters.known(key).objects) for key in keys[1:]] == [1] * 5
     assert sorted(reflector.resource.kind for reflector in parameters.reflectors()) == ["ConfigMap of v1"] * 6
 

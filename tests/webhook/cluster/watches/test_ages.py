@@ -76,7 +76,9 @@ async def test_one_stale_watch_is_told(server: FakeApi, ages: WatchAges, two: Tw
     times.pass_by(HOUR)
     server.put(NODES, named("two"))
     server.cut(NAMESPACES)
-    await until(lambda: two.namespaces.status == 403 and two.nodes.fresh == times.seconds)
+    await until(lambda: two.namespaces.problem and two.nodes.fresh == times.seconds)  # the connection broke
+    times.wake()
+    await until(lambda: two.namespaces.status == 403)
 
     refusal = f"the API server refused GET {NAMESPACES} at {server.url} (403: you may not)"
     assert ages.problems() == [f"namespaces: not known to be up to date for 3600 s: {refusal}"]

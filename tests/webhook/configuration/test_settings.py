@@ -126,7 +126,8 @@ tls:
   clientCaFile: callers.crt
   names: [a.example.org]
   checkSeconds: 0.5
-cluster: {kubeconfig: kube.config, inCluster: true, serviceAccount: sa, namespace: cloud, lease: turn, cutOffSeconds: 600}
+cluster: {kubeconfig: kube.config, inCluster: true, serviceAccount: sa, namespace: cloud, lease: turn,
+  cutOffSeconds: 600}
 registration:
   apply: true
   caOnly: true

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 LOOK_AGAIN_SECONDS = 5.0
 # How soon a right to watch more at once is noticed, after it was missing. Each attempt is a refusal in the audit log.
 ASK_AGAIN_SECONDS = 600.0
+# How long refusals are gathered before watches are divided. Each division looks at all references.
+DIVIDE_SECONDS = 0.1
 # If there is a known problem, the longest wait. As in kube-apiserver (CollectParams).
 PATIENCE_SECONDS = 1.0
 
@@ -48,6 +50,7 @@ class FollowedKind:
         self._planned: dict[ParametersKey, ParamWatch] = {}  # by reference, the watch that should have it
         self._serving: dict[ParametersKey, ParamWatch] = {}  # by reference, the watch that has it
         self._refused: dict[ParametersKey, float] = {}  # reaches, and when they were refused
+        self._division: asyncio.TimerHandle | None = None
         self._ending: set[asyncio.Task[NoReturn]] = set()
         self._task: asyncio.Task[NoReturn] | None = None
         self._log = structlog.get_logger()
@@ -62,6 +65,7 @@ class FollowedKind:
     async def stop(self) -> None:
         """Stop following. Known parameters stay available, but are not updated any more."""
         await cancelled([self._task] if self._task else [])  # first, because it may start new watches
+        self._divide_later(None)
         await cancelled([*(watch.task for watch in self._watches), *self._ending])
 
     def reflectors(self) -> Sequence[Reflector[Any]]:
@@ -131,6 +135,7 @@ class FollowedKind:
 
     def _adjust(self) -> None:
         """Start and end watches to match the keys. It must not wait, so that `known` is consistent."""
+        self._divide_later(None)
         served = self._served
         keys = frozenset(key for key in self._keys if served and _is_watched(key, served.scope))
         self._planned = {}
@@ -166,9 +171,16 @@ class FollowedKind:
         if watch.refused and len(watch.keys) > 1 and any(watch is planned for planned in self._planned.values()):
             self._log.info("parameters are watched in parts", parameters=str(watch.reach), reason=watch.problem)
             self._refused[watch.reach] = self._clock.monotonic()
-            self._adjust()
+            if self._division is None:
+                self._divide_later(DIVIDE_SECONDS)
         else:
             self._clear()
+
+    def _divide_later(self, seconds: float | None) -> None:
+        """Divide refused watches after some seconds; None to forget it."""
+        if self._division is not None:
+            self._division.cancel()
+        self._division = None if seconds is None else asyncio.get_running_loop().call_later(seconds, self._adjust)
 
     def _clear(self) -> None:
         """End the watches that nobody needs any more, and wake those that wait for parameters."""

@@ -476,7 +476,8 @@ async def test_one_namespace_without_rights(server: FakeApi, parameters: Cluster
     for path in (MAPS, forbidden):
         server.fail(path, 403, status(403, "you may not"), times=99)
     await parameters.follow(keys)
-    await until(lambda: parameters.problems() and len(parameters.unsynced()) == 1)
+    await until(lambda: len(parameters.reflectors()) == len(keys) and len(parameters.unsynced()) == 1)
+    await until(parameters.problems)
 
     refusal = f"the API server refused GET {forbidden} at {server.url} (403: you may not)"
     right = "a Role in namespace team-0 must allow the service's account to list and watch configmaps"

@@ -123,6 +123,7 @@ class ClusterFacts:
         await cancelled(self._tasks)
         self._tasks = []
         await self._reads.stop()
+        await self._access.stop()
         await self.parameters.stop()
 
     def reflectors(self) -> list[Reflector[Any]]:

@@ -6,13 +6,14 @@ import asyncio
 import json
 
 import pytest
-from support.api.fakeapi import FakeApi, status
+from support.api.fakeapi import NAMESPACES, FakeApi, named, status
 from support.api.times import Times
-from support.patience import PATIENCE
+from support.patience import PATIENCE, until
 
 from policies.cel.library.kubernetes.authorizer import Check, CheckAnswer, User
+from webhook.cluster.api.call import Call, fetch
 from webhook.cluster.api.client import Connection
-from webhook.cluster.facts.access import KEPT_SECONDS, LONGEST_KEPT, MOST_KEPT, PATH, AccessReviews, review
+from webhook.cluster.facts.access import AT_ONCE, KEPT_SECONDS, LONGEST_KEPT, MOST_KEPT, PATH, AccessReviews, review
 
 CHECK = Check(user=User("alice", groups=("dev",)), verb="get", resource="pods", namespace="team")
 
@@ -134,3 +135,33 @@ async def test_memory_is_bounded(server: FakeApi, reviews: AccessReviews) -> Non
     assert len(reviews._answers) == MOST_KEPT
     await reviews.review(of("second"), PATIENCE)
     assert len(server.seen) == 4 + MOST_KEPT
+
+
+async def test_concurrent_questions_are_one(server: FakeApi, reviews: AccessReviews) -> None:
+    """Many reviews that need the same check ask once, and whoever has less time does not spoil it for the others."""
+    del server.groups[PATH]  # answered as a single object then, which waits
+    server.held = asyncio.Event()
+    hurried = asyncio.create_task(reviews.review(of("alice"), 0.01))
+    others = [asyncio.create_task(reviews.review(of("alice"), PATIENCE)) for _ in range(200)]
+    early = await hurried
+    server.held.set()
+    answers = await asyncio.gather(*others)
+
+    assert early.error == "the API server did not answer within 0.0 s"
+    assert len(server.seen) == 1
+    assert len(set(answers)) == 1
+
+
+async def test_slow_answers_leave_room(server: FakeApi, api: Connection, reviews: AccessReviews) -> None:
+    """However many checks wait for an API server that does not answer them, another request is answered."""
+    server.slow.add(PATH)
+    server.put(NAMESPACES, named("one"))
+    waiting = [asyncio.create_task(reviews.review(of(f"user-{number}"), PATIENCE)) for number in range(300)]
+    await until(lambda: len(server.seen) == AT_ONCE)
+
+    async with asyncio.timeout(PATIENCE):
+        assert await fetch(api, Call("GET", f"{NAMESPACES}/one"))
+
+    await reviews.stop()
+    answers = await asyncio.gather(*waiting)
+    assert set(answers) == {CheckAnswer(allowed=False, error="the service is shutting down")}

@@ -256,7 +256,7 @@ async def test_a_replica_that_is_cut_off_for_an_hour(own: ControlPlane, tmp_path
         early = [line.partition(":")[0] for line in ages.problems()], ages.unready()
         passed += 3600
         late = ages.unready()
-        await asyncio.to_thread(own.restart_api_server)
+        own.restart_api_server()  # not in a thread, with which it would end
         with Caller(own) as caller:
             caller.send("PUT", f"{maps}/limit", {**body, "data": {"a": "2"}})
         old = data(facts, reference)
@@ -294,7 +294,7 @@ async def test_a_restart_with_many_processes(own: ControlPlane) -> None:
 
         await until(known)
         with capture_logs([TimeStamper()]) as logs:
-            await asyncio.to_thread(own.restart_api_server)
+            own.restart_api_server()  # not in a thread, with which it would end
             await asyncio.to_thread(own.namespace, name)
 
             async def seen() -> bool:

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 LOOK_AGAIN_SECONDS = 5.0
 # How soon a right to watch more at once is noticed, after it was missing. Each attempt is a refusal in the audit log.
 ASK_AGAIN_SECONDS = 600.0
+# How old a watch that worked must be before a refusal divides it. An API server that starts refuses everything for some
+# moments, until it knows its roles, and must not be asked for a thousand watches then.
+LOST_SECONDS = 300.0
 # How long refusals are gathered before watches are divided. Each division looks at all references.
 DIVIDE_SECONDS = 0.1
 # If there is a known problem, the longest wait. As in kube-apiserver (CollectParams).
@@ -168,13 +171,19 @@ class FollowedKind:
         """Take over what a watch has listed, or split it if it was refused and has several references."""
         if watch.synced:
             self._serving |= dict.fromkeys((key for key in watch.keys if self._planned.get(key) is watch), watch)
-        if watch.refused and len(watch.keys) > 1 and any(watch is planned for planned in self._planned.values()):
+        if self._is_lost(watch) and any(watch is planned for planned in self._planned.values()):
             self._log.info("parameters are watched in parts", parameters=str(watch.reach), reason=watch.problem)
             self._refused[watch.reach] = self._clock.monotonic()
             if self._division is None:
                 self._divide_later(DIVIDE_SECONDS)
         else:
             self._clear()
+
+    def _is_lost(self, watch: ParamWatch) -> bool:
+        """Whether a watch should be divided, because the service may not watch so much."""
+        if not watch.refused or len(watch.keys) == 1:
+            return False
+        return not watch.synced or self._clock.monotonic() - watch.reflector.fresh >= LOST_SECONDS
 
     def _divide_later(self, seconds: float | None) -> None:
         """Divide refused watches after some seconds; None to forget it."""

@@ -14,7 +14,7 @@ from policies.engine.lookup import FactUnavailable, Missing
 from policies.engine.match import EVERYTHING, LabelSelector, SelectorRequirement
 from webhook.cluster.api.client import Connection
 from webhook.cluster.watches.parameters import ClusterParameters
-from webhook.cluster.watches.paramkind import ASK_AGAIN_SECONDS
+from webhook.cluster.watches.paramkind import ASK_AGAIN_SECONDS, LOST_SECONDS
 
 CONFIG_MAP = ParamKind(api_version="v1", kind="ConfigMap")
 LIMIT = ParamKind(api_version="example.org/v1", kind="Limit")
@@ -465,6 +465,27 @@ async def test_rights_in_namespaces_alone(server: FakeApi, parameters: ClusterPa
     times.pass_by(ASK_AGAIN_SECONDS)
     await awake(times, lambda: tasks() == {"paramKind ConfigMap", "parameters: every ConfigMap"})
     assert [parameters.known(key).objects[0]["metadata"]["name"] for key in keys] == [key.name for key in keys]
+
+
+async def test_a_right_that_is_lost(server: FakeApi, parameters: ClusterParameters, times: Times) -> None:
+    """A watch that worked is not divided by a refusal, as of an API server that starts, but by one that lasts."""
+    keys = in_spaces(5)
+    for key in keys:
+        server.put(MAPS, config_map(key.name, "old", key.namespace))
+        server.put(f"/api/v1/namespaces/{key.namespace}/configmaps", config_map(key.name, "new", key.namespace))
+    await followed(parameters, *keys)
+    await server.watched(MAPS)
+    server.fail(MAPS, 403, status(403, "not yet"), times=9999)
+    server.cut(MAPS)
+    whole = {"paramKind ConfigMap", "parameters: every ConfigMap"}
+    await awake(times, lambda: any("403" in problem for problem in parameters.problems()))
+    early = tasks(), [item["data"]["a"] for key in keys for item in parameters.known(key).objects]
+
+    times.pass_by(LOST_SECONDS)
+    await awake(times, lambda: len(tasks()) == 1 + len(keys))
+    late = [item["data"]["a"] for key in keys for item in parameters.known(key).objects]
+
+    assert (early, late, parameters.problems()) == ((whole, ["old"] * 5), ["new"] * 5, [])
 
 
 async def test_one_namespace_without_rights(server: FakeApi, parameters: ClusterParameters) -> None:

@@ -81,6 +81,7 @@ async def serve(read: Callable[[], Settings], path: Path | None = None, health_s
         upkeep = _upkeep(parts, registrar, settings)
         await upkeep.start()
         state = _state(parts, registrar)
+        _watch_ages(stack, parts, state)
         service = Service(state, measures, settings.listen.max_in_flight)
         # Last, because an open port promises that the rules are in force.
         health, admission = await _open(stack, service, settings, parts.certificates, health_socket)
@@ -230,6 +231,20 @@ def _state(parts: _Parts, registrar: Registrar | None) -> ServingState:
         state.add_gate("policies", lambda: () if keeper.complete else ["those of the cluster are not loaded yet"])
         state.add_note("policies", keeper.unused)
     return state
+
+
+def _watch_ages(stack: AsyncExitStack, parts: _Parts, state: ServingState) -> None:
+    """Make the ages of the watches a metric, a reason of readiness and a line of the log."""
+    if parts.cluster is None:
+        return
+    from webhook.cluster.watches.ages import WatchAges  # noqa: PLC0415 - for clusters only
+
+    sources = (parts.cluster, *((parts.replica,) if parts.replica else ()))
+    ages = WatchAges(sources, parts.settings.cluster.cut_off_seconds)
+    parts.measures.watches = ages
+    state.add_note("watches", ages.problems)
+    state.add_gate("watches", ages.unready)
+    _run(stack, "watch ages", ages.run())
 
 
 def _has_cluster(settings: Settings) -> bool:

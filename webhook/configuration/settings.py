@@ -129,6 +129,9 @@ class ClusterSettings(_Model):
     lease: str = Field(
         "cks-admission", min_length=1, description="Lease there by which replicas agree who writes to the cluster."
     )
+    cut_off_seconds: float = Field(
+        1800.0, ge=300, description="After so long without a word from the API server a replica is not ready."
+    )
 
 
 class KeptRequirement(_Model):

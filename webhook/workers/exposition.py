@@ -31,6 +31,8 @@ GAUGES: Final[Mapping[str, Combine]] = {
     "cks_admission_authority_expiry_timestamp_seconds": _soonest,
     "cks_admission_leader": max,
     "cks_admission_configuration_refused": max,
+    "cks_admission_watch_age_seconds": max,
+    "cks_admission_api_server_silence_seconds": max,
     "cks_admission_workers": sum,
     "cks_admission_build_info": max,
 }

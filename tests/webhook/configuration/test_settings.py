@@ -37,6 +37,7 @@ _DEFAULTS: Json = {
         "serviceAccount": "",
         "namespace": "cks-admission",
         "lease": "cks-admission",
+        "cutOffSeconds": 1800.0,
     },
     "registration": {
         "apply": False,
@@ -125,7 +126,8 @@ tls:
   clientCaFile: callers.crt
   names: [a.example.org]
   checkSeconds: 0.5
-cluster: {kubeconfig: kube.config, inCluster: true, serviceAccount: sa, namespace: cloud, lease: turn}
+cluster: {kubeconfig: kube.config, inCluster: true, serviceAccount: sa, namespace: cloud, lease: turn,
+  cutOffSeconds: 600}
 registration:
   apply: true
   caOnly: true
@@ -228,6 +230,7 @@ _OTHER_READ: Json = {
         "serviceAccount": "sa",
         "namespace": "cloud",
         "lease": "turn",
+        "cutOffSeconds": 600.0,
     },
     "registration": {
         "apply": True,

@@ -97,7 +97,7 @@ def validate(request: AdmissionRequest, ruleset: RuleSet, facts: Facts, group: s
     """The answer of every validating rule for the request. Raises only Missing."""
     decisions: list[Decision] = []
     for rule in ruleset.applicable("validate", request, group):
-        if outcome := _observe(rule, request, facts):
+        if outcome := _observe(rule, request, ruleset, facts):
             decisions += _decide(rule, outcome, request, ruleset, facts)
         else:
             decisions.append(Decision(rule.name, "admit"))
@@ -129,7 +129,7 @@ def mutate(request: AdmissionRequest, ruleset: RuleSet, facts: Facts, group: str
             violation, mutation = refusal.violation, NO_MUTATION
             decision = Decision(violation.rule, "deny", (violation,), exception=refusal.exception)
         except Exception as error:  # noqa: BLE001 - one guard for all rules: a failure becomes a decision, never a 500
-            failure, mutation = RuleFailure(error, _policy(rule, "mutate")), NO_MUTATION
+            failure, mutation = RuleFailure(error, _policy(rule, "mutate", request, ruleset)), NO_MUTATION
             decision = Decision(rule.name, "error", failure=failure)
             if not decision.denies:
                 lines.append(one_line(_failure_text(rule.name, error, "Ignore")))
@@ -162,7 +162,7 @@ def _applied(request: AdmissionRequest, mutation: Mutation, *, last: bool) -> Ad
     return replace(request, object=patch.apply(obj, mutation.operations))
 
 
-def _observe(rule: Rule, request: AdmissionRequest, facts: Facts) -> Outcome | RuleFailure:
+def _observe(rule: Rule, request: AdmissionRequest, ruleset: RuleSet, facts: Facts) -> Outcome | RuleFailure:
     """The outcome of one rule, with every exception turned into a failure."""
     try:
         if rule.validate is None or not _in_scope(rule, request, facts):
@@ -171,7 +171,7 @@ def _observe(rule: Rule, request: AdmissionRequest, facts: Facts) -> Outcome | R
     except Missing:
         raise
     except Exception as error:  # noqa: BLE001 - as in mutate
-        return RuleFailure(error, _policy(rule, "validate"))
+        return RuleFailure(error, _policy(rule, "validate", request, ruleset))
 
 
 def _warnings(decision: Decision) -> Iterator[str]:
@@ -210,9 +210,15 @@ def _in_scope(rule: Rule, request: AdmissionRequest, facts: Facts) -> bool:
     return rule.namespaces.matches(facts.namespace_labels(request.scope_namespace))
 
 
-def _policy(rule: Rule, phase: Phase) -> FailurePolicy:
-    """The rule's failure policy in a phase: Fail if any of its hooks says so."""
-    return "Fail" if any(hook.phase == phase and hook.failure_policy == "Fail" for hook in rule.hooks) else "Ignore"
+def _policy(rule: Rule, phase: Phase, request: AdmissionRequest, ruleset: RuleSet) -> FailurePolicy:
+    """The rule's failure policy in a phase: Fail if any of its hooks says so.
+
+    Essential writes fail open, as in the API server, but not where a rule applies everywhere.
+    """
+    hooks = [hook for hook in rule.hooks if hook.phase == phase and hook.failure_policy == "Fail"]
+    if not hooks or (ruleset.safety.is_essential(request) and not any(hook.everywhere for hook in hooks)):
+        return "Ignore"
+    return "Fail"
 
 
 def _failure_text(rule: str, error: Exception, policy: FailurePolicy) -> str:

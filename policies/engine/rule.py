@@ -81,7 +81,7 @@ class Hook(Struct, frozen=True):
     namespaced and cluster-scoped objects. exact: resources and versions match exactly, so the API server converts
     nothing. reinvoked: whether the API server calls a mutation again after other webhooks have changed the object.
     namespaces: a requirement of the rule on Namespaces that the API server may check first. everywhere: whether the
-    hook also applies to requests that `Safety` spares.
+    hook also applies to requests that `Safety` spares, and fails closed for what is essential.
     """
 
     phase: Phase

@@ -6,7 +6,7 @@ rule's action and failure policy. Every rule runs; the engine does not stop at t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Literal
 
 from msgspec import Struct
@@ -25,12 +25,14 @@ from policies.engine.rule import (
     PatchOperation,
     Phase,
     Rule,
+    Skip,
+    SkippedError,
 )
 from policies.engine.ruleset import RuleSet
 from policies.engine.violation import Violation, describe, limited, one_line
 from policies.objects import patch
 
-Outcome = tuple[Violation | Note, ...]
+Outcome = tuple[Violation | Note | Skip, ...]
 Verdict = Literal["admit", "deny", "warn", "audit", "excepted", "patch", "error"]
 
 
@@ -136,6 +138,10 @@ def mutate(request: AdmissionRequest, ruleset: RuleSet, facts: Facts, group: str
         decisions.append(decision)
         if mutation.excepted:
             decisions += [Decision(policy, "excepted", exception=why) for policy, why in mutation.excepted]
+        if mutation.skipped:
+            skips = _skips(mutation.skipped)
+            decisions += skips
+            lines += [line for skip in skips for line in _warnings(skip)]
         operations += mutation.operations
         lines += map(one_line, mutation.warnings)
     return Answer(tuple(decisions), tuple(operations), limited(lines)) if decisions else ADMITTED
@@ -190,17 +196,26 @@ def _decide(
         return [Decision(rule.name, "error", failure=outcome)]
     notes = tuple(item for item in outcome if isinstance(item, Note))
     violations = tuple(item for item in outcome if isinstance(item, Violation))
+    skips = _skips(item for item in outcome if isinstance(item, Skip))
     if not violations:
-        return [Decision(rule.name, "admit", notes=notes)]
+        return [Decision(rule.name, "admit", notes=notes), *skips] if notes or not skips else skips
     exception = longest(ruleset.exceptions, rule.name, request)
     if exception is not None and exception.holds(facts.today()):
-        return [Decision(rule.name, "excepted", violations, exception=exception)]
+        return [Decision(rule.name, "excepted", violations, exception=exception), *skips]
     verdicts: dict[Verdict, list[Violation]] = {}
     action: Verdict = "admit" if rule.action == "off" else rule.action
     for violation in violations:
         verdicts.setdefault(violation.verdict or action, []).append(violation)
     decisions = [Decision(rule.name, verdict, tuple(those), exception=exception) for verdict, those in verdicts.items()]
-    return [replace(decisions[0], notes=notes), *decisions[1:]]
+    return [replace(decisions[0], notes=notes), *decisions[1:], *skips]
+
+
+def _skips(skips: Iterable[Skip]) -> list[Decision]:
+    """The decisions for what could not be evaluated and is ignored."""
+    return [
+        Decision(skip.rule, "error", failure=RuleFailure(SkippedError(skip.reason), "Ignore"))
+        for skip in dict.fromkeys(skips)
+    ]
 
 
 def _in_scope(rule: Rule, request: AdmissionRequest, facts: Facts) -> bool:

@@ -52,6 +52,7 @@ class Service:
         self.metrics = measures
         self.max_in_flight = max_in_flight
         self.log = structlog.get_logger().bind()  # a logger, not a proxy that looks one up at each call
+        self._skips = logs.SkipLog(self.log)
         measures.in_flight.set_function(lambda: state.in_flight)
 
     def admission_server(self) -> web.Server:
@@ -106,6 +107,7 @@ class Service:
         reply = encode(request.uid, answer)
         self.metrics.observe(route.phase, request, answer, time.perf_counter() - started)
         logs.log_answer(self.log, route.phase, request, answer)
+        self._skips.write(request, answer)
         return web.Response(body=reply, headers=_JSON_HEADERS)
 
     def _refuse_call(self, status: int, text: str, headers: dict[str, str] | None = None) -> web.Response:

@@ -301,6 +301,39 @@ def test_writes_with_the_service(served: Cluster) -> None:
     assert own == dict.fromkeys(own, "")
 
 
+@pytest.mark.parametrize("failure_policy", ["Fail", "Ignore"])
+def test_a_group_of_another_version(served: Cluster, failure_policy: str) -> None:
+    """A replica that does not know a group lets the entry's failure policy decide, whatever is written."""
+    cluster, selector = served.control_plane, {"matchLabels": {"skew": failure_policy.lower()}}
+    own = cluster.get("validatingwebhookconfiguration", "cks-admission")["webhooks"][0]["clientConfig"]
+    entry = {
+        "name": "future.example.org",
+        "admissionReviewVersions": ["v1"],
+        "clientConfig": {**own, "url": f"{served.service.url}/validate/future"},
+        "failurePolicy": failure_policy,
+        "objectSelector": selector,
+        "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["*"], "resources": ["configmaps"]}],
+        "sideEffects": "None",
+        "timeoutSeconds": 3,
+    }
+    configuration = _object("ValidatingWebhookConfiguration", "admissionregistration.k8s.io/v1", "skew")
+    written = workloads.config_map(NAMESPACE, f"skew-{failure_policy.lower()}", selector["matchLabels"])
+    calls = len(served.service.events("call rejected"))
+    cluster.objects.apply({**configuration, "webhooks": [entry]})
+
+    def called() -> str:
+        answer = cluster.apply(written)
+        if len(served.service.events("call rejected")) == calls:
+            raise NotYet(answer.stderr)
+        return answer.stderr
+
+    told = cluster.wait_for("the API server to call the group", lambda: (called(),))[0]
+    cluster.objects.delete("validatingwebhookconfiguration", "skew")
+
+    assert ('failed calling webhook "future.example.org"' in told) is (failure_policy == "Fail")
+    assert {event["status"] for event in served.service.events("call rejected")[calls:]} == {503}
+
+
 def test_a_node_joins(served: Cluster) -> None:
     """Without the service a new Node becomes ready, and the service's and the CNI's Deployments get Pods onto it."""
     cluster, name = served.control_plane, "joining"

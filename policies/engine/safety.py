@@ -70,6 +70,7 @@ _BY_CONTROL_PLANE: Mapping[str, tuple[str, ...]] = {
     ),
     "apiextensions.k8s.io": ("customresourcedefinitions",),
     "apiregistration.k8s.io": ("apiservices",),
+    "certificates.k8s.io": ("clustertrustbundles",),
     "discovery.k8s.io": ("endpointslices",),
     "flowcontrol.apiserver.k8s.io": ("flowschemas", "prioritylevelconfigurations"),
     "internal.apiserver.k8s.io": ("storageversions",),

@@ -10,12 +10,12 @@ from typing import Any
 from msgspec.structs import asdict
 
 from policies.cel.activation import activation
-from policies.cel.evaluation.run import Expired
 from policies.cel.library.kubernetes.authorizer import Decisions, Table
 from policies.cel.program import NO_VARIABLES
 from policies.cel.values import Value
 from policies.engine.facts import Facts
 from policies.engine.request import AdmissionRequest, GroupVersionKind, JsonObject
+from policies.engine.timelimit import Expired
 
 Json = Mapping[str, Any]
 """A decoded object."""

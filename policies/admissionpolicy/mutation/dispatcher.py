@@ -192,7 +192,7 @@ class _Round:
         try:
             value = group.evaluate(unit)
             if isinstance(value, Failure):
-                self.findings.append(_error(invocation, value.text, index, unit, group))
+                self.findings.append(_error(invocation, value.text, index, unit, None if value.spent else group))
                 return
             mutated = self._applied(value, group)
         except InternalError as error:

@@ -27,6 +27,7 @@ from policies.engine.rule import (
     Rule,
 )
 from policies.engine.ruleset import RuleSet
+from policies.engine.timelimit import OvertimeError, PostponedError, TimeLimitError, look
 from policies.engine.violation import Violation, describe, limited, one_line
 from policies.objects import patch
 
@@ -123,16 +124,19 @@ def mutate(request: AdmissionRequest, ruleset: RuleSet, facts: Facts, group: str
             decision, mutation = _mutation(rule, current, ruleset, facts)
             if mutation.operations:
                 current = _applied(current, mutation, last=position == len(rules))
-        except Missing:
-            raise
+        except Missing as missing:
+            failure, mutation = _disregard(missing, rule, facts, "mutate"), NO_MUTATION
+            decision = Decision(rule.name, "error", failure=failure)
+        except TimeLimitError as error:
+            failure, mutation = _overtime(error, rule, "mutate"), NO_MUTATION
+            decision = Decision(rule.name, "error", failure=failure)
         except MutationRefusedError as refusal:
             violation, mutation = refusal.violation, NO_MUTATION
             decision = Decision(violation.rule, "deny", (violation,), exception=refusal.exception)
         except Exception as error:  # noqa: BLE001 - one guard for all rules: a failure becomes a decision, never a 500
             failure, mutation = RuleFailure(error, _policy(rule, "mutate")), NO_MUTATION
             decision = Decision(rule.name, "error", failure=failure)
-            if not decision.denies:
-                lines.append(one_line(_failure_text(rule.name, error, "Ignore")))
+        lines += _warnings(decision)
         decisions.append(decision)
         if mutation.excepted:
             decisions += [Decision(policy, "excepted", exception=why) for policy, why in mutation.excepted]
@@ -143,6 +147,7 @@ def mutate(request: AdmissionRequest, ruleset: RuleSet, facts: Facts, group: str
 
 def _mutation(rule: Rule, request: AdmissionRequest, ruleset: RuleSet, facts: Facts) -> tuple[Decision, Mutation]:
     """A rule's decision and mutation; no mutation if an exception covers the request."""
+    look(facts.expired)
     if rule.mutate is None or not _in_scope(rule, request, facts):
         return Decision(rule.name, "admit"), NO_MUTATION
     mutation = rule.mutate(request, facts)
@@ -165,13 +170,40 @@ def _applied(request: AdmissionRequest, mutation: Mutation, *, last: bool) -> Ad
 def _observe(rule: Rule, request: AdmissionRequest, facts: Facts) -> Outcome | RuleFailure:
     """The outcome of one rule, with every exception turned into a failure."""
     try:
+        look(facts.expired)
         if rule.validate is None or not _in_scope(rule, request, facts):
             return ()
         return tuple(rule.validate(request, facts))
-    except Missing:
-        raise
+    except Missing as missing:
+        return _disregard(missing, rule, facts, "validate")
+    except TimeLimitError as error:
+        return _overtime(error, rule, "validate")
     except Exception as error:  # noqa: BLE001 - as in mutate
         return RuleFailure(error, _policy(rule, "validate"))
+
+
+def _disregard(missing: Missing, rule: Rule, facts: Facts, phase: Phase) -> RuleFailure:
+    """The failure of a rule that looks up by hand what was entered already. Raises Missing for anything else."""
+    if missing.key not in facts.entries:
+        raise missing
+    return RuleFailure(RuntimeError("it looks something up without regard to what was found"), _policy(rule, phase))
+
+
+def _overtime(error: TimeLimitError, rule: Rule, phase: Phase) -> RuleFailure:
+    """The failure of a rule for which no time was left. Raises PostponedError."""
+    error.blame(rule.name)
+    if isinstance(error, PostponedError):
+        raise error
+    return RuleFailure(OvertimeError(str(error)), _policy(rule, phase))
+
+
+def overtime(
+    request: AdmissionRequest, ruleset: RuleSet, phase: Phase, group: str | None, error: OvertimeError
+) -> Answer:
+    """The answer for a request that nobody could judge in time: every rule for it has failed."""
+    rules = ruleset.applicable(phase, request, group)
+    decisions = tuple(Decision(rule.name, "error", failure=RuleFailure(error, _policy(rule, phase))) for rule in rules)
+    return Answer(decisions, (), limited([line for decision in decisions for line in _warnings(decision)]))
 
 
 def _warnings(decision: Decision) -> Iterator[str]:

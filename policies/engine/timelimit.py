@@ -9,18 +9,21 @@ Neither is an Exception, so that nothing that guards against defects absorbs the
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NoReturn
 
 Expired = Callable[[], bool]
-"""Returns whether the time is over; may raise PostponedError instead."""
+"""Returns whether the time is over; may raise a TimeLimitError of its own instead."""
 
 
 class TimeLimitError(BaseException):
     """The time for a review is over. policy: the one under evaluation, as far as it is known."""
 
-    def __init__(self, policy: str = "") -> None:
-        super().__init__("the time for the review is over")
-        self.policy = policy
+    def __init__(self, message: str = "the time for the review is over") -> None:
+        super().__init__(message)
+        self.policy = ""
+
+    def blame(self, policy: str) -> None:
+        """Name the policy under evaluation, unless a more exact name is known."""
+        self.policy = self.policy or policy
 
 
 class PostponedError(TimeLimitError):
@@ -28,20 +31,17 @@ class PostponedError(TimeLimitError):
 
 
 class OvertimeError(Exception):
-    """A rule was not evaluated to its end in the time of its review. It is what TimeLimitError becomes for people."""
+    """A rule was not evaluated to its end in the time of its review: a TimeLimitError as people see it."""
 
 
-class SlowPolicyError(Exception):
-    """A policy is skipped for a while, because it took too long again and again."""
+class SkippedPolicyError(Exception):
+    """A policy is skipped for a while, because it was too slow again and again."""
+
+    def __init__(self) -> None:
+        super().__init__("it was too slow several times, so it is not evaluated for a while")
 
 
 def look(expired: Expired | None) -> None:
     """Look at the clock. Raises TimeLimitError."""
     if expired is not None and expired():
         raise TimeLimitError
-
-
-def blame(error: TimeLimitError, policy: str) -> NoReturn:
-    """Raise the error again, with the innermost policy that is known."""
-    error.policy = error.policy or policy
-    raise error

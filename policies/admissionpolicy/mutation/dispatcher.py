@@ -6,7 +6,7 @@ server fills in defaults between two mutations; that is not done here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
@@ -37,6 +37,7 @@ from policies.cel.patchtypes import ObjectValue
 from policies.cel.syntax.source import CompileError
 from policies.cel.values import Value
 from policies.engine.request import JsonObject
+from policies.engine.timelimit import PostponedError, SkippedPolicyError, TimeLimitError, look
 
 Selected = Sequence[tuple[CompiledPolicy, Sequence[Binding]]]
 """Policies, each with its bindings that match a request."""
@@ -50,12 +51,14 @@ _JSON_VARIABLES = ("oldObject", "params", "request", "namespaceObject")
 class Mutated:
     """The object after the policies, and their result.
 
-    findings: errors that refuse the request, in the order of the API server's causes. The first one provides message
-    and reason; but if the last one is an internal error, the API server shows only that.
+    late: policies for which no time was left, with the reasons. findings: errors that refuse the request, in the order
+    of the API server's causes. The first one provides message and reason; but if the last one is an internal error, the
+    API server shows only that.
     """
 
     object: JsonObject | None
     result: Result
+    late: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def denial(self) -> Finding | None:
@@ -87,7 +90,8 @@ def mutate(
     second = _Round(parameters, first.inputs, schema, budget, only=frozenset(first.reinvocable))
     second.run(select(first.inputs.object))
     outcome = second.outcome()
-    return Mutated(object=outcome.object, result=combined([first.outcome().result, outcome.result]))
+    result = combined([first.outcome().result, outcome.result])
+    return Mutated(object=outcome.object, result=result, late=first.late | second.late)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +130,7 @@ class _Round:
     findings: list[Finding] = field(default_factory=list)
     skipped: list[tuple[str, str]] = field(default_factory=list)
     reinvocable: list[tuple[str, ...]] = field(default_factory=list)
+    late: dict[str, str] = field(default_factory=dict)
     applied: bool = False
 
     @property
@@ -134,16 +139,35 @@ class _Round:
 
     def outcome(self) -> Mutated:
         result = structs.replace(result_of(self.findings), skipped=tuple(self.skipped))
-        return Mutated(object=self.inputs.object, result=result)
+        return Mutated(object=self.inputs.object, result=result, late=self.late)
 
     def run(self, selected: Selected) -> None:
         """Apply the policies. All parameters are collected before the first mutation."""
         invocations = [self._invocations(compiled, bindings) for compiled, bindings in selected]
         try:
             for invocation in list(chain.from_iterable(invocations)):
-                self._invoke(invocation)
+                self._invoke_in_time(invocation)
         except _HaltedError as error:
             self.findings.append(error.finding)
+
+    def _invoke_in_time(self, invocation: _Invocation) -> None:
+        """Apply one policy, which fails if no time is left or if it is to be skipped. Raises PostponedError."""
+        name = invocation.compiled.policy.name
+        if name in self.inputs.skipped:
+            self._leave_out(invocation, SkippedPolicyError())
+            return
+        try:
+            look(self.inputs.expired)
+            self._invoke(invocation)
+        except TimeLimitError as error:
+            error.blame(name)
+            if isinstance(error, PostponedError):
+                raise
+            self._leave_out(invocation, error)
+
+    def _leave_out(self, invocation: _Invocation, reason: BaseException) -> None:
+        self.late[invocation.compiled.policy.name] = str(reason)
+        self.findings.append(_error(invocation, str(reason)))
 
     def _invocations(self, compiled: CompiledPolicy, bindings: Iterable[Binding]) -> Iterator[_Invocation]:
         kind = compiled.policy.param_kind

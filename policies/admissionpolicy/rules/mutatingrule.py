@@ -80,7 +80,8 @@ class MutatingPolicies:
         if mutated.denial is not None:
             raise _refused(mutated.denial, exceptions.get(mutated.denial.policy))
         operations = jsonpatch.make_patch(request.object, mutated.object).patch
-        return Mutation(tuple(operations), excepted=tuple(excepted.items()))
+        warnings = tuple(f"policy {name!r} was skipped: {reason}" for name, reason in mutated.late.items())
+        return Mutation(tuple(operations), warnings, excepted=tuple(excepted.items()))
 
     def mutated(
         self, request: AdmissionRequest, facts: Facts

@@ -192,6 +192,7 @@ def _disregard(missing: Missing, rule: Rule, facts: Facts, phase: Phase) -> Rule
 def _overtime(error: TimeLimitError, rule: Rule, phase: Phase) -> RuleFailure:
     """The failure of a rule for which no time was left. Raises PostponedError."""
     error.blame(rule.name)
+    error.rule = rule.name
     if isinstance(error, PostponedError):
         raise error
     return RuleFailure(OvertimeError(str(error)), _policy(rule, phase))

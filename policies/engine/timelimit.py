@@ -15,11 +15,11 @@ Expired = Callable[[], bool]
 
 
 class TimeLimitError(BaseException):
-    """The time for a review is over. policy: the one under evaluation, as far as it is known."""
+    """The time for a review is over. rule, policy: those under evaluation, as far as they are known."""
 
     def __init__(self, message: str = "the time for the review is over") -> None:
         super().__init__(message)
-        self.policy = ""
+        self.policy = self.rule = ""
 
     def blame(self, policy: str) -> None:
         """Name the policy under evaluation, unless a more exact name is known."""

@@ -9,7 +9,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from time import monotonic
+from time import monotonic, thread_time
 
 from policies.engine.timelimit import PostponedError, TimeLimitError
 
@@ -20,24 +20,29 @@ LONGEST_STEP = 0.015
 
 
 class Slice:
-    """The time that one review may keep the event loop, in all its evaluations together."""
+    """The time that one review may keep the event loop, in all its evaluations together.
+
+    It is processor time: a review is not heavy because the kernel ran another process meanwhile. That clock takes a
+    system call, so it is looked at only when the usual clock says that the time may be over.
+    """
 
     def __init__(self, seconds: float = SLICE) -> None:
         self._left = seconds
         self._until = 0.0
+        self._began = 0.0
         self._running = False
 
     def __call__(self) -> bool:
         """Look at the clock. Raises PostponedError after the time."""
-        if monotonic() > self._until:
+        if monotonic() > self._until and thread_time() - self._began > self._left:
             raise PostponedError
         return False
 
     @contextmanager
     def running(self) -> Iterator[None]:
         """A block in which the time passes. It ends with PostponedError soon after the time is over."""
-        began = monotonic()
-        self._until = began + self._left
+        self._began = thread_time()
+        self._until = monotonic() + self._left
         interrupts = threading.current_thread() is threading.main_thread()
         if interrupts:
             signal.signal(signal.SIGALRM, self._interrupt)
@@ -49,11 +54,11 @@ class Slice:
             self._running = False
             if interrupts:
                 signal.setitimer(signal.ITIMER_REAL, 0)
-            self._left -= monotonic() - began
+            self._left -= thread_time() - self._began
 
     def _interrupt(self, *_: object) -> None:
         if self._running:
-            raise PostponedError
+            self()
 
 
 class Allowance:

@@ -60,8 +60,8 @@ class SlowPolicies:
         now = monotonic()
         return any(self._postponed.get((rule.name, tenant), 0.0) > now for rule in rules)
 
-    def overtime(self, policy: str) -> None:
-        """Note that a policy went over the time of a review."""
+    def overtime(self, policy: str, *, dry_run: bool = False) -> None:
+        """Note that a policy went over the time of a review. A dry run has no side effects on the cluster."""
         now = monotonic()
         self._metrics.overtime(policy)
         times = self._times.setdefault(policy, deque(maxlen=TIMES))
@@ -75,5 +75,5 @@ class SlowPolicies:
             self._logged = {name: until for name, until in self._logged.items() if until > now}
             self._logged[policy] = now + LOGGED
             self._log.warning("policy is slow", policy=policy, times=TIMES, seconds=WITHIN, skipped=self._skips())
-            if self._tell is not None:
+            if self._tell is not None and not dry_run:
                 self._tell(policy)

@@ -101,7 +101,7 @@ class Judge:
                 told = await self._told(body, tenant, route, facts, served, lookups.deadline)
                 if isinstance(told, Reviewed):
                     if told.policy:
-                        self._slow.overtime(told.policy)
+                        self._slow.overtime(told.policy, dry_run=bool(told.request.dry_run))
                     return told
                 if isinstance(told, Key):
                     facts = facts.entered(told, await lookups.entry(told, facts.entries))

@@ -106,7 +106,7 @@ _DEFAULTS: Json = {
             "ignoring": ("*-slurm-scheduler", "slurm-bridge-scheduler"),
         },
     },
-    "policies": {"directories": (), "configMaps": True, "native": True},
+    "policies": {"directories": (), "configMaps": True, "native": True, "slow": "keep"},
     "safety": {"namespaces": ("kube-system", "kube-public", "kube-node-lease"), "bootstrap": True},
     "workloads": (),
     "exceptions": (),
@@ -181,7 +181,7 @@ topology:
   files: [topologies, more.json]
   poolKeys: [example.org/pool]
   schedulers: {reading: [gang-*], labels: [example.org/queue], ignoring: [slurm-*]}
-policies: {directories: [policies, more.yaml], configMaps: false, native: false}
+policies: {directories: [policies, more.yaml], configMaps: false, native: false, slow: skip}
 safety: {namespaces: [cloud-system], bootstrap: false}
 workloads:
 - group: example.org
@@ -323,7 +323,7 @@ _OTHER_READ: Json = {
         "poolKeys": ("example.org/pool",),
         "schedulers": {"reading": ("gang-*",), "labels": ("example.org/queue",), "ignoring": ("slurm-*",)},
     },
-    "policies": {"directories": ("policies", "more.yaml"), "configMaps": False, "native": False},
+    "policies": {"directories": ("policies", "more.yaml"), "configMaps": False, "native": False, "slow": "skip"},
     "safety": {"namespaces": ("cloud-system",), "bootstrap": False},
     "workloads": (
         {

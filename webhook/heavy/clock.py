@@ -1,64 +1,69 @@
 """Clocks of reviews: how long one may keep the event loop, and how long it may take in a child process.
 
-Evaluations look at their clock now and then. A timer of the kernel ends those that do not get to it.
+Evaluations look at their clock now and then. Signals end those that do not get to it, such as one long call.
 """
 
 from __future__ import annotations
 
 import signal
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from time import monotonic, thread_time
+from time import monotonic
 
 from policies.engine.timelimit import PostponedError, TimeLimitError
 
-# An ordinary review takes tenths of a millisecond.
-SLICE = 0.02
-# No single step between two looks should take longer; what does is interrupted.
-LONGEST_STEP = 0.015
+# Processor time, which passes only while this process runs: a review is not heavy because the kernel let others run.
+TICK = 0.015
+# The ticks of a slice: it ends after 15 to 30 ms. An ordinary review takes tenths of a millisecond.
+SLICE = 2
+
+
+class Ticks:
+    """Counts processor time by a timer of the kernel, so that looking at it costs nothing.
+
+    current: the slice that runs, which each tick may end.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.current: Slice | None = None
+
+    def start(self) -> None:
+        """Begin to count, in the main thread. Only one counts in a process, the last one that was started."""
+        signal.signal(signal.SIGVTALRM, self._tick)
+        signal.setitimer(signal.ITIMER_VIRTUAL, TICK, TICK)
+
+    def _tick(self, *_: object) -> None:
+        self.count += 1
+        if self.current is not None:
+            self.current()
 
 
 class Slice:
-    """The time that one review may keep the event loop, in all its evaluations together.
+    """The time that one review may keep the event loop, in all its evaluations together."""
 
-    It is processor time: a review is not heavy because the kernel ran another process meanwhile. That clock takes a
-    system call, so it is looked at only when the usual clock says that the time may be over.
-    """
+    __slots__ = ("_end", "_left", "_ticks")
 
-    def __init__(self, seconds: float = SLICE) -> None:
-        self._left = seconds
-        self._until = 0.0
-        self._began = 0.0
-        self._running = False
+    def __init__(self, ticks: Ticks) -> None:
+        self._ticks = ticks
+        self._left = SLICE
+        self._end = 0
+
+    def begin(self) -> None:
+        """Begin an evaluation."""
+        self._end = self._ticks.count + self._left
+        self._ticks.current = self
+
+    def end(self) -> None:
+        """End an evaluation."""
+        self._ticks.current = None
+        self._left = self._end - self._ticks.count
 
     def __call__(self) -> bool:
         """Look at the clock. Raises PostponedError after the time."""
-        if monotonic() > self._until and thread_time() - self._began > self._left:
+        if self._ticks.count >= self._end:
             raise PostponedError
         return False
-
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        """A block in which the time passes. It ends with PostponedError soon after the time is over."""
-        self._began = thread_time()
-        self._until = monotonic() + self._left
-        interrupts = threading.current_thread() is threading.main_thread()
-        if interrupts:
-            signal.signal(signal.SIGALRM, self._interrupt)
-            signal.setitimer(signal.ITIMER_REAL, max(self._left, 0) + LONGEST_STEP, LONGEST_STEP)
-        self._running = True
-        try:
-            yield
-        finally:
-            self._running = False
-            if interrupts:
-                signal.setitimer(signal.ITIMER_REAL, 0)
-            self._left -= thread_time() - self._began
-
-    def _interrupt(self, *_: object) -> None:
-        if self._running:
-            self()
 
 
 class Allowance:

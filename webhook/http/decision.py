@@ -19,7 +19,7 @@ from policies.engine.lookup import FactUnavailable, Key, Missing
 from policies.engine.request import AdmissionRequest
 from policies.engine.timelimit import OvertimeError, PostponedError
 from webhook.heavy.child import LAST_WORDS, Child, ChildError
-from webhook.heavy.clock import Allowance, Slice
+from webhook.heavy.clock import Allowance, Slice, Ticks
 from webhook.heavy.slow import SlowPolicies
 from webhook.heavy.turns import NoTurnError, Turns
 from webhook.http.review import ReviewError, encode, head
@@ -61,6 +61,8 @@ class Judge:
         self._metrics = metrics
         self._slow = slow
         self._turns = Turns()
+        self._ticks = Ticks()
+        self._ticks.start()
         metrics.heavy_waiting.set_function(lambda: self._turns.waiting)
 
     async def review(self, body: bytes, route: Route, served: Served, deadline: float) -> Reviewed:
@@ -79,7 +81,7 @@ class Judge:
         applicable = served.ruleset.applicable(route.phase, request, route.group)
         if not self._slow.expects(applicable, request.namespace):
             try:
-                answer = await _here(request, route, facts, served, lookups)
+                answer = await _here(request, route, facts, served, lookups, Slice(self._ticks))
                 return Reviewed(encode(request.uid, answer), request, answer)
             except PostponedError as error:
                 self._slow.postpone(error.rule, request.namespace)
@@ -169,16 +171,19 @@ def _told(decision: Decision) -> Decision:
     return replace(decision, failure=RuleFailure(_ToldError(repr(decision.failure.error)), decision.failure.policy))
 
 
-async def _here(request: AdmissionRequest, route: Route, facts: Facts, served: Served, lookups: _Lookups) -> Answer:
+async def _here(
+    request: AdmissionRequest, route: Route, facts: Facts, served: Served, lookups: _Lookups, time: Slice
+) -> Answer:
     """The answer to a request, found in the event loop. Raises PostponedError if that takes too long."""
-    time = Slice()
     facts = replace(facts, expired=time)
     while True:
+        time.begin()
         try:
-            with time.running():
-                return _run(request, route, facts, served)
+            return _run(request, route, facts, served)
         except Missing as missing:
             key = missing.key
+        finally:
+            time.end()
         facts = facts.entered(key, await lookups.entry(key, facts.entries))
 
 

@@ -82,6 +82,7 @@ async def _alive(service: Service, ending: asyncio.Event) -> list[float]:
 async def test_policies_that_take_seconds_keep_nobody_else_waiting(tmp_path: Path) -> None:
     """Under eight quadratic policies the guard and /livez answer on, and each slow review gets its right verdict."""
     async with Service(tmp_path, "--policies", _policies(tmp_path, _DEAR)) as service:
+        await service.port()
         ending = asyncio.Event()
         others = [asyncio.create_task(look(service, ending)) for look in (_guard, _alive)]
         answers = await asyncio.gather(*(_heavy(service, _config_map(160, f"team-{n}")) for n in range(3)))

@@ -5,6 +5,7 @@ Evaluations look at their clock now and then. Signals end those that do not get 
 
 from __future__ import annotations
 
+import atexit
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,11 +33,18 @@ class Ticks:
         """Begin to count, in the main thread. Only one counts in a process, the last one that was started."""
         signal.signal(signal.SIGVTALRM, self._tick)
         signal.setitimer(signal.ITIMER_VIRTUAL, TICK, TICK)
+        atexit.unregister(_stop)
+        atexit.register(_stop)
 
     def _tick(self, *_: object) -> None:
         self.count += 1
         if self.current is not None:
             self.current()
+
+
+def _stop() -> None:
+    """End the ticks. While Python ends it has no handlers for signals any more, and a tick would kill the process."""
+    signal.setitimer(signal.ITIMER_VIRTUAL, 0)
 
 
 class Slice:

@@ -18,10 +18,14 @@ _MOST = 1000
 TIMES, WITHIN = 3, 60.0
 SKIPPED = 300.0
 LOGGED = 60.0
+_NONE: frozenset[str] = frozenset()
 
 
 class SlowPolicies:
-    """What was too slow lately. skips: whether slow policies are skipped. tell: told the name of a slow policy."""
+    """What was too slow lately. postponed: until when reviews are not tried in the event loop, by rule and tenant.
+
+    skips: whether slow policies are skipped. tell: told the name of a slow policy.
+    """
 
     def __init__(
         self, metrics: Metrics, *, skips: Callable[[], bool] = lambda: False, tell: Callable[[str], None] | None = None
@@ -29,7 +33,7 @@ class SlowPolicies:
         self._metrics = metrics
         self._skips = skips
         self._tell = tell
-        self._postponed: dict[tuple[str, str], float] = {}
+        self.postponed: dict[tuple[str, str], float] = {}
         self._times: dict[str, deque[float]] = {}
         self._skipped: dict[str, float] = {}
         self._logged: dict[str, float] = {}
@@ -39,7 +43,7 @@ class SlowPolicies:
     def skipped(self) -> frozenset[str]:
         """The policies that are not evaluated now."""
         if not self._skipped or not self._skips():
-            return frozenset()
+            return _NONE
         now = monotonic()
         self._skipped = {policy: until for policy, until in self._skipped.items() if until > now}
         return frozenset(self._skipped)
@@ -48,17 +52,15 @@ class SlowPolicies:
         """Remember that a rule took too long for the event loop in a review of a tenant."""
         self._metrics.postponed.inc()
         now = monotonic()
-        if len(self._postponed) >= _MOST:
-            self._postponed = {key: until for key, until in self._postponed.items() if until > now}
-        if len(self._postponed) < _MOST:
-            self._postponed[rule, tenant] = now + REMEMBERED
+        if len(self.postponed) >= _MOST:
+            self.postponed = {key: until for key, until in self.postponed.items() if until > now}
+        if len(self.postponed) < _MOST:
+            self.postponed[rule, tenant] = now + REMEMBERED
 
     def expects(self, rules: Iterable[Rule], tenant: str) -> bool:
         """Whether a review is likely to take too long for the event loop."""
-        if not self._postponed:
-            return False
         now = monotonic()
-        return any(self._postponed.get((rule.name, tenant), 0.0) > now for rule in rules)
+        return any(self.postponed.get((rule.name, tenant), 0.0) > now for rule in rules)
 
     def overtime(self, policy: str, *, dry_run: bool = False) -> None:
         """Note that a policy went over the time of a review. A dry run has no side effects on the cluster."""

@@ -17,6 +17,7 @@ from policies.engine.engine import Answer, Decision, RuleFailure
 from policies.engine.facts import Facts
 from policies.engine.lookup import FactUnavailable, Key, Missing
 from policies.engine.request import AdmissionRequest
+from policies.engine.rule import Rule
 from policies.engine.timelimit import OvertimeError, PostponedError
 from webhook.heavy.child import LAST_WORDS, Child, ChildError
 from webhook.heavy.clock import Allowance, Slice, Ticks
@@ -71,42 +72,54 @@ class Judge:
         If a value cannot be found by then, or if there is no time for a rule, the rule fails, and its failure policy
         applies.
         """
-        lookups = _Lookups(served.resolver, deadline, self._metrics)
-        facts = served.facts
-        if skipped := self._slow.skipped:
-            facts = replace(facts, skipped=skipped)
         if len(body) > LARGE:
-            return await self._elsewhere(body, head(body), route, facts, served, lookups)
+            return await self._elsewhere(body, head(body), route, served, deadline)
         request = route.decode(body)
-        applicable = served.ruleset.applicable(route.phase, request, route.group)
-        if not self._slow.expects(applicable, request.namespace):
+        if not (self._slow.postponed and self._slow.expects(_rules(request, route, served), request.namespace)):
             try:
-                answer = await _here(request, route, facts, served, lookups, Slice(self._ticks))
+                answer = await self._here(request, route, served, deadline)
                 return Reviewed(encode(request.uid, answer), request, answer)
             except PostponedError as error:
                 self._slow.postpone(error.rule, request.namespace)
-        return await self._elsewhere(body, request, route, facts, served, lookups)
+        return await self._elsewhere(body, request, route, served, deadline)
+
+    async def _here(self, request: AdmissionRequest, route: Route, served: Served, deadline: float) -> Answer:
+        """The answer to a request, found in the event loop. Raises PostponedError if that takes too long."""
+        time = Slice(self._ticks)
+        facts = replace(served.facts, expired=time, skipped=self._slow.skipped)
+        while True:
+            time.begin()
+            try:
+                return _run(request, route, facts, served)
+            except Missing as missing:
+                key = missing.key
+            finally:
+                time.end()
+            facts = await self._entered(facts, key, served.resolver, deadline)
+
+    async def _entered(self, facts: Facts, key: Key[Any], resolver: Resolver | None, deadline: float) -> Facts:
+        """The facts with the value of a key, or with the failure to find it."""
+        remaining = deadline - asyncio.get_running_loop().time()
+        entry = await _entry(key, facts.entries, resolver, remaining)
+        failed = isinstance(entry, FactUnavailable) or (isinstance(entry, CheckAnswer) and entry.error is not None)
+        self._metrics.lookups.labels("failed" if failed else "found").inc()
+        return facts.entered(key, entry)
 
     async def _elsewhere(
-        self,
-        body: bytes,
-        request: AdmissionRequest | None,
-        route: Route,
-        facts: Facts,
-        served: Served,
-        lookups: _Lookups,
+        self, body: bytes, request: AdmissionRequest | None, route: Route, served: Served, deadline: float
     ) -> Reviewed:
         """The answer from a child process. request: the decoded review, perhaps without its objects."""
         tenant = request.namespace if request is not None else ""
+        facts = replace(served.facts, skipped=self._slow.skipped)
         try:
             while True:
-                told = await self._told(body, tenant, route, facts, served, lookups.deadline)
+                told = await self._told(body, tenant, route, facts, served, deadline)
                 if isinstance(told, Reviewed):
                     if told.policy:
                         self._slow.overtime(told.policy, dry_run=bool(told.request.dry_run))
                     return told
                 if isinstance(told, Key):
-                    facts = facts.entered(told, await lookups.entry(told, facts.entries))
+                    facts = await self._entered(facts, told, served.resolver, deadline)
                 else:
                     raise ReviewError(*told)
         except (NoTurnError, ChildError) as error:
@@ -171,20 +184,8 @@ def _told(decision: Decision) -> Decision:
     return replace(decision, failure=RuleFailure(_ToldError(repr(decision.failure.error)), decision.failure.policy))
 
 
-async def _here(
-    request: AdmissionRequest, route: Route, facts: Facts, served: Served, lookups: _Lookups, time: Slice
-) -> Answer:
-    """The answer to a request, found in the event loop. Raises PostponedError if that takes too long."""
-    facts = replace(facts, expired=time)
-    while True:
-        time.begin()
-        try:
-            return _run(request, route, facts, served)
-        except Missing as missing:
-            key = missing.key
-        finally:
-            time.end()
-        facts = facts.entered(key, await lookups.entry(key, facts.entries))
+def _rules(request: AdmissionRequest, route: Route, served: Served) -> tuple[Rule, ...]:
+    return served.ruleset.applicable(route.phase, request, route.group)
 
 
 def _run(request: AdmissionRequest, route: Route, facts: Facts, served: Served) -> Answer:
@@ -192,34 +193,20 @@ def _run(request: AdmissionRequest, route: Route, facts: Facts, served: Served) 
     return run(request, served.ruleset, facts, route.group)
 
 
-class _Lookups:
-    """Finds the values that a review misses. deadline: a time of the event loop's clock."""
-
-    def __init__(self, resolver: Resolver | None, deadline: float, metrics: Metrics) -> None:
-        self.deadline = deadline
-        self._resolver = resolver
-        self._metrics = metrics
-
-    async def entry(self, key: Key[Any], known: Collection[Key[Any]]) -> Any:
-        """The value of a key, or the failure to find it. known: the keys that were looked up in this review."""
-        entry = await self._found(key, known, self.deadline - asyncio.get_running_loop().time())
-        failed = isinstance(entry, FactUnavailable) or (isinstance(entry, CheckAnswer) and entry.error is not None)
-        self._metrics.lookups.labels("failed" if failed else "found").inc()
-        return entry
-
-    async def _found(self, key: Key[Any], known: Collection[Key[Any]], seconds: float) -> Any:
-        if self._resolver is None:
-            return key.without_cluster()
-        if reason := _limit_reached(key, known) or ("no time was left to ask the API server" if seconds <= 0 else ""):
-            return key.failure(reason)
-        try:
-            return await self._resolver.read(key, seconds)
-        except FactUnavailable as error:
-            return error
-        except Missing:
-            return FactUnavailable(f"{key.missing}, although it was looked for")
-        except Exception as error:  # noqa: BLE001 - a defect in a look-up fails the rules that need it, not the review
-            return FactUnavailable(f"{key.missing}: {type(error).__name__}: {error}")
+async def _entry(key: Key[Any], known: Collection[Key[Any]], resolver: Resolver | None, seconds: float) -> Any:
+    """The value of a key, or the failure to find it. known: the keys that were looked up in this review."""
+    if resolver is None:
+        return key.without_cluster()
+    if reason := _limit_reached(key, known) or ("no time was left to ask the API server" if seconds <= 0 else ""):
+        return key.failure(reason)
+    try:
+        return await resolver.read(key, seconds)
+    except FactUnavailable as error:
+        return error
+    except Missing:
+        return FactUnavailable(f"{key.missing}, although it was looked for")
+    except Exception as error:  # noqa: BLE001 - a defect in a look-up fails the rules that need it, not the review
+        return FactUnavailable(f"{key.missing}: {type(error).__name__}: {error}")
 
 
 def _limit_reached(key: Key[Any], known: Collection[Key[Any]]) -> str:

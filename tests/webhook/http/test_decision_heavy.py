@@ -14,7 +14,6 @@ from policies.engine.request import AdmissionRequest
 from policies.engine.rule import Mutation
 from policies.engine.ruleset import RuleSet
 from policies.engine.violation import Violation
-from policies.objects import patch
 from webhook.heavy import turns
 from webhook.http.decision import LARGE
 from webhook.http.state import Served
@@ -48,7 +47,7 @@ class _Spins:
     def mutate(self, request: AdmissionRequest, facts: Facts) -> Mutation:
         """Add a label in the end."""
         self.validate(request, facts)
-        return Mutation((patch.add(("metadata", "labels", "spun"), "yes"),))
+        return Mutation(({"op": "add", "path": "/metadata/labels/spun", "value": "yes"},))
 
 
 _SLOW = body(pod(labels={"slow": "yes"}))
@@ -100,7 +99,7 @@ async def test_a_large_body_is_not_read_in_the_event_loop(serve: Serve) -> None:
     assert answer_of(good.body)["allowed"] is False
     assert [(reply.status, reply.text.partition(".")[0][:24]) for reply in bad] == [
         (400, "The body is not JSON: In"),
-        (400, "The body is nested too d"),
+        (400, "The body is JSON but no "),
         (400, "Expected apiVersion admi"),
         (400, "The body is not JSON: In"),
     ]
@@ -126,13 +125,12 @@ async def test_the_time_of_the_caller(serve: Serve, *, heedless: bool) -> None:
         rule(_Spins(0), name="open", policy="Ignore"),
     ]
     running = await serve(served(*rules))
-    answer = answer_of((await running.post(_SLOW, "/validate?timeout=1s")).body)
+    # What heeds nothing would keep the event loop, so it is made to go to a child at once.
+    answer = answer_of((await running.post(_large() if heedless else _SLOW, "/validate?timeout=1s")).body)
     exposed = (await running.get("/metrics")).text
 
     assert (answer["allowed"], answer["status"]["reason"]) == (False, "InternalError")
-    assert answer["auditAnnotations"] == dict.fromkeys(
-        ["dear", "open"], "error: OvertimeError" if heedless else "error: OvertimeError"
-    )
+    assert answer["auditAnnotations"] == dict.fromkeys(["dear", "open"], "error: OvertimeError")
     assert answer["status"]["message"].startswith("Rule 'dear' could not be evaluated (OvertimeError: ")
     assert answer["warnings"][0].startswith("rule 'open' was skipped, it could not be evaluated: OvertimeError: ")
     assert f"{_ENDED if heedless else _ANSWERED} 1.0\n" in exposed
@@ -144,11 +142,11 @@ async def test_a_tenant_waits_for_himself(serve: Serve, monkeypatch: pytest.Monk
     monkeypatch.setattr(turns, "SHARE", 0.3)
     running = await serve(served(rule(_Spins(3600), name="dear", policy="Ignore")))
     flood = [
-        asyncio.create_task(running.post(body(pod(labels={"slow": "yes"}), namespace="loud"), "/validate?timeout=30s"))
+        asyncio.create_task(running.post(body(pod(labels={"slow": "yes"}), namespace="loud"), "/validate?timeout=5s"))
         for _ in range(4)
     ]
     async with asyncio.timeout(60):
-        while "cks_admission_child_reviews_waiting 3.0" not in (await running.get("/metrics")).text:
+        while "cks_admission_child_reviews_waiting 3.0" not in (await running.get("/metrics")).text:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         before = sum(task.done() for task in flood)
         other = await running.post(_large(), "/validate?timeout=30s")

@@ -18,7 +18,7 @@ from policies.engine.facts import NAME_LABEL
 from policies.engine.match import SelectorRequirement, common
 from policies.engine.request import JsonObject
 from policies.engine.requester import CONTROL_PLANE, CONTROL_PLANE_LABEL
-from policies.engine.rule import Hook, Phase, Rule, Scope
+from policies.engine.rule import Hook, HookCondition, Phase, Rule, Scope
 from policies.engine.ruleset import RuleSet
 from policies.labels import RULE as LABELS
 from webhook.configuration.settings import Settings
@@ -30,6 +30,9 @@ INJECT_CA_FROM = "cert-manager.io/inject-ca-from"
 
 UNREGISTER = "cks-admission.dev/unregister"
 """The annotation which announces, with the value `true`, that the configurations will be deleted permanently."""
+
+CONCERNED = "is-concerned"
+"""The name of a condition that joins several, whose names its text says."""
 
 KINDS: dict[Phase, str] = {"mutate": "MutatingWebhookConfiguration", "validate": "ValidatingWebhookConfiguration"}
 
@@ -155,10 +158,23 @@ def _rules(hooks: Iterable[Hook], scope: Scope) -> list[JsonObject]:
 
 
 def _conditions(hooks: Sequence[Hook]) -> list[JsonObject]:
-    """The conditions, if all hooks have the same: they are ANDed, so one hook's must not hide another's requests."""
-    if any(hook.conditions != hooks[0].conditions for hook in hooks):
+    """The condition that all conditions of any hook are true; none if a hook has none.
+
+    It is one expression, for the API server evaluates every condition of an entry, even after one that is false. `&&`
+    ends at the first, so a hook's cheapest condition comes first.
+    """
+    alternatives = list(dict.fromkeys(hook.conditions for hook in hooks))
+    if () in alternatives:
         return []
-    return [{"name": condition.name, "expression": condition.expression} for condition in hooks[0].conditions]
+    if len(alternatives) == 1 and len(alternatives[0]) == 1:
+        (condition,) = alternatives[0]
+        return [{"name": condition.name, "expression": condition.expression}]
+    return [{"name": CONCERNED, "expression": " ||\n".join(map(_all, alternatives))}]
+
+
+def _all(conditions: Iterable[HookCondition]) -> str:
+    """The conjunction, each condition under its name as a comment."""
+    return "(" + " &&\n".join(f"// {condition.name}\n({condition.expression})" for condition in conditions) + ")"
 
 
 def _namespace_selector(hooks: Sequence[Hook], rules: Sequence[Rule], own_namespace: str) -> JsonObject:

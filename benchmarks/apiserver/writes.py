@@ -1,4 +1,4 @@
-"""The writes that are measured, as requests of HTTP. All are dry runs, so that each finds the cluster as the one before.
+"""The writes that are measured, as requests of HTTP. All are dry runs, so each finds the cluster as the one before.
 
 A dry run passes admission, defaults and validation like any other write, and ends before etcd.
 """
@@ -57,7 +57,7 @@ def writes(cluster: ControlPlane) -> list[Write]:
         Write("Lease update", "PUT", leases, JSON, lease, kubelet=True),
         Write("Node status", "PATCH", node, STRATEGIC, {"status": {"conditions": _conditions("2")}}, kubelet=True),
         Write("ConfigMap create", "POST", f"{core}/configmaps", JSON, _config_map()),
-        Write("Deployment create", "POST", f"{apps}/deployments", JSON, _deployment(pod)),
+        Write("Deployment create", "POST", f"{apps}/deployments", JSON, _deployment()),
         Write("CPU Pod create", "POST", f"{core}/pods", JSON, pod),
         Write("GPU Pod create", "POST", f"{core}/pods", JSON, _on_gpus(pod)),
     ]
@@ -94,11 +94,20 @@ def _config_map() -> Json:
     }
 
 
-def _deployment(pod: Json) -> Json:
-    labels = pod["metadata"]["labels"]
-    template = {"metadata": {"labels": labels}, "spec": pod["spec"]}
+def _deployment() -> Json:
+    """A Deployment as most are: one container, with a probe, requests and limits."""
+    labels = {"app.kubernetes.io/name": "embeddings", "example.org/team": "search"}
+    resources = {"requests": {"cpu": "1", "memory": "2Gi"}, "limits": {"memory": "2Gi"}}
+    container = {
+        "name": "server",
+        "image": "registry.example.org/embeddings:1",
+        "ports": [{"containerPort": 8080}],
+        "readinessProbe": {"httpGet": {"path": "/readyz", "port": 8080}},
+        "resources": resources,
+    }
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
     spec = {"replicas": 2, "selector": {"matchLabels": labels}, "template": template}
-    metadata = {"name": "embeddings", "labels": labels, "annotations": pod["metadata"]["annotations"]}
+    metadata = {"name": "embeddings", "labels": labels}
     return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": spec}
 
 

@@ -86,21 +86,20 @@ def _denied(asked: AdmissionRequest, ruleset: RuleSet) -> list[str]:
 
 
 _CONTROL_PLANE = {"key": "ns.coreweave.cloud/org", "operator": "NotIn", "values": ["control-plane"]}
-_GUARD = ["requester-is-not-exempt", "reserved-label-changes"]
-_LACKING = ["no-mirror-pod", "lacks-cpu-toleration"]
+_JOINED = ["is-concerned"]
 
 
 def test_entries_of_the_default_rules() -> None:
     """Only topology refuses besides the guard, which is asked everywhere; what changes or warns is, too."""
     assert _entries(_rules()) == {
         "/mutate/topology topology": ([_OWN], ["topology-is-mentioned"]),
-        "/mutate/pods pods": ([_OWN], _LACKING),
+        "/mutate/pods pods": ([_OWN], []),
         "/mutate/daemonsets daemonsets": ([_OWN], []),
-        "/validate/labels labels": ([_OWN, _CONTROL_PLANE], _GUARD),
-        "/validate/labels cluster-labels": ([], _GUARD),
+        "/validate/labels labels": ([_OWN, _CONTROL_PLANE], _JOINED),
+        "/validate/labels cluster-labels": ([], _JOINED),
         "/validate/topology topology": ([_OWN, _SYSTEM], ["topology-is-mentioned"]),
         "/validate/topologies cluster-topologies": ([], []),
-        "/validate/pods pods": ([_OWN], _LACKING),
+        "/validate/pods pods": ([_OWN, _SYSTEM], _JOINED),
         "/validate/daemonsets daemonsets": ([_OWN], []),
     }
 
@@ -117,10 +116,10 @@ def test_entries_of_rules_that_refuse() -> None:
     assert {
         path: asked for path, (asked, _) in one.items() if path.startswith(("/validate/pods", "/validate/daem"))
     } == {
-        "/validate/pods pods": [_OWN],
+        "/validate/pods pods": [_OWN, _SYSTEM],
         "/validate/daemonsets daemonsets": [_OWN, _SYSTEM],
     }
-    assert all_of_them["/mutate/pods pods"] == ([_OWN], _LACKING)
+    assert all_of_them["/mutate/pods pods"] == ([_OWN], [])
 
 
 @pytest.mark.parametrize(

@@ -29,8 +29,8 @@ RESULT = Path(__file__).parent / "results" / "latest.json"
 PARTS = ("speed", "policies", "topology", "workers", "memory", "start", "cluster", "apiserver", "cel")
 START_RUNS = 9
 FAILURES = (
-    ComponentError, GaveUpError, KubectlError, LoadError, NoCoresError, OSError, ProcessError, subprocess.CalledProcessError,
-    ToolchainError,
+    ComponentError, GaveUpError, KubectlError, LoadError, NoCoresError, OSError, ProcessError,
+    subprocess.CalledProcessError, ToolchainError,
 )  # fmt: skip
 
 

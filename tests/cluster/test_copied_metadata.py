@@ -96,7 +96,7 @@ def test_selector_brings_no_label_of_pods_to_claims(control_plane: ControlPlane,
     """A label that Pods alone may have is refused in a StatefulSet's selector, which is copied to its claims."""
     labels = {"qos.coreweave.cloud/interruptable": "true"}
     template, claim = workloads.template(labels), {**CLAIM, "metadata": {"name": "data"}}
-    spec = {"template": template, "volumeClaimTemplates": [claim]}
+    spec: dict[str, Any] = {"template": template, "volumeClaimTemplates": [claim]}
 
     refused = control_plane.apply(workloads.apps("StatefulSet", namespace, selector={"matchLabels": labels}, **spec))
     admitted = control_plane.apply(workloads.apps("StatefulSet", namespace, **spec))

@@ -157,6 +157,7 @@ def _candidate(rows: Sequence[Workload], *, cluster_scope: bool) -> str:
 
 
 def _copied_looks_reserved(rows: Sequence[Workload]) -> str:
+    """Whether a key looks reserved in a template, in a claim template of its volumes, or in a map of copied labels."""
     holders = _by_kind(((row, (*row.templates, *row.jobs, *row.claims)) for row in rows), "object")
     copied = _by_kind(((row, row.copied_labels) for row in rows), "object")
     claims = f"{values('h', (*_EPHEMERAL_CLAIM, *LABELS))}.exists(l, {_looks_reserved('l')})"

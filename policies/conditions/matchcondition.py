@@ -147,12 +147,14 @@ def _candidate(rows: Sequence[Workload], *, cluster_scope: bool) -> str:
     if cluster_scope:
         kept = texts(sorted(kind for _, kind in KEPT_KINDS))
         clauses.append(f"request.kind.kind in {kept} && {_own_labels_differ('oldObject', 'object')}")
-    own = [row for row in rows if row.group in NAMESPACED_GROUPS]
-    if others := list(dict.fromkeys(row.kind for row in rows if row.group not in NAMESPACED_GROUPS)):
-        clauses.append(f"request.kind.kind in {texts(others)}")
-    if own:
-        is_own = f"request.kind.kind in {texts(dict.fromkeys(row.kind for row in own))}"
-        clauses.append(f"{is_own} && {_copied_looks_reserved(own)}")
+    # A Pod is its own template, whose labels are its own.
+    pods = [row for row in rows if () in row.templates]
+    built_in = [row for row in rows if row.group in NAMESPACED_GROUPS and row not in pods]
+    others = [row for row in rows if row not in pods and row not in built_in]
+    judged = ((others, "true"), (pods, _claims_look_reserved("object")), (built_in, _copied_looks_reserved(built_in)))
+    for of_kinds, clause in judged:
+        if of_kinds:
+            clauses.append(f"request.kind.kind in {texts(dict.fromkeys(row.kind for row in of_kinds))} && {clause}")
     return some(clauses, " ||\n  ")
 
 
@@ -160,9 +162,12 @@ def _copied_looks_reserved(rows: Sequence[Workload]) -> str:
     """Whether a key looks reserved in a template, in a claim template of its volumes, or in a map of copied labels."""
     holders = _by_kind(((row, (*row.templates, *row.jobs, *row.claims)) for row in rows), "object")
     copied = _by_kind(((row, row.copied_labels) for row in rows), "object")
-    claims = f"{values('h', (*_EPHEMERAL_CLAIM, *LABELS))}.exists(l, {_looks_reserved('l')})"
-    of_holder = f"({holders}).exists(h,\n  {at('h', LABELS, _looks_reserved)} ||\n  {claims})"
-    return let("kind", KIND, f"{of_holder} || ({copied}).exists(l, {_looks_reserved('l')})")
+    of_holder = f"{at('h', LABELS, _looks_reserved)} ||\n  {_claims_look_reserved('h')}"
+    return let("kind", KIND, f"({holders}).exists(h,\n  {of_holder}) || ({copied}).exists(l, {_looks_reserved('l')})")
+
+
+def _claims_look_reserved(holder: str) -> str:
+    return f"{values(holder, (*_EPHEMERAL_CLAIM, *LABELS))}.exists(l, {_looks_reserved('l')})"
 
 
 def _own_labels_differ(new: str, old: str) -> str:

@@ -27,7 +27,7 @@ Registration = Callable[[ControlPlane, Write], AbstractContextManager[None]]
 
 def registrations(directory: Path) -> Mapping[str, Registration]:
     """Each row's registration by its name. directory: where the policies are written."""
-    few, twenty = policysets.few(directory / "few"), policysets.twenty(directory / "twenty")
+    few, twenty = (_limited(path) for path in (policysets.few(directory / "few"), policysets.twenty(directory / "all")))
     return {
         NONE: lambda _cluster, _pod: nullcontext(),
         SERVICE: lambda cluster, _pod: _service(cluster),
@@ -36,6 +36,16 @@ def registrations(directory: Path) -> Mapping[str, Registration]:
         "native, 3 policies": lambda cluster, pod: _native(cluster, few, pod),
         "native, 20 policies": lambda cluster, pod: _native(cluster, twenty, pod),
     }
+
+
+def _limited(policies: Path) -> Path:
+    """Limit the policies to the Namespace of the writes: other Pods, which show that a registration works, break them."""
+    only = {"matchLabels": {"kubernetes.io/metadata.name": NAMESPACE}}
+    for file in policies.iterdir():
+        policy, binding = yaml.safe_load_all(file.read_text(encoding="utf-8"))
+        policy["spec"]["matchConstraints"]["namespaceSelector"] = only
+        file.write_text(yaml.safe_dump_all([policy, binding], sort_keys=False), encoding="utf-8")
+    return policies
 
 
 @contextmanager

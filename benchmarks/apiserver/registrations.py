@@ -39,7 +39,7 @@ def registrations(directory: Path) -> Mapping[str, Registration]:
 
 
 def _limited(policies: Path) -> Path:
-    """Limit the policies to the Namespace of the writes: other Pods, which show that a registration works, break them."""
+    """Limit the policies to the Namespace of the writes: the Pod that shows that the service is asked breaks them."""
     only = {"matchLabels": {"kubernetes.io/metadata.name": NAMESPACE}}
     for file in policies.iterdir():
         policy, binding = yaml.safe_load_all(file.read_text(encoding="utf-8"))

@@ -51,7 +51,8 @@ def writes(cluster: ControlPlane) -> list[Write]:
     cluster.objects.apply(list(_surroundings()))
     lease = cluster.objects.get("lease", NODE, "-n", "kube-node-lease", "--show-managed-fields")
     node, pod = f"/api/v1/nodes/{NODE}/status", yaml.safe_load(POD.read_text(encoding="utf-8"))
-    core, apps = f"/api/v1/namespaces/{NAMESPACE}", f"/apis/apps/v1/namespaces/{NAMESPACE}"
+    # The service judges the Pods of a Deployment too, which policies of the API server's own do not.
+    core, apps = f"/api/v1/namespaces/{NAMESPACE}", "/apis/apps/v1/namespaces/default"
     leases = f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{NODE}"
     return [
         Write("Lease update", "PUT", leases, JSON, lease, kubelet=True),

@@ -99,7 +99,8 @@ def places_of(kind: tuple[str, str], row: Workload | None) -> tuple[Place, ...]:
         places.append(Place((*template, *_EPHEMERAL_CLAIM), Role.CLAIM))
     places += (Place((*job, *_METADATA_LABELS), Role.JOB) for job in row.jobs)
     places += (Place((*claim, *_METADATA_LABELS), Role.CLAIM) for claim in row.claims)
-    places += (Place(pattern, Role.NODE) for pattern in row.node_labels)
+    places += (Place(labels, Role.NODE) for labels in row.node_labels)
+    places += (Place(labels, Role.CLAIM) for labels in row.claim_labels)
     return tuple(places)
 
 

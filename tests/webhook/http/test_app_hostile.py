@@ -127,7 +127,11 @@ async def test_tolerations_that_are_no_list_are_left_alone(serve: Serve, odd: An
     answer = answer_of((await running.post(body(pod(tolerations=odd)), "/mutate/pods")).body)
 
     (warning,) = answer.pop("warnings")
-    assert answer == {"uid": UID, "allowed": True, "auditAnnotations": {"tolerations": "admit"}}
+    assert answer == {
+        "uid": UID,
+        "allowed": True,
+        "auditAnnotations": {"topology": "admit", "tolerations": "admit"},
+    }
     assert warning.startswith("spec.tolerations: must be a list, found ")
 
 

@@ -17,6 +17,7 @@ import structlog
 from policies.engine.engine import Answer
 from policies.engine.request import AdmissionRequest
 from policies.engine.rule import Phase
+from policies.engine.violation import FIELD_LENGTH, shortened
 
 Level = Literal["debug", "info", "warning", "error"]
 Format = Literal["auto", "json", "text"]
@@ -80,7 +81,7 @@ def log_answer(
             part for part in (request.resource.group, request.resource.resource, request.sub_resource) if part
         ),
         namespace=request.namespace,
-        name=request.display_name,
+        name=shortened(request.display_name, FIELD_LENGTH),
         dry_run=bool(request.dry_run),
         allowed=answer.allowed,
         decisions={
@@ -92,5 +93,9 @@ def log_answer(
             for decision in answer.decisions
             if decision.verdict == "excepted" and decision.exception is not None
         },
-        errors=[repr(decision.failure.error) for decision in answer.decisions if decision.failure is not None],
+        errors=[
+            shortened(repr(decision.failure.error), FIELD_LENGTH)
+            for decision in answer.decisions
+            if decision.failure is not None
+        ],
     )

@@ -38,6 +38,13 @@ class Metrics:
             registry=self.registry,
         )
         self.in_flight = gauge("cks_admission_requests_in_flight", "AdmissionReviews being received or answered.")
+        self.bytes_in_flight = gauge("cks_admission_bytes_in_flight", "Bytes of bodies being received or answered.")
+        self.connections = gauge("cks_admission_connections", "Connections to the TLS port.")
+        self.no_room = counter(
+            "cks_admission_no_room_total",
+            "Calls and connections refused, or ended for another, for want of room: by the limit that was reached.",
+            ("limit",),
+        )
         self.rejected_calls = counter(
             "cks_admission_rejected_calls_total",
             "Calls answered with an HTTP error instead of an AdmissionReview.",

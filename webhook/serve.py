@@ -81,7 +81,7 @@ async def serve(read: Callable[[], Settings], path: Path | None = None, health_s
         upkeep = _upkeep(parts, registrar, settings)
         await upkeep.start()
         state = _state(parts, registrar)
-        service = Service(state, measures, settings.listen.max_in_flight)
+        service = Service(state, measures, settings.listen)
         # Last, because an open port promises that the rules are in force.
         health, admission = await _open(stack, service, settings, parts.certificates, health_socket)
         # The objects from start-up live as long as the process, so the garbage collector can ignore them.
@@ -139,7 +139,10 @@ async def _open(
         await ports.listen(health, settings.health.host, settings.health.port)
     stack.push_async_callback(health.cleanup)
     admission = web.ServerRunner(service.admission_server(), shutdown_timeout=ports.LAST_WAIT)
-    await ports.listen(admission, settings.listen.host, settings.listen.port, certificates, shared=bool(health_socket))
+    place = settings.listen
+    await ports.listen_for_calls(
+        admission, (place.host, place.port), certificates, service.crowd(), shared=bool(health_socket)
+    )
     stack.push_async_callback(admission.cleanup)
     return health, admission
 

@@ -82,7 +82,24 @@ class Listen(_Model):
     max_in_flight: int = Field(
         512,
         ge=1,
-        description="Reviews that a worker handles at once; more get 503 with Retry-After, which the API server obeys.",
+        description="Reviews that a worker answers at once; more get 503 with Retry-After, which the API server obeys.",
+    )
+    max_bytes_in_flight: int = Field(
+        64 * 1024 * 1024,
+        ge=16 * 1024 * 1024,
+        description="Bytes of bodies that a worker holds at once; more get 503, too.",
+    )
+    body_seconds: float = Field(
+        3.0, gt=0, le=30, description="How long a body may take to arrive, within the time-out of its caller."
+    )
+    max_connections: int = Field(
+        1024, ge=1, description="Connections to a worker; beyond, the oldest one without a whole call yet is closed."
+    )
+    max_connections_per_address: int = Field(
+        768, ge=1, description="The same for one address; all API servers may call from one."
+    )
+    connection_seconds: float = Field(
+        60.0, ge=0, description="How long a connection stays open, give or take a quarter; 0 for as long as it is used."
     )
     drain_seconds: float = Field(
         5.0, ge=0, le=600, description="After SIGTERM, how long the port stays open while readiness already says no."

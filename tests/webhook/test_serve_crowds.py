@@ -1,0 +1,171 @@
+"""Callers that stand around: hundreds of connections that do nothing, or nothing whole, keep nobody out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import pytest
+from support.builders import pod
+from support.patience import until
+from support.service.processes import Service
+from support.service.reviews import RESERVED, answer_of, body
+from support.service.wire import Wire, connected, head
+
+Behaviour = Callable[[Wire], Awaitable[None]]
+_COUNT = 600
+_GUARDED = body(pod(labels=RESERVED))
+
+
+async def _nothing(_: Wire) -> None:
+    """Send nothing."""
+
+
+async def _a_byte_of_a_body(wire: Wire) -> None:
+    await wire.send(head("/validate/labels?timeout=30s", 5_000_000) + b"{")
+
+
+async def _a_part_of_a_head(wire: Wire) -> None:
+    await wire.send(b"POST /validate/labels HTTP/1.1\r\nHost: localhost\r\n")
+
+
+async def _a_whole_head_without_a_body(wire: Wire) -> None:
+    await wire.send(head("/validate/labels", 5_000_000))
+
+
+async def _tried(behave: Behaviour, wire: Wire) -> None:
+    with suppress(ConnectionError):  # it had to make way for another
+        await behave(wire)
+
+
+@asynccontextmanager
+async def _standing(service: Service, count: int, behave: Behaviour, *, tls: bool) -> AsyncIterator[list[Wire]]:
+    """Connections that behave in a way, held open."""
+    port = await service.port()
+    context = service.context() if tls else None
+    contexts = [connected(port, context) for _ in range(count)]
+    wires = []
+    try:
+        for start in range(0, count, 50):
+            wires += await asyncio.gather(*(each.__aenter__() for each in contexts[start : start + 50]))
+        await asyncio.gather(*(_tried(behave, wire) for wire in wires))
+        yield wires
+    finally:
+        await asyncio.gather(*(each.__aexit__(None, None, None) for each in contexts), return_exceptions=True)
+
+
+async def _metric(service: Service, name: str) -> float:
+    text = (await service.ask("/metrics")).text
+    return sum(float(line.rpartition(" ")[2]) for line in text.splitlines() if line.startswith(name))
+
+
+async def _serves(service: Service) -> None:
+    """The guard answers on a new connection, and the process is alive."""
+    async with connected(await service.port(), service.context()) as wire:
+        reply = await wire.call(_GUARDED, "/validate/labels")
+    assert answer_of(reply.body)["allowed"] is False
+    assert (await service.ask("/livez")).status == 200
+
+
+@pytest.mark.parametrize(
+    ("behave", "tls"),
+    [
+        pytest.param(_a_byte_of_a_body, True, id="a-byte-of-a-body"),
+        pytest.param(_nothing, False, id="only-tcp"),
+        pytest.param(_nothing, True, id="only-tls"),
+        pytest.param(_a_part_of_a_head, True, id="a-part-of-a-head"),
+        pytest.param(_a_whole_head_without_a_body, True, id="a-head"),
+    ],
+)
+async def test_callers_that_stand_around_keep_nobody_out(
+    tmp_path: Path,
+    behave: Behaviour,
+    tls: bool,  # noqa: FBT001
+) -> None:
+    """Six hundred of them, more than there are connections and places, and the guard answers whoever comes."""
+    limits = {"maxConnections": 500, "maxConnectionsPerAddress": 400, "maxInFlight": 100}
+    async with Service(tmp_path, listen=limits) as service:
+        async with _standing(service, _COUNT, behave, tls=tls):
+            for _ in range(5):
+                await _serves(service)
+            assert await _metric(service, "cks_admission_connections ") <= 400
+        await _serves(service)
+
+
+async def test_a_head_that_does_not_end_ends_its_connection(tmp_path: Path) -> None:
+    """A head that comes too slowly, and one that is too long, end the connection; one that never began does not."""
+    async with (
+        Service(tmp_path) as service,
+        _standing(service, 1, _a_part_of_a_head, tls=True) as (slow,),
+        _standing(service, 1, _nothing, tls=True) as (idle,),
+        _standing(service, 1, _nothing, tls=True) as (long,),
+    ):
+        await long.send(
+            b"POST /validate HTTP/1.1\r\n" + b"".join(b"X-%d: %s\r\n" % (n, b"x" * 4000) for n in range(12))
+        )
+        assert await long.ended()
+        assert await slow.ended()
+        assert answer_of((await idle.call(_GUARDED)).body)["allowed"] is False
+
+
+async def test_a_handshake_that_stands_still_ends(tmp_path: Path) -> None:
+    """A connection without a handshake is closed after seconds."""
+    async with Service(tmp_path) as service, _standing(service, 1, _nothing, tls=False) as (silent,):
+        assert await silent.ended()
+        assert await _metric(service, "cks_admission_connections ") == 0
+
+
+async def test_a_body_that_does_not_come_ends_before_its_caller_gives_up(tmp_path: Path) -> None:
+    """A body has a time of its own, however long its caller waits."""
+    async with (
+        Service(tmp_path, listen={"bodySeconds": 0.2}) as service,
+        _standing(service, 1, _a_byte_of_a_body, tls=True) as (slow,),
+    ):
+        reply = await slow.reply()
+
+    assert (reply.status, reply.text) == (408, "The body did not arrive within the time-out.\n")
+
+
+async def test_large_bodies_that_come_slowly_make_way(tmp_path: Path) -> None:
+    """Where bytes run short, slow senders of large bodies are told to come again; one line says so, and a metric."""
+    limits = {"maxBytesInFlight": 16 * 1024 * 1024, "bodySeconds": 30}
+    async with Service(tmp_path, listen=limits) as service:
+        async with _standing(service, 5, _nothing, tls=True) as wires:
+            for wire in wires:
+                await wire.send(head("/validate?timeout=30s", 5_000_001) + b" " * 5_000_000)
+            await _serves(service)
+            assert await _metric(service, "cks_admission_bytes_in_flight ") <= 16 * 1024 * 1024
+            refused = [asyncio.create_task(wire.reply()) for wire in wires]
+            await until(lambda: sum(task.done() for task in refused) == 3)
+            replies = [task.result() for task in refused if task.done()]
+            for task in refused:
+                task.cancel()
+        assert {(reply.status, reply.headers["retry-after"]) for reply in replies} == {(503, "1")}
+        assert await _metric(service, 'cks_admission_no_room_total{limit="bytes"}') == 3
+    assert len([event for event in service.events if event["event"] == "calls refused for want of bytes"]) == 1
+
+
+async def test_connections_end_between_calls_and_no_call_is_lost(tmp_path: Path) -> None:
+    """Connections that are used all the time are ended after a while by an answer, and every call is answered."""
+    async with Service(tmp_path, listen={"connectionSeconds": 0.1}) as service:
+        port = await service.port()
+        context = service.context()
+
+        async def call_on(ends: int) -> int:
+            """Call on one connection after the other until that many were ended; the number of answers."""
+            answers = 0
+            for _ in range(ends):
+                async with connected(port, context) as wire:
+                    closes = False
+                    while not closes:
+                        reply = await wire.call(_GUARDED)
+                        assert answer_of(reply.body)["allowed"] is False
+                        answers, closes = answers + 1, reply.closes
+                    assert await wire.ended()
+            return answers
+
+        answers = sum(await asyncio.gather(*(call_on(3) for _ in range(8))))
+
+        assert await _metric(service, "cks_admission_requests_total") == answers

@@ -18,6 +18,7 @@ from webhook.version import VERSION
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 # From a tenth of the usual time of a review to the longest time-out of a webhook.
 BUCKETS = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+LAG_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
 
 
 class Metrics:
@@ -79,6 +80,18 @@ class Metrics:
         self.expression_faults = counter(
             "cks_admission_expression_faults_total",
             "Evaluations in which generated code failed although the expression has a value, which was found slowly.",
+        )
+        self.loop_lag = Histogram(
+            "cks_admission_loop_lag_seconds",
+            "How much later than it should the event loop runs a task, ten times a second.",
+            buckets=LAG_BUCKETS,
+            registry=self.registry,
+        )
+        self.collections = counter(
+            "cks_admission_gc_collections_total", "Runs of the garbage collector, by generation.", ("generation",)
+        )
+        self.collection_seconds = counter(
+            "cks_admission_gc_seconds_total", "Seconds that these runs took; nothing else runs then.", ("generation",)
         )
         self.certificate_expiry = gauge(
             "cks_admission_certificate_expiry_timestamp_seconds", "When the served certificate expires, in Unix time."

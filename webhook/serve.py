@@ -23,6 +23,7 @@ from webhook.http.app import Service
 from webhook.http.state import Served, ServingState
 from webhook.metrics import Metrics
 from webhook.process import stop_signal
+from webhook.pulse import measure_lag, measured_collections
 from webhook.sources.rulekeeper import RuleKeeper
 from webhook.tls.certificates import Certificates
 from webhook.tls.renewal import Upkeep
@@ -86,6 +87,7 @@ async def serve(read: Callable[[], Settings], path: Path | None = None, health_s
         health, admission = await _open(stack, service, settings, parts.certificates, health_socket)
         # The objects from start-up live as long as the process, so the garbage collector can ignore them.
         gc.freeze()
+        stack.enter_context(measured_collections(measures))
         _run_all(stack, parts, registrar, upkeep, state)
         log.info(
             "serving", version=VERSION, admission=ports.address("https", admission),
@@ -120,6 +122,7 @@ def _run_all(
         if registrar is not None:
             registrar.look()
 
+    _run(stack, "lag", measure_lag(parts.measures))
     _run(stack, "upkeep", upkeep.run())
     _run(stack, "configuration", parts.configuration.run(parts.keeper.reconfigure, swap))
     if not isinstance(parts.keeper, RuleKeeper):

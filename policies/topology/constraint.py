@@ -233,8 +233,10 @@ def _obstacles(
     if len(templates) < 2:
         return [""] * len(templates)
     accelerated = [options.accelerators.requested(template.value, namespace, facts) for template in templates]
+    if not any(accelerated):
+        return [""] * len(templates)
     return [
-        NO_ACCELERATOR if any(accelerated) and not (is_accelerated or template.is_meant) else ""
+        NO_ACCELERATOR if not (is_accelerated or template.is_meant) else ""
         for template, is_accelerated in zip(templates, accelerated, strict=True)
     ]
 

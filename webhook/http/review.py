@@ -6,6 +6,7 @@ answer's `response.status`. Wire form: https://kubernetes.io/docs/reference/acce
 
 from __future__ import annotations
 
+import gc
 import re
 from binascii import b2a_base64
 from collections.abc import Iterable, Iterator, Sequence
@@ -39,6 +40,8 @@ METADATA = (
 )
 # Nobody truncates audit annotations, so they are short: they name rules and paths; the message has the details.
 ANNOTATION_LENGTH = 1024
+# From here on the garbage collector rests while a body is decoded.
+LARGE = 64 * 1024
 # What policies publish is bounded in all. The API server cuts no value of a webhook.
 NOTES_LENGTH = 64 * 1024
 
@@ -119,6 +122,16 @@ class Decoder:
 
     def decode(self, body: bytes) -> AdmissionRequest:
         """The request of a review. Raises ReviewError with status 400."""
+        if len(body) < LARGE or not gc.isenabled():
+            return self._decode(body)
+        # Decoding makes no cycles. Looking for some among a million new objects takes three quarters of its time.
+        gc.disable()
+        try:
+            return self._decode(body)
+        finally:
+            gc.enable()
+
+    def _decode(self, body: bytes) -> AdmissionRequest:
         try:
             review = self._projected.decode(body)
         except msgspec.ValidationError as error:

@@ -21,6 +21,7 @@ from policies.objects.fieldpath import Pattern, locate, lookup, parse, render
 from policies.objects.workload import Workload
 
 RESERVED_DOMAINS = ("coreweave.cloud", "coreweave.com")
+_SUBDOMAINS = tuple(f".{domain}" for domain in RESERVED_DOMAINS)
 RULE = "labels"
 SUMMARY = "Namespaces `*.coreweave.cloud` or `*.coreweave.com` are not allowed."
 USE_OWN_PREFIX = "Remove these labels or use a prefix of your own, such as example.org/bar."
@@ -78,7 +79,7 @@ def organization(identifier: str) -> LabelException:
 def is_reserved(key: str) -> bool:
     """Whether a label key's prefix is a reserved domain or a subdomain of one."""
     prefix, slash, _ = key.partition("/")
-    return bool(slash) and any(prefix == domain or prefix.endswith("." + domain) for domain in RESERVED_DOMAINS)
+    return bool(slash) and (prefix in RESERVED_DOMAINS or prefix.endswith(_SUBDOMAINS))
 
 
 _METADATA_LABELS = ("metadata", "labels")

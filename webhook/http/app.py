@@ -16,7 +16,7 @@ from aiohttp import hdrs, web
 from multidict import CIMultiDict
 
 from webhook import logs, metrics
-from webhook.configuration.settings import Listen
+from webhook.configuration.listen import Listen
 from webhook.http import probes
 from webhook.http.connection import Connection, Connections
 from webhook.http.decision import decide

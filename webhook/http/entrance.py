@@ -105,6 +105,7 @@ class Entrance:
                 caller, address = await loop.sock_accept(opened)
             except OSError as error:
                 self._log.warning("no connection accepted", error=str(error))
+                self._made_way(lambda _: True)  # it may have been the last file descriptor
                 await asyncio.sleep(PAUSE)
                 continue
             if limit := self._limit(str(address[0])):

@@ -13,20 +13,34 @@ INTERVAL = 60.0
 
 
 class Seldom:
-    """Logs each event at most once in an interval, with `times`, how often it has happened since the line before."""
+    """Logs each kind of event at most once in an interval, with `times`, how often it has happened since the last line.
+
+    A kind is the event's name with a variant of it.
+    """
 
     def __init__(
         self, log: structlog.typing.FilteringBoundLogger, monotonic: Callable[[], float] = time.monotonic
     ) -> None:
         self._log = log
         self._monotonic = monotonic
-        self._last: dict[str, float] = {}
-        self._times: Counter[str] = Counter()
+        self._last: dict[tuple[str, object], float] = {}
+        self._times: Counter[tuple[str, object]] = Counter()
 
-    def warning(self, event: str, **fields: Any) -> None:
+    def info(self, event: str, variant: object = None, **fields: Any) -> None:
+        """Log an event, unless it was logged a short time ago."""
+        if times := self._due(event, variant):
+            self._log.info(event, **fields, times=times)
+
+    def warning(self, event: str, variant: object = None, **fields: Any) -> None:
         """Log an event as a warning, unless it was logged a short time ago."""
-        self._times[event] += 1
-        now = self._monotonic()
-        if now - self._last.get(event, float("-inf")) >= INTERVAL:
-            self._last[event] = now
-            self._log.warning(event, **fields, times=self._times.pop(event))
+        if times := self._due(event, variant):
+            self._log.warning(event, **fields, times=times)
+
+    def _due(self, event: str, variant: object) -> int:
+        """How often it has happened since the last line, if there may be one now; else 0."""
+        kind, now = (event, variant), self._monotonic()
+        self._times[kind] += 1
+        if now - self._last.get(kind, float("-inf")) < INTERVAL:
+            return 0
+        self._last[kind] = now
+        return self._times.pop(kind)

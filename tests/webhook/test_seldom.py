@@ -16,11 +16,13 @@ def test_an_event_is_logged_once_in_a_while() -> None:
         for _ in range(1000):
             seldom.warning("full", bytes=1)
         seldom.warning("other")
+        seldom.info("other", "of another kind")
         now[0] += INTERVAL
         seldom.warning("full", bytes=2)
 
     assert lines == [
         {"event": "full", "log_level": "warning", "bytes": 1, "times": 1},
         {"event": "other", "log_level": "warning", "times": 1},
+        {"event": "other", "log_level": "info", "times": 1},
         {"event": "full", "log_level": "warning", "bytes": 2, "times": 1000},
     ]

@@ -144,7 +144,7 @@ async def test_large_bodies_that_come_slowly_make_way(tmp_path: Path) -> None:
                 task.cancel()
         assert {(reply.status, reply.headers["retry-after"]) for reply in replies} == {(503, "1")}
         assert await _metric(service, 'cks_admission_no_room_total{limit="bytes"}') == 3
-    assert len([event for event in service.events if event["event"] == "calls refused for want of bytes"]) == 1
+    assert len([event for event in service.events if event["event"] == "no room"]) == 1
 
 
 async def test_connections_end_between_calls_and_no_call_is_lost(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import structlog
 from aiohttp import hdrs, web
 from multidict import CIMultiDict
 
+from policies.engine.violation import FIELD_LENGTH, shortened
 from webhook import logs, metrics
 from webhook.configuration.listen import Listen
 from webhook.http import probes
@@ -72,7 +73,7 @@ class Service:
             return web.BaseRequest(message, payload, protocol, writer, task, loop)
 
         return Connections(
-            self.review, partial(_lifetime, self.listen.connection_seconds), request_factory=request,
+            self.review, self._refuse_call, partial(_lifetime, self.listen.connection_seconds), request_factory=request,
             access_log=None, keepalive_timeout=KEEP_ALIVE,
         )  # fmt: skip
 
@@ -130,14 +131,14 @@ class Service:
     def _refuse_for_room(self, shortage: NoRoom) -> web.Response:
         self.metrics.no_room.labels(shortage.of).inc()
         held, answering = self.room.held, self.room.answering
-        self.seldom.warning(f"calls refused for want of {shortage.of}", bytes=held, answering=answering)
+        self.seldom.warning("no room", shortage.of, limit=shortage.of, bytes=held, answering=answering)
         self.metrics.rejected_calls.labels("503").inc()
         headers = {**_TEXT_HEADERS, hdrs.RETRY_AFTER: RETRY_AFTER}
         return web.Response(status=503, text="Too many requests at once; try again.\n", headers=headers)
 
     def _refuse_call(self, status: int, text: str) -> web.Response:
         self.metrics.rejected_calls.labels(str(status)).inc()
-        self.log.info("call rejected", status=status, reason=text)
+        self.seldom.info("call rejected", status, status=status, reason=shortened(text, FIELD_LENGTH))
         # The refusal quotes a header, which may contain invalid UTF-8.
         body = f"{text}\n".encode(errors="replace")
         return web.Response(status=status, body=body, headers=_TEXT_HEADERS)

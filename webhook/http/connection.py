@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from http import HTTPStatus
 from typing import Any
 
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
+Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+Refuse = Callable[[int, str], web.Response]
 # The API server sends ten fields. One of them may be a token of some KiB.
 HEAD_BYTES = 32 * 1024
 HEAD_FIELDS = 64
@@ -28,10 +31,22 @@ LINGERING_SECONDS = 2.0
 class Connection(RequestHandler):
     """A connection. known: whether a whole call has come over it. on_start, on_end: called once each."""
 
-    __slots__ = ("_answered", "_begun", "_busy", "_head_bytes", "_head_since", "_until", "known", "on_end", "on_start")
+    __slots__ = (
+        "_answered",
+        "_begun",
+        "_busy",
+        "_head_bytes",
+        "_head_since",
+        "_refuse",
+        "_until",
+        "known",
+        "on_end",
+        "on_start",
+    )
 
-    def __init__(self, manager: web.Server, lifetime: float, **settings: Any) -> None:
+    def __init__(self, manager: Connections, lifetime: float, **settings: Any) -> None:
         super().__init__(manager, **settings)
+        self._refuse = manager.refuse
         self.known = False
         self.on_start: Callable[[], object] = _nothing
         self.on_end: Callable[[], object] = _nothing
@@ -76,6 +91,17 @@ class Connection(RequestHandler):
             if self._head_bytes > HEAD_BYTES:
                 self.abort()
 
+    def handle_error(
+        self, request: web.BaseRequest, status: int = 500, exc: BaseException | None = None, message: str | None = None
+    ) -> web.StreamResponse:
+        """The answer to what is no HTTP. aiohttp's own would log a traceback for each call."""
+        if status != HTTPStatus.BAD_REQUEST:
+            return super().handle_error(request, status, exc, message)
+        problem = (message or "").partition(":")[0]  # after the colon stands what was sent, perhaps a token
+        response = self._refuse(HTTPStatus.BAD_REQUEST, f"The call is no HTTP/1.1: {problem.lower()}.")
+        response.force_close()
+        return response
+
     def connection_lost(self, exc: BaseException | None) -> None:
         """It has ended."""
         super().connection_lost(exc)
@@ -103,13 +129,15 @@ def _nothing() -> None:
 
 
 class Connections(web.Server):
-    """aiohttp's server, with connections of this kind. lifetime: returns how long the next one stays open."""
+    """aiohttp's server, with connections of this kind.
 
-    def __init__(
-        self, handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]], lifetime: Callable[[], float],
-        **settings: Any,
-    ) -> None:  # fmt: skip
+    refuse: makes the answer to what is no HTTP, from a status and a text. lifetime: returns how long the next
+    connection stays open.
+    """
+
+    def __init__(self, handler: Handler, refuse: Refuse, lifetime: Callable[[], float], **settings: Any) -> None:
         super().__init__(handler, max_headers=HEAD_FIELDS, lingering_time=LINGERING_SECONDS, **settings)
+        self.refuse = refuse
         self._lifetime = lifetime
 
     def __call__(self) -> Connection:

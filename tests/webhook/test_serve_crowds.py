@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
+import yaml
 from support.builders import pod
 from support.patience import until
 from support.service.processes import Service
@@ -169,3 +170,49 @@ async def test_connections_end_between_calls_and_no_call_is_lost(tmp_path: Path)
         answers = sum(await asyncio.gather(*(call_on(3) for _ in range(8))))
 
         assert await _metric(service, "cks_admission_requests_total") == answers
+
+
+def _large_review() -> bytes:
+    """A review of 5 MB that takes 140 MB when decoded: lists in lists, where a rule reads everything."""
+    annotations = {"kai.scheduler/topology": "coreweave"}
+    obj = pod(metadata={"name": "x", "annotations": annotations}, affinity={"x": [[{}]] * 400_000})
+    return body(obj, old=obj)
+
+
+async def test_many_large_reviews_stay_within_the_memory_limit(tmp_path: Path) -> None:
+    """Two dozen large reviews at once, tried again as the API server does, take less than the chart's limit."""
+    sent = _large_review()
+    async with Service(tmp_path) as service:
+        port = await service.port()
+        context = service.context()
+
+        async def tried() -> set[int]:
+            """Send it until it is answered; every status on the way."""
+            statuses: set[int] = set()
+            while 200 not in statuses:
+                async with connected(port, context) as wire:
+                    statuses.add((await wire.call(sent, "/validate?timeout=30s")).status)
+                await asyncio.sleep(0.1)
+            return statuses
+
+        statuses = set().union(*await asyncio.gather(*(tried() for _ in range(24))))
+        peak = _peak(service.process.pid)
+
+    assert statuses <= {200, 503, 408}
+    assert peak < _memory_limit()
+
+
+def _peak(pid: int) -> int:
+    """The most memory that a process has had resident, in bytes."""
+    lines = Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines()
+    (kilobytes,) = [line.split()[1] for line in lines if line.startswith("VmHWM:")]
+    return int(kilobytes) * 1024
+
+
+def _memory_limit() -> int:
+    """The limit in the chart as it is rendered by default, in bytes."""
+    golden = Path(__file__).parents[1] / "chart" / "golden" / "default.yaml"
+    documents = yaml.safe_load_all(golden.read_text(encoding="utf-8"))
+    (deployment,) = [document for document in documents if document["kind"] == "Deployment"]
+    limit: str = deployment["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]["memory"]
+    return int(limit.removesuffix("Mi")) * 1024 * 1024

@@ -88,7 +88,9 @@ class Metrics:
             registry=self.registry,
         )
         self.collections = counter(
-            "cks_admission_gc_collections_total", "Runs of the garbage collector, by generation.", ("generation",)
+            "cks_admission_gc_collections_total",
+            "Runs of the garbage collector over more than the newest objects.",
+            ("generation",),
         )
         self.collection_seconds = counter(
             "cks_admission_gc_seconds_total", "Seconds that these runs took; nothing else runs then.", ("generation",)

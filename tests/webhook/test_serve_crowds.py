@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -170,6 +170,46 @@ async def test_connections_end_between_calls_and_no_call_is_lost(tmp_path: Path)
         answers = sum(await asyncio.gather(*(call_on(3) for _ in range(8))))
 
         assert await _metric(service, "cks_admission_requests_total") == answers
+
+
+async def test_load_is_even_after_scaling_out(tmp_path: Path) -> None:
+    """Callers that keep their connections reach new replicas all the same, each about as often as the first."""
+    directories = [tmp_path / str(number) for number in range(4)]
+    for directory in directories:
+        directory.mkdir()
+    replicas: list[Service] = []
+    turns = 0
+
+    async def call_on() -> None:
+        """Call on one connection until it ends, then on one to the next replica, as a Service spreads connections."""
+        nonlocal turns
+        while True:
+            turns += 1
+            replica = replicas[turns % len(replicas)]
+            async with connected(await replica.port(), replica.context()) as wire:
+                while not (await wire.call(_GUARDED)).closes:
+                    pass
+
+    async with AsyncExitStack() as stack:
+        services = [Service(directory, listen={"connectionSeconds": 0.5}) for directory in directories]
+        await asyncio.gather(*map(stack.enter_async_context, services))
+        await asyncio.gather(*(service.port() for service in services))
+        replicas.append(services[0])
+        callers = [asyncio.create_task(call_on()) for _ in range(12)]
+        await until(lambda: turns >= 12)
+        replicas += services[1:]
+        began = turns
+        await until(lambda: turns >= began + 24)  # every connection from before has ended
+        before = [await _metric(replica, "cks_admission_requests_total") for replica in replicas]
+        await until(lambda: turns >= began + 60)
+        after = [await _metric(replica, "cks_admission_requests_total") for replica in replicas]
+        for caller in callers:
+            caller.cancel()
+        await asyncio.wait(callers)
+
+    calls = [now - then for now, then in zip(after, before, strict=True)]
+    assert min(calls) > sum(calls) / 12, calls
+    assert max(calls) < sum(calls) / 2, calls
 
 
 def _large_review() -> bytes:

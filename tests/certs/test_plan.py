@@ -54,20 +54,19 @@ def test_the_first_plan_makes_everything(now: datetime) -> None:
 
 def test_what_is_good_is_kept(stored: Mapping[str, bytes], now: datetime) -> None:
     """A second look, days later, changes nothing and says nothing."""
-    decided = plan(stored, _NAMES, now + 4 * _DAY)
+    decided = plan(stored, _NAMES, now + 3 * _DAY)
 
     assert (decided.writes, decided.ensured.reasons) == ({}, ())
 
 
 def test_a_leaf_is_renewed_alone(stored: Mapping[str, bytes], now: datetime) -> None:
-    """After two thirds of its life the leaf is made anew; CA and bundle stay as they are."""
+    """After half of its life the leaf is made anew; CA and bundle stay as they are."""
     decided = plan(stored, _NAMES, now + 5 * _DAY)
 
     assert list(decided.writes) == [LEAF_CERT, LEAF_KEY]
     (reason,) = decided.ensured.reasons
     assert reason == (
-        "tls.crt was renewed: two thirds of its life were over on 2026-03-06 03:40:00 UTC;"
-        " it ends on 2026-03-08 12:00:00 UTC"
+        "tls.crt was renewed: half of its life was over on 2026-03-04 23:30:00 UTC; it ends on 2026-03-08 12:00:00 UTC"
     )
     _consistent(decided, stored, now + 5 * _DAY)
 
@@ -403,9 +402,9 @@ def test_an_authority_is_usable_while_clients_accept_it(stored: Mapping[str, byt
 
 
 def test_a_leaf_in_memory(authority: Authority, now: datetime) -> None:
-    """It is made, kept, renewed at two thirds and for another CA, each with its reason."""
+    """It is made, kept, renewed at half of its life and for another CA, each with its reason."""
     made, first = plan_leaf(None, authority, _NAMES, now)
-    kept, nothing = plan_leaf(made, authority, _NAMES, now + 4 * _DAY)
+    kept, nothing = plan_leaf(made, authority, _NAMES, now + 3 * _DAY)
     renewed, due = plan_leaf(made, authority, _NAMES, now + 5 * _DAY)
     other = new_authority(now)
     moved, another = plan_leaf(made, other, _NAMES, now)
@@ -413,8 +412,7 @@ def test_a_leaf_in_memory(authority: Authority, now: datetime) -> None:
     assert (first, nothing) == ("the leaf was made: there was none", "")
     assert kept is made
     assert due == (
-        "the leaf was renewed: two thirds of its life were over on 2026-03-06 03:40:00 UTC;"
-        " it ends on 2026-03-08 12:00:00 UTC"
+        "the leaf was renewed: half of its life was over on 2026-03-04 23:30:00 UTC; it ends on 2026-03-08 12:00:00 UTC"
     )
     assert another == (
         "the leaf was renewed: it is signed by another CA than the current one: its issuer is CN=cks-admission CA,"

@@ -8,6 +8,7 @@ import click
 
 VERBS = {
     "serve": "Answer the API server's AdmissionReviews.",
+    "manage": "Write certificates and webhook configurations for all replicas.",
     "check": "Show what kubectl apply would do to objects, without a cluster.",
     "test": "Run policy test suites, without a cluster.",
     "lint": "Find mistakes in policies, without running them.",
@@ -19,6 +20,9 @@ VERBS = {
     "doctor": "Check an installation and say how to fix what is wrong.",
     "unregister": "Remove the webhook configurations from a cluster.",
 }
+
+_OPERATOR = ("serve", "manage", "doctor", "certs", "unregister")
+"""The verbs in the package `operator`."""
 
 
 class Verbs(click.Group):
@@ -32,7 +36,8 @@ class Verbs(click.Group):
         """The verb's command, its module loaded now."""
         if cmd_name not in VERBS:
             return None
-        command: click.Command = import_module(f"webhook.cli.{cmd_name}").command
+        package = "webhook.cli.operator" if cmd_name in _OPERATOR else "webhook.cli"
+        command: click.Command = import_module(f"{package}.{cmd_name}").command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002

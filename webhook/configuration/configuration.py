@@ -21,7 +21,7 @@ from webhook.metrics import Metrics
 from webhook.sources import topologyfiles
 
 # Settings that are read only at start, because ports, watches and clients are made from them.
-_AT_START = ("listen", "health", "tls", "cluster", "policies", "log")
+_AT_START = ("listen", "health", "tls", "cluster", "manage", "policies", "log")
 
 
 class LoadedConfiguration(NamedTuple):

@@ -131,6 +131,22 @@ class ClusterSettings(_Model):
     )
 
 
+class Manage(_Model):
+    """The process `cks-admission manage`, which writes to the cluster what all replicas share."""
+
+    apart: bool = Field(
+        False, description="It runs, and serve writes nothing that replicas share. Otherwise serve does its work."
+    )
+    secret: str = Field(
+        "", description="Secret in cluster.namespace for the certificate that it makes for all replicas."
+    )
+    pods: str = Field(
+        "app.kubernetes.io/name=cks-admission,app.kubernetes.io/component=webhook",
+        min_length=1,
+        description="Label selector of the replicas' Pods in cluster.namespace.",
+    )
+
+
 class KeptRequirement(_Model):
     """A requirement that a cloud adds to the namespaceSelector of every webhook, with NotIn or DoesNotExist."""
 
@@ -425,6 +441,7 @@ class Settings(_Model):
     health: Health = Field(Health(), description=Health.__doc__)
     tls: Tls = Field(Tls(), description=Tls.__doc__)
     cluster: ClusterSettings = Field(ClusterSettings(), description=ClusterSettings.__doc__)
+    manage: Manage = Field(Manage(), description=Manage.__doc__)
     registration: Registration = Field(Registration(), description=Registration.__doc__)
     organization: Organization = Field(Organization(), description=Organization.__doc__)
     labels: LabelsSettings = Field(LabelsSettings(), description=LabelsSettings.__doc__)

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from certs.display import moment, span, titled
 from certs.errors import ForeignFileError, PemError
-from certs.renewal import renewal_due
+from certs.renewal import authority_renewal_due
 from certs.storage.content import find_authority
 from certs.x509.bundle import Bundle
 from certs.x509.certificate import issued_by
@@ -25,8 +25,8 @@ from webhook.doctor.diagnosis import Diagnosis, Read, Unread, count, listed, uns
 from webhook.doctor.observation import ShownChain
 
 CHECK: Final = "certificate"
-# A leaf of the service's own lives for a week and is renewed with a third of that left; a CA for a year.
-LEAF_LEFT: Final = timedelta(days=2)
+# A leaf of the service's own lives for a week and is renewed with half of that left; a CA for a year.
+LEAF_LEFT: Final = timedelta(days=3)
 AUTHORITY_LEFT: Final = timedelta(days=30)
 _HOLDER: Final = "the replica that holds the Lease"
 
@@ -125,7 +125,7 @@ def _stored(where: str, authority: Certificate, trusted: Sequence[TrustedBundle]
         yield Diagnosis(CHECK, "problem", where, f"its CA is not in {trust.source}", remedy)
     if not unknown:
         end = f"until {moment(authority.not_valid_after_utc)}"
-        if now > renewal_due(authority):
+        if now > authority_renewal_due(authority):
             remedy = f"{_HOLDER} renews it at two thirds of its lifetime; see its log"
             yield Diagnosis(CHECK, "warning", where, f"its CA is overdue for renewal; it is valid {end}", remedy)
         else:

@@ -64,8 +64,8 @@ class Service:
         return web.Server(self.review, request_factory=request, access_log=None, keepalive_timeout=KEEP_ALIVE)
 
     def health_app(self) -> web.Application:
-        """`/livez`, `/readyz` with its reasons, `/metrics`."""
-        return probes.application(self.livez, self.readyz, self.expose_metrics)
+        """`/livez`, `/readyz` with its reasons, `/metrics`, `/paths`."""
+        return probes.application(self.livez, self.readyz, self.expose_metrics, self.list_paths)
 
     async def review(self, http: web.BaseRequest) -> web.Response:
         """Answer one AdmissionReview; any other call gets an HTTP error."""
@@ -100,6 +100,10 @@ class Service:
         self.metrics.observe(route.phase, request, answer, time.perf_counter() - started)
         logs.log_answer(self.log, route.phase, request, answer)
         return web.Response(body=reply, headers=_JSON_HEADERS)
+
+    async def list_paths(self, _http: web.Request) -> web.Response:
+        """The paths at which reviews are answered, for `manage`."""
+        return web.json_response(sorted(self.state.served.routes))
 
     def _refuse_call(self, status: int, text: str, headers: dict[str, str] | None = None) -> web.Response:
         self.metrics.rejected_calls.labels(str(status)).inc()

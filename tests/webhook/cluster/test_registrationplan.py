@@ -329,7 +329,7 @@ def test_the_first_of_a_kind_waits_for_calls(changes: dict[str, Any], ever: set[
     problem = early.memory.problems.get(WAITING)
     assert (early.done, made) == (not waiting, set(KINDS.values()) - set(waiting))
     assert (problem.reason if problem else "") == (
-        f"{titles}: to be made once this process has been ready for 10 s" if waiting else ""
+        f"{titles}: to be made once a replica has been ready for 10 s" if waiting else ""
     )
     assert (late.done, _right(model), late.memory.problems) == (True, True, {})
 

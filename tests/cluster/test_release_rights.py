@@ -166,7 +166,9 @@ def _use_an_unheard_of_namespace(audited: ControlPlane, installed: Release) -> N
     }
     review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
     context = ssl.create_default_context(cadata=installed.secret()["ca-bundle.crt"].decode())
-    url = f"https://127.0.0.1:{installed.kubelet.ready()[0].ports[0]}/validate/labels"
+    context.check_hostname = False  # the certificate is for the balancer
+    replica = installed.kubelet.ready()[0]
+    url = f"https://{replica.address}:{replica.ports[0]}/validate/labels"
     call = urllib.request.Request(url, json.dumps(review).encode(), {"Content-Type": "application/json"})
     with urllib.request.urlopen(call, context=context, timeout=PATIENCE) as answer:  # noqa: S310 - an address of our own
         assert not json.load(answer)["response"]["allowed"]

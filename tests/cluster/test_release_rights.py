@@ -61,7 +61,6 @@ TAKEN_OVER = [
     ("POST", "/api/v1/namespaces", _EMPTY),
     ("POST", f"{_OWN}/pods", _EMPTY),
     ("POST", "/api/v1/namespaces/kube-system/pods", _EMPTY),
-    ("GET", f"{_OWN}/pods", None),
     ("PATCH", f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{NAME}", _LABELLED),
     ("PATCH", f"{_OWN}/configmaps/{NAME}", _LABELLED),
     ("POST", f"{_OWN}/configmaps", _EMPTY),

@@ -134,16 +134,11 @@ class ClusterSettings(_Model):
 class Manage(_Model):
     """The process `cks-admission manage`, which writes to the cluster what all replicas share."""
 
-    apart: bool = Field(
-        False, description="It runs, and serve writes nothing that replicas share. Otherwise serve does its work."
-    )
-    secret: str = Field(
-        "", description="Secret in cluster.namespace for the certificate that it makes for all replicas."
-    )
+    apart: bool = Field(False, description="It runs, so that serve itself writes nothing that replicas share.")
+    secret: str = Field("", description="Secret in cluster.namespace in which it keeps the replicas' certificate.")
     pods: str = Field(
         "app.kubernetes.io/name=cks-admission,app.kubernetes.io/component=webhook",
-        min_length=1,
-        description="Label selector of the replicas' Pods in cluster.namespace.",
+        description="Label selector of the replicas' Pods there.",
     )
 
 

@@ -8,11 +8,12 @@ import pytest
 from cryptography import x509
 
 from certs.errors import AuthorityError, ForeignFileError, InvalidNameError
-from certs.plan import CertificatePlan, Ensured, plan, plan_authority, plan_leaf, usable_authority
+from certs.plan import CertificatePlan, Ensured, plan, plan_authority, plan_leaf, plan_stored_leaf, usable_authority
 from certs.renewal import renewal_reason
 from certs.storage.content import BUNDLE, CA_CERT, CA_KEY, LEAF_CERT, LEAF_KEY
 from certs.x509.authority import Authority, new_authority
 from certs.x509.bundle import Bundle
+from certs.x509.certificate import issued_by
 from certs.x509.keys import new_key
 
 Forge = Callable[..., tuple[x509.Certificate, Any]]
@@ -428,3 +429,23 @@ def test_a_leaf_in_memory_does_not_outlive_its_authority(authority: Authority, n
     assert leaf.not_after == authority.not_after
     with pytest.raises(AuthorityError):
         plan_leaf(None, authority, _NAMES, now + 366 * _DAY)
+
+
+def test_a_stored_leaf_waits_for_clients(authority: Authority, now: datetime) -> None:
+    """It is made at once, kept, and renewed for a new CA only when clients know that, or when it is of no use."""
+    first, made = plan_stored_leaf({}, authority, _NAMES, now, trusted=False)
+    assert first is not None
+    stored = {LEAF_CERT: first.cert_pem, LEAF_KEY: first.key_pem, CA_CERT: authority.cert_pem}
+    other = new_authority(now)
+
+    assert made == "tls.crt was made: there was none"
+    assert plan_stored_leaf(stored, authority, _NAMES, now + 3 * _DAY, trusted=True) == (None, "")
+    assert plan_stored_leaf(stored, other, _NAMES, now, trusted=False) == (None, "")
+    for when, trusted in ((now, True), (now + 8 * _DAY, False)):
+        moved, reason = plan_stored_leaf(stored, other, _NAMES, when, trusted=trusted)
+        assert moved is not None
+        assert issued_by(moved.certificate, other.certificate)
+        assert reason.startswith("tls.crt was renewed: it ")
+    due, half = plan_stored_leaf(stored, authority, _NAMES, now + 4 * _DAY, trusted=True)
+    assert due is not None
+    assert half.startswith("tls.crt was renewed: half of its life was over on 2026-03-04 23:30:00 UTC")

@@ -25,6 +25,11 @@ _OPERATOR = ("serve", "manage", "doctor", "certs", "unregister")
 """The verbs in the package `operator`."""
 
 
+def module_of(verb: str) -> str:
+    """The name of a verb's module."""
+    return f"webhook.cli.operator.{verb}" if verb in _OPERATOR else f"webhook.cli.{verb}"
+
+
 class Verbs(click.Group):
     """A group whose commands are modules of this package."""
 
@@ -36,8 +41,7 @@ class Verbs(click.Group):
         """The verb's command, its module loaded now."""
         if cmd_name not in VERBS:
             return None
-        package = "webhook.cli.operator" if cmd_name in _OPERATOR else "webhook.cli"
-        command: click.Command = import_module(f"{package}.{cmd_name}").command
+        command: click.Command = import_module(module_of(cmd_name)).command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002

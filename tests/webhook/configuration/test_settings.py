@@ -38,6 +38,11 @@ _DEFAULTS: Json = {
         "namespace": "cks-admission",
         "lease": "cks-admission",
     },
+    "manage": {
+        "apart": False,
+        "secret": "",
+        "pods": "app.kubernetes.io/name=cks-admission,app.kubernetes.io/component=webhook",
+    },
     "registration": {
         "apply": False,
         "caOnly": False,
@@ -126,6 +131,7 @@ tls:
   names: [a.example.org]
   checkSeconds: 0.5
 cluster: {kubeconfig: kube.config, inCluster: true, serviceAccount: sa, namespace: cloud, lease: turn}
+manage: {apart: true, secret: leaf, pods: a=b}
 registration:
   apply: true
   caOnly: true
@@ -229,6 +235,7 @@ _OTHER_READ: Json = {
         "namespace": "cloud",
         "lease": "turn",
     },
+    "manage": {"apart": True, "secret": "leaf", "pods": "a=b"},
     "registration": {
         "apply": True,
         "caOnly": True,

@@ -5,6 +5,7 @@ An entry that fails closed needs replicas that know its path: another replica an
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
@@ -13,6 +14,8 @@ from msgspec import Struct
 
 from policies.engine.request import JsonObject
 from webhook.registration.configurations import is_own
+
+_OWN_PATH = re.compile(r"/(?:mutate|validate)(?:/[^/]+)*\Z")
 
 
 class Announcement(Struct, frozen=True):
@@ -32,10 +35,12 @@ class Withheld(Struct, frozen=True):
 
 
 def path_of(entry: JsonObject) -> str:
-    """The path that the API server calls for an entry."""
+    """The path that the API server calls for an entry, without that of a base URL."""
     client: Any = entry["clientConfig"]
     service = client.get("service")
-    return str(service.get("path") or "/") if service else urlsplit(str(client.get("url", ""))).path
+    path = str(service.get("path") or "/") if service else urlsplit(str(client.get("url", ""))).path
+    match = _OWN_PATH.search(path)
+    return match[0] if match else path
 
 
 def closed_paths(configurations: Iterable[JsonObject]) -> list[str]:

@@ -94,4 +94,4 @@ def test_only_own_entries_that_fail_closed_count() -> None:
     url = {"name": "url.cks-admission.dev", "clientConfig": {"url": "https://x.example:9443/base/validate/u"}}
     theirs, open_ = entry("/validate/theirs", domain="example.org"), entry("/validate/open", "Ignore")
 
-    assert closed_paths(configuration(entry(OLD), url, theirs, open_).values()) == [OLD, "/base/validate/u"]
+    assert closed_paths(configuration(entry(OLD), url, theirs, open_).values()) == [OLD, "/validate/u"]

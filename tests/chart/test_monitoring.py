@@ -106,6 +106,7 @@ def test_slow_answers_can_be_measured(timeout: int) -> None:
                 "CksAdmissionNoLeader",
                 "CksAdmissionRegistrationFails",
                 "CksAdmissionRegistrationContested",
+                "CksAdmissionEntriesWithheld",
             },
         ),
     ],

@@ -101,13 +101,14 @@ class ReplicaPods(Followers):
 
     async def run(self) -> NoReturn:
         """Ask the Pods that have not said yet what they answer, until cancelled."""
+        free = asyncio.Semaphore(_AT_ONCE)
         async with ClientSession(timeout=ClientTimeout(total=_ANSWER_SECONDS)) as session:
             while True:
                 self._woken.clear()
                 known = {pod.instance for pod in self._pods.values}
                 self._paths = {instance: paths for instance, paths in self._paths.items() if instance in known}
                 silent = [pod for pod in self._pods.values if pod.address and pod.instance not in self._paths]
-                await asyncio.gather(*(self._ask(session, pod) for pod in silent[:_AT_ONCE]))
+                await asyncio.gather(*(self._ask(session, free, pod) for pod in silent))
                 with suppress(TimeoutError):
                     async with asyncio.timeout(_LOOK_SECONDS if silent else None):
                         await self._woken.wait()
@@ -127,11 +128,11 @@ class ReplicaPods(Followers):
         # A Pod without an address has not started: its volume will have the leaf that is stored now.
         return await asyncio.gather(*(shown(pod) for pod in self._pods.values if pod.address))
 
-    async def _ask(self, session: ClientSession, pod: ReplicaPod) -> None:
+    async def _ask(self, session: ClientSession, free: asyncio.Semaphore, pod: ReplicaPod) -> None:
         """Ask a Pod for its paths. A Pod that does not answer is asked again."""
         url = URL.build(scheme="http", host=pod.address, port=pod.ports.get(HEALTH), path=PATHS)
         try:
-            async with session.get(url) as answer:
+            async with free, session.get(url) as answer:
                 body = await answer.read()
                 paths = ANSWERED if answer.status == HTTPStatus.NOT_FOUND else frozenset(_PATHS.decode(body))
         except (ClientError, OSError, TimeoutError, ValueError) as error:

@@ -14,7 +14,7 @@ import structlog
 from aiohttp import hdrs, web
 
 from webhook import metrics
-from webhook.cluster.api.client import connect
+from webhook.cluster.api.client import Connection, connect
 from webhook.cluster.replicas.pods import ReplicaPods
 from webhook.cluster.replicas.replica import Replica, joined
 from webhook.cluster.watches.cluster import Followed, follow
@@ -98,7 +98,7 @@ async def _assemble(stack: AsyncExitStack, configuration: Configuration, measure
     )
     await pods.start()
     stack.push_async_callback(pods.stop)
-    certificates = await _certificates(stack, settings, replica, pods, measures)
+    certificates = await _certificates(stack, cluster.facts.api, settings, replica, pods, measures)
     # Entries do not depend on parameters, so that nothing reads what they refer to.
     rule_keeper = await keeper(configuration.current, measures, cluster, _NoParameters())
     return _Parts(configuration, measures, cluster, replica, pods, certificates, rule_keeper)
@@ -118,13 +118,18 @@ async def _cluster(settings: Settings) -> AbstractAsyncContextManager[Followed]:
 
 
 async def _certificates(
-    stack: AsyncExitStack, settings: Settings, replica: Replica, pods: ReplicaPods, measures: Metrics
+    stack: AsyncExitStack,
+    api: Connection,
+    settings: Settings,
+    replica: Replica,
+    pods: ReplicaPods,
+    measures: Metrics,
 ) -> Issuance | OthersCertificates:
     """The certificates of the replicas, followed until the stack is closed."""
     if replica.authority is None:
         return OthersCertificates()
     namespace, name = settings.cluster.namespace, settings.manage.secret
-    secret = SecretStore(replica.webhooks.api, namespace, name, changed=replica.changed)
+    secret = SecretStore(api, namespace, name, changed=replica.changed)
     await secret.start()
     stack.push_async_callback(secret.stop)
     authority = StoredAuthority(replica.authority, replica.leadership)

@@ -30,7 +30,7 @@ from webhook.http.paths import ANSWERED, PATHS
 from webhook.registration.announcement import Announcement
 
 if TYPE_CHECKING:
-    from kubernetes.aio.client import ApiClient
+    from webhook.cluster.api.client import Connection
 
 # The names of the ports in the Pods' spec.
 WEBHOOK, HEALTH = "webhook", "health"
@@ -63,7 +63,7 @@ class ReplicaPods(Followers):
 
     def __init__(
         self,
-        api: ApiClient,
+        api: Connection,
         namespace: str,
         selector: str,
         server_name: str,

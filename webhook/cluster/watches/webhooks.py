@@ -32,7 +32,6 @@ class Webhooks(Followers):
         self, api: ApiClient, name: str, clock: Clock | None = None, noticed: Callable[[], None] = lambda: None
     ) -> None:
         clock = clock or Clock()
-        self.api = api
         self.changed = asyncio.Event()
         self._name = name
         self._noticed = noticed

@@ -120,3 +120,15 @@ def test_the_pods_are_those_of_the_service() -> None:
         "app.kubernetes.io/name=cks-admission",
         "app.kubernetes.io/name=cks-admission",
     ]
+
+
+def test_manage_holds_the_lease() -> None:
+    """Where manage runs apart, its Pods are looked at, too, and it is what has to run."""
+    pods = "app=cks,app.kubernetes.io/component=webhook,release=a"
+    apart = settings(cluster={"namespace": "cloud", "lease": "cks"}, manage={"apart": True, "pods": pods})
+    service: Any = {"spec": {"selector": {"a": "b"}}}
+    ((level, _, found, remedy),) = told(check_lease(None, [], apart, _NOW))
+
+    assert selector(service, apart) == "app=cks,release=a"
+    assert (level, found) == ("problem", "it does not exist: nobody writes the registration")
+    assert remedy == "check that manage runs and may get, create and update the Lease; see its log"

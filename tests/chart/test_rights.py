@@ -51,11 +51,11 @@ def test_the_roles_grant_what_is_needed_and_nothing_else(entry: Entry, tmp_path:
 
 @pytest.mark.parametrize("name", _WITH_ROLES)
 def test_replicas_only_read(entry: Entry, name: str) -> None:
-    """In no mode may the account of a replica write anything but reviews of access, or read a Secret or a Lease."""
+    """In no mode does a replica write anything but reviews of access and Events, or read a Secret or a Lease."""
     granted = _granted(entry(name))
     writes = {(verb, resource) for verb, _, resource, _, _ in granted if verb not in ("get", "list", "watch")}
 
-    assert writes <= {("create", "subjectaccessreviews")}
+    assert writes <= {("create", "subjectaccessreviews"), ("create", "events")}
     assert not {resource for _, _, resource, _, _ in granted} & {"secrets", "leases", "*"}
 
 

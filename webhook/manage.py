@@ -17,6 +17,7 @@ from webhook import metrics
 from webhook.cluster.api.client import Connection, connect
 from webhook.cluster.replicas.pods import ReplicaPods
 from webhook.cluster.replicas.replica import Replica, joined
+from webhook.cluster.watches.ages import WatchAges
 from webhook.cluster.watches.cluster import Followed, follow
 from webhook.cluster.watches.secrets import SecretStore
 from webhook.composition import keeper, run
@@ -72,7 +73,10 @@ async def manage(read: Callable[[], Settings], path: Path | None = None) -> None
         upkeep = Upkeep(
             parts.certificates, registrar, measures, parts.settings.tls.check_seconds, parts.replica, trust
         )  # fmt: skip
+        ages = WatchAges((parts.cluster, parts.replica, parts.pods), parts.settings.cluster.cut_off_seconds)
+        measures.watches = ages
         readiness = _readiness(parts, registrar)
+        readiness.add_note("watches", ages.problems)
         health = web.AppRunner(_Health(readiness, measures).app(), access_log=None)
         await ports.listen(health, parts.settings.health.host, parts.settings.health.port)
         stack.push_async_callback(health.cleanup)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import collections
 import platform
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
+from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
@@ -20,10 +21,20 @@ CONTENT_TYPE = CONTENT_TYPE_LATEST
 BUCKETS = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 
 
+class Watches(Protocol):
+    """What follows the cluster."""
+
+    def ages(self) -> Mapping[str, float]:
+        """Seconds since the last proof that what is known is up to date, by kind of object."""
+
+    def silence(self) -> float:
+        """Seconds since the last answer of the API server."""
+
+
 class Metrics:
     """The metrics in a registry of their own, so that two services in one process do not conflict.
 
-    role: what the process does: `replica` or `manage`.
+    watches: what follows the cluster; None without a cluster. role: what the process does: `replica` or `manage`.
     """
 
     def __init__(self, role: str = "replica") -> None:
@@ -102,6 +113,15 @@ class Metrics:
             "cks_admission_configuration_refused",
             "1 while the newest configuration or files with topologies are not in force; else 0.",
         )
+        self.watch_age = gauge(
+            "cks_admission_watch_age_seconds",
+            "Time since the API server last proved that the known objects of a kind are up to date.",
+            ("resource",),
+        )
+        self.silence = gauge(
+            "cks_admission_api_server_silence_seconds", "Time since the API server last answered any list or watch."
+        )
+        self.watches: Watches | None = None
         self.workers = gauge("cks_admission_workers", "Worker processes that answer their supervisor.")
         self.worker_restarts = counter(
             "cks_admission_worker_restarts_total", "Workers that were started in place of one that had ended."
@@ -143,4 +163,9 @@ class Metrics:
         for (counter, labels), times in self._uncounted.items():
             counter.labels(*labels).inc(times)
         self._uncounted.clear()
+        if self.watches is not None:
+            self.silence.set(self.watches.silence())
+            self.watch_age.clear()  # so that the series of kinds that are followed no more end
+            for resource, age in self.watches.ages().items():
+                self.watch_age.labels(resource).set(age)
         return generate_latest(self.registry)

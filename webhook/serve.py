@@ -86,6 +86,7 @@ async def serve(read: Callable[[], Settings], path: Path | None = None, health_s
         upkeep = _upkeep(parts, registrar, settings)
         await upkeep.start()
         state = _state(parts, registrar)
+        _watch_ages(stack, parts, state)
         service = Service(state, measures, settings.listen.max_in_flight)
         # Last, because an open port promises that the rules are in force.
         health, admission = await _open(stack, service, settings, parts.certificates, health_socket)
@@ -245,6 +246,20 @@ def _certificate_reasons(parts: _Parts) -> list[str]:
     name = parts.settings.manage.secret if parts.settings.manage.apart else ""
     maker = f"; manage writes it into Secret {name}, and kubelets bring it within about a minute" if name else ""
     return [reason + maker for reason in parts.certificates.unready()]
+
+
+def _watch_ages(stack: AsyncExitStack, parts: _Parts, state: ServingState) -> None:
+    """Make the ages of the watches a metric, a reason of readiness and a line of the log."""
+    if parts.cluster is None:
+        return
+    from webhook.cluster.watches.ages import WatchAges  # noqa: PLC0415 - for clusters only
+
+    sources = [source for source in (parts.cluster, parts.replica, parts.webhooks) if source is not None]
+    ages = WatchAges(sources, parts.settings.cluster.cut_off_seconds)
+    parts.measures.watches = ages
+    state.add_note("watches", ages.problems)
+    state.add_gate("watches", ages.unready)
+    run(stack, "watch ages", ages.run())
 
 
 def _has_cluster(settings: Settings) -> bool:

@@ -6,69 +6,34 @@
 from __future__ import annotations
 
 from datetime import date
-from typing import Annotated, Any, Final, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
-from pydantic.alias_generators import to_camel
+from pydantic import Field, ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from policies.engine.request import JsonObject
-from policies.engine.rule import Action
 from policies.objects.accelerator import Accelerators
-from policies.objects.fieldpath import parse
 from policies.objects.workload import AffinityChange
 from policies.topology.annotation import Schedulers
 from policies.topology.constraint import Options
 from policies.topology.document import TopologyError, make
+from webhook.configuration.fields import (
+    TOLD,
+    DaemonSets,
+    DenyOrWarn,
+    FieldPaths,
+    Globs,
+    InnerPaths,
+    Many,
+    Port,
+    RuleAction,
+    SettingsError,
+    Strings,
+)
+from webhook.configuration.fields import Model as _Model
 from webhook.logs import Format, Level
 
-T = TypeVar("T")
-TOLD: Final = "told"
-"""The type of an error whose text says already what was found."""
-
-
-class SettingsError(Exception):
-    """A configuration that cannot be used. The text has a line per mistake: file, line, key, what was found."""
-
-
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, strict=True)
-
-
-def _glob(text: str) -> str:
-    if not text:
-        raise ValueError("an empty glob matches nothing")
-    return text
-
-
-def _path(text: str) -> str:
-    parse(text)
-    return text
-
-
-def _inner_path(text: str) -> str:
-    if not text:
-        raise ValueError("an empty path means the object itself, which is not allowed here")
-    return _path(text)
-
-
-def _off(value: object) -> object:
-    """Take the word off as people write it: without quotes YAML makes a boolean of it."""
-    return "off" if value is False else value
-
-
-Glob = Annotated[str, AfterValidator(_glob)]
-FieldPath = Annotated[str, AfterValidator(_path)]
-InnerPath = Annotated[str, AfterValidator(_inner_path)]
-RuleAction = Annotated[Action, BeforeValidator(_off)]
-DenyOrWarn = Literal["deny", "warn"]
-DaemonSets = Annotated[Literal["inject", "warn", "off"], BeforeValidator(_off)]
-Port = Annotated[int, Field(ge=0, le=65535)]
-Many = Annotated[tuple[T, ...], Field(strict=False)]
-Strings = Many[str]
-Globs = Many[Glob]
-FieldPaths = Many[FieldPath]
-InnerPaths = Many[InnerPath]
+__all__ = ["TOLD", "Settings", "SettingsError"]
 
 
 class Listen(_Model):
@@ -128,6 +93,9 @@ class ClusterSettings(_Model):
     namespace: str = Field("cks-admission", min_length=1, description="The Namespace in which the service runs.")
     lease: str = Field(
         "cks-admission", min_length=1, description="Lease there by which replicas agree who writes to the cluster."
+    )
+    cut_off_seconds: float = Field(
+        1800.0, ge=300, description="After so long without a word from the API server a replica is not ready."
     )
 
 

@@ -236,13 +236,15 @@ class FakeApi:
         return _respond(200, found)
 
     def _list(self, request: web.Request) -> web.Response:
+        if int(request.query.get("resourceVersion", "0")) > self.version:
+            return _respond(504, status(504, "Too large resource version", details={"retryAfterSeconds": 1}))
         items = list(self._objects[request.path].values())
         if request.query.get("fieldSelector") == "spec.nodeName=":
             items = [item for item in items if not item.get("spec", {}).get("nodeName")]
         if "as=PartialObjectMetadataList" in request.headers["Accept"]:
             items = [{"metadata": item["metadata"]} for item in items]
         start = int(request.query.get("continue", "0"))
-        end = start + int(request.query["limit"])
+        end = start + int(request.query.get("limit", len(items)))
         metadata: Json = {"resourceVersion": str(self.version)}
         if end < len(items):
             metadata["continue"] = str(end)

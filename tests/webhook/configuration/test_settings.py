@@ -37,6 +37,7 @@ _DEFAULTS: Json = {
         "serviceAccount": "",
         "namespace": "cks-admission",
         "lease": "cks-admission",
+        "cutOffSeconds": 1800.0,
     },
     "manage": {
         "apart": False,
@@ -130,7 +131,8 @@ tls:
   clientCaFile: callers.crt
   names: [a.example.org]
   checkSeconds: 0.5
-cluster: {kubeconfig: kube.config, inCluster: true, serviceAccount: sa, namespace: cloud, lease: turn}
+cluster: {kubeconfig: kube.config, inCluster: true, serviceAccount: sa, namespace: cloud, lease: turn,
+  cutOffSeconds: 600}
 manage: {apart: true, secret: leaf, pods: a=b}
 registration:
   apply: true
@@ -234,6 +236,7 @@ _OTHER_READ: Json = {
         "serviceAccount": "sa",
         "namespace": "cloud",
         "lease": "turn",
+        "cutOffSeconds": 600.0,
     },
     "manage": {"apart": True, "secret": "leaf", "pods": "a=b"},
     "registration": {

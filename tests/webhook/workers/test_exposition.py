@@ -83,6 +83,7 @@ def test_gauges_are_combined_each_in_its_way() -> None:
     other.certificate_expiry.set(1000)
     other.leader.set(1)
     one.configuration_refused.set(1)
+    one.silence.set(7)
     starting.workers.set(2)
 
     samples = _samples(total([metrics.expose() for metrics in (one, other, starting)]))
@@ -97,6 +98,7 @@ def test_gauges_are_combined_each_in_its_way() -> None:
         "cks_admission_leader": 1,
         "cks_admission_registration_entries_withheld": 0,
         "cks_admission_configuration_refused": 1,
+        "cks_admission_api_server_silence_seconds": 7,
         "cks_admission_workers": 2,
     }
     assert [value for name, value in samples.items() if "build_info" in name] == [1]

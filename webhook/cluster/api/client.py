@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
-from aiohttp import TCPConnector
+from aiohttp import ClientSession, TCPConnector
 from kubernetes.aio import config as kubernetes_config
 from kubernetes.aio.client import ApiClient, Configuration
 from kubernetes.aio.config.incluster_config import SERVICE_TOKEN_FILENAME, InClusterConfigLoader
@@ -26,17 +26,46 @@ _DEFAULT = "~/.kube/config"
 _MOUNTED = Path(SERVICE_TOKEN_FILENAME).parent
 # Far more than this process needs to close its own sockets, for which it does not depend on the API server.
 _CLOSING_SECONDS = 10.0
+# As the client's own sessions: what is read ahead of an answer.
+_BUFFER = 2**21
 
 
-class Connection(ApiClient):
-    """The client's connection, with typed declarations of what others use. It must be made in a running event loop."""
+class _Pool(ApiClient):
+    """Connections to the API server, at most `limit` at a time; 0 for any number."""
+
+    def __init__(self, settings: Any, limit: int, sockets: WeakSet[socket.socket]) -> None:
+        super().__init__(settings)
+        self.user_agent = "cks-admission"
+        self._sockets = sockets
+        transport: Any = self.rest_client
+        self._connector = TCPConnector(limit=limit, ssl=transport.ssl_context, socket_factory=self._socket)
+        transport.pool_manager = ClientSession(connector=self._connector, trust_env=True, read_bufsize=_BUFFER)
+
+    async def disconnect(self) -> None:
+        """Close the connections without waiting for those whose answer was not read to its end."""
+        closing: Any = super().close
+        await closing()
+        await self._connector.close()
+
+    def _socket(self, address: AddrInfoType) -> socket.socket:
+        family, kind, protocol, *_ = address
+        made = socket.socket(family, kind, protocol)
+        self._sockets.add(made)
+        return made
+
+
+class Connection(_Pool):
+    """A cluster, for requests that are answered at once. It must be made in a running event loop.
+
+    watches: the same cluster for lists and watches, with connections of their own. A watch keeps its connection for
+    minutes, so in a common pool many watches would leave none for a Lease or a Namespace that a review waits for.
+    """
 
     def __init__(self, settings: Any) -> None:
-        super().__init__(settings)
-        self._sockets: WeakSet[socket.socket] = WeakSet()
-        transport: Any = self.rest_client
-        self._connector = TCPConnector(limit=transport.maxsize, ssl=transport.ssl_context, socket_factory=self._socket)
-        settings.client_session_kwargs = {"connector": self._connector}
+        sockets: WeakSet[socket.socket] = WeakSet()
+        super().__init__(settings, settings.connection_pool_maxsize, sockets)
+        # Both use the same settings, so that a token which one of them renews is renewed for both.
+        self.watches = _Pool(settings, 0, sockets)
 
     async def close(self) -> None:
         """Close the connections to the API server, and wait until they are closed.
@@ -44,9 +73,8 @@ class Connection(ApiClient):
         aiohttp waits for connections in its pool and in use, but not for one whose answer was not read to its end. That
         one still waits for the API server's TLS close_notify, and would stay open if the event loop ended now.
         """
-        closing: Any = super().close
-        await closing()
-        await self._connector.close()
+        await self.watches.disconnect()
+        await self.disconnect()
         for connection in self._sockets:
             with suppress(OSError):  # most are already closed
                 connection.shutdown(socket.SHUT_RDWR)  # so that nothing waits for close_notify
@@ -54,12 +82,6 @@ class Connection(ApiClient):
             async with asyncio.timeout(_CLOSING_SECONDS):
                 while any(connection.fileno() >= 0 for connection in self._sockets):  # noqa: ASYNC110 - a socket tells nobody
                     await asyncio.sleep(0.001)
-
-    def _socket(self, address: AddrInfoType) -> socket.socket:
-        family, kind, protocol, *_ = address
-        made = socket.socket(family, kind, protocol)
-        self._sockets.add(made)
-        return made
 
 
 async def connect(
@@ -80,14 +102,12 @@ async def connect(
     else:
         await _use_kubeconfig(settings, kubeconfig)
     try:
-        api = Connection(settings)
+        return Connection(settings)
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
         raise ClusterError(
             f"the certificates for {settings.host} cannot be used: {error}; they are named or held by "
             f"{service_account or 'the service account' if in_cluster else _where(kubeconfig)}"
         ) from error
-    api.user_agent = "cks-admission"
-    return api
 
 
 def _use_service_account(settings: Any, directory: str) -> None:

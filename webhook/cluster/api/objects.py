@@ -155,21 +155,24 @@ class FollowedResource(Struct, Generic[T], frozen=True):
     """A kind of object to follow.
 
     decode: decodes one object. page: objects per list request. query: other parameters of each request, such as a
-    fieldSelector.
+    fieldSelector. cached: whether lists come from the API server's watch cache, which is cheap for it, but as one
+    answer, and perhaps some moments old. kind: what metrics call it; empty for its name.
     """
 
     name: str
     decode: Callable[[msgspec.Raw], T]
     page: int = 500
     query: tuple[tuple[str, str], ...] = ()
+    cached: bool = False
+    kind: str = ""
 
 
-NAMESPACES = FollowedResource("namespaces", msgspec.json.Decoder(NamespaceObject).decode)
+NAMESPACES = FollowedResource("namespaces", msgspec.json.Decoder(NamespaceObject).decode, cached=True)
 # A Node lists up to 50 images and has at least 20 KB, so a page of 500 would need over 10 MB while it is read.
 NODES = FollowedResource("nodes", msgspec.json.Decoder(WatchedNode).decode, page=100)
 CLAIMS = FollowedResource("resourceclaims", msgspec.json.Decoder(ClaimObject).decode)
 CLAIM_TEMPLATES = FollowedResource("resourceclaimtemplates", msgspec.json.Decoder(ClaimTemplateObject).decode)
-DEVICE_CLASSES = FollowedResource("deviceclasses", msgspec.json.Decoder(DeviceClassObject).decode)
+DEVICE_CLASSES = FollowedResource("deviceclasses", msgspec.json.Decoder(DeviceClassObject).decode, cached=True)
 
 _OBJECT = msgspec.json.Decoder(Object)
 _CONTENT = msgspec.json.Decoder(dict[str, Any])

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 async def pages(
     api: ApiClient, path: str, query: tuple[tuple[str, str], ...], size: int, accept: str = "application/json"
 ) -> AsyncIterator[Page]:
-    """The pages of a list, at least one, each with at most `size` objects. Raises ClusterError."""
+    """The pages of a list, at least one, each with at most `size` objects; 0 for all in one. Raises ClusterError."""
     more = ""
     while True:
-        page_query = (("limit", str(size)), *((("continue", more),) if more else ()))
+        page_query = (*((("limit", str(size)),) if size else ()), *((("continue", more),) if more else ()))
         body = await fetch(api, Call("GET", path, (*query, *page_query), accept))
         try:
             page = PAGE.decode(body)

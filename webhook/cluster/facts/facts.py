@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, date
-from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from policies.admissionpolicy.evaluation.parameters import ParametersKey
@@ -16,7 +15,8 @@ from policies.engine.requester import CONTROL_PLANE, CONTROL_PLANE_LABEL
 from policies.topology.topology import Topology
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.objects import NAMESPACES, NODES, NamespaceObject, WatchedNode, name_of, namespace_of, node_of
-from webhook.cluster.facts import access, references
+from webhook.cluster.facts import references
+from webhook.cluster.facts.access import AccessReviews
 from webhook.cluster.facts.namespaces import PATH, NamespaceReads
 from webhook.cluster.facts.references import WORKLOADS, GroupKind
 from webhook.cluster.watches.cache import Cache
@@ -100,6 +100,7 @@ class ClusterFacts:
         clock = clock or Clock()
         self._namespaces = Cache[NamespaceObject, str, Namespace](name_of, namespace_of)
         self._reads = NamespaceReads(api, clock)
+        self._access = AccessReviews(api, clock)
         self._devices = Devices(api, clock)
         self._watch_devices = watch_devices
         self._topologies = Topologies(api, VERSIONS if watch_topologies else {}, clock)
@@ -126,7 +127,13 @@ class ClusterFacts:
         await cancelled(self._tasks)
         self._tasks = []
         await self._reads.stop()
+        await self._access.stop()
         await self.parameters.stop()
+
+    def reflectors(self) -> list[Reflector[Any]]:
+        """What is followed now."""
+        sources = (self._devices, self._topologies, self.parameters)
+        return [*self._reflectors, *(reflector for source in sources for reflector in source.reflectors())]
 
     def unsynced(self) -> list[str]:
         """What is not known yet, with reasons. Always empty after the first lists have arrived."""
@@ -154,7 +161,7 @@ class ClusterFacts:
             NamespaceKey: self._read_namespace,
             ParametersKey: self.parameters.read,
             ReferencesKey: lambda key, seconds: references.search(self.api, self.workloads, key.topology, seconds),
-            Check: partial(access.review, self.api),
+            Check: self._access.review,
         }
         value: T = await readers[type(key)](key, seconds)
         return value

@@ -8,7 +8,7 @@ import secrets
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from webhook.cluster.replicas.lease import Leadership
 from webhook.cluster.watches.secrets import SecretStore
@@ -16,7 +16,8 @@ from webhook.cluster.watches.webhooks import Webhooks
 from webhook.configuration.settings import Settings
 
 if TYPE_CHECKING:
-    from kubernetes.aio.client import ApiClient
+    from webhook.cluster.api.client import Connection
+    from webhook.cluster.watches.reflector import Reflector
 
 
 class Replica(NamedTuple):
@@ -47,13 +48,17 @@ class Replica(NamedTuple):
         before = f"{self.authority.title} is read anew before anything is written"
         return [f"{before}: {reason}" for reason in self.authority.stale()]
 
+    def reflectors(self) -> list[Reflector[Any]]:
+        """What is followed now."""
+        return [*self.webhooks.reflectors(), *(self.authority.reflectors() if self.authority else ())]
+
     def unsynced(self) -> list[str]:
         """What has not arrived yet, with reasons."""
         return [*self.webhooks.unsynced(), *(self.authority.unsynced() if self.authority else ())]
 
 
 @asynccontextmanager
-async def joined(api: ApiClient, settings: Settings) -> AsyncIterator[Replica]:
+async def joined(api: Connection, settings: Settings) -> AsyncIterator[Replica]:
     """Share state over a connection, which the caller closes. At the end, release the Lease if it is held."""
     changed = asyncio.Event()
     namespace = settings.cluster.namespace

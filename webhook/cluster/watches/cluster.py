@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import structlog
 
@@ -13,6 +13,7 @@ from webhook.cluster.facts.facts import ClusterFacts
 from webhook.cluster.facts.references import WORKLOADS, GroupKind
 from webhook.cluster.watches.nativepolicies import NativePolicies
 from webhook.cluster.watches.policymaps import PolicyMaps
+from webhook.cluster.watches.reflector import Reflector
 
 if TYPE_CHECKING:
     from webhook.cluster.api.client import Connection
@@ -31,6 +32,10 @@ class Followed(NamedTuple):
     def unsynced(self) -> list[str]:
         """What has not arrived yet, with reasons."""
         return [reason for source in self if source is not None for reason in source.unsynced()]
+
+    def reflectors(self) -> list[Reflector[Any]]:
+        """What is followed now."""
+        return [reflector for source in self if source is not None for reflector in source.reflectors()]
 
     def unsynced_policies(self) -> list[str]:
         """The sources of policies that have not arrived yet, with reasons."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import structlog
@@ -24,7 +25,7 @@ from webhook.cluster.watches.reflector import Reflector
 from webhook.cluster.watches.tasks import cancelled, started
 
 if TYPE_CHECKING:
-    from kubernetes.aio.client import ApiClient
+    from webhook.cluster.api.client import Connection
 
 GROUP = "resource.k8s.io"
 # The versions with the structure that is read here, newest first. Older ones were never on by default.
@@ -36,7 +37,7 @@ LOOK_AGAIN_SECONDS = 600.0
 class Devices:
     """The device classes of claims; none if the cluster does not serve the group."""
 
-    def __init__(self, api: ApiClient, clock: Clock) -> None:
+    def __init__(self, api: Connection, clock: Clock) -> None:
         self.claims = Cache[ClaimObject, tuple[str, str], frozenset[str]](key_of, lambda item: item.spec.classes())
         self.templates = Cache[ClaimTemplateObject, tuple[str, str], frozenset[str]](
             key_of, lambda item: item.spec.spec.classes()
@@ -68,6 +69,10 @@ class Devices:
             self._version, self._decided = None, False
             await cancelled(followers)
 
+    def reflectors(self) -> Sequence[Reflector[Any]]:
+        """What is followed now."""
+        return self._reflectors if self._version is not None else ()
+
     def unsynced(self) -> list[str]:
         """Why not everything is known yet."""
         if not self._decided:
@@ -78,8 +83,9 @@ class Devices:
 
     def problems(self) -> list[str]:
         """Why not everything is up to date."""
-        followed = self._reflectors if self._version is not None else ()
-        problems = [f"{reflector.resource.name}: {reflector.problem}" for reflector in followed if reflector.problem]
+        problems = [
+            f"{reflector.resource.name}: {reflector.problem}" for reflector in self.reflectors() if reflector.problem
+        ]
         return [*self._discovery.problems(), *problems]
 
     def _follow(self, version: str | None) -> list[asyncio.Task[NoReturn]]:

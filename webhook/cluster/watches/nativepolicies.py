@@ -13,7 +13,7 @@ from webhook.cluster.watches.reflector import Reflector
 from webhook.cluster.watches.tasks import Followers
 
 if TYPE_CHECKING:
-    from kubernetes.aio.client import ApiClient
+    from webhook.cluster.api.client import Connection
 
 DERIVE = "cks-admission.dev/derive"
 """The label or annotation with which a policy requests this; its value must be `true`."""
@@ -27,14 +27,14 @@ Json = dict[str, Any]
 class NativePolicies(Followers):
     """Policies that request this, and their bindings. changed: set when any of them may have changed."""
 
-    def __init__(self, api: ApiClient, clock: Clock | None = None) -> None:
+    def __init__(self, api: Connection, clock: Clock | None = None) -> None:
         clock = clock or Clock()
         self.changed = asyncio.Event()
         self._policies = Cache[WholeObject, str, Json](name_of, _asking, self.changed.set)
         self._bindings = Cache[WholeObject, str, Json](name_of, _binding, self.changed.set)
         self._reflectors = (
-            Reflector(api, FollowedResource(_POLICIES, whole), f"{_GROUP}/{_POLICIES}", self._policies, clock),
-            Reflector(api, FollowedResource(_BINDINGS, whole), f"{_GROUP}/{_BINDINGS}", self._bindings, clock),
+            Reflector(api, _followed(_POLICIES), f"{_GROUP}/{_POLICIES}", self._policies, clock),
+            Reflector(api, _followed(_BINDINGS), f"{_GROUP}/{_BINDINGS}", self._bindings, clock),
         )
 
     @property
@@ -58,6 +58,10 @@ class NativePolicies(Followers):
             if reflector.status != 404
             for reason in reflector.unsynced()
         ]
+
+
+def _followed(plural: str) -> FollowedResource[WholeObject]:
+    return FollowedResource(plural, whole, cached=True)
 
 
 def _asking(item: WholeObject) -> Json | None:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from policies.admissionpolicy.evaluation.parameters import KnownParameters, ParametersKey
 from policies.admissionpolicy.model import ParamKind
 from policies.engine.lookup import Missing
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.watches.paramkind import FollowedKind, not_followed
+from webhook.cluster.watches.reflector import Reflector
 
 if TYPE_CHECKING:
-    from kubernetes.aio.client import ApiClient
+    from webhook.cluster.api.client import Connection
 
 
 class ClusterParameters:
@@ -21,7 +22,7 @@ class ClusterParameters:
     api: the connection, which the caller closes.
     """
 
-    def __init__(self, api: ApiClient, clock: Clock | None = None) -> None:
+    def __init__(self, api: Connection, clock: Clock | None = None) -> None:
         self._api = api
         self._clock = clock or Clock()
         self._kinds: dict[ParamKind, FollowedKind] = {}
@@ -47,6 +48,10 @@ class ClusterParameters:
         """Stop following permanently. Known parameters stay available, but are not updated any more."""
         for followed in self._kinds.values():
             await followed.stop()
+
+    def reflectors(self) -> Sequence[Reflector[Any]]:
+        """What is followed now."""
+        return [reflector for followed in self._kinds.values() for reflector in followed.reflectors()]
 
     def unsynced(self) -> list[str]:
         """What is not known yet, with reasons. Always empty after the first lists have arrived."""

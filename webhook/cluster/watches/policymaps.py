@@ -23,7 +23,7 @@ from webhook.cluster.watches.reflector import Reflector
 from webhook.cluster.watches.tasks import Followers
 
 if TYPE_CHECKING:
-    from kubernetes.aio.client import ApiClient
+    from webhook.cluster.api.client import Connection
 
 SELECTOR = "cks-admission.dev/policies=true"
 REFUSED = "cks-admission.dev/policies-refused"
@@ -47,7 +47,7 @@ class PolicyMap(Struct, frozen=True):
 class PolicyMaps(Followers):
     """The ConfigMaps of one Namespace with policies. changed: set when any of them may have changed."""
 
-    def __init__(self, api: ApiClient, namespace: str, clock: Clock | None = None) -> None:
+    def __init__(self, api: Connection, namespace: str, clock: Clock | None = None) -> None:
         self.changed = asyncio.Event()
         self._api = api
         self._clock = clock or Clock()
@@ -58,6 +58,7 @@ class PolicyMaps(Followers):
             "configmaps with policies",
             msgspec.json.Decoder(ConfigMapObject).decode,
             query=(("labelSelector", SELECTOR),),
+            cached=True,
         )
         self._reflector = Reflector(api, resource, f"{self._path}/configmaps", self._known, self._clock)
         self._reflectors = (self._reflector,)

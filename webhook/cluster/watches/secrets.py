@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import quote
 
@@ -21,7 +21,7 @@ from webhook.cluster.watches.reflector import Reflector
 from webhook.cluster.watches.tasks import cancelled
 
 if TYPE_CHECKING:
-    from kubernetes.aio.client import ApiClient
+    from webhook.cluster.api.client import Connection
 
 # These labels help people find the service's objects. Labels that others set are kept.
 _LABELS = {"app.kubernetes.io/name": "cks-admission", "app.kubernetes.io/managed-by": "cks-admission"}
@@ -38,7 +38,7 @@ class SecretStore:
 
     def __init__(
         self,
-        api: ApiClient,
+        api: Connection,
         namespace: str,
         name: str,
         clock: Clock | None = None,
@@ -85,6 +85,10 @@ class SecretStore:
     async def stop(self) -> None:
         """Stop following."""
         await cancelled([self._task] if self._task else [])
+
+    def reflectors(self) -> Sequence[Reflector[Any]]:
+        """What is followed now."""
+        return [self._reflector]
 
     def unsynced(self) -> list[str]:
         """Why the Secret is not known yet, with a remedy if a right is missing."""

@@ -28,6 +28,10 @@ class Followers:
         """Stop following."""
         await cancelled(self._tasks)
 
+    def reflectors(self) -> Sequence[Reflector[Any]]:
+        """What is followed, except kinds that the API server does not serve."""
+        return [reflector for reflector in self._reflectors if reflector.status != 404]
+
 
 async def cancelled(tasks: Iterable[asyncio.Task[Any]]) -> None:
     """Cancel tasks and wait until they have ended."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import structlog
 
@@ -19,7 +19,7 @@ from webhook.cluster.watches.reflector import Reflector
 from webhook.cluster.watches.tasks import cancelled
 
 if TYPE_CHECKING:
-    from kubernetes.aio.client import ApiClient
+    from webhook.cluster.api.client import Connection
 
 VERSIONS: Mapping[str, Sequence[str]] = {KAI: ("v1alpha1",), KUEUE: ("v1beta2", "v1beta1", "v1alpha1")}
 """The groups with topologies, in order of precedence, each with the supported versions, newest first."""
@@ -31,7 +31,7 @@ LOOK_AGAIN_SECONDS = 5.0
 class Topologies:
     """The topologies of several API groups. groups: the followed groups by name."""
 
-    def __init__(self, api: ApiClient, groups: Mapping[str, Sequence[str]], clock: Clock) -> None:
+    def __init__(self, api: Connection, groups: Mapping[str, Sequence[str]], clock: Clock) -> None:
         self.groups = {group: FollowedGroup(api, group, own, clock, self._gather) for group, own in groups.items()}
         self._known: tuple[Topology, ...] = ()
 
@@ -39,6 +39,10 @@ class Topologies:
     def known(self) -> tuple[Topology, ...]:
         """The topologies, sorted by name and then by the order of groups. The tuple is the same until one changes."""
         return self._known
+
+    def reflectors(self) -> Sequence[Reflector[Any]]:
+        """What is followed now."""
+        return [group.reflector for group in self.groups.values() if group.reflector is not None]
 
     def unsynced(self) -> list[str]:
         """Why not everything is known yet."""
@@ -57,10 +61,10 @@ class Topologies:
 
 
 class FollowedGroup:
-    """The topologies of one API group. notice: called when they may have changed."""
+    """The topologies of one API group. notice: called when they may have changed. reflector: None if not served."""
 
     def __init__(
-        self, api: ApiClient, group: str, known_versions: Sequence[str], clock: Clock, notice: Callable[[], None]
+        self, api: Connection, group: str, known_versions: Sequence[str], clock: Clock, notice: Callable[[], None]
     ) -> None:
         self._api = api
         self._group = group
@@ -72,7 +76,7 @@ class FollowedGroup:
         self._discovery = Discovery(f"{KIND} of {group}", clock)
         self._decided = False
         self._served: ServedKind | None = None
-        self._reflector: Reflector[WholeObject] | None = None
+        self.reflector: Reflector[WholeObject] | None = None
         self._watch: asyncio.Task[NoReturn] | None = None
         self._log = structlog.get_logger()
 
@@ -84,7 +88,7 @@ class FollowedGroup:
         """Follow until cancelled. Check again whether the kind is served if it is not, or if its watch fails."""
         try:
             while True:
-                if self._reflector is None or self._reflector.problem:
+                if self.reflector is None or self.reflector.problem:
                     await self._found(await self._discovery.ask(self._find))
                 await self._clock.sleep(LOOK_AGAIN_SECONDS)
         finally:
@@ -95,15 +99,15 @@ class FollowedGroup:
         """Why the topologies are not known yet; empty after the first answer."""
         if self._synced:
             return []
-        if self._reflector is None:
+        if self.reflector is None:
             return [self._discovery.waiting]
-        return [reason + self._right() for reason in self._reflector.unsynced()]
+        return [reason + self._right() for reason in self.reflector.unsynced()]
 
     def problems(self) -> list[str]:
         """Why not everything is up to date, and which objects cannot be used."""
         unserved = self._discovery.problems()
-        if self._reflector is not None and self._reflector.problem:
-            unserved.append(f"{self._reflector.resource.name}: {self._reflector.problem}{self._right()}")
+        if self.reflector is not None and self.reflector.problem:
+            unserved.append(f"{self.reflector.resource.name}: {self.reflector.problem}{self._right()}")
         return [*unserved, *sorted(problem for problem in self._objects.values if isinstance(problem, str))]
 
     async def _find(self) -> ServedKind | None:
@@ -126,13 +130,13 @@ class FollowedGroup:
             self._objects.replace([])
             return
         self._log.info("topologies of a scheduler are followed", path=served.path(""))
-        resource = FollowedResource(f"{served.resource}.{self._group}", whole)
-        self._reflector = Reflector(self._api, resource, served.path(""), self._objects, self._clock)
-        self._watch = asyncio.create_task(self._reflector.run(), name=resource.name)
+        resource = FollowedResource(f"{served.resource}.{self._group}", whole, cached=True)
+        self.reflector = Reflector(self._api, resource, served.path(""), self._objects, self._clock)
+        self._watch = asyncio.create_task(self.reflector.run(), name=resource.name)
 
     async def _end(self) -> None:
         await cancelled([self._watch] if self._watch else [])
-        self._reflector = self._watch = None
+        self.reflector = self._watch = None
 
     def _filled(self) -> None:
         self._synced = True
@@ -150,6 +154,6 @@ class FollowedGroup:
 
     def _right(self) -> str:
         """The right that has to be granted."""
-        if self._reflector is None or self._reflector.status != 403:
+        if self.reflector is None or self.reflector.status != 403:
             return ""
         return f"; a ClusterRole must allow the service's account to list and watch topologies of {self._group}"

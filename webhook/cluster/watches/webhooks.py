@@ -18,7 +18,7 @@ from webhook.registration.drift import is_unregistered
 from webhook.registration.state import WatchState
 
 if TYPE_CHECKING:
-    from kubernetes.aio.client import ApiClient
+    from webhook.cluster.api.client import Connection
 
 
 class Webhooks(Followers):
@@ -29,7 +29,7 @@ class Webhooks(Followers):
     """
 
     def __init__(
-        self, api: ApiClient, name: str, clock: Clock | None = None, noticed: Callable[[], None] = lambda: None
+        self, api: Connection, name: str, clock: Clock | None = None, noticed: Callable[[], None] = lambda: None
     ) -> None:
         clock = clock or Clock()
         self.changed = asyncio.Event()

@@ -8,7 +8,7 @@ import json
 import sys
 import threading
 import warnings
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -280,3 +280,21 @@ async def test_closed_means_closed(kubeconfig: Path) -> None:
         gc.collect()
 
     assert [str(each.message) for each in left_open] == []
+
+
+async def test_watches_leave_room_for_reads(server: FakeApi, kubeconfig: Path) -> None:
+    """With more watches open than a pool has places, a read is still answered, and all is closed at the end."""
+    write(kubeconfig, config(server.url))
+    server.put(NAMESPACES, named("one"))
+    connection = await connect(str(kubeconfig), in_cluster=False)
+    watch = Call("GET", NAMESPACES, (("watch", "true"), ("resourceVersion", "101")), seconds=None)
+    async with AsyncExitStack() as stack, asyncio.timeout(PATIENCE):
+        for _ in range(120):
+            await stack.enter_async_context(opened(connection.watches, watch))
+        body = json.loads(await fetch(connection, Call("GET", f"{NAMESPACES}/one")))
+        used = len(connection._sockets)
+    await connection.close()
+
+    assert (body["metadata"]["name"], used) == ("one", 121)
+    assert {seen.headers["User-Agent"] for seen in server.seen} == {"cks-admission"}
+    assert [each for each in connection._sockets if each.fileno() >= 0] == []

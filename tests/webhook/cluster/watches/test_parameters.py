@@ -14,6 +14,7 @@ from policies.engine.lookup import FactUnavailable, Missing
 from policies.engine.match import EVERYTHING, LabelSelector, SelectorRequirement
 from webhook.cluster.api.client import Connection
 from webhook.cluster.watches.parameters import ClusterParameters
+from webhook.cluster.watches.paramkind import ASK_AGAIN_SECONDS, LOST_SECONDS
 
 CONFIG_MAP = ParamKind(api_version="v1", kind="ConfigMap")
 LIMIT = ParamKind(api_version="example.org/v1", kind="Limit")
@@ -99,7 +100,7 @@ async def test_one_by_name(server: FakeApi, parameters: ClusterParameters) -> No
     assert scope(parameters, CONFIG_MAP) == "Namespaced"
     assert one(parameters, CONFIG_MAP, "team", "five") == shown(first)
     selector = {"fieldSelector": "metadata.name=five"}
-    assert server.lists(TEAM_MAPS) == [{**selector, "limit": "500"}]
+    assert server.lists(TEAM_MAPS) == [{**selector, "resourceVersion": "0"}]
 
     await server.watched(TEAM_MAPS)
     server.put(TEAM_MAPS, second)
@@ -126,19 +127,20 @@ async def test_names_are_escaped(server: FakeApi, parameters: ClusterParameters)
     server.put(LIMITS, named("a,b=c\\d"))
     await followed(parameters, ParametersKey(kind=LIMIT, name="a,b=c\\d"))
 
-    assert server.lists(LIMITS) == [{"fieldSelector": "metadata.name=a\\,b\\=c\\\\d", "limit": "500"}]
+    assert server.lists(LIMITS) == [{"fieldSelector": "metadata.name=a\\,b\\=c\\\\d", "resourceVersion": "0"}]
 
 
 async def test_all_that_a_selector_selects(server: FakeApi, parameters: ClusterParameters) -> None:
     """Selected objects are those of the namespace asked for, by name."""
-    six, five, other = (config_map(name, "", space) for name, space in (("six", "team"), ("five", "team"), ("o", "x")))
+    places = (("six", "team"), ("five", "team"), ("o", "x"))
+    six, five, other = (config_map(name, "", space, {"size": "l"}) for name, space in places)
     for each in (six, other, five):
         server.put(MAPS, each)
     await followed(parameters, ParametersKey(kind=CONFIG_MAP, selector=BIG))
 
     assert selected(parameters, CONFIG_MAP, "team", BIG) == [shown(five), shown(six)]
     assert selected(parameters, CONFIG_MAP, "none", BIG) == []
-    assert server.lists(MAPS) == [{"labelSelector": "size in (l,xl)", "limit": "500"}]
+    assert server.lists(MAPS) == [{"labelSelector": "size in (l,xl)", "limit": "100"}]
 
 
 async def test_an_empty_selector(server: FakeApi, parameters: ClusterParameters) -> None:
@@ -148,7 +150,7 @@ async def test_an_empty_selector(server: FakeApi, parameters: ClusterParameters)
     await followed(parameters, ParametersKey(kind=CONFIG_MAP, namespace="team", selector=EVERYTHING))
 
     assert selected(parameters, CONFIG_MAP, "team", EVERYTHING) == [shown(five)]
-    assert server.lists(TEAM_MAPS) == [{"limit": "500"}]
+    assert server.lists(TEAM_MAPS) == [{"limit": "100"}]
 
 
 async def test_cluster_scoped_ones(server: FakeApi, parameters: ClusterParameters) -> None:
@@ -172,7 +174,7 @@ async def test_only_the_scope(server: FakeApi, parameters: ClusterParameters) ->
 
 async def test_unknown_until_the_first_list(server: FakeApi, parameters: ClusterParameters) -> None:
     """Before discovery and the first list, questions raise what is to be read, and reading it waits for them."""
-    server.put(TEAM_MAPS, config_map("five", "5"))
+    server.put(TEAM_MAPS, config_map("five", "5", labels={"size": "l"}))
     asked: list[Callable[[], object]] = [
         lambda: scope(parameters, CONFIG_MAP),
         lambda: one(parameters, CONFIG_MAP, "team", "five"),
@@ -356,6 +358,153 @@ async def test_stopping_leaves_nothing(server: FakeApi, parameters: ClusterParam
 
     assert tasks() == set()
     assert one(parameters, CONFIG_MAP, "team", "five") is not None
+
+
+def in_spaces(count: int) -> list[ParametersKey]:
+    """References to an object in each of so many namespaces, with a name for each."""
+    return [ParametersKey(kind=CONFIG_MAP, namespace=f"team-{n}", name=f"limits-{n}") for n in range(count)]
+
+
+async def test_many_references_share_a_watch(server: FakeApi, parameters: ClusterParameters) -> None:
+    """A thousand references are one list in pages and one watch; what no reference means is not kept."""
+    keys = in_spaces(1000)
+    items = [config_map(key.name, "5", key.namespace) for key in keys]
+    for number, item in enumerate(items):
+        server.put(MAPS, item)
+        server.put(MAPS, config_map(f"other-{number}", "no", f"team-{number}"))
+    await followed(parameters, *keys)
+    await server.watched(MAPS)
+
+    assert [parameters.known(key).objects for key in keys] == [[shown(item)] for item in items]
+    assert {seen.path for seen in server.seen} == {"/api/v1", MAPS}
+    assert (len(server.lists(MAPS)), len(server.watches(MAPS))) == (20, 1)
+    assert kept(parameters) == 1000
+
+    changed = config_map("limits-7", "6", "team-7")
+    server.put(MAPS, changed)
+    server.put(MAPS, config_map("other-7", "yes", "team-7"))
+    server.delete(MAPS, "limits-8", "team-8")
+    await until(lambda: parameters.known(keys[8]).objects == [])
+    assert parameters.known(keys[7]).objects == [shown(changed)]
+    assert kept(parameters) == 999
+
+
+def kept(parameters: ClusterParameters) -> int:
+    """How many objects are in memory."""
+    (kind,) = parameters._kinds.values()
+    return sum(len(watch._objects.by_key) for watch in kind._watches)
+
+
+async def test_names_and_selectors_from_one_watch(server: FakeApi, parameters: ClusterParameters) -> None:
+    """References by name and by selector, with and without a namespace, are all answered from the same objects."""
+    big, small = {"size": "xl"}, {"size": "s"}
+    five, six, far = (
+        config_map("five", "5", labels=big), config_map("six", "6", labels=small), config_map("far", "7", "x", big)
+    )  # fmt: skip
+    for item in (six, five, far):
+        server.put(MAPS, item)
+    everywhere = ParametersKey(kind=CONFIG_MAP, selector=BIG)
+    await followed(parameters, everywhere, FIVE, ParametersKey(kind=CONFIG_MAP, name="far"), *in_spaces(3))
+    await server.watched(MAPS)
+
+    assert selected(parameters, CONFIG_MAP, "team", BIG) == [shown(five)]
+    assert selected(parameters, CONFIG_MAP, "x", BIG) == [shown(far)]
+    assert [one(parameters, CONFIG_MAP, space, "far") for space in ("team", "x")] == [None, shown(far)]
+    assert one(parameters, CONFIG_MAP, "team", "five") == shown(five)
+
+    six = config_map("six", "6", labels=big)
+    server.put(MAPS, six)
+    await until(lambda: selected(parameters, CONFIG_MAP, "team", BIG) == [shown(five), shown(six)])
+    server.put(MAPS, config_map("six", "6", labels=small))
+    await until(lambda: selected(parameters, CONFIG_MAP, "team", BIG) == [shown(five)])
+
+
+async def test_a_wider_watch_takes_over(server: FakeApi, parameters: ClusterParameters) -> None:
+    """While the first list of a wider watch is awaited, the narrow ones still answer; afterwards they end."""
+    server.put(TEAM_MAPS, config_map("five", "5"))
+    server.put(MAPS, config_map("five", "6"))
+    await followed(parameters, FIVE)
+    server.slow.add(MAPS)
+    await parameters.follow([FIVE, *in_spaces(5)])
+    await until(lambda: any(seen.path == MAPS for seen in server.seen))
+    before = one(parameters, CONFIG_MAP, "team", "five")
+    assert (before or {})["data"] == {"a": "5"}
+    assert tasks() == {
+        "paramKind ConfigMap", "parameters: ConfigMap five in namespace team", "parameters: every ConfigMap"
+    }  # fmt: skip
+    with pytest.raises(Missing):
+        parameters.known(in_spaces(1)[0])
+
+    server.slow.clear()
+    server.put(MAPS, config_map("five", "6"))
+    await parameters.follow([FIVE, *in_spaces(6)])  # the list that is never answered belongs to another watch now
+    await until(lambda: tasks() == {"paramKind ConfigMap", "parameters: every ConfigMap"})
+    after = one(parameters, CONFIG_MAP, "team", "five")
+    assert (after or {})["data"] == {"a": "6"}
+
+
+async def test_rights_in_namespaces_alone(server: FakeApi, parameters: ClusterParameters, times: Times) -> None:
+    """Without the right to the whole kind each namespace has a watch, without that each reference; later it is one."""
+    keys = [*in_spaces(5), ParametersKey(kind=CONFIG_MAP, namespace="team-0", name="second")]
+    for key in keys:
+        server.put(f"/api/v1/namespaces/{key.namespace}/configmaps", config_map(key.name, "5", key.namespace))
+        server.put(MAPS, config_map(key.name, "5", key.namespace))
+    server.fail(MAPS, 403, status(403, "you may not"), times=1)
+    space = "/api/v1/namespaces/team-0/configmaps"
+    server.fail(space, 403, status(403, "nor here"), times=1)
+    await followed(parameters, *keys)
+
+    assert [parameters.known(key).objects[0]["metadata"]["name"] for key in keys] == [key.name for key in keys]
+    assert parameters.problems() == []
+    by_name = [f"parameters: ConfigMap limits-{n} in namespace team-{n}" for n in range(5)]
+    parts = {"paramKind ConfigMap", *by_name, "parameters: ConfigMap second in namespace team-0"}
+    await until(lambda: tasks() == parts)
+    asked = {query.get("fieldSelector") for query in server.lists(space)}
+    assert asked == {None, "metadata.name=limits-0", "metadata.name=second"}
+
+    times.pass_by(ASK_AGAIN_SECONDS)
+    await awake(times, lambda: tasks() == {"paramKind ConfigMap", "parameters: every ConfigMap"})
+    assert [parameters.known(key).objects[0]["metadata"]["name"] for key in keys] == [key.name for key in keys]
+
+
+async def test_a_right_that_is_lost(server: FakeApi, parameters: ClusterParameters, times: Times) -> None:
+    """A watch that worked is not divided by a refusal, as of an API server that starts, but by one that lasts."""
+    keys = in_spaces(5)
+    for key in keys:
+        server.put(MAPS, config_map(key.name, "old", key.namespace))
+        server.put(f"/api/v1/namespaces/{key.namespace}/configmaps", config_map(key.name, "new", key.namespace))
+    await followed(parameters, *keys)
+    await server.watched(MAPS)
+    server.fail(MAPS, 403, status(403, "not yet"), times=9999)
+    server.cut(MAPS)
+    whole = {"paramKind ConfigMap", "parameters: every ConfigMap"}
+    await awake(times, lambda: any("403" in problem for problem in parameters.problems()))
+    early = tasks(), [item["data"]["a"] for key in keys for item in parameters.known(key).objects]
+
+    times.pass_by(LOST_SECONDS)
+    await awake(times, lambda: len(tasks()) == 1 + len(keys))
+    late = [item["data"]["a"] for key in keys for item in parameters.known(key).objects]
+
+    assert (early, late, parameters.problems()) == ((whole, ["old"] * 5), ["new"] * 5, [])
+
+
+async def test_one_namespace_without_rights(server: FakeApi, parameters: ClusterParameters) -> None:
+    """Where one of many references may not be read, that one is a problem with its remedy, and the others are known."""
+    keys = in_spaces(6)
+    for key in keys[1:]:
+        server.put(f"/api/v1/namespaces/{key.namespace}/configmaps", config_map(key.name, "5", key.namespace))
+    forbidden = "/api/v1/namespaces/team-0/configmaps"
+    for path in (MAPS, forbidden):
+        server.fail(path, 403, status(403, "you may not"), times=99)
+    await parameters.follow(keys)
+    await until(lambda: len(parameters.reflectors()) == len(keys) and len(parameters.unsynced()) == 1)
+    await until(parameters.problems)
+
+    refusal = f"the API server refused GET {forbidden} at {server.url} (403: you may not)"
+    right = "a Role in namespace team-0 must allow the service's account to list and watch configmaps"
+    assert parameters.problems() == [f"ConfigMap limits-0 in namespace team-0: {refusal}; {right}"]
+    assert [len(parameters.known(key).objects) for key in keys[1:]] == [1] * 5
+    assert sorted(reflector.resource.kind for reflector in parameters.reflectors()) == ["ConfigMap of v1"] * 6
 
 
 async def awake(times: Times, probe: Callable[[], object]) -> None:

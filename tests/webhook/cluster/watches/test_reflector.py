@@ -73,25 +73,112 @@ async def running(reflector: Reflector[Any]) -> AsyncIterator[None]:
 
 
 async def test_lists_in_pages_and_watches_from_there(
+    server: FakeApi, api: Connection, recorder: Recorder, times: Times
+) -> None:
+    """Objects that may be large come in pages, and the watch starts at the version of the list."""
+    for number in range(201):
+        server.put(NODES, named(f"node-{number}"))
+
+    async with running(Reflector(api, NODE_RESOURCE, NODES, recorder, times.clock)):
+        _, names = await recorder.next()
+        await server.watched(NODES)
+
+    assert len(names) == 201
+    assert server.lists(NODES) == [
+        {"limit": "100"},
+        {"limit": "100", "continue": "100"},
+        {"limit": "100", "continue": "200"},
+    ]
+    assert server.watches(NODES) == [
+        {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": "301", "timeoutSeconds": "600"}
+    ]
+
+
+async def test_small_objects_come_from_the_watch_cache(
     server: FakeApi, reflector: Reflector[NamespaceObject], recorder: Recorder
 ) -> None:
-    """A thousand objects come in pages of 500, and the watch starts at the version of the list."""
-    for number in range(1001):
-        server.put(NAMESPACES, named(f"ns-{number}"))
+    """The first list of small objects may have any age; one after an expired version is at least as new as the last."""
+    server.put(NAMESPACES, named("one"))
 
     async with running(reflector):
-        _, names = await recorder.next()
+        await recorder.next()
         await server.watched(NAMESPACES)
+        server.put(NAMESPACES, named("two"))
+        await recorder.next()
+        server.expired = "status"
+        server.end(NAMESPACES)
+        assert await recorder.next() == ("LIST", ["one", "two"])
 
-    assert len(names) == 1001
     assert server.lists(NAMESPACES) == [
+        {"resourceVersion": "0"},
+        {"resourceVersion": "102", "resourceVersionMatch": "NotOlderThan"},
+    ]
+
+
+async def test_a_version_that_the_watch_cache_does_not_reach(
+    server: FakeApi, reflector: Reflector[NamespaceObject], recorder: Recorder
+) -> None:
+    """After a restore of etcd no cache is as new as what was known: the list then comes from the storage."""
+    server.put(NAMESPACES, named("one"))
+
+    async with running(reflector):
+        await recorder.next()
+        await server.watched(NAMESPACES)
+        server.version = 50
+        server.expired = "status"
+        server.end(NAMESPACES)
+        assert await recorder.next() == ("LIST", ["one"])
+
+    assert server.lists(NAMESPACES)[1:] == [
+        {"resourceVersion": "101", "resourceVersionMatch": "NotOlderThan"},
         {"limit": "500"},
-        {"limit": "500", "continue": "500"},
-        {"limit": "500", "continue": "1000"},
     ]
-    assert server.watches(NAMESPACES) == [
-        {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": "1101", "timeoutSeconds": "600"}
-    ]
+
+
+async def test_lists_after_an_expired_version_are_spread(
+    server: FakeApi, reflector: Reflector[NamespaceObject], recorder: Recorder, times: Times
+) -> None:
+    """Processes whose versions expire simultaneously, as when the API server restarts, do not list simultaneously."""
+    server.put(NAMESPACES, named("one"))
+    times.chance = 0.5
+
+    async with running(reflector):
+        await recorder.next()
+        await server.watched(NAMESPACES)
+        server.expired = "status"
+        times.pass_by(300)
+        server.end(NAMESPACES)
+        await recorder.next()
+
+    assert times.pauses == [1.5]
+
+
+async def test_proofs_of_life(server: FakeApi, reflector: Reflector[NamespaceObject], times: Times) -> None:
+    """A list, an accepted watch, an event and a bookmark show that facts are up to date; a refusal only an answer."""
+    server.put(NAMESPACES, named("one"))
+    times.pass_by(10)
+
+    async with running(reflector):
+        await server.watched(NAMESPACES)
+        began = times.seconds
+        assert (reflector.fresh, reflector.heard) == (began, began)
+        times.pass_by(10)
+        server.put(NAMESPACES, named("two"))
+        await until(lambda: reflector.fresh == began + 10)
+        times.pass_by(10)
+        server.send(NAMESPACES, {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "777"}}})
+        await until(lambda: reflector.fresh == began + 20)
+        times.patience = 0
+        times.pass_by(10)
+        server.fail(NAMESPACES, 403, status(403, "no"))
+        server.end(NAMESPACES)
+        await until(lambda: reflector.heard == began + 30)
+        assert reflector.fresh == began + 20
+        times.pass_by(10)
+        server.fail(NAMESPACES, 503, "not now")
+        times.wake()
+        await until(lambda: reflector.status == 503)
+        assert (reflector.fresh, reflector.heard) == (began + 20, began + 30)
 
 
 async def test_asks_only_for_what_is_to_be_followed(

@@ -1,0 +1,147 @@
+"""How old what is known of the cluster is, and what is said of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+from support.api.fakeapi import NAMESPACES, NODES, FakeApi, named, status
+from support.api.times import Times
+from support.patience import until
+
+from webhook.cluster.api.client import Connection
+from webhook.cluster.api.objects import NAMESPACES as NAMESPACE_RESOURCE
+from webhook.cluster.api.objects import NODES as NODE_RESOURCE
+from webhook.cluster.api.objects import name_of
+from webhook.cluster.watches.ages import STALE_SECONDS, WatchAges
+from webhook.cluster.watches.cache import Cache
+from webhook.cluster.watches.reflector import Reflector
+from webhook.cluster.watches.tasks import cancelled, started
+from webhook.metrics import Metrics
+
+HOUR = 3600.0
+PATIENCE = 1800.0
+
+
+class Two:
+    """A source that follows Namespaces and Nodes."""
+
+    def __init__(self, api: Connection, times: Times) -> None:
+        self.namespaces = Reflector(api, NAMESPACE_RESOURCE, NAMESPACES, Cache(name_of, name_of), times.clock)
+        self.nodes = Reflector(api, NODE_RESOURCE, NODES, Cache(name_of, name_of), times.clock)
+
+    def reflectors(self) -> Sequence[Reflector[Any]]:
+        """Both."""
+        return self.namespaces, self.nodes
+
+
+@pytest.fixture
+async def two(server: FakeApi, api: Connection, times: Times) -> AsyncIterator[Two]:
+    """Two watches that are open; whoever pauses waits until it is woken."""
+    for path in (NAMESPACES, NODES):
+        server.put(path, named("one"))
+    times.patience = 0
+    source = Two(api, times)
+    tasks = started(source.reflectors())
+    for path in (NAMESPACES, NODES):
+        await server.watched(path)
+    await until(lambda: all(reflector.synced.is_set() for reflector in source.reflectors()))
+    yield source
+    await cancelled(tasks)
+
+
+@pytest.fixture
+def ages(two: Two, times: Times) -> WatchAges:
+    """The ages of the two."""
+    return WatchAges([two], PATIENCE, times.clock)
+
+
+async def test_an_age_counts_from_the_last_word(server: FakeApi, ages: WatchAges, two: Two, times: Times) -> None:
+    """Each kind has an age of its own, which ends with a bookmark; the API server is as silent as the youngest."""
+    times.pass_by(100)
+    server.send(NODES, {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "777"}}})
+    await until(lambda: two.nodes.fresh == times.seconds)
+    times.pass_by(20)
+
+    assert (dict(ages.ages()), ages.silence()) == ({"namespaces": 120.0, "nodes": 20.0}, 20.0)
+    assert (ages.problems(), ages.unready()) == ([], [])
+
+
+async def test_one_stale_watch_is_told(server: FakeApi, ages: WatchAges, two: Two, times: Times) -> None:
+    """A watch that is refused for long is a note with its reason, and makes nothing unready: the API server answers."""
+    server.fail(NAMESPACES, 403, status(403, "you may not"), times=99)
+    times.pass_by(HOUR)
+    server.put(NODES, named("two"))
+    server.cut(NAMESPACES)
+    await until(lambda: two.namespaces.problem and two.nodes.fresh == times.seconds)  # the connection broke
+    times.wake()
+    await until(lambda: two.namespaces.status == 403)
+
+    refusal = f"the API server refused GET {NAMESPACES} at {server.url} (403: you may not)"
+    assert ages.problems() == [f"namespaces: not known to be up to date for 3600 s: {refusal}"]
+    assert ages.unready() == []
+
+
+async def test_a_replica_that_is_cut_off(server: FakeApi, ages: WatchAges, two: Two, times: Times) -> None:
+    """Without a word it says so after five minutes, and is unready from the time that is set until the next word."""
+    for path in (NAMESPACES, NODES):
+        server.deafen(path)
+    times.pass_by(STALE_SECONDS - 1)
+    early = ages.problems()
+    times.pass_by(1)
+    heard = "nothing was heard from the API server for {} s; what is known of the cluster is that old"
+    assert (early, ages.problems(), ages.unready()) == ([], [f"cut off: {heard.format(300)}"], [])
+
+    times.pass_by(HOUR - STALE_SECONDS)
+    assert ages.unready() == [f"cut off: {heard.format(3600)}, longer than cluster.cutOffSeconds (1800)"]
+
+    two.nodes._proved()
+    assert (ages.unready(), ages.silence()) == ([], 0.0)
+    assert ages.problems() == ["namespaces: not known to be up to date for 3600 s: its watch is silent"]
+
+
+async def test_what_is_stale_is_logged_once_a_minute(two: Two, times: Times) -> None:
+    """A stale watch is a line of the log at each look, a minute apart, and its end is one."""
+    times.patience = 1000
+    pauses: list[float] = []
+
+    async def minute(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 3:
+            two.nodes._proved()
+            two.namespaces._proved()
+        await (asyncio.sleep(0) if len(pauses) < 4 else asyncio.Event().wait())
+
+    clock = type(times.clock)(times.clock.now, times.clock.monotonic, minute, times.clock.random)
+    followed = WatchAges([two], PATIENCE, clock)
+    times.pass_by(HOUR)
+    with capture_logs() as logs:
+        task = asyncio.create_task(followed.run())
+        await until(lambda: len(pauses) == 4)
+        await cancelled([task])
+
+    assert pauses == [60.0] * 4
+    assert [(entry["event"], entry["log_level"]) for entry in logs] == [
+        *[("watches are stale", "warning")] * 3,
+        ("watches are up to date again", "info"),
+    ]
+
+
+async def test_the_metric_follows_what_is_followed(ages: WatchAges, times: Times) -> None:
+    """Each kind that is followed has a series with its age, and one that is followed no more has none."""
+    measures = Metrics()
+    measures.watches = ages
+    times.pass_by(7)
+    before = measures.expose().decode()
+    measures.watches = WatchAges([], PATIENCE, times.clock)
+    after = measures.expose().decode()
+
+    name = "cks_admission_watch_age_seconds"
+    assert [line for line in before.splitlines() if line.startswith(name)] == [
+        f'{name}{{resource="namespaces"}} 7.0', f'{name}{{resource="nodes"}} 7.0'
+    ]  # fmt: skip
+    assert [line for line in after.splitlines() if line.startswith(name)] == []
+    assert "cks_admission_api_server_silence_seconds 7.0" in before

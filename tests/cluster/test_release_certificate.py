@@ -62,7 +62,8 @@ def test_a_replica_waits_for_its_certificate(audited: ControlPlane, installed: R
 
     def fresh() -> Running:
         for each in installed.kubelet.named():
-            if each.component == "webhook" and each.name not in before and readiness(each)[1]:
+            is_new = each.component == "webhook" and each.name not in before and not each.ending
+            if is_new and readiness(each)[1]:
                 return each
         raise NotYet(str(installed.kubelet.named()))
 

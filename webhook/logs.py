@@ -23,7 +23,6 @@ from webhook.seldom import Seldom
 Level = Literal["debug", "info", "warning", "error"]
 Format = Literal["auto", "json", "text"]
 _NOTABLE = frozenset({"deny", "warn", "excepted"})
-# A rule that cannot be evaluated often cannot be for any request.
 
 
 def configure(level: Level, form: Format, stream: TextIO = sys.stderr) -> None:

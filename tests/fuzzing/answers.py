@@ -86,7 +86,7 @@ def patched(item: Review, answer: bytes) -> Any:
     if "patch" not in response:
         return before
     try:
-        return jsonpatch.apply_patch(before, json.loads(b64decode(response["patch"])))
+        return jsonpatch.apply_patch(before, json.loads(b64decode(response["patch"])), in_place=True)
     except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException) as error:
         raise BrokenPromiseError(f"the patch applies ({error}): {answer!r}: {item.body!r}") from error
 

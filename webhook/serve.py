@@ -315,6 +315,7 @@ async def _cluster(settings: Settings) -> AbstractAsyncContextManager[Followed]:
 
 
 def _served(parts: _Parts) -> Served:
+    parts.measures.rules_in_force({rule.name for rule in parts.keeper.ruleset.rules})
     if parts.facts is None:
         return Served(parts.keeper.ruleset, _NoCluster(date.min))
     return Served(parts.keeper.ruleset, parts.facts.known, parts.facts)

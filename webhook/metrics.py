@@ -95,6 +95,11 @@ class Metrics:
             "When the CA expires that signs the served certificate, in Unix time; only where the service has one.",
         )
         self.leader = gauge("cks_admission_leader", "1 while this replica holds the lease; else 0.")
+        self.label_writers = gauge(
+            "cks_admission_label_writers",
+            "Policies and conversions that can write labels past the guard, by kind; verdict: reserved or possible.",
+            ("kind", "verdict"),
+        )
         self.registrations = counter(
             "cks_admission_registrations_total",
             "Webhook configurations written: for a change here, or to repair what somebody else changed; or failed.",

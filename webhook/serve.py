@@ -127,6 +127,12 @@ def _run_all(
         _run(stack, "policies", parts.keeper.run(swap))
     if registrar is not None:
         _run(parts.taking_part, "registration", registrar.run(parts.settings.tls.check_seconds))
+    if parts.replica is not None and parts.facts is not None:
+        from webhook.cluster.replicas.labelwriters import LabelWriters  # noqa: PLC0415 - for clusters only
+
+        leadership = parts.replica.leadership
+        writers = LabelWriters(parts.facts.api, lambda: parts.settings, lambda: leadership.leading, parts.measures)
+        _run(parts.taking_part, "label writers", writers.run())
 
 
 async def _open(

@@ -39,6 +39,7 @@ def examine(settings: Settings, observation: InstallationState, desired: Desired
         *rights.check(observation.rights, observation.asked_for, own=observation.is_service),
         *scope.check(own, cluster.others, cluster.namespaces, settings.cluster.namespace),
         *otherwebhooks.check(own[KINDS["mutate"]], cluster.others, chosen.name),
+        *otherwebhooks.check_writers(cluster.label_writers, settings),
         *policies.check(desired, workspace.maps, settings),
         *topology.check(settings, desired.catalog, cluster.topologies, cluster.machines),
         *replicas.check(workspace.deployments, workspace.pods, settings),

@@ -45,6 +45,7 @@ def needed(settings: Settings) -> list[Right]:
         *_policies(settings),
         *_registration(settings),
         *_shared(settings),
+        *_label_writers(settings),
     ]
 
 
@@ -113,6 +114,23 @@ def _shared(settings: Settings) -> Iterator[Right]:
         reason = "the replicas agree by this Lease who of them writes"
         yield Right("create", group, "leases", namespace=namespace, reason=reason)
         yield from _rights(("get", "update"), group, ["leases"], reason, name=lease, namespace=namespace)
+
+
+def _label_writers(settings: Settings) -> Iterator[Right]:
+    """The rights to look for what can write labels past the guard."""
+    chosen = settings.registration
+    if settings.labels.action == "off" or not (settings.tls.secret or chosen.apply or chosen.ca_only):
+        return
+    reason = "people are told which policies and conversions can write reserved labels past the guard"
+    wanted = (
+        ("list", ADMISSION, "mutatingadmissionpolicies"),
+        ("list", ADMISSION, "mutatingadmissionpolicybindings"),
+        ("list", "apiextensions.k8s.io", "customresourcedefinitions"),
+        ("get", "apiextensions.k8s.io", "customresourcedefinitions"),
+        ("create", "", "events"),
+    )
+    for verb, group, resource in wanted:
+        yield Right(verb, group, resource, reason=reason, vital=False)
 
 
 def _rights(

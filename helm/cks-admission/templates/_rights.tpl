@@ -62,8 +62,26 @@
   resourceNames: [{{ . }}]
   verbs: [get]
 {{- end }}
+{{- if include "cks-admission.leads" . }}
+{{- include "cks-admission.labelWriterRules" $all }}
+{{- end }}
 {{- with .Values.rbac.parameters }}
 {{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* The rights of the process that leads to look for what can write reserved labels past the guard. */}}
+{{- define "cks-admission.labelWriterRules" -}}
+{{- if include "cks-admission.on" (dig "labels" "action" "deny" .) }}
+- apiGroups: [admissionregistration.k8s.io]
+  resources: [mutatingadmissionpolicies, mutatingadmissionpolicybindings]
+  verbs: [list]
+- apiGroups: [apiextensions.k8s.io]
+  resources: [customresourcedefinitions]
+  verbs: [get, list]
+- apiGroups: [""]
+  resources: [events]
+  verbs: [create]
 {{- end }}
 {{- end -}}
 

@@ -38,6 +38,11 @@ _CONFIGURATIONS = [f"{kind}webhookconfigurations.admissionregistration.k8s.io" f
 _LEASE = {"create leases.coordination.k8s.io @cloud"} | {
     f"{verb} leases.coordination.k8s.io agreed @cloud" for verb in ("get", "update")
 }
+_LABEL_WRITERS = {
+    *(f"list mutatingadmissionpolic{end}.admissionregistration.k8s.io" for end in ("ies", "ybindings")),
+    *(f"{verb} customresourcedefinitions.apiextensions.k8s.io" for verb in ("list", "get")),
+    "create events",
+}
 _AUTHORIZER = {"create subjectaccessreviews.authorization.k8s.io"}
 
 
@@ -114,6 +119,7 @@ def _needed(**sections: Any) -> list[str]:
                 ),
                 "get clusterroles.rbac.authorization.k8s.io cks",
                 *_LEASE,
+                *_LABEL_WRITERS,
             },
             id="registration",
         ),
@@ -122,6 +128,7 @@ def _needed(**sections: Any) -> list[str]:
             {
                 *(f"{verb} {each} hooks" for verb in ("get", "list", "watch", "patch") for each in _CONFIGURATIONS),
                 *_LEASE,
+                *_LABEL_WRITERS,
             },
             id="caBundle alone",
         ),
@@ -131,8 +138,17 @@ def _needed(**sections: Any) -> list[str]:
                 "create secrets @cloud",
                 *(f"{verb} secrets ca @cloud" for verb in ("list", "watch", "update")),
                 *_LEASE,
+                *_LABEL_WRITERS,
             },
             id="a CA in a Secret",
+        ),
+        pytest.param(
+            {"registration": {"caOnly": True, "name": "hooks"}, "labels": {"action": "off"}},
+            {
+                *(f"{verb} {each} hooks" for verb in ("get", "list", "watch", "patch") for each in _CONFIGURATIONS),
+                *_LEASE,
+            },
+            id="no guard",
         ),
     ],
 )

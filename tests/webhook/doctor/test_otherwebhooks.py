@@ -98,7 +98,7 @@ _REMEDY = "remove it, or name it in labels.trusted if it is the cloud's"
 
 
 def test_what_can_write_labels() -> None:
-    """A policy that names reserved labels is a problem, one that may write some is in doubt; definitions are one line."""
+    """A policy that names reserved labels is a problem, one that may write some a doubt; definitions share a line."""
     writers = [
         LabelWriter("MutatingAdmissionPolicy", "a", "reserved", "it writes reserved labels: x"),
         LabelWriter("MutatingAdmissionPolicy", "b", "possible", "it may"),

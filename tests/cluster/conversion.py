@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 VERSIONS = ("v1", "v2")
 """That of requests, and that of the storage."""
 
+DEFINITION = "gadgets.labels.test"
+
 
 @contextmanager
 def converting(label: str) -> Iterator[Manifest]:
@@ -68,3 +70,19 @@ def _converted(request: Manifest, label: str) -> Manifest:
 
 def _labelled(metadata: Manifest, label: str) -> Manifest:
     return {**metadata, "labels": {**metadata.get("labels", {}), label: "converted"}}
+
+
+def gadgets(conversion: Manifest) -> Manifest:
+    """Return a definition of a kind with a conversion."""
+    schema = {"openAPIV3Schema": {"type": "object"}}
+    versions = [{"name": name, "served": True, "storage": name == VERSIONS[1], "schema": schema} for name in VERSIONS]
+    names = {"kind": "Gadget", "plural": "gadgets", "singular": "gadget", "listKind": "GadgetList"}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": DEFINITION},
+        "spec": {
+            "group": "labels.test", "scope": "Namespaced", "names": names, "versions": versions,
+            "conversion": conversion,
+        },
+    }  # fmt: skip

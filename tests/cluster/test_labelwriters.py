@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from cluster import crds, workloads
-from cluster.conversion import VERSIONS, converting
+from cluster.conversion import DEFINITION, converting, gadgets
 from cluster.polling import NotYet
 from cluster.service import Service, registered
 from cluster.test_doctor import Installation
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from cluster.manifests import Manifest
 
 LABEL = "foo.coreweave.cloud/bar"
-POLICY, DEFINITION = "writes-labels", "gadgets.labels.test"
+POLICY = "writes-labels"
 _TEXTS = {
     "MutatingAdmissionPolicy": f"it writes reserved labels: {LABEL}",
     "CustomResourceDefinition": "its conversion webhook, {url}, may change the labels of its objects after admission",
@@ -56,21 +56,6 @@ def _policy(namespace: str) -> list[Manifest]:
     ]
 
 
-def _definition(conversion: Manifest) -> Manifest:
-    schema = {"openAPIV3Schema": {"type": "object"}}
-    versions = [{"name": name, "served": True, "storage": name == VERSIONS[1], "schema": schema} for name in VERSIONS]
-    names = {"kind": "Gadget", "plural": "gadgets", "singular": "gadget", "listKind": "GadgetList"}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": DEFINITION},
-        "spec": {
-            "group": "labels.test", "scope": "Namespaced", "names": names, "versions": versions,
-            "conversion": conversion,
-        },
-    }  # fmt: skip
-
-
 @pytest.fixture(scope="module")
 def written(control_plane: ControlPlane) -> Iterator[Written]:
     """Let alice write both, and run a service of its own, which finds them at its first look."""
@@ -78,7 +63,7 @@ def written(control_plane: ControlPlane) -> Iterator[Written]:
     control_plane.namespace(namespace)
     policy = _policy(namespace)
     with converting(LABEL) as conversion:
-        definition = _definition(conversion)
+        definition = gadgets(conversion)
         control_plane.objects.apply(policy, user="alice")
         control_plane.objects.apply(definition, user="alice")
         crds.install(control_plane, definition)

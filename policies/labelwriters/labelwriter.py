@@ -27,7 +27,7 @@ POLICY: Final = "MutatingAdmissionPolicy"
 BINDING: Final = "MutatingAdmissionPolicyBinding"
 DEFINITION: Final = "CustomResourceDefinition"
 
-MOST_TEXT: Final = 100_000
+MOST_TEXT: Final = 30_000
 """Characters of all expressions of a policy. More are not looked through, because that would take long."""
 
 _SHOWN: Final = 3

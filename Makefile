@@ -9,7 +9,7 @@ unexport PYTHONDONTWRITEBYTECODE
 TIMED := $(BIN)/python tests/timing.py
 PYTEST := $(BIN)/pytest --durations=30 --durations-min=0.1
 
-.PHONY: help venv run test check unit cluster-test figures cluster conformance fuzz bench format chart lock clean
+.PHONY: help venv run test check unit cluster-test figures cluster conformance fuzz fuzz-service bench format chart lock clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -52,7 +52,11 @@ CASES ?= 20000
 fuzz: venv ## random CEL expressions, asked of kube-apiserver's library and of ours: SEED=7 CASES=20000 (needs go)
 	cd tests && ../$(BIN)/python -m conformance.fuzz --seed $(SEED) --cases $(CASES)
 
-bench: venv ## speed and memory as ratios against a bare aiohttp echo, and CEL against kube-apiserver (needs go)
+SECONDS ?= 60
+fuzz-service: venv ## random reviews, policies, topologies and configurations, for the server and for the verbs: SEED=7 SECONDS=600
+	cd tests && ../$(BIN)/python -m fuzzing --seed $(SEED) --seconds $(SECONDS)
+
+bench: venv ## speed and memory as ratios against a bare aiohttp echo, CEL against kube-apiserver, and what it pays (needs go)
 	$(BIN)/python -m benchmarks
 
 format: venv ## rewrite the code in the project's format

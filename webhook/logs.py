@@ -1,7 +1,7 @@
 """Structured logs on stderr: JSON lines, or aligned text on a terminal. They never contain parts of objects.
 
 A request is logged by its identity: uid, user, operation, resource, namespace, name, and the rules with their paths
-and exceptions. Admitted requests are logged at debug level only; a refusal, a warning or a failed rule at info.
+and exceptions. Admitted requests are logged at debug level only; a refusal or a warning at info.
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ import structlog
 from policies.engine.engine import Answer
 from policies.engine.request import AdmissionRequest
 from policies.engine.rule import Phase
+from policies.engine.violation import FIELD_LENGTH, shortened
+from webhook.seldom import Seldom
 
 Level = Literal["debug", "info", "warning", "error"]
 Format = Literal["auto", "json", "text"]
-_NOTABLE = frozenset({"deny", "warn", "error", "excepted"})
+_NOTABLE = frozenset({"deny", "warn", "excepted"})
 
 
 def configure(level: Level, form: Format, stream: TextIO = sys.stderr) -> None:
@@ -58,13 +60,25 @@ def _json(_logger: Any, _method: str, event: structlog.typing.EventDict) -> str:
         return json.dumps(ordered, default=str)
 
 
+def log_skips(seldom: Seldom, request: AdmissionRequest, answer: Answer) -> None:
+    """Log the rules that could not be evaluated and let the request pass, each at most once a minute."""
+    for decision in answer.decisions:
+        if decision.failure is not None and not decision.denies:
+            # What an expression failed with may quote the object; the expression itself does not.
+            error = repr(decision.failure.error).partition(" resulted in error")[0]
+            resource = "/".join(part for part in (request.resource.group, request.resource.resource) if part)
+            seldom.warning(
+                "rule skipped", decision.rule, rule=decision.rule, error=error, uid=request.uid, resource=resource
+            )
+
+
 def log_answer(
     log: structlog.typing.FilteringBoundLogger, phase: Phase, request: AdmissionRequest, answer: Answer
 ) -> None:
     """Log one line for a review: the request, its user, and the decision of each rule."""
     write = log.debug
     for decision in answer.decisions:
-        if decision.verdict in _NOTABLE:
+        if decision.verdict in _NOTABLE or (decision.failure is not None and decision.denies):
             write = log.info
             break
     else:
@@ -80,7 +94,7 @@ def log_answer(
             part for part in (request.resource.group, request.resource.resource, request.sub_resource) if part
         ),
         namespace=request.namespace,
-        name=request.display_name,
+        name=shortened(request.display_name, FIELD_LENGTH),
         dry_run=bool(request.dry_run),
         allowed=answer.allowed,
         decisions={
@@ -92,5 +106,9 @@ def log_answer(
             for decision in answer.decisions
             if decision.verdict == "excepted" and decision.exception is not None
         },
-        errors=[repr(decision.failure.error) for decision in answer.decisions if decision.failure is not None],
+        errors=[
+            shortened(repr(decision.failure.error), FIELD_LENGTH)
+            for decision in answer.decisions
+            if decision.failure is not None
+        ],
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import platform
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from functools import partial
 from typing import Protocol
 
@@ -19,6 +19,8 @@ from webhook.version import VERSION
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 # From a tenth of the usual time of a review to the longest time-out of a webhook.
 BUCKETS = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+LAG_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
+_LATE = 100  # policies with a series of their own
 
 
 class Watches(Protocol):
@@ -34,10 +36,10 @@ class Watches(Protocol):
 class Metrics:
     """The metrics in a registry of their own, so that two services in one process do not conflict.
 
-    watches: what follows the cluster; None without a cluster.
+    watches: what follows the cluster; None without a cluster. role: what the process does: `replica` or `manage`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, role: str = "replica") -> None:
         self.registry = CollectorRegistry()
         counter = partial(Counter, registry=self.registry)
         gauge = partial(Gauge, registry=self.registry)
@@ -52,6 +54,13 @@ class Metrics:
             registry=self.registry,
         )
         self.in_flight = gauge("cks_admission_requests_in_flight", "AdmissionReviews being received or answered.")
+        self.bytes_in_flight = gauge("cks_admission_bytes_in_flight", "Bytes of bodies being received or answered.")
+        self.connections = gauge("cks_admission_connections", "Connections to the TLS port.")
+        self.no_room = counter(
+            "cks_admission_no_room_total",
+            "Calls and connections refused, or ended for another, for want of room: by the limit that was reached.",
+            ("limit",),
+        )
         self.rejected_calls = counter(
             "cks_admission_rejected_calls_total",
             "Calls answered with an HTTP error instead of an AdmissionReview.",
@@ -73,6 +82,22 @@ class Metrics:
             "Namespaces read, parameters waited for and authorization checks asked of the API server: found or failed.",
             ("outcome",),
         )
+        self.postponed = counter(
+            "cks_admission_postponed_reviews_total",
+            "Reviews that took too long for the event loop and went to the child process.",
+        )
+        self.heavy = counter(
+            "cks_admission_child_reviews_total",
+            "Reviews given to the child process: answered, or ended with the process.",
+            ("outcome",),
+        )
+        self.heavy_waiting = gauge("cks_admission_child_reviews_waiting", "Reviews that wait for the child process.")
+        self.policy_overtime = counter(
+            "cks_admission_policy_overtime_total",
+            "Reviews whose time was over while this policy was evaluated; for at most 100 policies.",
+            ("policy",),
+        )
+        self._late: dict[str, None] = {}
         self.policies = gauge("cks_admission_policies", "Admission policies in force, by kind.", ("kind",))
         self.policy_reloads = counter(
             "cks_admission_policy_reloads_total",
@@ -87,6 +112,20 @@ class Metrics:
             "cks_admission_expression_faults_total",
             "Evaluations in which generated code failed although the expression has a value, which was found slowly.",
         )
+        self.loop_lag = Histogram(
+            "cks_admission_loop_lag_seconds",
+            "How much later than it should the event loop runs a task, ten times a second.",
+            buckets=LAG_BUCKETS,
+            registry=self.registry,
+        )
+        self.collections = counter(
+            "cks_admission_gc_collections_total",
+            "Runs of the garbage collector over more than the newest objects.",
+            ("generation",),
+        )
+        self.collection_seconds = counter(
+            "cks_admission_gc_seconds_total", "Seconds that these runs took; nothing else runs then.", ("generation",)
+        )
         self.certificate_expiry = gauge(
             "cks_admission_certificate_expiry_timestamp_seconds", "When the served certificate expires, in Unix time."
         )
@@ -99,6 +138,10 @@ class Metrics:
             "cks_admission_label_writers",
             "Policies and conversions that can write labels past the guard, by kind; verdict: reserved or possible.",
             ("kind", "verdict"),
+        )
+        self.entries_withheld = gauge(
+            "cks_admission_registration_entries_withheld",
+            "1 while webhook entries that fail closed are not registered, since a replica does not know them; else 0.",
         )
         self.registrations = counter(
             "cks_admission_registrations_total",
@@ -127,8 +170,8 @@ class Metrics:
         self.worker_restarts = counter(
             "cks_admission_worker_restarts_total", "Workers that were started in place of one that had ended."
         )
-        build = gauge("cks_admission_build_info", "Always 1.", ("version", "python"))
-        build.labels(VERSION, platform.python_version()).set(1)
+        build = gauge("cks_admission_build_info", "Always 1.", ("version", "python", "role"))
+        build.labels(VERSION, platform.python_version(), role).set(1)
         self._uncounted: dict[tuple[Counter, tuple[str, ...]], int] = {}
         self._durations = {phase: self.duration.labels(phase) for phase in ("mutate", "validate")}
 
@@ -150,6 +193,18 @@ class Metrics:
         # time. Nobody needs the sums before they are exposed.
         key = counter, labels
         self._uncounted[key] = self._uncounted.get(key, 0) + 1
+
+    def overtime(self, policy: str) -> None:
+        """Count a review whose time was over while a policy was evaluated."""
+        if policy in self._late or len(self._late) < _LATE:
+            self._late[policy] = None
+            self.policy_overtime.labels(policy).inc()
+
+    def in_force(self, policies: Container[str]) -> None:
+        """End the series of policies that are no longer in force."""
+        for policy in [policy for policy in self._late if policy not in policies]:
+            del self._late[policy]
+            self.policy_overtime.remove(policy)
 
     def policies_loaded(self, kinds: Iterable[str], *, refused: bool) -> None:
         """Count one reload. kinds: the kind of each loaded policy."""

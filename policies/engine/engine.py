@@ -6,7 +6,7 @@ rule's action and failure policy. Every rule runs; the engine does not stop at t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Literal
 
 from msgspec import Struct
@@ -25,12 +25,25 @@ from policies.engine.rule import (
     PatchOperation,
     Phase,
     Rule,
+    Skip,
+    SkippedError,
 )
 from policies.engine.ruleset import RuleSet
-from policies.engine.violation import Violation, describe, limited, one_line
+from policies.engine.timelimit import OvertimeError, PostponedError, TimeLimitError, look
+from policies.engine.violation import (
+    MESSAGE_LENGTH,
+    TEXT_LENGTH,
+    More,
+    Violation,
+    bounded,
+    describe,
+    limited,
+    one_line,
+    shortened,
+)
 from policies.objects import patch
 
-Outcome = tuple[Violation | Note, ...]
+Outcome = tuple[Violation | Note | More | Skip, ...]
 Verdict = Literal["admit", "deny", "warn", "audit", "excepted", "patch", "error"]
 
 
@@ -44,8 +57,8 @@ class RuleFailure(Struct, frozen=True):
 class Decision(Struct, frozen=True):
     """The consequence of one rule's outcome. `error`: the rule failed; its failure policy decides whether it denies.
 
-    exception: the one that lets the request pass (`excepted`), or that would have if it had not ended. notes: for the
-    audit log.
+    violations: the first ones; `more`: how many there are besides. exception: the one that lets the request pass
+    (`excepted`), or that would have if it had not ended. notes: for the audit log.
     """
 
     rule: str
@@ -54,6 +67,7 @@ class Decision(Struct, frozen=True):
     failure: RuleFailure | None = None
     exception: PolicyException | None = None
     notes: tuple[Note, ...] = ()
+    more: int = 0
 
     @property
     def denies(self) -> bool:
@@ -84,10 +98,12 @@ class Answer(Struct, frozen=True):
     @property
     def message(self) -> str:
         """The refusal as people read it; empty if the request is allowed."""
-        parts = [describe(v for d in self.decisions if d.verdict == "deny" for v in d.violations), *self.ended]
+        denials = [decision for decision in self.decisions if decision.verdict == "deny"]
+        more = {denial.rule: denial.more for denial in denials}
+        parts = [describe((violation for denial in denials for violation in denial.violations), more), *self.ended]
         failures = [(d.rule, d.failure) for d in self.decisions if d.failure is not None and d.denies]
         parts += [_failure_text(rule, failure.error, failure.policy) for rule, failure in failures]
-        return "\n".join(part for part in parts if part)
+        return shortened("\n".join(part for part in parts if part), MESSAGE_LENGTH)
 
 
 ADMITTED = Answer()
@@ -97,12 +113,13 @@ def validate(request: AdmissionRequest, ruleset: RuleSet, facts: Facts, group: s
     """The answer of every validating rule for the request. Raises only Missing."""
     decisions: list[Decision] = []
     for rule in ruleset.applicable("validate", request, group):
-        if outcome := _observe(rule, request, facts):
+        if outcome := _observe(rule, request, ruleset, facts):
             decisions += _decide(rule, outcome, request, ruleset, facts)
         else:
             decisions.append(Decision(rule.name, "admit"))
     lines = [line for decision in decisions if decision.verdict != "admit" for line in _warnings(decision)]
-    return Answer(tuple(decisions), (), limited(lines)) if decisions else ADMITTED
+    more = sum(decision.more for decision in decisions if decision.verdict == "warn")
+    return Answer(tuple(decisions), (), limited(lines, more)) if decisions else ADMITTED
 
 
 def mutate(request: AdmissionRequest, ruleset: RuleSet, facts: Facts, group: str | None = None) -> Answer:
@@ -123,19 +140,27 @@ def mutate(request: AdmissionRequest, ruleset: RuleSet, facts: Facts, group: str
             decision, mutation = _mutation(rule, current, ruleset, facts)
             if mutation.operations:
                 current = _applied(current, mutation, last=position == len(rules))
-        except Missing:
-            raise
+        except Missing as missing:
+            failure, mutation = _disregard(missing, _policy(rule, "mutate", request, ruleset), facts), NO_MUTATION
+            decision = Decision(rule.name, "error", failure=failure)
+        except TimeLimitError as error:
+            failure, mutation = _overtime(error, rule, _policy(rule, "mutate", request, ruleset)), NO_MUTATION
+            decision = Decision(rule.name, "error", failure=failure)
         except MutationRefusedError as refusal:
-            violation, mutation = refusal.violation, NO_MUTATION
+            (violation,), _ = bounded((refusal.violation,))
+            mutation = NO_MUTATION
             decision = Decision(violation.rule, "deny", (violation,), exception=refusal.exception)
         except Exception as error:  # noqa: BLE001 - one guard for all rules: a failure becomes a decision, never a 500
-            failure, mutation = RuleFailure(error, _policy(rule, "mutate")), NO_MUTATION
+            failure, mutation = RuleFailure(error, _policy(rule, "mutate", request, ruleset)), NO_MUTATION
             decision = Decision(rule.name, "error", failure=failure)
-            if not decision.denies:
-                lines.append(one_line(_failure_text(rule.name, error, "Ignore")))
+        lines += _warnings(decision)
         decisions.append(decision)
         if mutation.excepted:
             decisions += [Decision(policy, "excepted", exception=why) for policy, why in mutation.excepted]
+        if mutation.skipped:
+            skips = _skips(mutation.skipped)
+            decisions += skips
+            lines += [line for skip in skips for line in _warnings(skip)]
         operations += mutation.operations
         lines += map(one_line, mutation.warnings)
     return Answer(tuple(decisions), tuple(operations), limited(lines)) if decisions else ADMITTED
@@ -143,6 +168,7 @@ def mutate(request: AdmissionRequest, ruleset: RuleSet, facts: Facts, group: str
 
 def _mutation(rule: Rule, request: AdmissionRequest, ruleset: RuleSet, facts: Facts) -> tuple[Decision, Mutation]:
     """A rule's decision and mutation; no mutation if an exception covers the request."""
+    look(facts.expired)
     if rule.mutate is None or not _in_scope(rule, request, facts):
         return Decision(rule.name, "admit"), NO_MUTATION
     mutation = rule.mutate(request, facts)
@@ -162,16 +188,47 @@ def _applied(request: AdmissionRequest, mutation: Mutation, *, last: bool) -> Ad
     return replace(request, object=patch.apply(obj, mutation.operations))
 
 
-def _observe(rule: Rule, request: AdmissionRequest, facts: Facts) -> Outcome | RuleFailure:
+def _observe(rule: Rule, request: AdmissionRequest, ruleset: RuleSet, facts: Facts) -> Outcome | RuleFailure:
     """The outcome of one rule, with every exception turned into a failure."""
     try:
+        look(facts.expired)
         if rule.validate is None or not _in_scope(rule, request, facts):
             return ()
         return tuple(rule.validate(request, facts))
-    except Missing:
-        raise
+    except Missing as missing:
+        return _disregard(missing, _policy(rule, "validate", request, ruleset), facts)
+    except TimeLimitError as error:
+        return _overtime(error, rule, _policy(rule, "validate", request, ruleset))
     except Exception as error:  # noqa: BLE001 - as in mutate
-        return RuleFailure(error, _policy(rule, "validate"))
+        return RuleFailure(error, _policy(rule, "validate", request, ruleset))
+
+
+def _disregard(missing: Missing, policy: FailurePolicy, facts: Facts) -> RuleFailure:
+    """The failure of a rule that looks up by hand what was entered already. Raises Missing for anything else."""
+    if missing.key not in facts.entries:
+        raise missing
+    return RuleFailure(RuntimeError("it looks something up without regard to what was found"), policy)
+
+
+def _overtime(error: TimeLimitError, rule: Rule, policy: FailurePolicy) -> RuleFailure:
+    """The failure of a rule for which no time was left. Raises PostponedError."""
+    error.blame(rule.name)
+    error.rule = rule.name
+    if isinstance(error, PostponedError):
+        raise error
+    return RuleFailure(OvertimeError(str(error)), policy)
+
+
+def overtime(
+    request: AdmissionRequest, ruleset: RuleSet, phase: Phase, group: str | None, error: OvertimeError
+) -> Answer:
+    """The answer for a request that nobody could judge in time: every rule for it has failed."""
+    rules = ruleset.applicable(phase, request, group)
+    decisions = tuple(
+        Decision(rule.name, "error", failure=RuleFailure(error, _policy(rule, phase, request, ruleset)))
+        for rule in rules
+    )
+    return Answer(decisions, (), limited([line for decision in decisions for line in _warnings(decision)]))
 
 
 def _warnings(decision: Decision) -> Iterator[str]:
@@ -189,18 +246,33 @@ def _decide(
     if isinstance(outcome, RuleFailure):
         return [Decision(rule.name, "error", failure=outcome)]
     notes = tuple(item for item in outcome if isinstance(item, Note))
-    violations = tuple(item for item in outcome if isinstance(item, Violation))
+    violations = [item for item in outcome if isinstance(item, Violation)]
+    skips = _skips(item for item in outcome if isinstance(item, Skip))
     if not violations:
-        return [Decision(rule.name, "admit", notes=notes)]
+        return [Decision(rule.name, "admit", notes=notes), *skips] if notes or not skips else skips
+    more = sum(item.count for item in outcome if isinstance(item, More))
     exception = longest(ruleset.exceptions, rule.name, request)
     if exception is not None and exception.holds(facts.today()):
-        return [Decision(rule.name, "excepted", violations, exception=exception)]
+        shown, rest = bounded(violations)
+        return [Decision(rule.name, "excepted", shown, exception=exception, more=rest + more), *skips]
     verdicts: dict[Verdict, list[Violation]] = {}
     action: Verdict = "admit" if rule.action == "off" else rule.action
     for violation in violations:
         verdicts.setdefault(violation.verdict or action, []).append(violation)
-    decisions = [Decision(rule.name, verdict, tuple(those), exception=exception) for verdict, those in verdicts.items()]
-    return [replace(decisions[0], notes=notes), *decisions[1:]]
+    decisions = []
+    for verdict, those in verdicts.items():
+        shown, rest = bounded(those)
+        rest += more if verdict == action else 0
+        decisions.append(Decision(rule.name, verdict, shown, exception=exception, more=rest))
+    return [replace(decisions[0], notes=notes), *decisions[1:], *skips]
+
+
+def _skips(skips: Iterable[Skip]) -> list[Decision]:
+    """The decisions for what could not be evaluated and is ignored."""
+    return [
+        Decision(skip.rule, "error", failure=RuleFailure(SkippedError(skip.reason), "Ignore"))
+        for skip in dict.fromkeys(skips)
+    ]
 
 
 def _in_scope(rule: Rule, request: AdmissionRequest, facts: Facts) -> bool:
@@ -210,14 +282,22 @@ def _in_scope(rule: Rule, request: AdmissionRequest, facts: Facts) -> bool:
     return rule.namespaces.matches(facts.namespace_labels(request.scope_namespace))
 
 
-def _policy(rule: Rule, phase: Phase) -> FailurePolicy:
-    """The rule's failure policy in a phase: Fail if any of its hooks says so."""
-    return "Fail" if any(hook.phase == phase and hook.failure_policy == "Fail" for hook in rule.hooks) else "Ignore"
+def _policy(rule: Rule, phase: Phase, request: AdmissionRequest, ruleset: RuleSet) -> FailurePolicy:
+    """The rule's failure policy in a phase: Fail if any of its hooks says so.
+
+    Essential writes fail open, as in the API server, but not where a rule applies everywhere.
+    """
+    hooks = [hook for hook in rule.hooks if hook.phase == phase and hook.failure_policy == "Fail"]
+    if not hooks or (ruleset.safety.is_essential(request) and not any(hook.everywhere for hook in hooks)):
+        return "Ignore"
+    return "Fail"
 
 
 def _failure_text(rule: str, error: Exception, policy: FailurePolicy) -> str:
     """The message about a failed rule. It shows only the error's class and text, which never contain an object."""
-    cause = f"{type(error).__name__}: {error}"
+    if isinstance(error, SkippedError):
+        return f"policy {rule!r} was skipped: {shortened(str(error), TEXT_LENGTH)}"
+    cause = shortened(f"{type(error).__name__}: {error}", TEXT_LENGTH)
     if policy == "Ignore":
         return f"rule {rule!r} was skipped, it could not be evaluated: {cause}"
     advice = "It is set to refuse what it cannot judge. Try again; if it persists, tell the cluster's operators."

@@ -6,90 +6,35 @@
 from __future__ import annotations
 
 from datetime import date
-from typing import Annotated, Any, Final, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
-from pydantic.alias_generators import to_camel
+from pydantic import Field, ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from policies.engine.request import JsonObject
-from policies.engine.rule import Action
 from policies.objects.accelerator import Accelerators
-from policies.objects.fieldpath import parse
 from policies.objects.workload import AffinityChange
 from policies.topology.annotation import Schedulers
 from policies.topology.constraint import Options
 from policies.topology.document import TopologyError, make
+from webhook.configuration.fields import (
+    TOLD,
+    DaemonSets,
+    DenyOrWarn,
+    FieldPaths,
+    Globs,
+    InnerPaths,
+    Many,
+    Port,
+    RuleAction,
+    SettingsError,
+    Strings,
+)
+from webhook.configuration.fields import Model as _Model
+from webhook.configuration.listen import Listen
 from webhook.logs import Format, Level
 
-T = TypeVar("T")
-TOLD: Final = "told"
-"""The type of an error whose text says already what was found."""
-
-
-class SettingsError(Exception):
-    """A configuration that cannot be used. The text has a line per mistake: file, line, key, what was found."""
-
-
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, strict=True)
-
-
-def _glob(text: str) -> str:
-    if not text:
-        raise ValueError("an empty glob matches nothing")
-    return text
-
-
-def _path(text: str) -> str:
-    parse(text)
-    return text
-
-
-def _inner_path(text: str) -> str:
-    if not text:
-        raise ValueError("an empty path means the object itself, which is not allowed here")
-    return _path(text)
-
-
-def _off(value: object) -> object:
-    """Take the word off as people write it: without quotes YAML makes a boolean of it."""
-    return "off" if value is False else value
-
-
-Glob = Annotated[str, AfterValidator(_glob)]
-FieldPath = Annotated[str, AfterValidator(_path)]
-InnerPath = Annotated[str, AfterValidator(_inner_path)]
-RuleAction = Annotated[Action, BeforeValidator(_off)]
-DenyOrWarn = Literal["deny", "warn"]
-DaemonSets = Annotated[Literal["inject", "warn", "off"], BeforeValidator(_off)]
-Port = Annotated[int, Field(ge=0, le=65535)]
-Many = Annotated[tuple[T, ...], Field(strict=False)]
-Strings = Many[str]
-Globs = Many[Glob]
-FieldPaths = Many[FieldPath]
-InnerPaths = Many[InnerPath]
-
-
-class Listen(_Model):
-    """Where the API server reaches the service."""
-
-    host: str = Field("0.0.0.0", description="Address to listen on.")  # noqa: S104 - a Pod is reached from other hosts
-    port: Port = Field(9443, description="TLS port; 0 takes a free one.")
-    workers: int = Field(
-        1, ge=1, le=256, description="Processes that share the port; needs the kernel's SO_REUSEPORT where over 1."
-    )
-    max_in_flight: int = Field(
-        512,
-        ge=1,
-        description="Reviews that a worker handles at once; more get 503 with Retry-After, which the API server obeys.",
-    )
-    drain_seconds: float = Field(
-        5.0, ge=0, le=600, description="After SIGTERM, how long the port stays open while readiness already says no."
-    )
-    grace_seconds: float = Field(
-        20.0, ge=0, le=600, description="After that, how long requests in flight may take to finish."
-    )
+__all__ = ["TOLD", "Settings", "SettingsError"]
 
 
 class Health(_Model):
@@ -134,6 +79,17 @@ class ClusterSettings(_Model):
     )
 
 
+class Manage(_Model):
+    """The process `cks-admission manage`, which writes to the cluster what all replicas share."""
+
+    apart: bool = Field(False, description="It runs, so that serve itself writes nothing that replicas share.")
+    secret: str = Field("", description="Secret in cluster.namespace in which it keeps the replicas' certificate.")
+    pods: str = Field(
+        "app.kubernetes.io/name=cks-admission,app.kubernetes.io/component=webhook",
+        description="Label selector of the replicas' Pods there.",
+    )
+
+
 class KeptRequirement(_Model):
     """A requirement that a cloud adds to the namespaceSelector of every webhook, with NotIn or DoesNotExist."""
 
@@ -164,14 +120,17 @@ class Registration(_Model):
         "", description="ClusterRole that owns the configurations: Kubernetes deletes them when it is deleted."
     )
     kept: Many[KeptRequirement] = Field(
-        (
-            KeptRequirement(key="control-plane", values=("true",)),
-            KeptRequirement(key="kubernetes.azure.com/managedby", values=("aks",)),
-            KeptRequirement(key="kubernetes.io/metadata.name", values=("kube-*", "gke-*")),
-        ),
-        description="Requirements that a cloud may add to namespaceSelectors.",
+        (),
+        description="Requirements that a cloud may add to namespaceSelectors. Namespaces with such labels escape all "
+        "rules, the guard's too.",
     )
-    timeout_seconds: int = Field(5, ge=1, le=30, description="How long the API server waits for an answer.")
+    timeout_seconds: int = Field(
+        5, ge=1, le=30, description="How long the API server waits for an answer of what fails closed."
+    )
+    open_timeout_seconds: int = Field(3, ge=1, le=30, description="The same for what fails open.")
+    essential_timeout_seconds: int = Field(
+        1, ge=1, le=30, description="The same for writes that a cluster needs to come up."
+    )
 
 
 class Requirement(_Model):
@@ -373,6 +332,10 @@ class Policies(_Model):
     native: bool = Field(
         True, description="In a cluster, check pod templates by its own policies with cks-admission.dev/derive: true."
     )
+    slow: Literal["keep", "skip"] = Field(
+        "keep",
+        description="A policy that was over its time 3 times in a minute: keep, or skip it for 5 minutes as failed.",
+    )
 
 
 class WorkloadSettings(_Model):
@@ -408,15 +371,16 @@ class ExceptionSettings(_Model):
 
 
 class SafetySettings(_Model):
-    """What policies and refusing built-in rules leave alone, so that a cluster can come up. Labels stay guarded."""
+    """Writes that no outage may stop, beside those that every cluster needs. Policies judge them all the same."""
 
     namespaces: Strings = Field(
-        ("kube-system", "kube-public", "kube-node-lease"),
-        description="Namespaces besides the service's own; an empty list includes them all.",
+        (),
+        description="Namespaces of components, such as calico-system; not kube-system, which always counts.",
     )
-    bootstrap: bool = Field(
-        True, description="Leases, CertificateSigningRequests, and Nodes as far as kubelets and controllers write them."
+    resources: Strings = Field(
+        (), description="Resources that only components may write, such as ippools.whereabouts.cni.cncf.io."
     )
+    users: Globs = Field((), description="Users who write what controllers write, as globs.")
 
 
 class Log(_Model):
@@ -433,6 +397,7 @@ class Settings(_Model):
     health: Health = Field(Health(), description=Health.__doc__)
     tls: Tls = Field(Tls(), description=Tls.__doc__)
     cluster: ClusterSettings = Field(ClusterSettings(), description=ClusterSettings.__doc__)
+    manage: Manage = Field(Manage(), description=Manage.__doc__)
     registration: Registration = Field(Registration(), description=Registration.__doc__)
     organization: Organization = Field(Organization(), description=Organization.__doc__)
     labels: LabelsSettings = Field(LabelsSettings(), description=LabelsSettings.__doc__)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from policies.engine.request import JsonObject
+from webhook.configuration.safety import safety
 from webhook.configuration.settings import Settings
 from webhook.doctor import (
     address,
@@ -38,6 +39,7 @@ def examine(settings: Settings, observation: InstallationState, desired: Desired
         *_probe(observation, desired, now),
         *rights.check(observation.rights, observation.asked_for, own=observation.is_service),
         *scope.check(own, cluster.others, cluster.namespaces, settings.cluster.namespace),
+        *scope.check_outage(own, cluster.components, cluster.namespaces, safety(settings)),
         *otherwebhooks.check(own[KINDS["mutate"]], cluster.others, chosen.name),
         *otherwebhooks.check_writers(cluster.label_writers, settings),
         *policies.check(desired, workspace.maps, settings),
@@ -63,6 +65,7 @@ def _certificates(settings: Settings, observation: InstallationState, now: datet
     answered = probe.is_answered(observation.probe)
     yield from certificate.check(observation.served, trusted, settings, now, proven=answered)
     yield from certificate.check_secret(observation.workspace.secret, trusted, settings, now)
+    yield from certificate.check_leaf(observation.workspace.leaf, settings, now)
 
 
 def _probe(observation: InstallationState, desired: Desired, now: datetime) -> Iterator[Diagnosis]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from cryptography.x509 import Certificate
 from msgspec import Struct
 
-from policies.engine.request import JsonObject, UserInfo
+from policies.engine.request import AdmissionRequest, JsonObject, UserInfo
 from policies.labelwriters.labelwriter import LabelWriter
 from policies.topology.nodes.inventory import Machine
 from policies.topology.topology import Topology
@@ -57,10 +57,20 @@ class TopologyObjects(Struct, frozen=True):
     problems: tuple[str, ...] = ()
 
 
+class Component(Struct, frozen=True):
+    """A workload that Nodes or the cluster may need to come up. pod: the request that creates one of its Pods."""
+
+    kind: str
+    namespace: str
+    name: str
+    pod: AdmissionRequest
+
+
 class NamespaceState(Struct, frozen=True):
     """What is in the Namespace of the service. None means that an object does not exist.
 
-    maps: ConfigMaps with policies, by name. secret: the data of the Secret with the CA.
+    maps: ConfigMaps with policies, by name. secret: the data of the Secret with the CA. leaf: of that with the
+    certificate which manage makes for replicas.
     """
 
     service: Read[JsonObject | None]
@@ -69,6 +79,7 @@ class NamespaceState(Struct, frozen=True):
     pods: Read[Sequence[JsonObject]]
     lease: Read[JsonObject | None]
     secret: Read[Mapping[str, bytes] | None]
+    leaf: Read[Mapping[str, bytes] | None]
     maps: Read[Mapping[str, PolicySource]]
 
 
@@ -78,7 +89,8 @@ class ClusterState(Struct, frozen=True):
     version: such as `v1.36.3`. groups: the served API groups, with their versions. own: the webhook configurations of
     the service, by kind. others: all other webhook configurations. namespaces: labels by name. natives: the
     cluster's own policies with derived rules, each with its bindings. label_writers: what can write labels without the
-    guard being asked, without what the settings trust.
+    guard being asked, without what the settings trust. components: DaemonSets and Deployments in the Nodes' network or
+    with a priority of the system.
     """
 
     user: Read[UserInfo]
@@ -91,6 +103,7 @@ class ClusterState(Struct, frozen=True):
     machines: Read[Sequence[Machine]]
     topologies: Read[TopologyObjects]
     label_writers: Read[Sequence[LabelWriter]]
+    components: Read[Sequence[Component]] = ()
 
 
 class InstallationState(Struct, frozen=True):

@@ -25,12 +25,16 @@ def _soonest(times: Iterable[float]) -> float:
 # certificates. A fault of one is a fault of the Pod.
 GAUGES: Final[Mapping[str, Combine]] = {
     "cks_admission_requests_in_flight": sum,
+    "cks_admission_child_reviews_waiting": sum,
+    "cks_admission_bytes_in_flight": sum,
+    "cks_admission_connections": sum,
     "cks_admission_policies": max,
     "cks_admission_policies_refused": max,
     "cks_admission_certificate_expiry_timestamp_seconds": _soonest,
     "cks_admission_authority_expiry_timestamp_seconds": _soonest,
     "cks_admission_leader": max,
     "cks_admission_label_writers": max,
+    "cks_admission_registration_entries_withheld": max,
     "cks_admission_configuration_refused": max,
     "cks_admission_watch_age_seconds": max,
     "cks_admission_api_server_silence_seconds": max,

@@ -18,6 +18,11 @@ _DEFAULTS: Json = {
         "port": 9443,
         "workers": 1,
         "maxInFlight": 512,
+        "maxBytesInFlight": 67108864,
+        "bodySeconds": 3.0,
+        "maxConnections": 1024,
+        "maxConnectionsPerAddress": 768,
+        "connectionSeconds": 60.0,
         "drainSeconds": 5.0,
         "graceSeconds": 20.0,
     },
@@ -39,6 +44,11 @@ _DEFAULTS: Json = {
         "lease": "cks-admission",
         "cutOffSeconds": 1800.0,
     },
+    "manage": {
+        "apart": False,
+        "secret": "",
+        "pods": "app.kubernetes.io/name=cks-admission,app.kubernetes.io/component=webhook",
+    },
     "registration": {
         "apply": False,
         "caOnly": False,
@@ -49,12 +59,10 @@ _DEFAULTS: Json = {
         "caFile": "",
         "injectCaFrom": "",
         "owner": "",
-        "kept": (
-            {"key": "control-plane", "values": ("true",)},
-            {"key": "kubernetes.azure.com/managedby", "values": ("aks",)},
-            {"key": "kubernetes.io/metadata.name", "values": ("kube-*", "gke-*")},
-        ),
+        "kept": (),
         "timeoutSeconds": 5,
+        "openTimeoutSeconds": 3,
+        "essentialTimeoutSeconds": 1,
     },
     "organization": {"id": "", "reservedHash": ""},
     "labels": {
@@ -108,8 +116,8 @@ _DEFAULTS: Json = {
             "ignoring": ("*-slurm-scheduler", "slurm-bridge-scheduler"),
         },
     },
-    "policies": {"directories": (), "configMaps": True, "native": True},
-    "safety": {"namespaces": ("kube-system", "kube-public", "kube-node-lease"), "bootstrap": True},
+    "policies": {"directories": (), "configMaps": True, "native": True, "slow": "keep"},
+    "safety": {"namespaces": (), "resources": (), "users": ()},
     "workloads": (),
     "exceptions": (),
     "log": {"level": "info", "format": "auto"},
@@ -117,7 +125,9 @@ _DEFAULTS: Json = {
 
 # Every key there is, none with its default.
 _OTHER = """
-listen: {host: 127.0.0.1, port: 8443, workers: 3, maxInFlight: 7, drainSeconds: 1.5, graceSeconds: 3}
+listen:
+  {host: 127.0.0.1, port: 8443, workers: 3, maxInFlight: 7, maxBytesInFlight: 33554432, bodySeconds: 1.5,
+   maxConnections: 77, maxConnectionsPerAddress: 66, connectionSeconds: 5, drainSeconds: 1.5, graceSeconds: 3}
 health: {host: 127.0.0.2, port: 0}
 tls:
   certFile: a.crt
@@ -129,6 +139,7 @@ tls:
   checkSeconds: 0.5
 cluster: {kubeconfig: kube.config, inCluster: true, serviceAccount: sa, namespace: cloud, lease: turn,
   cutOffSeconds: 600}
+manage: {apart: true, secret: leaf, pods: a=b}
 registration:
   apply: true
   caOnly: true
@@ -141,6 +152,8 @@ registration:
   owner: cloud-role
   kept: [{key: cloud, values: ["sys-*"]}]
   timeoutSeconds: 30
+  openTimeoutSeconds: 20
+  essentialTimeoutSeconds: 2
 organization: {id: a1b2c3, reservedHash: d4e5}
 labels:
   action: audit
@@ -185,8 +198,8 @@ topology:
   files: [topologies, more.json]
   poolKeys: [example.org/pool]
   schedulers: {reading: [gang-*], labels: [example.org/queue], ignoring: [slurm-*]}
-policies: {directories: [policies, more.yaml], configMaps: false, native: false}
-safety: {namespaces: [cloud-system], bootstrap: false}
+policies: {directories: [policies, more.yaml], configMaps: false, native: false, slow: skip}
+safety: {namespaces: [cloud-system], resources: [pools.example.org], users: [cloud-*]}
 workloads:
 - group: example.org
   kind: Train
@@ -213,6 +226,11 @@ _OTHER_READ: Json = {
         "port": 8443,
         "workers": 3,
         "maxInFlight": 7,
+        "maxBytesInFlight": 33554432,
+        "bodySeconds": 1.5,
+        "maxConnections": 77,
+        "maxConnectionsPerAddress": 66,
+        "connectionSeconds": 5.0,
         "drainSeconds": 1.5,
         "graceSeconds": 3.0,
     },
@@ -234,6 +252,7 @@ _OTHER_READ: Json = {
         "lease": "turn",
         "cutOffSeconds": 600.0,
     },
+    "manage": {"apart": True, "secret": "leaf", "pods": "a=b"},
     "registration": {
         "apply": True,
         "caOnly": True,
@@ -246,6 +265,8 @@ _OTHER_READ: Json = {
         "owner": "cloud-role",
         "kept": ({"key": "cloud", "values": ("sys-*",)},),
         "timeoutSeconds": 30,
+        "openTimeoutSeconds": 20,
+        "essentialTimeoutSeconds": 2,
     },
     "organization": {"id": "a1b2c3", "reservedHash": "d4e5"},
     "labels": {
@@ -329,8 +350,8 @@ _OTHER_READ: Json = {
         "poolKeys": ("example.org/pool",),
         "schedulers": {"reading": ("gang-*",), "labels": ("example.org/queue",), "ignoring": ("slurm-*",)},
     },
-    "policies": {"directories": ("policies", "more.yaml"), "configMaps": False, "native": False},
-    "safety": {"namespaces": ("cloud-system",), "bootstrap": False},
+    "policies": {"directories": ("policies", "more.yaml"), "configMaps": False, "native": False, "slow": "skip"},
+    "safety": {"namespaces": ("cloud-system",), "resources": ("pools.example.org",), "users": ("cloud-*",)},
     "workloads": (
         {
             "group": "example.org",

@@ -35,6 +35,7 @@ _WORKLOADS = {
     if row.templates and row.group_kind not in HISTORIES
 }
 _CONFIGURATIONS = [f"{kind}webhookconfigurations.admissionregistration.k8s.io" for kind in ("mutating", "validating")]
+_WAITING = {"list pods", "create events"}
 _LEASE = {"create leases.coordination.k8s.io @cloud"} | {
     f"{verb} leases.coordination.k8s.io agreed @cloud" for verb in ("get", "update")
 }
@@ -120,6 +121,7 @@ def _needed(**sections: Any) -> list[str]:
                 "get clusterroles.rbac.authorization.k8s.io cks",
                 *_LEASE,
                 *_LABEL_WRITERS,
+                *_WAITING,
             },
             id="registration",
         ),
@@ -129,6 +131,7 @@ def _needed(**sections: Any) -> list[str]:
                 *(f"{verb} {each} hooks" for verb in ("get", "list", "watch", "patch") for each in _CONFIGURATIONS),
                 *_LEASE,
                 *_LABEL_WRITERS,
+                *_WAITING,
             },
             id="caBundle alone",
         ),
@@ -139,6 +142,7 @@ def _needed(**sections: Any) -> list[str]:
                 *(f"{verb} secrets ca @cloud" for verb in ("list", "watch", "update")),
                 *_LEASE,
                 *_LABEL_WRITERS,
+                *_WAITING,
             },
             id="a CA in a Secret",
         ),
@@ -147,6 +151,7 @@ def _needed(**sections: Any) -> list[str]:
             {
                 *(f"{verb} {each} hooks" for verb in ("get", "list", "watch", "patch") for each in _CONFIGURATIONS),
                 *_LEASE,
+                *_WAITING,
             },
             id="no guard",
         ),

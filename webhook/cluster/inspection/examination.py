@@ -15,7 +15,7 @@ from policies.topology.nodes.inventory import Machine, machines
 from webhook.cluster.api.call import Call
 from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.cluster.facts.references import ACCEPT
-from webhook.cluster.inspection import inventory, labelwriters, reads
+from webhook.cluster.inspection import components, inventory, labelwriters, reads
 from webhook.cluster.inspection.handshake import certificates
 from webhook.cluster.replicas.registration import GROUP, PLURALS, path
 from webhook.cluster.watches.nativepolicies import DERIVE
@@ -94,6 +94,7 @@ async def _cluster(api: ApiClient, settings: Settings, version: str) -> ClusterS
         nodes = tasks.create_task(reads.tried(_machines(api, settings), "list nodes"))
         topologies = tasks.create_task(reads.tried(_topologies(api, settings), "list topologies"))
         writers = tasks.create_task(reads.tried(_label_writers(api, settings), labelwriters.RIGHT))
+        running = tasks.create_task(reads.tried(components.read(api), "list daemonsets and deployments"))
     return ClusterState(
         user.result(),
         version,
@@ -105,6 +106,7 @@ async def _cluster(api: ApiClient, settings: Settings, version: str) -> ClusterS
         nodes.result(),
         topologies.result(),
         writers.result(),
+        running.result(),
     )
 
 
@@ -121,7 +123,7 @@ async def _workspace(api: ApiClient, settings: Settings) -> NamespaceState:
     core, coordination = "/api/v1", "/apis/coordination.k8s.io/v1"
     where = reads.one(api, place(core, "services", service))
     the_service = await reads.tried(where, f"get services {service} in namespace {namespace}")
-    own = (("labelSelector", replicas.selector(the_service)),)
+    own = (("labelSelector", replicas.selector(the_service, settings)),)
     of_service = (("labelSelector", f"kubernetes.io/service-name={service}"),)
     async with asyncio.TaskGroup() as tasks:
         slices = tried(
@@ -131,6 +133,8 @@ async def _workspace(api: ApiClient, settings: Settings) -> NamespaceState:
         pods = tried(reads.several(api, place(core, "pods"), own), "list pods")
         the_lease = tried(reads.one(api, place(coordination, "leases", lease)), f"get leases {lease}")
         the_secret = tried(_secret(api, place(core, "secrets"), secret), f"list secrets {secret}")
+        leaf = settings.manage.secret if settings.manage.apart else ""
+        the_leaf = tried(_secret(api, place(core, "secrets"), leaf), f"list secrets {leaf}")
         maps = tried(_maps(api, place(core, "configmaps"), settings), "list configmaps")
     return NamespaceState(
         the_service,
@@ -139,6 +143,7 @@ async def _workspace(api: ApiClient, settings: Settings) -> NamespaceState:
         pods.result(),
         the_lease.result(),
         the_secret.result(),
+        the_leaf.result(),
         maps.result(),
     )
 

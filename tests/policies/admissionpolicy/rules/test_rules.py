@@ -1,10 +1,11 @@
 """Admission policies as rules of the engine: what they are asked about, and how they meet its look-ups and failures."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import date
 from textwrap import dedent
 
 import pytest
+from msgspec.structs import replace
 from support.builders import FACTS, TODAY, WORKLOADS, NamespacesLost, NamespacesToAsk, deployment, pod, request
 from support.policies.policydocuments import documents
 
@@ -145,11 +146,66 @@ def test_a_namespace_that_is_lost_follows_the_failure_policy(failure_policy: str
     assert (answer.allowed, answer.operations) == (allowed, ())
 
 
+_IN_FORCE = StaticFacts(TODAY, namespaces={"default": {"team": "ml"}})
+_BROKEN = """
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: broken, annotations: {cks-admission.dev/derive: "false"}}
+spec:
+  failurePolicy: Ignore
+  matchConstraints:
+    resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]
+  validations: EXPRESSIONS
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: broken}
+spec: {policyName: broken, validationActions: [Deny]}
+"""
+_LIST = "[" + ", ".join(["1"] * 100) + "]"
+_QUADRATIC = f"{_LIST}.all(a, {_LIST}.all(b, {_LIST}.all(c, {_LIST}.all(d, a + b + c + d > 0))))"
+
+
+@pytest.mark.parametrize(
+    ("expressions", "denied", "told"),
+    [
+        ('[{expression: "object.metadata.labels.missing == 1"}]', False, "no such key"),
+        (f'[{{expression: "{_QUADRATIC}"}}]', False, "cost"),
+        ('[{expression: "object.metadata.labels.missing == 1"}, {expression: "false"}]', True, "no such key"),
+    ],
+    ids=["error", "over-budget", "beside-a-violation"],
+)
+def test_what_is_skipped_is_told(expressions: str, denied: bool, told: str) -> None:  # noqa: FBT001
+    """An error that the failurePolicy ignores is a warning and a decision on record, beside what was found."""
+    loaded = _loaded(_BROKEN.replace("EXPRESSIONS", expressions))
+    (rule,) = validatingrule.rules(loaded.policies, loaded.bindings, NO_PARAMETERS, WORKLOADS)
+
+    answer = engine.validate(request(pod(labels={})), RuleSet([rule]), _IN_FORCE)
+
+    assert answer.allowed is not denied
+    assert [decision.verdict for decision in answer.decisions] == (["deny", "error"] if denied else ["error"])
+    assert answer.warnings[0].startswith("policy 'broken' was skipped: ")
+    error = answer.decisions[-1].failure
+    assert error is not None
+    assert told in str(error.error)
+
+
+def test_a_mutating_policy_that_is_skipped_is_told() -> None:
+    """The same holds for policies that change objects; those beside it change the object as ever."""
+    broken = _MUTATING.replace("FAILURE", "Ignore").replace("class}", "broken}").replace("'low'", "object.spec.missing")
+    answer = _changed(f"{broken}---\n{_TWO}", [])
+
+    assert [(decision.rule, decision.verdict) for decision in answer.decisions] == [
+        ("mutating-policies", "patch"),
+        ("broken", "error"),
+    ]
+    assert answer.warnings[0].startswith("policy 'broken' was skipped")
+
+
 _TWO = "---\n".join(
     _MUTATING.replace("FAILURE", "Fail").replace("class}", f"{name}}}").replace("priorityClassName: 'low'", field)
     for name, field in (("class", "priorityClassName: 'low'"), ("host", "hostname: 'h'"))
 )
-_IN_FORCE = StaticFacts(TODAY, namespaces={"default": {"team": "ml"}})
 _CLASS = {"op": "add", "path": "/spec/priorityClassName", "value": "low"}
 _HOST = {"op": "add", "path": "/spec/hostname", "value": "h"}
 
@@ -249,3 +305,31 @@ def test_a_failure_that_an_ended_exception_would_have_spared() -> None:
         denied,
         'The exception "moving" from class ended on 2026-02-28 (OPS-1).',
     ]
+
+
+def _out_of_time(*, skipped: bool, rule: Rule, run: Callable[..., Answer]) -> Answer:
+    """The answer where no time is left from the first look within a policy on, or where the policies are skipped."""
+    looks = iter([False])
+    facts = replace(StaticFacts(TODAY, namespaces={"default": {"team": "ml"}}), skipped=frozenset({"limits", "class"}))
+    if not skipped:
+        facts = replace(facts, skipped=frozenset(), expired=lambda: next(looks, True))
+    return run(request(pod()), RuleSet([rule]), facts)
+
+
+@pytest.mark.parametrize("skipped", [False, True], ids=["slow", "skipped"])
+def test_a_policy_without_time_follows_its_failure_policy(*, skipped: bool) -> None:
+    """A policy that had no time, or is skipped for being slow, has failed: Fail refuses and Ignore says so."""
+    refused = _out_of_time(skipped=skipped, rule=_mutating(), run=engine.mutate)
+    admitted = _out_of_time(skipped=skipped, rule=_mutating("Ignore"), run=engine.mutate)
+    why = "it was too slow several times" if skipped else "the time for the review is over"
+
+    assert (refused.allowed, refused.operations) == (False, ())
+    assert why in refused.message
+    assert (admitted.allowed, admitted.operations) == (True, ())
+    assert [warning.startswith(f"policy 'class' was skipped: {why}") for warning in admitted.warnings] == [True]
+
+
+def test_a_validating_policy_that_is_skipped() -> None:
+    """A validating policy that is skipped has failed, too, and is not evaluated."""
+    answer = _out_of_time(skipped=True, rule=_validating(), run=engine.validate)
+    assert answer.message.startswith("Rule 'limits' could not be evaluated (SkippedPolicyError: it was too slow")

@@ -121,7 +121,8 @@ class Kubelet:
 
     def named(self, part: str = "") -> list[Running]:
         """Return those that run and have a text in their names, the oldest first."""
-        found = [each for each in self.running.values() if part in each.name and each.process.poll() is None]
+        running = list(self.running.values())  # the kubelet goes on meanwhile
+        found = [each for each in running if part in each.name and each.process.poll() is None]
         return sorted(found, key=lambda each: str(each.pod["metadata"]["creationTimestamp"]))
 
     def ready(self, component: str = "webhook") -> list[Running]:

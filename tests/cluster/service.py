@@ -6,6 +6,7 @@ import secrets
 import signal
 import subprocess
 import sys
+import urllib.request
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -155,6 +156,12 @@ class Service:
     def events(self, name: str) -> list[dict[str, Any]]:
         """Return the log's events of a name."""
         return jsonlog.events(self.log, name) if self.log.exists() else []
+
+    def metric(self, series: str) -> float:
+        """Return the value of a series as it is written in /metrics; 0 if it is not there."""
+        with urllib.request.urlopen(f"{self.health}/metrics", timeout=PATIENCE) as answer:  # noqa: S310 - it is http
+            lines: list[str] = answer.read().decode().splitlines()
+        return next((float(line.rpartition(" ")[2]) for line in lines if line.rpartition(" ")[0] == series), 0.0)
 
     def _start_with(self, configuration: str) -> None:
         self.kill()

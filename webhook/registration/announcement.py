@@ -56,21 +56,21 @@ def announced(
     """The desired configurations without what replicas do not know yet, and what was left out.
 
     desired, observed: by kind. An entry that fails closed is left out while any replica is known not to answer its
-    path, ready or not, because it will be ready soon or still has connections. One that is not registered yet also
-    waits until every ready replica has said what it answers, and there is one. A replica that does not answer, as in a
-    partition of the network, takes away nothing that is registered.
+    path, ready or not, because it will be ready soon or still has connections. The other parts of its group are left
+    out with it. One that is not registered yet also waits until every ready replica has said what it answers, and there
+    is one. A replica that does not answer, as in a partition of the network, takes away nothing that is registered.
     """
     present = {(kind, path) for kind, configuration in observed.items() for path in closed_paths([configuration])}
     remaining, withheld = {}, []
     for kind, configuration in desired.items():
-        webhooks = []
-        for entry in configuration["webhooks"]:
+        closed = [entry for entry in configuration["webhooks"] if entry["failurePolicy"] == "Fail"]
+        obstacles: dict[str, list[str]] = {}
+        for entry in closed:
             path = path_of(entry)
-            registered = (kind, path) in present
-            if entry["failurePolicy"] == "Fail" and (names := _obstacles(path, replicas, registered=registered)):
+            if names := _obstacles(path, replicas, registered=(kind, path) in present):
+                obstacles[path] = names
                 withheld.append(Withheld(entry["name"], path, tuple(names)))
-            else:
-                webhooks.append(entry)
+        webhooks = [entry for entry in configuration["webhooks"] if path_of(entry) not in obstacles]
         if webhooks:
             remaining[kind] = {**configuration, "webhooks": webhooks}
     return remaining, withheld

@@ -1,0 +1,49 @@
+"""The table in a page of the documentation: a marked block, of which a run replaces the rows that it did."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from faults.row import Row
+
+BEGIN, END = "<!-- faults: begin -->", "<!-- faults: end -->"
+
+_HEAD = (
+    "| fault | promise | what people saw | what was lost | healthy after | held | run |",
+    "|---|---|---|---|---|---|---|",
+)
+_NAME = re.compile(r"\| `([a-z0-9-]+)`: ")
+
+
+class NoBlockError(ValueError):
+    """The page has no block for the table."""
+
+
+def line(row: Row) -> str:
+    """A row as a line of the table."""
+    result = row.result
+    held = f"**no**: {'; '.join(result.broken)}" if result.broken else "yes"
+    healthy = f"{result.healthy:.1f} s" if result.healthy else "at once"
+    cells = (f"`{row.name}`: {row.fault}", row.promise, result.seen, result.lost, healthy, held, row.when)
+    return f"| {' | '.join(_cell(cell) for cell in cells)} |"
+
+
+def replaced(page: str, rows: Iterable[Row], order: Sequence[str], ran_on: str) -> str:
+    """The page with these rows in its table, in an order of names; other rows stay, unless the order lacks them.
+
+    ran_on: what the run ran on, for the line above the table. Raises NoBlockError.
+    """
+    before, begin, rest = page.partition(BEGIN)
+    block, end, after = rest.partition(END)
+    if not begin or not end:
+        raise NoBlockError(f"there is no block between {BEGIN} and {END}")
+    lines = {found[1]: text for text in block.splitlines() if (found := _NAME.match(text))}
+    lines |= {row.name: line(row) for row in rows}
+    kept = [lines[name] for name in order if name in lines]
+    return "\n".join([f"{before}{begin}", f"Last run: {ran_on}.", "", *_HEAD, *kept, f"{end}{after}"])
+
+
+def _cell(text: str) -> str:
+    """Text that neither ends a cell nor a line."""
+    return " ".join(text.split()).replace("|", "\\|")

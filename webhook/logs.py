@@ -1,7 +1,7 @@
 """Structured logs on stderr: JSON lines, or aligned text on a terminal. They never contain parts of objects.
 
 A request is logged by its identity: uid, user, operation, resource, namespace, name, and the rules with their paths
-and exceptions. Admitted requests are logged at debug level only; a refusal, a warning or a failed rule at info.
+and exceptions. Admitted requests are logged at debug level only; a refusal or a warning at info.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import time
+from collections.abc import Callable
 from typing import Any, Literal, TextIO
 
 import msgspec
@@ -20,7 +22,9 @@ from policies.engine.rule import Phase
 
 Level = Literal["debug", "info", "warning", "error"]
 Format = Literal["auto", "json", "text"]
-_NOTABLE = frozenset({"deny", "warn", "error", "excepted"})
+_NOTABLE = frozenset({"deny", "warn", "excepted"})
+# A rule that cannot be evaluated often cannot be for any request.
+_SKIP_SECONDS = 60.0
 
 
 def configure(level: Level, form: Format, stream: TextIO = sys.stderr) -> None:
@@ -58,13 +62,40 @@ def _json(_logger: Any, _method: str, event: structlog.typing.EventDict) -> str:
         return json.dumps(ordered, default=str)
 
 
+class SkipLog:
+    """Logs rules that could not be evaluated and let requests pass, each at most once a minute."""
+
+    def __init__(self, log: structlog.typing.FilteringBoundLogger, clock: Callable[[], float] = time.monotonic) -> None:
+        self._log = log
+        self._clock = clock
+        self._untold: dict[str, int] = {}
+        self._told: dict[str, float] = {}
+
+    def write(self, request: AdmissionRequest, answer: Answer) -> None:
+        """Log the skipped rules of an answer, or count them for a later line."""
+        for decision in answer.decisions:
+            if decision.failure is not None and not decision.denies:
+                # What an expression failed with may quote the object; the expression itself does not.
+                self._skipped(decision.rule, repr(decision.failure.error).partition(" resulted in error")[0], request)
+
+    def _skipped(self, rule: str, error: str, request: AdmissionRequest) -> None:
+        now, count = self._clock(), self._untold.get(rule, 0) + 1
+        if now - self._told.get(rule, -_SKIP_SECONDS) < _SKIP_SECONDS:
+            self._untold[rule] = count
+            return
+        self._told = {name: at for name, at in self._told.items() if now - at < _SKIP_SECONDS} | {rule: now}
+        self._untold.pop(rule, None)
+        resource = "/".join(part for part in (request.resource.group, request.resource.resource) if part)
+        self._log.warning("rule skipped", rule=rule, requests=count, error=error, uid=request.uid, resource=resource)
+
+
 def log_answer(
     log: structlog.typing.FilteringBoundLogger, phase: Phase, request: AdmissionRequest, answer: Answer
 ) -> None:
     """Log one line for a review: the request, its user, and the decision of each rule."""
     write = log.debug
     for decision in answer.decisions:
-        if decision.verdict in _NOTABLE:
+        if decision.verdict in _NOTABLE or (decision.failure is not None and decision.denies):
             write = log.info
             break
     else:

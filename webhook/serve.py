@@ -127,6 +127,16 @@ def _run_all(
         _run(stack, "policies", parts.keeper.run(swap))
     if registrar is not None:
         _run(parts.taking_part, "registration", registrar.run(parts.settings.tls.check_seconds))
+    if parts.replica is not None and parts.facts is not None:
+        from webhook.cluster.replicas.waitingpods import WaitingPods  # noqa: PLC0415 - for clusters only
+
+        leadership = parts.replica.leadership
+        waiting = WaitingPods(
+            parts.facts.api,
+            lambda: (state.served.ruleset, state.served.facts),
+            lambda: leadership.leading,
+        )
+        _run(parts.taking_part, "waiting Pods", waiting.run())
 
 
 async def _open(

@@ -13,9 +13,8 @@ from collections.abc import Iterable, Sequence
 
 from policies.conditions.celtext import by_kind, every, globs, let, pairs, some, text, texts
 from policies.engine.request import MIRROR_ANNOTATION
-from policies.engine.requester import COMPONENTS, NODE_GROUP, NODE_PREFIX, SERVICE_ACCOUNT_PREFIX, Exemptions
+from policies.engine.requester import NODE_GROUP, NODE_PREFIX, SERVICE_ACCOUNT_PREFIX, Exemptions
 from policies.engine.rule import HookCondition
-from policies.engine.safety import API_SERVER, SYSTEM_ACCOUNTS, WRITTEN_BY_ANYBODY
 from policies.labels import KEPT_KINDS, POD, LabelException
 from policies.objects.fieldpath import Pattern, Wildcard, parse
 from policies.objects.workload import Workload
@@ -24,7 +23,6 @@ from policies.topology.annotation import MENTIONED
 
 USERNAME, GROUPS = "request.userInfo.username", "request.userInfo.groups"
 KIND = "request.kind.group + '/' + request.kind.kind"
-RESOURCE = "request.resource.group + '/' + request.resource.resource"
 RESERVED = "k.matches('^([^/]*[.])?coreweave[.](cloud|com)/')"
 LABELS, ANNOTATIONS = ("metadata", "labels"), ("metadata", "annotations")
 # Groups whose kinds are all namespaced, except Nodes and Namespaces, which have no templates.
@@ -83,21 +81,6 @@ def reserved_label_changes(
         maps = ".filter(p, type(p[0]) == map).map(p, [p[0], type(p[1]) == map ? p[1] : {}])"
         body = let(name, f"({pairs_of_kind}){maps}", body)
     return HookCondition("reserved-label-changes", f"object != null && {let('kind', KIND, body)}")
-
-
-def cluster_is_not_coming_up() -> HookCondition:
-    """False for the bootstrap resources that `Safety.spares`."""
-    kubelet = f"{USERNAME}.startsWith({text(NODE_PREFIX)}) && has({GROUPS}) && {text(NODE_GROUP)} in {GROUPS}"
-    writers = [
-        "has(request.subResource) && request.subResource == 'status'",
-        f"{USERNAME} in {texts(COMPONENTS)}",
-        f"{USERNAME}.startsWith({text(SYSTEM_ACCOUNTS)})",
-        kubelet,
-    ]
-    by_anybody = texts(f"{group}/{resource}" for group, resource in WRITTEN_BY_ANYBODY)
-    of_the_cluster = f"{RESOURCE} == '/nodes' && " + some(writers, " ||\n    ")
-    clauses = [f"{USERNAME} == {text(API_SERVER)}", f"{RESOURCE} in {by_anybody}", of_the_cluster]
-    return HookCondition("cluster-is-not-coming-up", "!" + some(clauses, " ||\n  "))
 
 
 def pod_lacks_cpu_toleration() -> HookCondition:

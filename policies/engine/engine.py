@@ -6,7 +6,7 @@ rule's action and failure policy. Every rule runs; the engine does not stop at t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Literal
 
 from msgspec import Struct
@@ -25,12 +25,14 @@ from policies.engine.rule import (
     PatchOperation,
     Phase,
     Rule,
+    Skip,
+    SkippedError,
 )
 from policies.engine.ruleset import RuleSet
 from policies.engine.violation import Violation, describe, limited, one_line
 from policies.objects import patch
 
-Outcome = tuple[Violation | Note, ...]
+Outcome = tuple[Violation | Note | Skip, ...]
 Verdict = Literal["admit", "deny", "warn", "audit", "excepted", "patch", "error"]
 
 
@@ -97,7 +99,7 @@ def validate(request: AdmissionRequest, ruleset: RuleSet, facts: Facts, group: s
     """The answer of every validating rule for the request. Raises only Missing."""
     decisions: list[Decision] = []
     for rule in ruleset.applicable("validate", request, group):
-        if outcome := _observe(rule, request, facts):
+        if outcome := _observe(rule, request, ruleset, facts):
             decisions += _decide(rule, outcome, request, ruleset, facts)
         else:
             decisions.append(Decision(rule.name, "admit"))
@@ -129,13 +131,17 @@ def mutate(request: AdmissionRequest, ruleset: RuleSet, facts: Facts, group: str
             violation, mutation = refusal.violation, NO_MUTATION
             decision = Decision(violation.rule, "deny", (violation,), exception=refusal.exception)
         except Exception as error:  # noqa: BLE001 - one guard for all rules: a failure becomes a decision, never a 500
-            failure, mutation = RuleFailure(error, _policy(rule, "mutate")), NO_MUTATION
+            failure, mutation = RuleFailure(error, _policy(rule, "mutate", request, ruleset)), NO_MUTATION
             decision = Decision(rule.name, "error", failure=failure)
             if not decision.denies:
                 lines.append(one_line(_failure_text(rule.name, error, "Ignore")))
         decisions.append(decision)
         if mutation.excepted:
             decisions += [Decision(policy, "excepted", exception=why) for policy, why in mutation.excepted]
+        if mutation.skipped:
+            skips = _skips(mutation.skipped)
+            decisions += skips
+            lines += [line for skip in skips for line in _warnings(skip)]
         operations += mutation.operations
         lines += map(one_line, mutation.warnings)
     return Answer(tuple(decisions), tuple(operations), limited(lines)) if decisions else ADMITTED
@@ -162,7 +168,7 @@ def _applied(request: AdmissionRequest, mutation: Mutation, *, last: bool) -> Ad
     return replace(request, object=patch.apply(obj, mutation.operations))
 
 
-def _observe(rule: Rule, request: AdmissionRequest, facts: Facts) -> Outcome | RuleFailure:
+def _observe(rule: Rule, request: AdmissionRequest, ruleset: RuleSet, facts: Facts) -> Outcome | RuleFailure:
     """The outcome of one rule, with every exception turned into a failure."""
     try:
         if rule.validate is None or not _in_scope(rule, request, facts):
@@ -171,7 +177,7 @@ def _observe(rule: Rule, request: AdmissionRequest, facts: Facts) -> Outcome | R
     except Missing:
         raise
     except Exception as error:  # noqa: BLE001 - as in mutate
-        return RuleFailure(error, _policy(rule, "validate"))
+        return RuleFailure(error, _policy(rule, "validate", request, ruleset))
 
 
 def _warnings(decision: Decision) -> Iterator[str]:
@@ -190,17 +196,26 @@ def _decide(
         return [Decision(rule.name, "error", failure=outcome)]
     notes = tuple(item for item in outcome if isinstance(item, Note))
     violations = tuple(item for item in outcome if isinstance(item, Violation))
+    skips = _skips(item for item in outcome if isinstance(item, Skip))
     if not violations:
-        return [Decision(rule.name, "admit", notes=notes)]
+        return [Decision(rule.name, "admit", notes=notes), *skips] if notes or not skips else skips
     exception = longest(ruleset.exceptions, rule.name, request)
     if exception is not None and exception.holds(facts.today()):
-        return [Decision(rule.name, "excepted", violations, exception=exception)]
+        return [Decision(rule.name, "excepted", violations, exception=exception), *skips]
     verdicts: dict[Verdict, list[Violation]] = {}
     action: Verdict = "admit" if rule.action == "off" else rule.action
     for violation in violations:
         verdicts.setdefault(violation.verdict or action, []).append(violation)
     decisions = [Decision(rule.name, verdict, tuple(those), exception=exception) for verdict, those in verdicts.items()]
-    return [replace(decisions[0], notes=notes), *decisions[1:]]
+    return [replace(decisions[0], notes=notes), *decisions[1:], *skips]
+
+
+def _skips(skips: Iterable[Skip]) -> list[Decision]:
+    """The decisions for what could not be evaluated and is ignored."""
+    return [
+        Decision(skip.rule, "error", failure=RuleFailure(SkippedError(skip.reason), "Ignore"))
+        for skip in dict.fromkeys(skips)
+    ]
 
 
 def _in_scope(rule: Rule, request: AdmissionRequest, facts: Facts) -> bool:
@@ -210,9 +225,15 @@ def _in_scope(rule: Rule, request: AdmissionRequest, facts: Facts) -> bool:
     return rule.namespaces.matches(facts.namespace_labels(request.scope_namespace))
 
 
-def _policy(rule: Rule, phase: Phase) -> FailurePolicy:
-    """The rule's failure policy in a phase: Fail if any of its hooks says so."""
-    return "Fail" if any(hook.phase == phase and hook.failure_policy == "Fail" for hook in rule.hooks) else "Ignore"
+def _policy(rule: Rule, phase: Phase, request: AdmissionRequest, ruleset: RuleSet) -> FailurePolicy:
+    """The rule's failure policy in a phase: Fail if any of its hooks says so.
+
+    Essential writes fail open, as in the API server, but not where a rule applies everywhere.
+    """
+    hooks = [hook for hook in rule.hooks if hook.phase == phase and hook.failure_policy == "Fail"]
+    if not hooks or (ruleset.safety.is_essential(request) and not any(hook.everywhere for hook in hooks)):
+        return "Ignore"
+    return "Fail"
 
 
 def _failure_text(rule: str, error: Exception, policy: FailurePolicy) -> str:

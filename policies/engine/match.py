@@ -5,7 +5,7 @@ Source: the API reference of `admissionregistration.k8s.io/v1` RuleWithOperation
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -37,6 +37,16 @@ class ResourceRule(Struct, frozen=True):
             and any(_resource_matches(pattern, target.resource, request.sub_resource) for pattern in self.resources)
         )
 
+    def intersection(self, other: ResourceRule) -> ResourceRule | None:
+        """The rule for the requests that both rules match; None if there are none."""
+        lists = (
+            _shared(self.operations, other.operations),
+            _shared(self.groups, other.groups),
+            _shared_resources(self.resources, other.resources),
+            _shared(self.versions, other.versions),
+        )
+        return ResourceRule(*lists) if all(lists) else None
+
     def to_json(self, scope: str) -> dict[str, Any]:
         """The rule as in a webhook configuration."""
         return {
@@ -56,6 +66,31 @@ def listed(value: str, allowed: tuple[str, ...]) -> bool:
 def _resource_matches(pattern: str, resource: str, subresource: str) -> bool:
     of_resource, _, of_subresource = pattern.partition("/")
     return of_resource in ("*", resource) and of_subresource in ("*", subresource)
+
+
+def _shared(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...]:
+    """What two lists share, in which `*` stands for everything."""
+    if "*" in first:
+        return second
+    return first if "*" in second else tuple(value for value in first if value in second)
+
+
+def _shared_resources(first: Sequence[str], second: Sequence[str]) -> tuple[str, ...]:
+    """The patterns of resources that match what patterns of both lists match, without those that others contain."""
+    pairs = ((a.partition("/"), b.partition("/")) for a in first for b in second)
+    shared = dict.fromkeys(
+        resource + (f"/{subresource}" if subresource else "")
+        for (a, _, sub_a), (b, _, sub_b) in pairs
+        for resource in _shared((a,), (b,))
+        for subresource in _shared((sub_a,), (sub_b,))
+    )
+    return tuple(pattern for pattern in shared if not any(_contains(other, pattern) for other in shared))
+
+
+def _contains(pattern: str, other: str) -> bool:
+    """Whether a pattern of resources matches all that another one matches."""
+    resource, _, subresource = other.partition("/")
+    return pattern != other and _resource_matches(pattern, resource, subresource)
 
 
 class SelectorRequirement(Struct, frozen=True):

@@ -36,6 +36,17 @@ class Note(Struct, frozen=True):
     value: str
 
 
+class Skip(Struct, frozen=True):
+    """A part of a rule that could not be evaluated, and whose failurePolicy ignores that. rule: its name."""
+
+    rule: str
+    reason: str
+
+
+class SkippedError(Exception):
+    """A policy could not be evaluated. The text is the API server's."""
+
+
 class MutationRefusedError(Exception):
     """A mutating rule refuses the request.
 
@@ -48,18 +59,20 @@ class MutationRefusedError(Exception):
         self.exception = exception
 
 
-Validator = Callable[[AdmissionRequest, Facts], Sequence[Violation | Note]]
+Validator = Callable[[AdmissionRequest, Facts], Sequence[Violation | Note | Skip]]
 
 
 class Mutation(Struct, frozen=True):
     """The changes of a mutating rule, and warnings for the requester.
 
-    excepted: for a rule that applies several policies, those it left out, each with its exception.
+    excepted: for a rule that applies several policies, those it left out, each with its exception. skipped: those that
+    could not be evaluated.
     """
 
     operations: tuple[PatchOperation, ...] = ()
     warnings: tuple[str, ...] = ()
     excepted: tuple[tuple[str, PolicyException], ...] = ()
+    skipped: tuple[Skip, ...] = ()
 
 
 NO_MUTATION = Mutation()
@@ -81,7 +94,7 @@ class Hook(Struct, frozen=True):
     namespaced and cluster-scoped objects. exact: resources and versions match exactly, so the API server converts
     nothing. reinvoked: whether the API server calls a mutation again after other webhooks have changed the object.
     namespaces: a requirement of the rule on Namespaces that the API server may check first. everywhere: whether the
-    hook also applies to requests that `Safety` spares.
+    hook also applies to requests that `Safety` spares, and fails closed for what is essential.
     """
 
     phase: Phase

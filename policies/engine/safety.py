@@ -1,92 +1,165 @@
-"""The requests that policies and refusing rules spare, so that a cluster can always start and be repaired.
+"""The writes that a cluster needs to come up, by who writes and what.
 
-They are spared twice. The API server does not ask about them, so an outage of the service does not affect them. If it
-asks all the same, `RuleSet.applicable` leaves out the rules.
+Nodes join, addresses are given and the service's own Pods start by these writes. Policies judge them like all others
+while the service lives, but no outage may stop them: the API server asks about them in entries of their own, which fail
+open (webhook/registration/parts.py).
+
+No Namespace that a tenant could create makes a write essential. A write is essential by a resource that tenants have no
+right to write, by a writer that no tenant can be, or by a Namespace that an operator names.
+
+Sources: the roles of Kubernetes in plugin/pkg/auth/authorizer/rbac/bootstrappolicy and its Node authorizer; the roles
+in the manifests of Calico, Cilium, Karpenter and the sidecars of CSI.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
+from typing import Literal
 
 from msgspec import Struct
 
 from policies.engine.match import ResourceRule
-from policies.engine.request import AdmissionRequest
+from policies.engine.request import AdmissionRequest, UserInfo
 from policies.engine.requester import COMPONENTS, NODE_GROUP, NODE_PREFIX, SERVICE_ACCOUNT_PREFIX
+from policies.glob import matches
 
-NODES = ("", "nodes")
 NAMESPACES = ("", "namespaces")
-API_SERVER = "system:apiserver"
+SYSTEM_NAMESPACES = ("kube-system", "kube-public", "kube-node-lease")
 SYSTEM_ACCOUNTS = f"{SERVICE_ACCOUNT_PREFIX}kube-system:"
+SYSTEM_PREFIX = "system:"
+CONTROL_PLANE_USERS = (*COMPONENTS, "system:cloud-controller-manager")
 
-# Group and resource, with all subresources: what leader election, heartbeats and joining kubelets need, and reviews of
-# callers by kubelets and API servers. No policy sees those reviews, but API servers ask webhooks about them.
-WRITTEN_BY_ANYBODY = (
-    ("coordination.k8s.io", "leases"),
-    ("certificates.k8s.io", "certificatesigningrequests"),
-    ("authentication.k8s.io", "selfsubjectreviews"),
-    ("authentication.k8s.io", "tokenreviews"),
-    ("authorization.k8s.io", "localsubjectaccessreviews"),
-    ("authorization.k8s.io", "selfsubjectaccessreviews"),
-    ("authorization.k8s.io", "selfsubjectrulesreviews"),
-    ("authorization.k8s.io", "subjectaccessreviews"),
-)
-BOOTSTRAP = frozenset({*WRITTEN_BY_ANYBODY, NODES})
-# The objects that an API server creates when it starts, and without which it does not become ready: its roles, its
-# priorities, its own Service, and the built-in Namespaces and APIs.
-WRITTEN_BY_API_SERVER = (
-    ("", "endpoints"),
-    ("", "namespaces"),
-    ("", "services"),
-    ("apiregistration.k8s.io", "apiservices"),
-    ("discovery.k8s.io", "endpointslices"),
-    ("flowcontrol.apiserver.k8s.io", "flowschemas"),
-    ("flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations"),
-    ("networking.k8s.io", "ipaddresses"),
-    ("networking.k8s.io", "servicecidrs"),
-    ("rbac.authorization.k8s.io", "clusterrolebindings"),
-    ("rbac.authorization.k8s.io", "clusterroles"),
-    ("rbac.authorization.k8s.io", "rolebindings"),
-    ("rbac.authorization.k8s.io", "roles"),
-    ("scheduling.k8s.io", "priorityclasses"),
+Writers = Literal["anybody", "system", "control-plane"]
+"""Who writes: anybody with the right to; users whose name begins with `system:`, so no person; the control plane.
+
+The control plane is CONTROL_PLANE_USERS, kubelets, and the service accounts of kube-system.
+"""
+
+_ALL = ("*",)
+# All resources stand for themselves and their subresources.
+_BY_ANYBODY: Mapping[str, tuple[str, ...]] = {
+    "": ("events", "persistentvolumes"),
+    "certificates.k8s.io": ("certificatesigningrequests", "podcertificaterequests"),
+    "cilium.io": (*("ciliumendpoints", "ciliumendpointslices", "ciliumidentities", "ciliumnodes", "ciliumpodippools"),),
+    "coordination.k8s.io": ("leases",),
+    "events.k8s.io": ("events",),
+    "karpenter.sh": ("nodeclaims", "nodepools"),
+    "operator.tigera.io": ("installations", "tigerastatuses"),
+    "resource.k8s.io": ("resourceslices",),
+    "storage.k8s.io": ("csinodes", "csistoragecapacities", "volumeattachments"),
+    **dict.fromkeys(
+        ("crd.projectcalico.org", "projectcalico.org"),
+        (
+            *("blockaffinities", "caliconodestatuses", "clusterinformations", "felixconfigurations", "hostendpoints"),
+            *("ipamblocks", "ipamconfigs", "ipamconfigurations", "ipamhandles", "ippools"),
+            "kubecontrollersconfigurations",
+        ),
+    ),
+}
+# No policy sees these reviews, so the service need not be asked about them.
+_REVIEWS: Mapping[str, tuple[str, ...]] = {
+    "authentication.k8s.io": ("selfsubjectreviews", "tokenreviews"),
+    "authorization.k8s.io": (
+        *("localsubjectaccessreviews", "selfsubjectaccessreviews", "selfsubjectrulesreviews", "subjectaccessreviews"),
+    ),
+}
+# What controllers, schedulers, kubelets and API servers write, but the Pods of tenants and what makes these.
+_BY_CONTROL_PLANE: Mapping[str, tuple[str, ...]] = {
+    "": (
+        *("configmaps", "endpoints", "namespaces", "persistentvolumeclaims", "secrets", "serviceaccounts", "services"),
+    ),
+    "apiextensions.k8s.io": ("customresourcedefinitions",),
+    "apiregistration.k8s.io": ("apiservices",),
+    "certificates.k8s.io": ("clustertrustbundles",),
+    "discovery.k8s.io": ("endpointslices",),
+    "flowcontrol.apiserver.k8s.io": ("flowschemas", "prioritylevelconfigurations"),
+    "internal.apiserver.k8s.io": ("storageversions",),
+    "networking.k8s.io": ("ipaddresses", "servicecidrs"),
+    "rbac.authorization.k8s.io": ("clusterrolebindings", "clusterroles", "rolebindings", "roles"),
+    "resource.k8s.io": ("resourceclaims",),
+    "scheduling.k8s.io": ("priorityclasses",),
+}
+
+
+class EssentialWrite(Struct, frozen=True):
+    """Writes that are essential if one of the writers makes them. seen: whether policies see such requests at all."""
+
+    writers: Writers
+    rule: ResourceRule
+    seen: bool = True
+
+
+def _whole(writers: Writers, table: Mapping[str, Sequence[str]], *, seen: bool = True) -> tuple[EssentialWrite, ...]:
+    """The writes of resources with all their subresources."""
+    return tuple(
+        EssentialWrite(writers, ResourceRule(_ALL, (group,), tuple(f"{name}/*" for name in names)), seen)
+        for group, names in table.items()
+    )
+
+
+ESSENTIAL: tuple[EssentialWrite, ...] = (
+    *_whole("anybody", _BY_ANYBODY),
+    *_whole("anybody", _REVIEWS, seen=False),
+    EssentialWrite("anybody", ResourceRule(_ALL, ("",), ("nodes/status",))),
+    EssentialWrite("system", ResourceRule(("CREATE", "UPDATE", "DELETE"), ("",), ("nodes",))),
+    *_whole("control-plane", _BY_CONTROL_PLANE),
+    EssentialWrite("control-plane", ResourceRule(_ALL, ("",), ("bindings", "pods/binding"))),
+    EssentialWrite("control-plane", ResourceRule(("DELETE",), ("",), ("pods",))),
+    EssentialWrite("control-plane", ResourceRule(_ALL, _ALL, ("*/status",))),
 )
 
 
 class Safety(Struct, frozen=True):
-    """The spared requests. namespaces: these Namespaces and the objects in them.
+    """What an outage must not stop.
 
-    bootstrap: whether BOOTSTRAP and all writes of API servers are spared too. For Nodes, only writes by the cluster
-    itself and writes of the status are spared.
+    own: the service's own Namespace, whose objects no policy judges, so that people can repair the service.
+    namespaces: everything in them is essential, and these Namespaces are. resources: further resources by which anybody
+    may write, as group and name. users: globs of users with the rights of the control plane.
     """
 
-    namespaces: frozenset[str] = frozenset()
-    bootstrap: bool = False
+    own: str = ""
+    namespaces: tuple[str, ...] = ()
+    resources: tuple[tuple[str, str], ...] = ()
+    users: tuple[str, ...] = ()
 
     def spares(self, request: AdmissionRequest) -> bool:
-        """Whether a request is spared."""
-        if request.namespace in self.namespaces or (self.bootstrap and request.user_info.username == API_SERVER):
+        """Whether a request is about the service's own Namespace or an object in it."""
+        return bool(self.own) and _is_in(request, (self.own,))
+
+    def is_essential(self, request: AdmissionRequest) -> bool:
+        """Whether a cluster may need the write to come up."""
+        return _is_in(request, self.namespaces) or any(
+            write.rule.matches(request) and self._is_by(write.writers, request.user_info) for write in self.writes
+        )
+
+    @property
+    def writes(self) -> tuple[EssentialWrite, ...]:
+        """The essential writes outside of the essential Namespaces."""
+        added: dict[str, list[str]] = {}
+        for group, name in self.resources:
+            added.setdefault(group, []).append(name)
+        return (*ESSENTIAL, *_whole("anybody", added))
+
+    def essential(self, rules: Sequence[ResourceRule]) -> list[tuple[EssentialWrite, ResourceRule]]:
+        """The essential writes that any of the rules matches, each with the part of the rule that matches them."""
+        return [
+            (write, common)
+            for write in self.writes
+            for rule in rules
+            if (common := rule.intersection(write.rule)) is not None
+        ]
+
+    def _is_by(self, writers: Writers, user: UserInfo) -> bool:
+        name = user.username
+        if writers == "anybody" or matches(name, self.users):
             return True
-        target = request.resource.group, request.resource.resource
-        if target in BOOTSTRAP:
-            return self.bootstrap and (target != NODES or _is_of_the_cluster(request))
-        return target == NAMESPACES and request.name in self.namespaces
+        if writers == "system":
+            return name.startswith(SYSTEM_PREFIX)
+        is_kubelet = name.startswith(NODE_PREFIX) and NODE_GROUP in user.groups
+        return is_kubelet or name in CONTROL_PLANE_USERS or name.startswith(SYSTEM_ACCOUNTS)
 
 
-def concerns_bootstrap(rules: Iterable[ResourceRule]) -> bool:
-    """Whether any of the rules may match a resource that a cluster needs to start."""
-    return any(
-        ("*" in rule.groups or group in rule.groups)
-        and any(pattern.partition("/")[0] in ("*", resource) for pattern in rule.resources)
-        for rule in rules
-        for group, resource in (*BOOTSTRAP, *WRITTEN_BY_API_SERVER)
-    )
-
-
-def _is_of_the_cluster(request: AdmissionRequest) -> bool:
-    """Whether the request writes a status, or comes from a kubelet, the control plane or a kube-system controller."""
-    name = request.user_info.username
-    if request.sub_resource == "status":
-        return True
-    if name.startswith(NODE_PREFIX):
-        return NODE_GROUP in request.user_info.groups
-    return name in COMPONENTS or name.startswith(SYSTEM_ACCOUNTS)
+def _is_in(request: AdmissionRequest, namespaces: Sequence[str]) -> bool:
+    """Whether a request is about an object in one of the Namespaces, or about one of these."""
+    target = request.resource.group, request.resource.resource
+    return request.namespace in namespaces or (target == NAMESPACES and request.name in namespaces)

@@ -67,3 +67,50 @@ def test_notes_warn(chart: Path) -> None:
 
     assert "WARNING: the service does not judge the namespace that it runs in, which is default." in notes
     assert "WARNING: with one replica, writes that fail closed are refused whenever its Node is lost.\n" in notes
+
+
+_POLICY = """\
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: NAME}
+spec: {matchConstraints: {}, MORE}
+---
+"""
+_REFUSING = {
+    "tolerations": {"action": "deny"},
+    "sunk": {"action": "deny"},
+    "topology": {"unapplied": "deny", "deletion": "deny"},
+}
+
+
+@pytest.mark.parametrize(
+    ("values", "lines"),
+    [
+        ({}, ["writes that add or change reserved labels"]),
+        (
+            {
+                "config": _REFUSING,
+                "policies": {
+                    "a.yaml": _POLICY.replace("NAME", "strict").replace(", MORE", "")
+                    + _POLICY.replace("NAME", "open").replace("MORE", "failurePolicy: Ignore"),
+                },
+            },
+            [
+                "writes that add or change reserved labels",
+                "Pods without a toleration for CPU Nodes, and DaemonSets (tolerations.action)",
+                "DaemonSets (sunk.action)",
+                "Pods and workloads with topology annotations (topology.unapplied)",
+                "deletions of Topology objects (topology.deletion)",
+                "what the policy strict in a.yaml matches",
+            ],
+        ),
+        ({"config": {"labels": {"action": "warn"}}}, []),
+    ],
+    ids=["default", "all", "nothing"],
+)
+def test_notes_name_what_an_outage_would_refuse(chart: Path, values: dict[str, Any], lines: list[str]) -> None:
+    """They name what fails closed with these values, and where Pods of components have to be named."""
+    notes = _notes(chart, values)
+
+    assert [line.removeprefix("  - ") for line in notes.splitlines() if line.startswith("  - ")] == lines
+    assert ("While no replica answers" in notes, "config.safety.namespaces" in notes) == (bool(lines), bool(lines))

@@ -197,18 +197,18 @@ _WARNED_KEYLESS = (
     "spec.template.…\n"
 )
 TOLERATIONS = [
-    ("Deployment", [_ALL_RESERVED], _refused("policies", _DENIED_RESERVED)),
+    ("Deployment", [_ALL_RESERVED], _refused("policies-ignore", _DENIED_RESERVED)),
     ("Deployment", [{**_RESERVED, "value": "org-5678"}], _WARNED_UNSET),
-    ("Deployment", [_KEYLESS], _refused("policies", _denied_keyless(0))),
-    ("Deployment", [_LOCK], _refused("policies", _denied_lock(0))),
+    ("Deployment", [_KEYLESS], _refused("policies-ignore", _denied_keyless(0))),
+    ("Deployment", [_LOCK], _refused("policies-ignore", _denied_lock(0))),
     (
         "Deployment",
         [_ALL_RESERVED, _KEYLESS, _LOCK],
-        _refused("policies", _denied_keyless(1), _denied_lock(2), _DENIED_RESERVED),
+        _refused("policies-ignore", _denied_keyless(1), _denied_lock(2), _DENIED_RESERVED),
     ),
-    ("DaemonSet", [_ALL_RESERVED], _refused("policies", _DENIED_RESERVED)),
+    ("DaemonSet", [_ALL_RESERVED], _refused("policies-ignore", _DENIED_RESERVED)),
     ("DaemonSet", [{**_RESERVED, "value": "org-5678"}], _WARNED_UNSET),
     ("DaemonSet", [_KEYLESS], _WARNED_KEYLESS),
     ("DaemonSet", [_LOCK], ""),
-    ("DaemonSet", [_ALL_RESERVED, _KEYLESS, _LOCK], _WARNED_KEYLESS + _refused("policies", _DENIED_RESERVED)),
+    ("DaemonSet", [_ALL_RESERVED, _KEYLESS, _LOCK], _WARNED_KEYLESS + _refused("policies-ignore", _DENIED_RESERVED)),
 ]

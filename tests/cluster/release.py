@@ -175,7 +175,8 @@ class Release:
 
         And a longer time for an answer: a process that a busy machine stops for a while has not failed.
         """
-        registration = {"url": self.url, "timeoutSeconds": 10}
+        timeouts = dict.fromkeys(("timeoutSeconds", "openTimeoutSeconds", "essentialTimeoutSeconds"), 10)
+        registration = {"url": self.url, **timeouts}
         return {"config": {"registration": registration, "tls": {"checkSeconds": 1.0}}}
 
     def _balance(self, stack: ExitStack) -> None:

@@ -97,7 +97,11 @@ class Service:
             "tls": {"directory": str(self.directory / "certs"), "checkSeconds": 1},
             "cluster": {"kubeconfig": str(account), "namespace": NAMESPACE},
             # A process that a busy machine stops for a while has not failed.
-            "registration": {"apply": True, "url": self.url, "timeoutSeconds": 10},
+            "registration": {
+                "apply": True,
+                "url": self.url,
+                **dict.fromkeys(("timeoutSeconds", "openTimeoutSeconds", "essentialTimeoutSeconds"), 10),
+            },
             "organization": {"id": ORGANIZATION},
             "log": {"format": "json", "level": "debug"},
         }

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import json
+from datetime import date
 from typing import TYPE_CHECKING
 
 import pytest
+import yaml
 
 from cluster import workloads
 from cluster.polling import NotYet
+from policies.engine.facts import StaticFacts
+from webhook.cluster.api.client import connect
+from webhook.cluster.replicas.waitingpods import WaitingPods
+from webhook.configuration import rules
+from webhook.configuration.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -171,6 +178,39 @@ def test_new_reserved_label_is_refused(control_plane: ControlPlane, outage: str,
     entry = "cluster-labels" if kind == "node" else "labels"
     assert answer.returncode == 1
     assert f'failed calling webhook "{entry}.cks-admission.dev"' in answer.stderr
+
+
+async def test_pods_that_wait_are_told(control_plane: ControlPlane, service: Service, outage: str) -> None:
+    """A Pod that got no toleration, and for which there is no Node, has an Event that says so; others have none."""
+    tolerations = [{"key": "is_cpu_compute", "operator": "Exists", "effect": "NoSchedule"}]
+    nowhere = {"nodeSelector": {"nowhere": "to-be-found"}}
+    control_plane.apply(
+        [
+            workloads.pod(outage, "lacking", **nowhere),
+            workloads.pod(outage, "tolerating", tolerations=tolerations, **nowhere),
+            workloads.pod(outage, "placed", nodeName=NODE),
+        ],
+        check=True,
+    )
+
+    def unschedulable() -> bool:
+        pods = [control_plane.get("pod", name, "-n", outage) for name in ("lacking", "tolerating")]
+        reasons = [{each.get("reason") for each in pod["status"].get("conditions", [])} for pod in pods]
+        if not all("Unschedulable" in told for told in reasons):
+            raise NotYet(f"{reasons}")
+        return True
+
+    control_plane.wait_for("the scheduler to give up", unschedulable)
+    account = yaml.safe_load(service.config.read_text(encoding="utf-8"))["cluster"]["kubeconfig"]
+    api = await connect(account, in_cluster=False)
+    try:
+        await WaitingPods(api, lambda: (rules.build(Settings()), StaticFacts(date.min)), lambda: True).look()
+    finally:
+        await api.close()
+
+    events = control_plane.get("events", "-n", outage)["items"]
+    told = [event["involvedObject"]["name"] for event in events if event["reason"] == "AdmittedUnchanged"]
+    assert told == ["lacking"]
 
 
 def test_service_comes_back(control_plane: ControlPlane, service: Service, outage: str) -> None:

@@ -114,7 +114,9 @@ def test_a_new_entry_blocks_nobody(writing: Load, installed: Release, cluster: C
         writing.settle(3.0)
 
     assert phase.failures == []
-    assert entries(cluster) - before == {("MutatingWebhookConfiguration", "policies.cks-admission.dev")}
+    parts = ("policies", "system-policies", "essential-policies")
+    added = {("MutatingWebhookConfiguration", f"{part}.cks-admission.dev") for part in parts}
+    assert entries(cluster) - before == added
 
 
 def test_service_and_injector_leave_each_other_alone(writing: Load, installed: Release, cluster: ControlPlane) -> None:

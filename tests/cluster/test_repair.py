@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from cluster import manifests
 from cluster.polling import NotYet
 from cluster.service import COMMAND, NAMESPACE, Service
 from cluster.test_registration import exported
@@ -239,19 +240,28 @@ _AKS = [
 _GKE = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["gke-managed-system", "kube-system"]}
 
 
-def test_what_a_cloud_adds_is_no_fight(control_plane: ControlPlane, guarded: Service) -> None:
+@pytest.fixture(name="keeping")
+def _keeping(guarded: Service) -> Iterator[Service]:
+    """The service, told to keep what clouds add."""
+    registration = yaml.safe_load(guarded.config.read_text(encoding="utf-8"))["registration"]
+    kept = [{"key": added["key"], "values": added["values"]} for added in (*_AKS, _GKE)]
+    with guarded.configured(registration={**registration, "kept": kept}):
+        yield guarded
+
+
+def test_what_a_cloud_adds_is_no_fight(control_plane: ControlPlane, keeping: Service) -> None:
     """A cloud's requirements, and what others write beside the entries, stay through repairs, and cause none."""
     added = [*_AKS, _GKE]
     path = "/webhooks/0/namespaceSelector/matchExpressions/-"
     _patch(*({"path": path, "value": requirement} for requirement in added))(control_plane)
     control_plane.kubectl("label", VALIDATING, NAME, "theirs=x", check=True)
     control_plane.kubectl("annotate", VALIDATING, NAME, "theirs=y", check=True)
-    before, repairs = control_plane.get(VALIDATING, NAME), len(guarded.events("registration repaired"))
+    before, repairs = control_plane.get(VALIDATING, NAME), len(keeping.events("registration repaired"))
 
     # The service has looked at all of that once it has repaired something that came later.
     _patch({"path": "/webhooks/1/failurePolicy", "value": "Ignore"})(control_plane)
     kept = {entry["name"]: entry for entry in before["webhooks"]}
-    (event,) = settled(control_plane, guarded, kept, repairs)
+    (event,) = settled(control_plane, keeping, kept, repairs)
 
     found = control_plane.get(VALIDATING, NAME)
     requirements = found["webhooks"][0]["namespaceSelector"]["matchExpressions"]
@@ -260,6 +270,19 @@ def test_what_a_cloud_adds_is_no_fight(control_plane: ControlPlane, guarded: Ser
     assert requirements[-3:] == added
     assert (metadata["labels"]["theirs"], metadata["annotations"]["theirs"]) == ("x", "y")
     assert metadata["generation"] == before["metadata"]["generation"] + 2
+
+
+def test_nothing_is_kept_by_default(control_plane: ControlPlane, guarded: Service) -> None:
+    """What a cloud adds to the entry for Namespaces is taken out, so that no label of one's own opens the promotion."""
+    before, repairs = entries(control_plane), len(guarded.events("registration repaired"))
+    _patch({"path": "/webhooks/1/namespaceSelector", "value": {"matchExpressions": _AKS[:1]}})(control_plane)
+
+    (event,) = settled(control_plane, guarded, before, repairs)
+    labels = {"control-plane": "true", "ns.coreweave.cloud/org": "control-plane"}
+    answer = control_plane.apply(manifests.namespace("promoted", labels))
+
+    assert event["differences"] == ["cluster-labels.cks-admission.dev: namespaceSelector"]
+    assert 'admission webhook "cluster-labels.cks-admission.dev" denied the request' in answer.stderr
 
 
 def _bundles(control_plane: ControlPlane) -> set[str | None]:

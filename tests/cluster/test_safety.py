@@ -1,10 +1,10 @@
-"""A policy that refuses everything and fails closed: what a cluster needs passes, with the service and without it."""
+"""A policy that refuses everything and fails closed: without the service a cluster comes up, with it all is judged."""
 
 from __future__ import annotations
 
 import base64
-from contextlib import nullcontext
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 import yaml
@@ -15,11 +15,10 @@ from cryptography.x509.oid import NameOID
 
 from cluster import manifests, workloads
 from cluster.polling import NotYet
-from cluster.service import NAMESPACE, serving
+from cluster.service import NAMESPACE, registered
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from cluster.controlplane import ControlPlane
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from cluster.manifests import Manifest
     from cluster.service import Service
 
-TEAM = "team-safety"
+TEAM, CALICO = "team-safety", "calico-system"
 OLD_NODE = "old"
 NEVER = yaml.safe_dump_all(
     [
@@ -55,7 +54,59 @@ NEVER = yaml.safe_dump_all(
 )
 DENIED = "ValidatingAdmissionPolicy 'never' with binding 'never' denied request: Never."
 UNREACHABLE = 'failed calling webhook "policies.cks-admission.dev"'
-OPT_IN = {"namespaces": [], "bootstrap": False}
+UNINITIALIZED = {"key": "node.cloudprovider.kubernetes.io/uninitialized", "effect": "NoSchedule", "value": "true"}
+# Service accounts of components and of a tenant, and the resources that RBAC lets them write.
+ACCOUNTS = {
+    "calico": (CALICO, "calico-node", {"crd.projectcalico.org": ["ipamblocks"], "": ["nodes/status"]}),
+    "csi": ("csi", "provisioner", {"": ["persistentvolumes"], "storage.k8s.io": ["*"]}),
+    "karpenter": ("karpenter", "karpenter", {"karpenter.sh": ["nodeclaims"], "": ["nodes"]}),
+    "cloud": ("kube-system", "cloud-controller-manager", {"": ["nodes", "nodes/status"]}),
+    "controller": ("kube-system", "a-controller", {"*": ["*"]}),
+    "tenant": (TEAM, "runner", {"*": ["*"]}),
+}
+
+
+class Write(NamedTuple):
+    """A write: who, what, the subresource, and whether its writer may do no more than create."""
+
+    user: str
+    manifest: Manifest
+    subresource: str = ""
+    created: bool = False
+
+    @property
+    def name(self) -> str:
+        """The write for people."""
+        metadata = self.manifest["metadata"]
+        place = f" in {metadata['namespace']}" if "namespace" in metadata else ""
+        return f"{self.user}: {self.manifest['kind']}{self.subresource and f'/{self.subresource}'}{place}"
+
+
+class Cluster(NamedTuple):
+    """A control plane with a service, and the kubeconfigs of those who write."""
+
+    service: Service
+    users: dict[str, Path]
+
+    @property
+    def control_plane(self) -> ControlPlane:
+        """The control plane."""
+        return self.service.control_plane
+
+    def write(self, write: Write) -> Completed:
+        """Apply or create an object as its writer."""
+        user = self.users.get(write.user, write.user)
+        if write.created:
+            text = yaml.safe_dump(write.manifest)
+            return self.control_plane.kubectl("create", "--validate=false", "-f", "-", user=user, input=text)
+        more = [f"--subresource={write.subresource}"] if write.subresource else []
+        direct = ("--server-side", "--force-conflicts", "--validate=false")
+        return self.control_plane.apply(write.manifest, *direct, *more, user=user)
+
+    def answers(self, writes: list[Write]) -> dict[str, str]:
+        """What people read for each write; empty where it passed."""
+        answers = {write.name: self.write(write) for write in writes}
+        return {name: answer.stderr if answer.returncode else "" for name, answer in answers.items()}
 
 
 @pytest.fixture(scope="module")
@@ -65,18 +116,45 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def served(judged: ControlPlane, directory: Path) -> Iterator[Service]:
-    """A service with the policy, and a Namespace with a Node from before."""
-    with serving(judged, directory) as service:
-        cluster = service.control_plane
-        cluster.namespace(TEAM)
-        cluster.node(OLD_NODE)
-        cluster.apply(workloads.config_map(TEAM, "old"), check=True)
+def served(judged: ControlPlane, directory: Path) -> Iterator[Cluster]:
+    """A service with the policy, and from before a Node, Namespaces and those who write."""
+    # kwok plays kubelets, but under a name of its own.
+    safety = {"namespaces": [CALICO], "users": ["kwok"]}
+    with registered(judged, policies={"directories": [str(directory)]}, safety=safety) as service:
+        for name in (TEAM, CALICO, "csi", "karpenter"):
+            judged.namespace(name)
+        judged.node(OLD_NODE)
+        for kind, group, version in (("IPAMBlock", "crd.projectcalico.org", "v1"), ("NodeClaim", "karpenter.sh", "v1")):
+            judged.objects.apply(manifests.custom_resource(kind, group, version, scope="Cluster"))
+        users = {name: _account(judged, *account) for name, account in ACCOUNTS.items()}
+        users |= {"kubelet": judged.kubelet(OLD_NODE), "joining": judged.kubelet("joining")}
+        cluster = Cluster(service, users)
+        judged.wait_for("the kinds to be served", partial(_is_served, cluster))
         (directory / "never.yaml").write_text(NEVER, encoding="utf-8")
         _await_refusal(service, workloads.config_map(TEAM, "canary"))
-        yield service
-    judged.objects.delete("deployment", "main", namespace="kube-system")
+        yield cluster
+    for namespace in ("kube-system", NAMESPACE, CALICO):
+        judged.objects.delete("deployment", "main", namespace=namespace)
     judged.objects.delete("node", OLD_NODE, "joining")
+
+
+def _account(cluster: ControlPlane, namespace: str, name: str, resources: dict[str, list[str]]) -> Path:
+    """The kubeconfig of a service account that may write resources, by group."""
+    role = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": f"{namespace}-{name}"},
+        "rules": [{"apiGroups": [group], "resources": names, "verbs": ["*"]} for group, names in resources.items()],
+    }
+    cluster.objects.apply(role)
+    return cluster.service_account(namespace, name, role=f"{namespace}-{name}")
+
+
+def _is_served(cluster: Cluster) -> bool:
+    for write in (Write("calico", _block("early")), Write("karpenter", _claim("early"))):
+        if (answer := cluster.write(write)).returncode:
+            raise NotYet(answer.stderr)
+    return True
 
 
 def _await_refusal(service: Service, manifest: Manifest) -> None:
@@ -92,8 +170,8 @@ def _await_refusal(service: Service, manifest: Manifest) -> None:
 class _Killed:
     """The service is killed to the end of the block."""
 
-    def __init__(self, service: Service) -> None:
-        self._service = service
+    def __init__(self, cluster: Cluster) -> None:
+        self._service = cluster.service
 
     def __enter__(self) -> None:
         self._service.kill()
@@ -102,127 +180,190 @@ class _Killed:
         self._service.start()
 
 
+def _object(kind: str, version: str, name: str, namespace: str = "", **fields: Any) -> Manifest:
+    return {"apiVersion": version, "kind": kind, "metadata": workloads.metadata(name, namespace), **fields}
+
+
+def _block(name: str) -> Manifest:
+    return _object("IPAMBlock", "crd.projectcalico.org/v1", name, spec={"cidr": "10.1.0.0/26"})
+
+
+def _claim(name: str) -> Manifest:
+    return _object("NodeClaim", "karpenter.sh/v1", name, spec={"requirements": []})
+
+
 def _signing_request(name: str) -> Manifest:
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     asked = x509.CertificateSigningRequestBuilder().subject_name(subject).sign(key, hashes.SHA256())
-    return {
-        "apiVersion": "certificates.k8s.io/v1",
-        "kind": "CertificateSigningRequest",
-        "metadata": {"name": name},
-        "spec": {
-            "request": base64.b64encode(asked.public_bytes(serialization.Encoding.PEM)).decode(),
-            "signerName": "kubernetes.io/kube-apiserver-client",
-            "usages": ["client auth"],
-        },
+    spec = {
+        "request": base64.b64encode(asked.public_bytes(serialization.Encoding.PEM)).decode(),
+        "signerName": "kubernetes.io/kube-apiserver-client",
+        "usages": ["client auth"],
     }
+    return _object("CertificateSigningRequest", "certificates.k8s.io/v1", name, spec=spec)
 
 
-def _lease(name: str, namespace: str = TEAM) -> Manifest:
+def _lease(name: str, namespace: str) -> Manifest:
     spec = {"holderIdentity": name, "leaseDurationSeconds": 40}
-    metadata = workloads.metadata(name, namespace)
-    return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
+    return _object("Lease", "coordination.k8s.io/v1", name, namespace, spec=spec)
 
 
-def _node_status(name: str) -> Manifest:
-    condition = {"status": {"conditions": [{"type": "Safety", "status": "True"}]}}
-    return {"apiVersion": "v1", "kind": "Node", "metadata": workloads.metadata(name), **condition}
+def _node_status(kind: str) -> Manifest:
+    return _object("Node", "v1", OLD_NODE, status={"conditions": [{"type": kind, "status": "True"}]})
 
 
-_DIRECT = ("--server-side", "--force-conflicts")
+def _labelled_node(value: str) -> Manifest:
+    metadata = workloads.metadata(OLD_NODE, labels={"kubernetes.io/hostname": OLD_NODE, "test": value})
+    return {"apiVersion": "v1", "kind": "Node", "metadata": metadata}
 
 
-def _spared(cluster: ControlPlane, name: str) -> dict[str, Completed]:
-    """Writes that a cluster cannot do without, with a name of their own."""
-    kubelet = cluster.kubelet(name)
-    answers = {
-        f"create in {namespace}": cluster.apply(workloads.config_map(namespace, name))
-        for namespace in ("kube-system", "kube-public", "kube-node-lease", NAMESPACE)
+def _event(name: str) -> Manifest:
+    involved = {"kind": "Node", "name": OLD_NODE}
+    return _object("Event", "v1", name, "default", involvedObject=involved, reason="Test", message="test")
+
+
+def _endpoints(name: str) -> Manifest:
+    return _object("EndpointSlice", "discovery.k8s.io/v1", name, TEAM, addressType="IPv4", endpoints=[])
+
+
+def _essential(name: str) -> list[Write]:
+    """What is written so that Nodes join, addresses are given and Pods start, with a name of its own."""
+    drivers = [{"name": f"{name}.example.org", "nodeID": OLD_NODE}]
+    slice_spec = {
+        "driver": "gpu.example.org",
+        "nodeName": OLD_NODE,
+        "pool": {"name": OLD_NODE, "generation": 1, "resourceSliceCount": 1},
+        "devices": [{"name": "gpu-0"}],
     }
-    return answers | {
-        "update in kube-system": cluster.kubectl("label", "configmap", name, "a=b", "-n", "kube-system"),
-        "delete in kube-system": cluster.kubectl("delete", "configmap", name, "-n", "kube-system"),
-        "label kube-system": cluster.kubectl("label", "--overwrite", "namespace", "kube-system", f"test={name}"),
-        "register a Node": cluster.apply(manifests.node(name), *_DIRECT, user=kubelet),
-        "status by its kubelet": cluster.apply(_node_status(name), *_DIRECT, "--subresource=status", user=kubelet),
-        "status by alice": cluster.apply(_node_status(OLD_NODE), *_DIRECT, "--subresource=status"),
-        "create a Lease": cluster.apply(_lease(name)),
-        "heartbeat": cluster.apply(_lease(name, "kube-node-lease"), *_DIRECT, user=kubelet),
-        "create a CSR": cluster.apply(_signing_request(name)),
-        "approve a CSR": cluster.kubectl("certificate", "approve", name),
-        "delete a CSR": cluster.kubectl("delete", "csr", name),
-        "delete a Lease": cluster.kubectl("delete", "lease", name, "-n", TEAM),
-        "may I": cluster.kubectl("auth", "can-i", "create", "pods", "-n", TEAM),
-    }
+    volume = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/x"}}
+    attachment = {"attacher": "csi.example.org", "nodeName": OLD_NODE, "source": {"persistentVolumeName": "x"}}
+    return [
+        Write("kubelet", _node_status("Kubelet"), "status"),
+        Write("kubelet", _lease(OLD_NODE, "kube-node-lease")),
+        Write("kubelet", _object("CSINode", "storage.k8s.io/v1", OLD_NODE, spec={"drivers": drivers})),
+        Write("kubelet", _object("ResourceSlice", "resource.k8s.io/v1", name, spec=slice_spec), created=True),
+        Write("kubelet", _signing_request(f"kubelet-{name}"), created=True),
+        Write("kubelet", _event(f"kubelet-{name}")),
+        Write("calico", _block(name)),
+        Write("calico", _node_status("Calico"), "status"),
+        Write("csi", _object("PersistentVolume", "v1", name, spec=volume)),
+        Write("csi", _object("CSIStorageCapacity", "storage.k8s.io/v1", name, "csi", storageClassName="x")),
+        Write("csi", _object("VolumeAttachment", "storage.k8s.io/v1", name, spec=attachment)),
+        Write("karpenter", _claim(name)),
+        Write("karpenter", _labelled_node(f"karpenter-{name}")),
+        Write("cloud", _labelled_node(f"cloud-{name}")),
+        Write("controller", _endpoints(f"controller-{name}")),
+        Write("controller", _object("ServiceAccount", "v1", name, TEAM)),
+        Write("controller", workloads.config_map(TEAM, f"controller-{name}")),
+        Write("alice", _lease(name, TEAM)),
+        Write("alice", workloads.config_map("kube-system", name)),
+        Write("alice", workloads.config_map("kube-public", name)),
+        Write("alice", workloads.pod("kube-system", name)),
+        Write("alice", workloads.pod(CALICO, name)),
+        Write("alice", manifests.namespace("kube-system", {"test": name})),
+    ]
 
 
-def _ordinary(cluster: ControlPlane) -> dict[str, Completed]:
-    """Writes that policies are for."""
-    return {
-        "create": cluster.apply(workloads.config_map(TEAM, "new")),
-        "update": cluster.kubectl("label", "configmap", "old", "a=b", "-n", TEAM),
-        "delete": cluster.kubectl("delete", "configmap", "old", "-n", TEAM),
-        "create a Pod": cluster.apply(workloads.pod(TEAM, "new")),
-        "create a Namespace": cluster.kubectl("create", "namespace", "new"),
-        "label a Node": cluster.kubectl("label", "node", OLD_NODE, "a=b"),
-        "delete a Node": cluster.kubectl("delete", "node", OLD_NODE),
-        "create a ClusterRole": cluster.kubectl("create", "clusterrole", "new", "--verb=get", "--resource=pods"),
-    }
+def _ordinary(name: str) -> list[Write]:
+    """What tenants and people write, and the Pods of tenants, whoever creates them."""
+    return [
+        Write("tenant", workloads.pod(TEAM, name)),
+        Write("tenant", workloads.config_map(TEAM, name)),
+        Write("tenant", workloads.apps("Deployment", TEAM)),
+        Write("tenant", _endpoints(name)),
+        Write("tenant", manifests.namespace(name)),
+        Write("controller", workloads.pod(TEAM, name)),
+        Write("controller", workloads.apps("ReplicaSet", TEAM)),
+        Write("alice", workloads.pod("csi", name)),
+        Write("alice", manifests.namespace(f"alice-{name}")),
+        Write("alice", _labelled_node(f"alice-{name}")),
+        Write("alice", _object("ClusterRole", "rbac.authorization.k8s.io/v1", name, rules=[])),
+    ]
 
 
-def _failed(answers: dict[str, Completed]) -> dict[str, str]:
-    return {what: answer.stderr for what, answer in answers.items() if answer.returncode != 0}
-
-
-@pytest.mark.parametrize("killed", [False, True], ids=["service-up", "service-killed"])
-def test_what_passes_and_what_does_not(served: Service, killed: bool) -> None:  # noqa: FBT001
-    """What the cluster needs passes in either case; everything else is refused, by the policy or by its Fail."""
-    state: AbstractContextManager[object] = _Killed(served) if killed else nullcontext()
-    with state:
-        spared, ordinary = _spared(served.control_plane, f"safe-{killed}".lower()), _ordinary(served.control_plane)
-
-    assert _failed(spared) == {}
-    why = UNREACHABLE if killed else DENIED
-    assert {what: why in answer.stderr for what, answer in ordinary.items()} == dict.fromkeys(ordinary, True)
-
-
-def test_nobody_asks(served: Service) -> None:
-    """The API server does not even ask about what is spared, so that there is nothing that an outage could stop."""
-    asked = {
-        (event["resource"], event["namespace"])
-        for event in served.events("review")
-        if event["phase"] == "validate" and not event["resource"].startswith("pods")
-    }
-
-    assert ("configmaps", TEAM) in asked
-    assert {each for each in asked if each[1].startswith(("kube-", NAMESPACE))} == set()
-    spared = ("nodes/status", "coordination", "certificates", "authorization", "authentication")
-    assert {each for each in asked if each[0].startswith(spared)} == set()
-
-
-def test_the_control_plane_goes_on(served: Service) -> None:
-    """Without the service a Node joins and becomes ready, and a Deployment of the system gets its Pods onto it."""
-    cluster, name = served.control_plane, "joining"
-    labels = {"kubernetes.io/hostname": name}
-    deployment = workloads.apps("Deployment", "kube-system", template=workloads.template(nodeSelector=labels))
+def test_writes_without_the_service(served: Cluster) -> None:
+    """While no replica runs, every essential write passes, and every other one is refused by the API server."""
+    essential, ordinary = _essential("killed"), _ordinary("killed")
     with _Killed(served):
-        cluster.apply(manifests.node(name), *_DIRECT, user=cluster.kubelet(name), check=True)
-        cluster.apply(deployment, check=True)
+        passing, refused = served.answers(essential), served.answers(ordinary)
 
-        def running() -> str:
-            pods = cluster.get("pods", "-n", "kube-system", "-l", "app=main")["items"]
-            found = {(pod["spec"].get("nodeName"), pod["status"].get("phase")) for pod in pods}
-            if found != {(name, "Running")}:
-                raise NotYet(f"{found}, {cluster.get('node', name)['status'].get('conditions')}")
-            return name
+    assert passing == dict.fromkeys(passing, "")
+    assert {name: UNREACHABLE in text for name, text in refused.items()} == dict.fromkeys(refused, True)
 
-        assert cluster.wait_for("the Pods to run", running) == name
+
+def test_writes_with_the_service(served: Cluster) -> None:
+    """While the service lives, the policy judges essential writes as all others, but not its own Namespace."""
+    refused = served.answers([*_essential("alive"), *_ordinary("alive")])
+    own = served.answers([Write("alice", workloads.config_map(NAMESPACE, "alive"))])
+
+    assert {name: DENIED in text for name, text in refused.items()} == dict.fromkeys(refused, True)
+    assert own == dict.fromkeys(own, "")
+
+
+@pytest.mark.parametrize("failure_policy", ["Fail", "Ignore"])
+def test_a_group_of_another_version(served: Cluster, failure_policy: str) -> None:
+    """A replica that does not know a group lets the entry's failure policy decide, whatever is written."""
+    cluster, selector = served.control_plane, {"matchLabels": {"skew": failure_policy.lower()}}
+    own = cluster.get("validatingwebhookconfiguration", "cks-admission")["webhooks"][0]["clientConfig"]
+    entry = {
+        "name": "future.example.org",
+        "admissionReviewVersions": ["v1"],
+        "clientConfig": {**own, "url": f"{served.service.url}/validate/future"},
+        "failurePolicy": failure_policy,
+        "objectSelector": selector,
+        "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["*"], "resources": ["configmaps"]}],
+        "sideEffects": "None",
+        "timeoutSeconds": 3,
+    }
+    configuration = _object("ValidatingWebhookConfiguration", "admissionregistration.k8s.io/v1", "skew")
+    written = workloads.config_map(NAMESPACE, f"skew-{failure_policy.lower()}", selector["matchLabels"])
+    calls = len(served.service.events("call rejected"))
+    cluster.objects.apply({**configuration, "webhooks": [entry]})
+
+    def called() -> str:
+        answer = cluster.apply(written)
+        if len(served.service.events("call rejected")) == calls:
+            raise NotYet(answer.stderr)
+        return answer.stderr
+
+    told = cluster.wait_for("the API server to call the group", lambda: (called(),))[0]
+    cluster.objects.delete("validatingwebhookconfiguration", "skew")
+
+    assert ('failed calling webhook "future.example.org"' in told) is (failure_policy == "Fail")
+    assert {event["status"] for event in served.service.events("call rejected")[calls:]} == {503}
+
+
+def test_a_node_joins(served: Cluster) -> None:
+    """Without the service a new Node becomes ready, and the service's and the CNI's Deployments get Pods onto it."""
+    cluster, name = served.control_plane, "joining"
+    node = manifests.node(name, taints=[UNINITIALIZED])
+    selector = {"kubernetes.io/hostname": name}
+    namespaces = (NAMESPACE, CALICO, "kube-system")
+    deployments = [
+        Write("alice", workloads.apps("Deployment", namespace, template=workloads.template(nodeSelector=selector)))
+        for namespace in namespaces
+    ]
+    with _Killed(served):
+        joined = served.answers([Write("joining", node), *deployments])
+        initialized = cluster.kubectl("taint", "node", name, f"{UNINITIALIZED['key']}-", user=served.users["cloud"])
+
+        def running() -> bool:
+            pods = [pod for space in namespaces for pod in cluster.get("pods", "-n", space, "-l", "app=main")["items"]]
+            phases = [(pod["spec"].get("nodeName"), pod["status"].get("phase")) for pod in pods]
+            if phases != [(name, "Running")] * len(namespaces):
+                raise NotYet(f"{phases}, {cluster.get('node', name)['status'].get('conditions')}")
+            return True
+
+        cluster.wait_for("the Pods to run", running)
         conditions = cluster.get("node", name)["status"]["conditions"]
 
-    assert {each["type"]: each["status"] for each in conditions}["Ready"] == "True"
+    assert joined == dict.fromkeys(joined, "")
+    assert (initialized.returncode, initialized.stderr) == (0, "")
+    assert {condition["type"]: condition["status"] for condition in conditions}["Ready"] == "True"
 
 
-def test_a_cold_start(served: Service, directory: Path) -> None:
+def test_a_cold_start(served: Cluster, directory: Path) -> None:
     """An API server that starts while no replica runs gets ready: it may make what it needs and misses."""
     cluster, role = served.control_plane, "system:basic-user"
     refused = cluster.kubectl("delete", "clusterrole", role, user="admin")
@@ -233,7 +374,7 @@ def test_a_cold_start(served: Service, directory: Path) -> None:
 
     cluster.wait_for("the policy to be gone", deleted)
     (directory / "never.yaml").write_text(NEVER, encoding="utf-8")
-    _await_refusal(served, workloads.config_map(TEAM, "canary"))
+    _await_refusal(served.service, workloads.config_map(TEAM, "canary"))
     with _Killed(served):
         cluster.restart_api_server()
         remade = cluster.get("clusterrole", role)["metadata"]["name"]
@@ -242,21 +383,3 @@ def test_a_cold_start(served: Service, directory: Path) -> None:
     assert DENIED in refused.stderr
     assert remade == role
     assert UNREACHABLE in blocked.stderr
-
-
-def test_opting_in(served: Service) -> None:
-    """Where an operator wants it, all of that is judged and refused, but for what is the service's own."""
-    cluster = served.control_plane
-    with served.configured(safety=OPT_IN):
-        _await_refusal(served, workloads.config_map("kube-system", "canary"))
-        _await_refusal(served, _lease("canary"))
-        answers = _spared(cluster, "opted-in")
-        cluster.kubectl("delete", "configmap", "opted-in", "-n", NAMESPACE, check=True)
-    _await_refusal(served, workloads.config_map(TEAM, "canary"))
-
-    never_judged = {f"create in {NAMESPACE}", "may I"}
-    assert {what for what, answer in answers.items() if answer.returncode == 0} == never_judged
-    followers = {"update in kube-system", "delete in kube-system", "status by its kubelet"}
-    followers |= {"approve a CSR", "delete a CSR", "delete a Lease"}
-    refused = {what for what, answer in answers.items() if DENIED in answer.stderr}
-    assert refused == set(answers) - never_judged - followers  # these need what was refused before them

@@ -17,6 +17,7 @@ from support.service.servers import default_rules
 from policies.engine.engine import Answer, Decision, RuleFailure, mutate, validate
 from policies.engine.exception import PolicyException
 from policies.engine.facts import StaticFacts
+from policies.engine.rule import SkippedError
 from webhook import logs
 from webhook.logs import Level
 
@@ -92,14 +93,38 @@ def test_a_patch_is_logged_without_its_values() -> None:
         ([Decision("tidy", "deny", (violation(),))], "info"),
         ([Decision("tidy", "warn", (violation(),))], "info"),
         ([Decision("tidy", "excepted", (violation(),))], "info"),
-        ([Decision("tidy", "error", failure=RuleFailure(ValueError("x"), "Ignore"))], "info"),
+        ([Decision("tidy", "error", failure=RuleFailure(ValueError("x"), "Fail"))], "info"),
+        ([Decision("tidy", "error", failure=RuleFailure(ValueError("x"), "Ignore"))], "debug"),
         ([Decision("labels", "admit"), Decision("tidy", "deny", (violation(),))], "info"),
     ],
-    ids=["no-rule", "admit", "patch", "audit", "deny", "warn", "excepted", "error", "one-of-two"],
+    ids=["no-rule", "admit", "patch", "audit", "deny", "warn", "excepted", "error", "ignored-error", "one-of-two"],
 )
 def test_what_is_admitted_is_logged_at_debug_only(decisions: list[Decision], level: str) -> None:
     """Ordinary admissions are for debugging; a refusal, a warning, an exception or a failure is news."""
     assert _logged(Answer(tuple(decisions)))["log_level"] == level
+
+
+def test_a_skipped_rule_is_told_once_a_minute() -> None:
+    """Who lets requests pass because a rule cannot judge them says so, and how often, without flooding the log."""
+    times = iter([0.0, 10.0, 59.9, 60.0, 61.0])
+    error = SkippedError(f"expression 'object.spec.x' resulted in error: {_SECRET}")
+    answer = Answer((Decision("tidy", "error", failure=RuleFailure(error, "Ignore")), Decision("other", "admit")))
+
+    with capture_logs() as events:
+        skips = logs.SkipLog(structlog.get_logger(), lambda: next(times))
+        for _ in range(5):
+            skips.write(request(pod()), answer)
+        refused = Answer((Decision("tidy", "error", failure=RuleFailure(error, "Fail")),))
+        skips.write(request(pod()), refused)
+
+    told = [
+        (event["event"], event["log_level"], event["rule"], event["requests"], event["resource"]) for event in events
+    ]
+    assert told == [
+        ("rule skipped", "warning", "tidy", 1, "pods"),
+        ("rule skipped", "warning", "tidy", 3, "pods"),
+    ]
+    assert _SECRET not in str(events)
 
 
 def test_an_exception_is_logged_by_its_name() -> None:

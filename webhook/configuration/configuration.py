@@ -21,6 +21,7 @@ from webhook.metrics import Metrics
 from webhook.sources import topologyfiles
 
 # Settings that are read only at start, because ports, watches and clients are made from them.
+_TIMEOUTS = ("timeout_seconds", "open_timeout_seconds", "essential_timeout_seconds")
 _AT_START = ("listen", "health", "tls", "cluster", "policies", "log")
 
 
@@ -177,8 +178,8 @@ class Configuration:
 def _in_force(start: Settings, newest: Settings) -> Settings:
     """The settings that can be in force without a restart: those that are read only at start stay unchanged."""
     kept: dict[str, Any] = {name: getattr(start, name) for name in _AT_START}
-    timeout = {"timeout_seconds": newest.registration.timeout_seconds}
-    kept["registration"] = start.registration.model_copy(update=timeout)
+    timeouts = {name: getattr(newest.registration, name) for name in _TIMEOUTS}
+    kept["registration"] = start.registration.model_copy(update=timeouts)
     if start.cluster.kubeconfig or start.cluster.in_cluster:
         # If a rule was off at the start, the objects that it needs from the cluster are not followed.
         if not rules.follows_topologies(start):

@@ -73,7 +73,7 @@ def build(
         *policies.rules,
     ]
     exceptions = (*_exceptions(settings), *(written.value for written in policies.exceptions))
-    return RuleSet(safety.unasked(rules, settings), exceptions, safety.safety(settings))
+    return RuleSet(rules, exceptions, safety.safety(settings, control_plane_namespaces))
 
 
 def of_policies(

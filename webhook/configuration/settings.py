@@ -164,14 +164,17 @@ class Registration(_Model):
         "", description="ClusterRole that owns the configurations: Kubernetes deletes them when it is deleted."
     )
     kept: Many[KeptRequirement] = Field(
-        (
-            KeptRequirement(key="control-plane", values=("true",)),
-            KeptRequirement(key="kubernetes.azure.com/managedby", values=("aks",)),
-            KeptRequirement(key="kubernetes.io/metadata.name", values=("kube-*", "gke-*")),
-        ),
-        description="Requirements that a cloud may add to namespaceSelectors.",
+        (),
+        description="Requirements that a cloud may add to namespaceSelectors. Namespaces with such labels escape all "
+        "rules, the guard's too.",
     )
-    timeout_seconds: int = Field(5, ge=1, le=30, description="How long the API server waits for an answer.")
+    timeout_seconds: int = Field(
+        5, ge=1, le=30, description="How long the API server waits for an answer of what fails closed."
+    )
+    open_timeout_seconds: int = Field(3, ge=1, le=30, description="The same for what fails open.")
+    essential_timeout_seconds: int = Field(
+        1, ge=1, le=30, description="The same for writes that a cluster needs to come up."
+    )
 
 
 class Requirement(_Model):
@@ -403,15 +406,16 @@ class ExceptionSettings(_Model):
 
 
 class SafetySettings(_Model):
-    """What policies and refusing built-in rules leave alone, so that a cluster can come up. Labels stay guarded."""
+    """Writes that no outage may stop, beside those that every cluster needs. Policies judge them all the same."""
 
     namespaces: Strings = Field(
-        ("kube-system", "kube-public", "kube-node-lease"),
-        description="Namespaces besides the service's own; an empty list includes them all.",
+        (),
+        description="Namespaces of components, such as calico-system; not kube-system, which always counts.",
     )
-    bootstrap: bool = Field(
-        True, description="Leases, CertificateSigningRequests, and Nodes as far as kubelets and controllers write them."
+    resources: Strings = Field(
+        (), description="Resources that only components may write, such as ippools.whereabouts.cni.cncf.io."
     )
+    users: Globs = Field((), description="Users who write what controllers write, as globs.")
 
 
 class Log(_Model):

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from policies.engine.request import JsonObject
+from webhook.configuration.safety import safety
 from webhook.configuration.settings import Settings
 from webhook.doctor import (
     address,
@@ -38,6 +39,7 @@ def examine(settings: Settings, observation: InstallationState, desired: Desired
         *_probe(observation, desired, now),
         *rights.check(observation.rights, observation.asked_for, own=observation.is_service),
         *scope.check(own, cluster.others, cluster.namespaces, settings.cluster.namespace),
+        *scope.check_outage(own, cluster.components, cluster.namespaces, safety(settings)),
         *otherwebhooks.check(own[KINDS["mutate"]], cluster.others, chosen.name),
         *policies.check(desired, workspace.maps, settings),
         *topology.check(settings, desired.catalog, cluster.topologies, cluster.machines),

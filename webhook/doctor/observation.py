@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from cryptography.x509 import Certificate
 from msgspec import Struct
 
-from policies.engine.request import JsonObject, UserInfo
+from policies.engine.request import AdmissionRequest, JsonObject, UserInfo
 from policies.topology.nodes.inventory import Machine
 from policies.topology.topology import Topology
 from webhook.doctor.diagnosis import Read
@@ -56,6 +56,15 @@ class TopologyObjects(Struct, frozen=True):
     problems: tuple[str, ...] = ()
 
 
+class Component(Struct, frozen=True):
+    """A workload that Nodes or the cluster may need to come up. pod: the request that creates one of its Pods."""
+
+    kind: str
+    namespace: str
+    name: str
+    pod: AdmissionRequest
+
+
 class NamespaceState(Struct, frozen=True):
     """What is in the Namespace of the service. None means that an object does not exist.
 
@@ -76,7 +85,8 @@ class ClusterState(Struct, frozen=True):
 
     version: such as `v1.36.3`. groups: the served API groups, with their versions. own: the webhook configurations of
     the service, by kind. others: all other webhook configurations. namespaces: labels by name. natives: the
-    cluster's own policies with derived rules, each with its bindings.
+    cluster's own policies with derived rules, each with its bindings. components: DaemonSets and Deployments in the
+    Nodes' network or with a priority of the system.
     """
 
     user: Read[UserInfo]
@@ -88,6 +98,7 @@ class ClusterState(Struct, frozen=True):
     natives: Read[Mapping[str, list[JsonObject]]]
     machines: Read[Sequence[Machine]]
     topologies: Read[TopologyObjects]
+    components: Read[Sequence[Component]] = ()
 
 
 class InstallationState(Struct, frozen=True):

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from policies.engine.facts import NAME_LABEL
-from policies.engine.match import LabelSelector, SelectorRequirement
 from policies.engine.request import JsonObject, mapping
-from webhook.doctor.diagnosis import Diagnosis, Read, Unread, count
+from policies.engine.safety import Safety
+from webhook.doctor.diagnosis import Diagnosis, Read, Unread, count, listed, unseen
+from webhook.doctor.observation import Component
 from webhook.doctor.registration import entries
+from webhook.registration import outage
+from webhook.registration.outage import selector
 
 CHECK: Final = "scope"
 SYSTEM: Final = "kube-system"
@@ -52,16 +55,45 @@ def check(
                 yield _stops_all(configuration, entry)
 
 
-def selector(value: Any) -> LabelSelector:
-    """A label selector of the API. An unknown operator matches everything: better a false alarm than a missed one."""
-    chosen = value if isinstance(value, dict) else {}
-    equal = (SelectorRequirement(key, "In", (text,)) for key, text in mapping(chosen, "matchLabels").items())
-    more = (
-        SelectorRequirement(expression["key"], expression["operator"], tuple(expression.get("values") or ()))
-        for expression in chosen.get("matchExpressions") or ()
-        if expression.get("operator") in ("In", "NotIn", "Exists", "DoesNotExist")
-    )
-    return LabelSelector((*equal, *more))
+def check_outage(
+    own: Mapping[str, Read[JsonObject | None]],
+    components: Read[Sequence[Component]],
+    namespaces: Read[Mapping[str, Labels]],
+    safety: Safety,
+) -> Iterator[Diagnosis]:
+    """Diagnoses of what the service's entries would keep from coming up while no replica answers.
+
+    components: workloads of Nodes and of the cluster, whose Pods have to start.
+    """
+    closed = outage.ClosedEntries(entry for configuration in own.values() for entry in entries(configuration))
+    blocked: dict[str, list[str]] = {}
+    for write in outage.essential_writes(safety):
+        if entry := closed.refusing(write, {}):
+            name = ".".join(part for part in (write.resource.resource, write.resource.group) if part)
+            blocked.setdefault(entry, []).append(f"{name}/{write.sub_resource}" if write.sub_resource else name)
+    for entry, names in blocked.items():
+        text = f"while no replica answers, it refuses what a cluster needs to come up: {listed(names)}"
+        remedy = "apply what cks-admission export webhook-configuration prints, or let the service write it"
+        yield Diagnosis(CHECK, "problem", f"entry {entry}", text, remedy)
+    if isinstance(components, Unread):
+        yield unseen(CHECK, "workloads that Nodes need", components)
+        return
+    known = {} if isinstance(namespaces, Unread) else namespaces
+    yield from _components(closed, components, known)
+
+
+def _components(
+    closed: outage.ClosedEntries, components: Sequence[Component], namespaces: Mapping[str, Labels]
+) -> Iterator[Diagnosis]:
+    blocked: dict[tuple[str, str], list[str]] = {}
+    for component in components:
+        labels = namespaces.get(component.namespace, {NAME_LABEL: component.namespace})
+        if entry := closed.refusing(component.pod, labels):
+            blocked.setdefault((component.namespace, entry), []).append(f"{component.kind} {component.name}")
+    for (namespace, entry), names in blocked.items():
+        text = f"while no replica answers, {entry} refuses Pods of {listed(names)}"
+        remedy = f"if Nodes or the service need them, add {namespace} to safety.namespaces"
+        yield Diagnosis(CHECK, "warning", f"Namespace {namespace}", text, remedy)
 
 
 def _own(where: str, entry: JsonObject, labels: Mapping[str, Labels], own_namespace: str) -> Iterator[Diagnosis]:
@@ -75,7 +107,7 @@ def _own(where: str, entry: JsonObject, labels: Mapping[str, Labels], own_namesp
             f"it fails closed and reaches all of {SYSTEM} that its rules match: during an outage the "
             "cluster may not start"
         )
-        remedy = f"keep {SYSTEM} in safety.namespaces, or let the policies behind it exclude it"
+        remedy = "apply what cks-admission export webhook-configuration prints, or let the service write it"
         yield Diagnosis(CHECK, "warning", where, text, remedy)
     if (seconds := entry.get("timeoutSeconds", LONGEST)) > LONGEST:
         text = f"every matching write waits up to {seconds} s for an answer"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 from urllib.parse import parse_qsl
@@ -16,9 +17,10 @@ from multidict import CIMultiDict
 from webhook import logs, metrics
 from webhook.http import probes
 from webhook.http.decision import decide
-from webhook.http.review import ReviewError, encode
+from webhook.http.review import ReviewError, UnknownGroupError, encode
 from webhook.http.state import ServingState
 from webhook.metrics import Metrics
+from webhook.version import VERSION
 
 # The API server accepts writes of up to 3 MiB (k8s.io/apiserver MaxRequestBodyBytes). A review contains the object, the
 # old object and a few KiB more: 6 MiB, and 2 MiB for defaults and escapes in JSON.
@@ -34,6 +36,7 @@ LONGEST_TIMEOUT = 30.0
 MARGIN = 0.1
 RETRY_AFTER = "1"
 
+_GROUP = re.compile(r"/(mutate|validate)/[a-z0-9-]{1,63}")
 _TIMEOUT = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m)\Z")
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0}
 _TEXT_HEADERS: dict[str, str] = {hdrs.CONTENT_TYPE: "text/plain; charset=utf-8"}
@@ -49,6 +52,7 @@ class Service:
         self.metrics = measures
         self.max_in_flight = max_in_flight
         self.log = structlog.get_logger().bind()  # a logger, not a proxy that looks one up at each call
+        self._skips = logs.SkipLog(self.log)
         measures.in_flight.set_function(lambda: state.in_flight)
 
     def admission_server(self) -> web.Server:
@@ -76,6 +80,10 @@ class Service:
             state.in_flight += 1
             try:
                 response = await self._answer(http)
+            except UnknownGroupError as error:
+                # The API server tries again, and a new connection may reach a replica that knows the group.
+                response = self._refuse_call(error.status, str(error), {hdrs.RETRY_AFTER: RETRY_AFTER})
+                response.force_close()
             except ReviewError as error:
                 response = self._refuse_call(error.status, str(error))
             finally:
@@ -88,7 +96,7 @@ class Service:
         served = self.state.served
         route = served.routes.get(http.path)
         if route is None:
-            raise ReviewError(f"There is no {http.path} here, only {', '.join(sorted(served.routes))}.", 404)
+            raise _unrouted(http.path, served.routes)
         if http.method != hdrs.METH_POST:
             raise ReviewError(f"A review is sent by POST, not by {http.method}.", 405)
         deadline = asyncio.get_running_loop().time() + _timeout(http.rel_url.raw_query_string)
@@ -99,6 +107,7 @@ class Service:
         reply = encode(request.uid, answer)
         self.metrics.observe(route.phase, request, answer, time.perf_counter() - started)
         logs.log_answer(self.log, route.phase, request, answer)
+        self._skips.write(request, answer)
         return web.Response(body=reply, headers=_JSON_HEADERS)
 
     def _refuse_call(self, status: int, text: str, headers: dict[str, str] | None = None) -> web.Response:
@@ -121,6 +130,15 @@ class Service:
     async def expose_metrics(self, _http: web.Request) -> web.Response:
         """The metrics, for Prometheus."""
         return web.Response(body=self.metrics.expose(), headers={hdrs.CONTENT_TYPE: metrics.CONTENT_TYPE})
+
+
+def _unrouted(path: str, routes: Iterable[str]) -> ReviewError:
+    """The error for a path that is not served: 503 for a group of another version, so that its failurePolicy counts."""
+    known = ", ".join(sorted(routes))
+    if _GROUP.fullmatch(path):
+        told = f"This replica, cks-admission {VERSION}, does not know the group of {path}, only {known}."
+        return UnknownGroupError(f"{told} Another version registered it; the failurePolicy of its entry applies.", 503)
+    return ReviewError(f"There is no {path} here, only {known}.", 404)
 
 
 @lru_cache(maxsize=64)  # an API server sends only the few time-outs of its configurations

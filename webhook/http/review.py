@@ -48,6 +48,10 @@ class ReviewError(Exception):
         self.status = status
 
 
+class UnknownGroupError(ReviewError):
+    """A call is for a group of rules that this version does not have."""
+
+
 class _Envelope(Struct, rename="camel"):
     api_version: str = ""
     kind: str = ""

@@ -9,7 +9,7 @@ stay.
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -18,10 +18,11 @@ from policies.engine.facts import NAME_LABEL
 from policies.engine.match import SelectorRequirement, common
 from policies.engine.request import JsonObject
 from policies.engine.requester import CONTROL_PLANE, CONTROL_PLANE_LABEL
-from policies.engine.rule import Hook, Phase, Rule, Scope
+from policies.engine.rule import Hook, HookCondition, Phase, Rule, Scope
 from policies.engine.ruleset import RuleSet
 from policies.labels import RULE as LABELS
 from webhook.configuration.settings import Settings
+from webhook.registration.parts import Entry, parts
 
 DOMAIN = "cks-admission.dev"
 API_VERSION = "admissionregistration.k8s.io/v1"
@@ -50,6 +51,14 @@ class Client(Struct, frozen=True):
             return {"url": self.url.rstrip("/") + path, **bundle}
         service = {"name": self.service, "namespace": self.namespace, "path": path, "port": self.port}
         return {"service": service, **bundle}
+
+
+class Timeouts(Struct, frozen=True):
+    """How many seconds the API server waits: for what fails closed, for what fails open, for essential writes."""
+
+    closed: int
+    open: int
+    essential: int
 
 
 class Owner(Struct, frozen=True):
@@ -88,13 +97,13 @@ def registered(settings: Settings, ca_bundle: bytes, ruleset: RuleSet) -> list[J
         Client(ca_bundle, chosen.url, settings.cluster.namespace, chosen.service, chosen.service_port),
         name=chosen.name,
         own_namespace=settings.cluster.namespace,
-        timeout_seconds=chosen.timeout_seconds,
+        timeouts=Timeouts(chosen.timeout_seconds, chosen.open_timeout_seconds, chosen.essential_timeout_seconds),
         inject_ca_from=chosen.inject_ca_from,
     )
 
 
 def configurations(
-    ruleset: RuleSet, client: Client, *, name: str, own_namespace: str, timeout_seconds: int, inject_ca_from: str = ""
+    ruleset: RuleSet, client: Client, *, name: str, own_namespace: str, timeouts: Timeouts, inject_ca_from: str = ""
 ) -> list[JsonObject]:
     """The MutatingWebhookConfiguration and the ValidatingWebhookConfiguration, without those that have no entries.
 
@@ -105,16 +114,16 @@ def configurations(
         metadata["annotations"] = {INJECT_CA_FROM: inject_ca_from}
     written = []
     for phase, kind in KINDS.items():
+        entries = [_entry(phase, hooks, rules, own_namespace) for hooks, rules in _grouped(ruleset, phase)]
         webhooks = [
-            _webhook(phase, hooks, rules, client, own_namespace, timeout_seconds)
-            for hooks, rules in _entries(ruleset, phase)
+            _webhook(phase, part, client, timeouts) for entry in entries for part in parts(entry, ruleset.safety)
         ]
         if webhooks:
             written.append({"apiVersion": API_VERSION, "kind": kind, "metadata": metadata, "webhooks": webhooks})
     return written
 
 
-def _entries(ruleset: RuleSet, phase: Phase) -> list[tuple[list[Hook], list[Rule]]]:
+def _grouped(ruleset: RuleSet, phase: Phase) -> list[tuple[list[Hook], list[Rule]]]:
     """The hooks of a phase by group and scope, with their rules."""
     entries: dict[tuple[str, Scope], tuple[list[Hook], list[Rule]]] = {}
     for rule in ruleset.rules:
@@ -126,43 +135,51 @@ def _entries(ruleset: RuleSet, phase: Phase) -> list[tuple[list[Hook], list[Rule
     return list(entries.values())
 
 
-def _webhook(
-    phase: Phase, hooks: Sequence[Hook], rules: Sequence[Rule], client: Client, own_namespace: str, timeout_seconds: int
-) -> JsonObject:
+def _entry(phase: Phase, hooks: Sequence[Hook], rules: Sequence[Rule], own_namespace: str) -> Entry:
     group, scope = hooks[0].group, hooks[0].scope
+    resources = dict.fromkeys(rule for hook in hooks for rule in hook.resources)
+    return Entry(
+        name=f"cluster-{group}" if scope == "Cluster" else group,
+        path=f"/{phase}/{group}",
+        failure_policy="Fail" if any(hook.failure_policy == "Fail" for hook in hooks) else "Ignore",
+        resources=tuple((rule, scope) for rule in resources),
+        requirements=() if scope == "Cluster" else _requirements(hooks, rules, own_namespace),
+        conditions=_conditions(hooks),
+        exact=all(hook.exact for hook in hooks),
+        reinvoked=any(hook.reinvoked for hook in hooks),
+        is_whole=all(hook.everywhere for hook in hooks),
+    )
+
+
+def _webhook(phase: Phase, entry: Entry, client: Client, timeouts: Timeouts) -> JsonObject:
+    waits = timeouts.closed if entry.failure_policy == "Fail" else min(timeouts.open, timeouts.closed)
+    requirements = [requirement.to_json() for requirement in entry.requirements]
     webhook: dict[str, Any] = {
-        "name": f"cluster-{group}.{DOMAIN}" if scope == "Cluster" else f"{group}.{DOMAIN}",
+        "name": f"{entry.name}.{DOMAIN}",
         "admissionReviewVersions": ["v1"],
-        "clientConfig": client.to_json(f"/{phase}/{group}"),
-        "failurePolicy": "Fail" if any(hook.failure_policy == "Fail" for hook in hooks) else "Ignore",
-        "matchConditions": _conditions(hooks),
-        "matchPolicy": "Exact" if all(hook.exact for hook in hooks) else "Equivalent",
-        "namespaceSelector": {} if scope == "Cluster" else _namespace_selector(hooks, rules, own_namespace),
+        "clientConfig": client.to_json(entry.path),
+        "failurePolicy": entry.failure_policy,
+        "matchConditions": [{"name": one.name, "expression": one.expression} for one in entry.conditions],
+        "matchPolicy": "Exact" if entry.exact else "Equivalent",
+        "namespaceSelector": {"matchExpressions": requirements} if requirements else {},
         "objectSelector": {},
-        "rules": _rules(hooks, scope),
+        "rules": [rule.to_json(scope) for rule, scope in entry.resources],
         "sideEffects": "None",
-        "timeoutSeconds": timeout_seconds,
+        "timeoutSeconds": min(waits, timeouts.essential) if entry.is_essential else waits,
     }
     if phase == "mutate":
         # A later change by another webhook, such as a GPU container, may change the answer. The rules are idempotent.
-        webhook["reinvocationPolicy"] = "IfNeeded" if any(hook.reinvoked for hook in hooks) else "Never"
+        webhook["reinvocationPolicy"] = "IfNeeded" if entry.reinvoked else "Never"
     return webhook
 
 
-def _rules(hooks: Iterable[Hook], scope: Scope) -> list[JsonObject]:
-    rules = dict.fromkeys(rule for hook in hooks for rule in hook.resources)
-    return [rule.to_json(scope) for rule in rules]
-
-
-def _conditions(hooks: Sequence[Hook]) -> list[JsonObject]:
+def _conditions(hooks: Sequence[Hook]) -> tuple[HookCondition, ...]:
     """The conditions, if all hooks have the same: they are ANDed, so one hook's must not hide another's requests."""
-    if any(hook.conditions != hooks[0].conditions for hook in hooks):
-        return []
-    return [{"name": condition.name, "expression": condition.expression} for condition in hooks[0].conditions]
+    return () if any(hook.conditions != hooks[0].conditions for hook in hooks) else hooks[0].conditions
 
 
-def _namespace_selector(hooks: Sequence[Hook], rules: Sequence[Rule], own_namespace: str) -> JsonObject:
-    """The namespaceSelector of an entry. A rule's own selector can be used only if the rule is alone in the entry.
+def _requirements(hooks: Sequence[Hook], rules: Sequence[Rule], own_namespace: str) -> tuple[SelectorRequirement, ...]:
+    """The requirements of an entry on Namespaces. A rule's own ones can be used only if the rule is alone in the entry.
 
     The requirements that all hooks share are included, so that an outage does not affect Namespaces that no policy
     matches.
@@ -173,5 +190,4 @@ def _namespace_selector(hooks: Sequence[Hook], rules: Sequence[Rule], own_namesp
         requirements.append(SelectorRequirement(CONTROL_PLANE_LABEL, "NotIn", (CONTROL_PLANE,)))
     if len({rule.name for rule in rules}) == 1:
         requirements += rules[0].namespaces.requirements
-    requirements += common(hook.namespaces for hook in hooks).requirements
-    return {"matchExpressions": [requirement.to_json() for requirement in requirements]}
+    return (*requirements, *common(hook.namespaces for hook in hooks).requirements)

@@ -45,6 +45,7 @@ def needed(settings: Settings) -> list[Right]:
         *_policies(settings),
         *_registration(settings),
         *_shared(settings),
+        *_waiting(settings),
     ]
 
 
@@ -113,6 +114,19 @@ def _shared(settings: Settings) -> Iterator[Right]:
         reason = "the replicas agree by this Lease who of them writes"
         yield Right("create", group, "leases", namespace=namespace, reason=reason)
         yield from _rights(("get", "update"), group, ["leases"], reason, name=lease, namespace=namespace)
+
+
+def _waiting(settings: Settings) -> Iterator[Right]:
+    """The rights for Events on Pods that were admitted unchanged."""
+    chosen = settings.registration
+    if (settings.tls.secret or chosen.apply or chosen.ca_only) and _changes_pods(settings):
+        reason = "owners of Pods that were admitted unchanged during an outage, and wait, are told"
+        yield Right("list", "", "pods", reason=reason, vital=False)
+        yield Right("create", "", "events", reason=reason, vital=False)
+
+
+def _changes_pods(settings: Settings) -> bool:
+    return not settings.tolerations.action == settings.topology.action == "off"
 
 
 def _rights(

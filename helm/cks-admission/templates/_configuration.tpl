@@ -111,7 +111,7 @@ directories: [{{ if .Values.policies }}policies{{ if .Values.exceptions }}, {{ e
 {{- define "cks-admission.needsRestart" -}}
 {{- $all := include "cks-admission.configuration" . | fromYaml -}}
 {{- $kept := pick $all "listen" "health" "tls" "cluster" "log" -}}
-{{- $_ := set $kept "registration" (omit $all.registration "timeoutSeconds") -}}
+{{- $_ := set $kept "registration" (omit $all.registration "timeoutSeconds" "openTimeoutSeconds" "essentialTimeoutSeconds") -}}
 {{- $_ := set $kept "policies" (pick $all.policies "directories" "configMaps" "native") -}}
 {{- toJson $kept -}}
 {{- end -}}

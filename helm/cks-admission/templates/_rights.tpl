@@ -62,6 +62,15 @@
   resourceNames: [{{ . }}]
   verbs: [get]
 {{- end }}
+{{- $tolerations := ne (include "cks-admission.on" (dig "tolerations" "action" "warn" $all)) "" -}}
+{{- if and (include "cks-admission.leads" .) (or $tolerations $topology) }}
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [list]
+- apiGroups: [""]
+  resources: [events]
+  verbs: [create]
+{{- end }}
 {{- with .Values.rbac.parameters }}
 {{ toYaml . }}
 {{- end }}

@@ -23,7 +23,7 @@ from policies.engine.exception import PolicyException, longest
 from policies.engine.facts import Facts
 from policies.engine.match import common
 from policies.engine.request import AdmissionRequest, GroupVersionKind, JsonObject
-from policies.engine.rule import POLICY_GROUPS, Hook, Mutation, MutationRefusedError, Rule
+from policies.engine.rule import POLICY_GROUPS, Hook, Mutation, MutationRefusedError, Rule, Skip
 from policies.engine.violation import Violation
 
 NAME = "mutating-policies"
@@ -80,7 +80,8 @@ class MutatingPolicies:
         if mutated.denial is not None:
             raise _refused(mutated.denial, exceptions.get(mutated.denial.policy))
         operations = jsonpatch.make_patch(request.object, mutated.object).patch
-        return Mutation(tuple(operations), excepted=tuple(excepted.items()))
+        skipped = (Skip(finding.policy, finding.message) for finding in mutated.result.ignored)
+        return Mutation(tuple(operations), excepted=tuple(excepted.items()), skipped=tuple(skipped))
 
     def mutated(
         self, request: AdmissionRequest, facts: Facts

@@ -23,7 +23,7 @@ from policies.cel.explanation.places import shown
 from policies.engine.facts import Facts
 from policies.engine.match import ResourceRule
 from policies.engine.request import AdmissionRequest
-from policies.engine.rule import POLICY_GROUPS, Hook, Note, Rule
+from policies.engine.rule import POLICY_GROUPS, Hook, Note, Rule, Skip
 from policies.engine.violation import Verdict, Violation
 from policies.objects import fieldpath
 from policies.objects.fieldpath import Location, Wildcard
@@ -68,18 +68,19 @@ class PolicyRule:
         paths = read.union(_names(read), template_paths(workloads))
         return Rule(policy.name, (hook,), "deny", paths, validate=self.validate)
 
-    def validate(self, request: AdmissionRequest, facts: Facts) -> Sequence[Violation | Note]:
-        """The violations in a request and in the Pods that it would create, and the audit annotations as notes.
+    def validate(self, request: AdmissionRequest, facts: Facts) -> Sequence[Violation | Note | Skip]:
+        """The violations in a request and in the Pods that it would create, audit annotations, and ignored errors.
 
         Raises Missing and FactUnavailable.
         """
         subject = self._subjects.of(request, facts)
-        outcome: list[Violation | Note] = []
+        outcome: list[Violation | Note | Skip] = []
         if not self._native:
             result = self._result(subject)
             for finding in result.findings:
                 outcome += self._violations(finding, lambda location: location)
             outcome += [Note(key, texts.joined(values)) for key, values in result.published.items()]
+            outcome += [Skip(finding.policy, finding.message) for finding in result.ignored]
         if self._is_derived:
             for pod, derived in subject.pods:
                 outcome += self._derived(pod, derived)

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from support.builders import FACTS, WORKLOADS, pod, request
 
+from policies.conditions.essential import is_not_essential
 from policies.conditions.matchcondition import (
     RESERVED,
-    cluster_is_not_coming_up,
     pod_is_no_mirror,
     pod_lacks_cpu_toleration,
     requester_is_not_exempt,
@@ -24,6 +24,7 @@ from policies.conditions.matchcondition import (
 )
 from policies.engine.requester import Exemptions
 from policies.engine.rule import HookCondition
+from policies.engine.safety import Safety
 from policies.labels import GRACEFUL, INTERRUPTABLE, LabelException, is_reserved, organization
 from policies.objects.workload import workload
 from policies.topology.annotation import MENTIONED
@@ -86,7 +87,7 @@ _ALL = [
     pod_lacks_cpu_toleration(),
     pod_is_no_mirror(),
     _topology(),
-    cluster_is_not_coming_up(),
+    is_not_essential(Safety().writes, ()),
 ]
 
 
@@ -100,7 +101,7 @@ def test_names() -> None:
         "lacks-cpu-toleration",
         "no-mirror-pod",
         "topology-is-mentioned",
-        "cluster-is-not-coming-up",
+        "not-essential",
     ]
 
 
@@ -120,9 +121,10 @@ def test_hostile_names_stay_in_their_literals(name: str) -> None:
         _labels([exception], more=[name], cluster_scope=True),
         requester_is_not_exempt(Exemptions((name,), (name,), (f"{name}/*",)), [name]),
         _topology(more=[name]),
+        is_not_essential(Safety(resources=((name, name),)).writes, (name,)),
     ]
 
-    assert [_is_well_formed(condition.expression) for condition in conditions] == [True, True, True, True]
+    assert [_is_well_formed(condition.expression) for condition in conditions] == [True] * 5
     assert {name, f"{name}/{name}"} <= set(_literals(conditions[0].expression))
     assert {_key(name), f"{name}/{name}"} <= set(_literals(conditions[3].expression))
 

@@ -1,5 +1,7 @@
 """Which requests a rule is for, with Kubernetes' meaning of resource rules and label selectors."""
 
+from itertools import product
+
 import pytest
 from support.builders import request, resource
 
@@ -113,3 +115,54 @@ def test_a_selector_in_a_webhook_configuration() -> None:
         ]
     }
     assert EVERYTHING.to_json() == {"matchExpressions": []}
+
+
+_PATTERNS = ("*", "*/*", "*/status", "pods", "pods/*", "pods/status", "nodes", "nodes/status")
+_LISTS = [*((pattern,) for pattern in _PATTERNS), ("pods", "nodes/status"), ("pods/status", "nodes"), ("*", "*/status")]
+_WRITES = [
+    request({"apiVersion": "v1", "kind": "Thing", "metadata": {}}, resource=name, sub_resource=sub, operation=operation)
+    for name in ("pods", "nodes", "leases")
+    for sub in ("", "status", "binding")
+    for operation in ("CREATE", "DELETE")
+]
+
+
+def _is_accepted(patterns: tuple[str, ...]) -> bool:
+    """Whether no pattern makes another one superfluous, as validateResources of k8s.io/kubernetes has it."""
+    parts = [pattern.partition("/")[::2] for pattern in patterns]
+    if "*/*" in patterns:
+        return len(patterns) == 1
+    if "*" in patterns and any(not sub for name, sub in parts if name != "*"):
+        return False
+    return not any(
+        sub and ((f"{name}/*" in patterns and sub != "*") or (f"*/{sub}" in patterns and name != "*"))
+        for name, sub in parts
+    )
+
+
+@pytest.mark.parametrize(("first", "second"), list(product(_LISTS, _LISTS)))
+def test_the_intersection_of_rules(first: tuple[str, ...], second: tuple[str, ...]) -> None:
+    """It matches exactly what both rules match, and the API server accepts it in a webhook configuration."""
+    one = ResourceRule(("CREATE", "DELETE"), ("*",), first)
+    other = ResourceRule(("*",), ("", "apps"), second, ("v1",))
+    common = one.intersection(other)
+
+    for asked in _WRITES:
+        both = one.matches(asked) and other.matches(asked)
+        assert (common is not None and common.matches(asked)) is both
+    if common is not None:
+        assert (common.operations, common.groups, common.versions) == (("CREATE", "DELETE"), ("", "apps"), ("v1",))
+        assert _is_accepted(common.resources)
+
+
+def test_rules_that_share_nothing() -> None:
+    """Rules with different operations, groups, resources or versions have no intersection."""
+    rule = ResourceRule(("CREATE",), ("",), ("pods",), ("v1",))
+    others = [
+        ResourceRule(("UPDATE",), ("",), ("pods",)),
+        ResourceRule(("CREATE",), ("apps",), ("pods",)),
+        ResourceRule(("CREATE",), ("",), ("pods/status",)),
+        ResourceRule(("CREATE",), ("",), ("pods",), ("v2",)),
+    ]
+
+    assert [rule.intersection(other) for other in others] == [None] * 4

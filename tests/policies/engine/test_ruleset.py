@@ -100,7 +100,7 @@ def test_what_is_spared() -> None:
     everywhere = replace(_hook("validate", "b", _PODS), everywhere=True)
     guard = _rule("guard", everywhere)
     mixed = _rule("mixed", _hook("validate", "a", _PODS, _DEPLOYMENTS), everywhere)
-    rules = RuleSet([_BOTH, guard, mixed], safety=Safety(frozenset({"kube-system"})))
+    rules = RuleSet([_BOTH, guard, mixed], safety=Safety("kube-system"))
 
     def found(obj: Json, namespace: str, group: str | None = None) -> list[str]:
         return [rule.name for rule in rules.applicable("validate", request(obj, namespace=namespace), group)]

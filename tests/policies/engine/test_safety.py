@@ -1,4 +1,4 @@
-"""What is spared, told by the rules and by the condition for the API server alike."""
+"""What a cluster needs to come up, told by the rules and by the condition for the API server alike."""
 
 import pytest
 from support.builders import TODAY, Json, deployment, pod, request
@@ -6,126 +6,171 @@ from support.cel import celrun
 
 from policies.admissionpolicy.evaluation.inputs import inputs_of
 from policies.admissionpolicy.evaluation.matching import UNSEEN
-from policies.conditions.matchcondition import cluster_is_not_coming_up
+from policies.conditions.essential import is_essential, is_not_essential
 from policies.engine.facts import StaticFacts
 from policies.engine.match import ResourceRule
-from policies.engine.request import AdmissionRequest
-from policies.engine.requester import COMPONENTS
-from policies.engine.safety import WRITTEN_BY_ANYBODY, Safety, concerns_bootstrap
+from policies.engine.request import AdmissionRequest, Operation
+from policies.engine.safety import Safety
 
-_SAFETY = Safety(frozenset({"cks-admission", "kube-system"}), bootstrap=True)
+_SAFETY = Safety("cks-admission", ("kube-system",), (("compute.example.org", "pools"),), ("cloud-*",))
+_NO_NAMESPACES = Safety("", (), _SAFETY.resources, _SAFETY.users)
+_ESSENTIAL = celrun.compiled(is_essential(_SAFETY.writes, _SAFETY.users).expression)
+_ORDINARY = celrun.compiled(is_not_essential(_SAFETY.writes, _SAFETY.users).expression)
 _KUBELETS = ("system:nodes", "system:authenticated")
-_CONDITION = celrun.compiled(cluster_is_not_coming_up().expression)
+_CONTROLLER = "system:serviceaccount:kube-system:node-controller"
+_TENANT = "system:serviceaccount:team:runner"
 
 
-def _object(kind: str, version: str = "v1", name: str = "one", **metadata: str) -> Json:
-    return {"apiVersion": version, "kind": kind, "metadata": {"name": name, **metadata}}
+def _write(
+    group: str,
+    resource: str,
+    user: str = "alice",
+    *,
+    operation: Operation = "UPDATE",
+    sub: str = "",
+    namespace: str = "",
+) -> AdmissionRequest:
+    obj: Json = {"apiVersion": f"{group}/v1" if group else "v1", "kind": "Thing", "metadata": {"name": "one"}}
+    groups = _KUBELETS if user.startswith("system:node:") else ("system:authenticated",)
+    return request(
+        obj,
+        old=obj if operation == "UPDATE" else None,
+        operation=operation,
+        user=user,
+        groups=groups,
+        resource=resource,
+        sub_resource=sub,
+        namespace=namespace,
+    )
 
 
-_NODE = _object("Node")
-_LEASE = _object("Lease", "coordination.k8s.io/v1", namespace="team")
-_CSR = _object("CertificateSigningRequest", "certificates.k8s.io/v1")
-_ROLE = _object("ClusterRole", "rbac.authorization.k8s.io/v1")
-_OTHER_LEASE = _object("Lease", "example.org/v1", namespace="team")
-
-
-_BOOTSTRAP = [
-    pytest.param(request(_LEASE), True, id="lease"),
-    pytest.param(request(None, old=_LEASE), True, id="lease-deleted"),
-    pytest.param(request(_OTHER_LEASE), False, id="lease-of-another-group"),
-    pytest.param(request(_CSR, namespace=""), True, id="csr"),
-    pytest.param(request(_CSR, old=_CSR, namespace="", sub_resource="approval"), True, id="csr-approval"),
-    pytest.param(request(_CSR, old=_CSR, namespace="", sub_resource="status"), True, id="csr-status"),
-    pytest.param(request(_NODE, user="system:node:one", groups=_KUBELETS), True, id="node-by-a-kubelet"),
-    pytest.param(request(_NODE, user="system:node:one"), False, id="node-by-who-is-called-like-a-kubelet"),
-    pytest.param(request(_NODE, groups=_KUBELETS), False, id="node-by-who-is-in-the-group-of-kubelets-only"),
-    *(pytest.param(request(_NODE, old=_NODE, user=user), True, id=f"node-by-{user}") for user in COMPONENTS),
-    pytest.param(
-        request(_NODE, old=_NODE, user="system:serviceaccount:kube-system:node-controller"),
-        True,
-        id="node-by-a-controller",
-    ),
-    pytest.param(
-        request(_NODE, old=_NODE, user="system:serviceaccount:kube-system2:x"), False, id="node-by-another-account"
-    ),
-    pytest.param(request(_NODE, old=_NODE), False, id="node-by-alice"),
-    pytest.param(request(None, old=_NODE), False, id="node-deleted-by-alice"),
-    pytest.param(request(_NODE, old=_NODE, sub_resource="status"), True, id="status-of-a-node-by-alice"),
-    pytest.param(request(_NODE, sub_resource="proxy", operation="CONNECT"), False, id="node-proxied-by-alice"),
-    pytest.param(request(pod(), user="system:node:one", groups=_KUBELETS), False, id="pod-by-a-kubelet"),
-    pytest.param(request(_object("TokenReview", "authentication.k8s.io/v1"), namespace=""), True, id="token-review"),
-    pytest.param(request(_object("LocalSubjectAccessReview", "authorization.k8s.io/v1")), True, id="access-review"),
-    pytest.param(request(pod(), sub_resource="status"), False, id="status-of-a-pod"),
-    pytest.param(request(_object("Namespace", name="team")), False, id="namespace"),
-    pytest.param(request(_ROLE, namespace=""), False, id="role-by-alice"),
-    pytest.param(request(_ROLE, namespace="", user="system:apiserver"), True, id="role-by-the-api-server"),
-    pytest.param(request(_object("Service"), user="system:apiserver"), True, id="service-by-the-api-server"),
+_ANYBODY = [
+    *(("coordination.k8s.io", "leases", ""), ("certificates.k8s.io", "certificatesigningrequests", "approval")),
+    *(("storage.k8s.io", "csinodes", ""), ("resource.k8s.io", "resourceslices", ""), ("", "nodes", "status")),
+    *(("crd.projectcalico.org", "ipamblocks", ""), ("cilium.io", "ciliumnodes", "status"), ("", "events", "")),
+    *(("karpenter.sh", "nodeclaims", ""), ("authentication.k8s.io", "tokenreviews", "")),
+    ("compute.example.org", "pools", ""),
+]
+_CONTROL_PLANE = [
+    *(("", "endpoints", ""), ("discovery.k8s.io", "endpointslices", ""), ("", "serviceaccounts", "token")),
+    *(("", "pods", "binding"), ("", "pods", "status"), ("apps", "deployments", "status")),
+    *(("rbac.authorization.k8s.io", "clusterroles", ""), ("", "namespaces", "finalize"), ("", "configmaps", "")),
+]
+_NOBODY = [
+    *(("", "pods", ""), ("apps", "replicasets", ""), ("apps", "deployments", "scale"), ("example.org", "leases", "")),
+    *(("cilium.io", "ciliumnetworkpolicies", ""), ("", "pods", "exec"), ("", "nodes", "proxy")),
+]
+_CONTROLLERS = (_CONTROLLER, "system:kube-scheduler", "system:apiserver", "system:node:one", "cloud-ccm")
+_OTHERS = ("alice", _TENANT, "system:serviceaccount:kube-system2:x", "system:anonymous")
+_CASES = [
+    *((_write(group, name, user, sub=sub), True) for group, name, sub in _ANYBODY for user in ("alice", _TENANT)),
+    *((_write(group, name, user, sub=sub), True) for group, name, sub in _CONTROL_PLANE for user in _CONTROLLERS),
+    *((_write(group, name, user, sub=sub), False) for group, name, sub in _CONTROL_PLANE for user in _OTHERS),
+    *((_write(group, name, user, sub=sub), False) for group, name, sub in _NOBODY for user in (*_CONTROLLERS, "alice")),
+    *((_write("", "nodes", user), True) for user in (*_CONTROLLERS, _TENANT)),
+    (_write("", "nodes"), False),
+    (_write("", "pods", _CONTROLLER, operation="DELETE", namespace="team"), True),
+    (_write("", "pods", _TENANT, operation="DELETE", namespace="team"), False),
+    (_write("", "pods", _CONTROLLER, operation="CREATE", namespace="team"), False),
 ]
 
 
-@pytest.mark.parametrize(("asked", "spared"), _BOOTSTRAP)
-def test_what_a_cluster_needs_to_come_up(asked: AdmissionRequest, spared: bool) -> None:  # noqa: FBT001
-    """Leases, signing requests and what the cluster writes of Nodes is spared, and the API server does not ask then."""
-    condition = _CONDITION.evaluate(inputs_of(asked, StaticFacts(TODAY)).names(None))
+@pytest.mark.parametrize(("asked", "essential"), _CASES)
+def test_essential_writes(asked: AdmissionRequest, essential: bool) -> None:  # noqa: FBT001
+    """Function and conditions agree on who may write what, whatever the entry of the API server."""
+    names = inputs_of(asked, StaticFacts(TODAY)).names(None)
+    told, ordinary = _ESSENTIAL.evaluate(names), _ORDINARY.evaluate(names)
 
-    assert (_SAFETY.spares(asked), condition.value, condition.error) == (spared, not spared, None)
+    assert (_NO_NAMESPACES.is_essential(asked), told.value, ordinary.value) == (essential, essential, not essential)
+    assert (told.error, ordinary.error) == (None, None)
 
 
-@pytest.mark.parametrize(("asked", "spared"), _BOOTSTRAP)
-def test_bootstrap_can_be_judged(asked: AdmissionRequest, spared: bool) -> None:  # noqa: ARG001, FBT001
-    """Whoever opts in has none of it spared."""
-    assert not Safety(_SAFETY.namespaces).spares(asked)
+def test_who_is_called_like_a_kubelet() -> None:
+    """Only the group of kubelets, which nobody else gets from the API server, makes a kubelet."""
+    asked = request(pod(), old=pod(), user="system:node:one", sub_resource="status")
+
+    assert not _NO_NAMESPACES.is_essential(asked)
 
 
 def test_requests_that_leave_groups_out() -> None:
     """The condition is no error where the API server sends no groups, as of anonymous requests."""
     asked = {
-        "resource": {"group": "", "version": "v1", "resource": "nodes"},
+        "resource": {"group": "", "version": "v1", "resource": "endpoints"},
+        "operation": "UPDATE",
         "userInfo": {"username": "system:node:one"},
     }
 
-    assert celrun.usually(cluster_is_not_coming_up().expression, request=asked)[0] is True
+    assert celrun.usually(is_essential(_SAFETY.writes, ()).expression, request=asked)[0] is False
+
+
+def _namespace(name: str) -> Json:
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
 
 
 @pytest.mark.parametrize(
-    ("asked", "spared"),
+    ("asked", "essential", "spared"),
     [
-        pytest.param(request(pod(), namespace="kube-system"), True, id="in-a-system-namespace"),
-        pytest.param(request(None, old=deployment(), namespace="cks-admission"), True, id="in-the-services-own"),
-        pytest.param(request(pod(), namespace="kube-system2"), False, id="in-another-one"),
-        pytest.param(request(_object("Namespace", name="kube-system")), True, id="the-namespace-itself"),
-        pytest.param(request(_object("Namespace", name="kube-public")), False, id="another-namespace"),
+        pytest.param(request(pod(), namespace="kube-system"), True, False, id="in-an-essential-namespace"),
+        pytest.param(request(None, old=deployment(), namespace="cks-admission"), False, True, id="in-the-services-own"),
+        pytest.param(request(pod(), namespace="kube-system2"), False, False, id="in-another-one"),
+        pytest.param(request(_namespace("kube-system")), True, False, id="the-namespace-itself"),
+        pytest.param(request(_namespace("cks-admission")), False, True, id="the-services-own-itself"),
+        pytest.param(request(_namespace("kube-public")), False, False, id="another-namespace"),
         pytest.param(
-            request(_object("ClusterRole", "rbac.authorization.k8s.io/v1", name="kube-system"), namespace=""),
-            False,
-            id="what-is-only-called-so",
+            request({**_namespace("kube-system"), "kind": "Role"}, namespace=""), False, False, id="only-called-so"
         ),
     ],
 )
-def test_namespaces_that_are_spared(asked: AdmissionRequest, spared: bool) -> None:  # noqa: FBT001
-    """All in them is spared, and they themselves; nothing is without being named."""
-    assert (_SAFETY.spares(asked), Safety().spares(asked)) == (spared, False)
+def test_namespaces(asked: AdmissionRequest, essential: bool, spared: bool) -> None:  # noqa: FBT001
+    """All in a named Namespace is essential, and it is; the service's own is spared; nothing without being named."""
+    assert (_SAFETY.is_essential(asked), _SAFETY.spares(asked)) == (essential, spared)
+    assert (Safety().is_essential(asked), Safety().spares(asked)) == (False, False)
 
 
 def test_questions_that_no_policy_sees() -> None:
-    """What policies are never asked about is spared as a whole, but for what no webhook is asked about either."""
-    questions = {(group, name) for group, names in UNSEEN.items() for name in names if group.startswith("auth")}
+    """The reviews that the service need not be asked about are those that no policy is asked about."""
+    unseen = {
+        (write.rule.groups[0], pattern.removesuffix("/*"))
+        for write in _SAFETY.writes
+        if not write.seen
+        for pattern in write.rule.resources
+    }
 
-    assert {each for each in WRITTEN_BY_ANYBODY if each[0].startswith("auth")} == questions
+    assert unseen == {(group, name) for group, names in UNSEEN.items() for name in names if group.startswith("auth")}
 
 
 @pytest.mark.parametrize(
-    ("groups", "resources", "concerns"),
+    ("rule", "essential"),
     [
-        pytest.param(["*"], ["*/*"], True, id="everything"),
-        pytest.param(["*"], ["*"], True, id="without-subresources"),
-        pytest.param(["", "apps"], ["pods", "nodes/status"], True, id="subresource-of-nodes"),
-        pytest.param(["apps"], ["nodes", "leases"], False, id="other-groups"),
-        pytest.param([""], ["pods", "pods/*"], False, id="other-resources"),
-        pytest.param(["coordination.k8s.io"], ["leases"], True, id="leases"),
-        pytest.param(["certificates.k8s.io"], ["*/approval"], True, id="approvals"),
+        pytest.param((("CREATE", "UPDATE"), ("",), ("pods",)), [], id="writes-of-pods"),
+        pytest.param((("*",), ("apps", "batch"), ("*",)), [], id="workloads"),
+        pytest.param((("*",), ("",), ("pods",)), [(("DELETE",), ("",), ("pods",))], id="deletion-of-pods"),
+        pytest.param(
+            (("UPDATE",), ("",), ("nodes/*",)),
+            [
+                (("UPDATE",), ("",), ("nodes/status",)),
+                (("UPDATE",), ("",), ("nodes",)),
+                (("UPDATE",), ("",), ("nodes/status",)),
+            ],
+            id="subresources-of-nodes",
+        ),
+        pytest.param(
+            (("*",), ("coordination.k8s.io",), ("leases", "leases/status")),
+            [
+                (("*",), ("coordination.k8s.io",), ("leases", "leases/status")),
+                (("*",), ("coordination.k8s.io",), ("leases/status",)),
+            ],
+            id="leases",
+        ),
     ],
 )
-def test_rules_that_may_concern_bootstrap(groups: list[str], resources: list[str], concerns: bool) -> None:  # noqa: FBT001
-    """The API server is told of bootstrap only where an entry may be asked about it."""
-    assert concerns_bootstrap([ResourceRule(("CREATE",), tuple(groups), tuple(resources))]) is concerns
+def test_what_rules_match_of_it(
+    rule: tuple[tuple[str, ...], ...], essential: list[tuple[tuple[str, ...], ...]]
+) -> None:
+    """An entry is told of nothing that its rules do not match."""
+    told = [
+        (common.operations, common.groups, common.resources)
+        for _, common in Safety().essential([ResourceRule(rule[0], rule[1], rule[2])])
+    ]
+
+    assert told == essential

@@ -3,6 +3,7 @@
 import base64
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -150,21 +151,15 @@ def test_policies_have_entries_of_their_own() -> None:
 
     assert result.stderr == ""
     webhooks = [webhook for found in yaml.safe_load_all(result.stdout) for webhook in found["webhooks"]]
-    common = {
+    name = "kubernetes.io/metadata.name"
+    own = {"key": name, "operator": "NotIn", "values": ["cks-admission"]}
+    others = {"key": name, "operator": "NotIn", "values": ["kube-system", "kube-public", "kube-node-lease"]}
+    common: dict[str, Any] = {
         "admissionReviewVersions": ["v1"],
         "matchConditions": [],
         "matchPolicy": "Exact",
         "objectSelector": {},
-        "namespaceSelector": {
-            "matchExpressions": [
-                {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["cks-admission"]},
-                {
-                    "key": "kubernetes.io/metadata.name",
-                    "operator": "NotIn",
-                    "values": ["cks-admission", "kube-system", "kube-public", "kube-node-lease"],
-                },
-            ]
-        },
+        "namespaceSelector": {"matchExpressions": [own]},
         "rules": [
             {
                 "apiGroups": ["apps"],
@@ -175,13 +170,22 @@ def test_policies_have_entries_of_their_own() -> None:
             }
         ],
         "sideEffects": "None",
-        "timeoutSeconds": 5,
+        "timeoutSeconds": 3,
     }
-    of_policies = [webhook for webhook in webhooks if webhook["name"].startswith("policies")]
+    (rule,) = common["rules"]
+    closed = {"failurePolicy": "Fail", "namespaceSelector": {"matchExpressions": [own, others]}, "timeoutSeconds": 5}
+    system = {
+        "failurePolicy": "Ignore",
+        "namespaceSelector": {"matchExpressions": [own, {**others, "operator": "In"}]},
+        "rules": [{**rule, "scope": "Namespaced"}],
+        "timeoutSeconds": 1,
+    }
+    of_policies = [webhook for webhook in webhooks if "policies" in webhook["name"]]
     paths = [webhook.pop("clientConfig")["service"]["path"] for webhook in of_policies]
-    assert paths == ["/mutate/policies", "/validate/policies", "/validate/policies-ignore"]
+    assert paths == ["/mutate/policies", "/validate/policies", "/validate/policies", "/validate/policies-ignore"]
     assert of_policies == [
         {"name": "policies.cks-admission.dev", "failurePolicy": "Ignore", "reinvocationPolicy": "Never", **common},
-        {"name": "policies.cks-admission.dev", "failurePolicy": "Fail", **common},
+        {**common, "name": "policies.cks-admission.dev", **closed},
+        {**common, "name": "system-policies.cks-admission.dev", **system},
         {"name": "policies-ignore.cks-admission.dev", "failurePolicy": "Ignore", **common},
     ]

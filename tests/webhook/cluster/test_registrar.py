@@ -144,7 +144,7 @@ async def test_entries_follow_the_policies(server: WebhookApi, api: Connection, 
         await seen(server, webhooks)
         assert await writer.write()
 
-    assert entries(server) == [*without, "policies.cks-admission.dev"]
+    assert entries(server) == [*without, "policies.cks-admission.dev", "system-policies.cks-admission.dev"]
     assert server.writes() == [("PATCH", _MUTATING), ("PATCH", _VALIDATING), ("PATCH", _VALIDATING)]
     assert known.counted() == {"written": 3}
 
@@ -175,7 +175,10 @@ async def test_a_configuration_that_nothing_needs_is_removed(
         await seen(server, webhooks)
         await writer.write()
 
-    assert (entries(server, _MUTATING), entries(server)) == ([], ["policies.cks-admission.dev"])
+    assert (entries(server, _MUTATING), entries(server)) == (
+        [],
+        ["policies.cks-admission.dev", "system-policies.cks-admission.dev"],
+    )
     assert server.writes()[2:] == [("DELETE", _MUTATING), ("PATCH", _VALIDATING)]
 
 
@@ -312,7 +315,8 @@ async def test_what_belongs_to_others_stays(server: WebhookApi, api: Connection,
     ]
     theirs = {"name": "theirs.example.org", "clientConfig": {"url": _URL}}
     async with followed(api, times) as webhooks:
-        writer = await registrar(api, known, webhooks, times)
+        kept = [{"key": added["key"], "values": added["values"]} for added in server.cloud]
+        writer = await registrar(api, known, webhooks, times, settings(kept=kept))
         await writer.write()
         changed = server.configuration(_VALIDATING)
         changed["metadata"]["labels"]["theirs"] = "x"

@@ -1,18 +1,21 @@
-"""What the settings spare: no entry asks about it, and no rule but the guard's decides about it."""
+"""What no outage may stop, from the settings to the entries and the rules."""
 
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from support.builders import Json, daemon_set, deployment, pod, request
 from support.service.reviews import RESERVED, TODAY
 
 from policies.engine.engine import mutate, validate
-from policies.engine.facts import StaticFacts
+from policies.engine.facts import Facts, StaticFacts
+from policies.engine.lookup import FactUnavailable
 from policies.engine.request import AdmissionRequest
 from policies.engine.ruleset import RuleSet
+from policies.engine.violation import Violation
 from webhook.configuration import rules
 from webhook.configuration.settings import Settings
-from webhook.registration.configurations import Client, configurations
+from webhook.registration.configurations import Client, Timeouts, configurations
 from webhook.sources import policyfiles
 
 _FACTS = StaticFacts(TODAY)
@@ -50,9 +53,9 @@ metadata: {name: change}
 spec: {policyName: change}
 """
 _REFUSING: Json = {rule: {"action": "deny"} for rule in ("tolerations", "sunk", "topology")}
-_OPT_IN = {"namespaces": [], "bootstrap": False}
 _OWN = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["cks-admission"]}
-_SYSTEM = {**_OWN, "values": ["cks-admission", "kube-system", "kube-public", "kube-node-lease"]}
+_OTHERS = {**_OWN, "values": ["kube-system", "kube-public", "kube-node-lease"]}
+_SYSTEM = {**_OTHERS, "operator": "In"}
 
 
 def _policy(name: str, resources: str, fail: str = "Fail") -> str:
@@ -65,18 +68,27 @@ def _rules(*texts: str, **settings: Any) -> RuleSet:
     return rules.build(chosen, (), rules.of_policies(chosen, files))
 
 
-def _entries(ruleset: RuleSet) -> dict[str, tuple[list[Json], list[str]]]:
-    """What each entry asks of Namespaces, and the names of its conditions, by path."""
+def _webhooks(ruleset: RuleSet) -> dict[str, Json]:
+    """The entries, by path and first part of the name."""
     found = configurations(
-        ruleset, Client(b"", "https://x"), name="cks", own_namespace="cks-admission", timeout_seconds=5
+        ruleset, Client(b"", "https://x"), name="cks", own_namespace="cks-admission", timeouts=Timeouts(5, 3, 1)
     )
     return {
-        f"{webhook['clientConfig']['url'].removeprefix('https://x')} {webhook['name'].partition('.')[0]}": (
+        f"{webhook['clientConfig']['url'].removeprefix('https://x')} {webhook['name'].partition('.')[0]}": webhook
+        for configuration in found
+        for webhook in configuration["webhooks"]
+    }
+
+
+def _entries(ruleset: RuleSet) -> dict[str, tuple[str, list[Json], list[str]]]:
+    """Of each entry the failure policy with the time-out, what it asks of Namespaces, and the names of conditions."""
+    return {
+        path: (
+            f"{webhook['failurePolicy']} {webhook['timeoutSeconds']}",
             webhook.get("namespaceSelector", {}).get("matchExpressions", []),
             [condition["name"] for condition in webhook.get("matchConditions", [])],
         )
-        for configuration in found
-        for webhook in configuration["webhooks"]
+        for path, webhook in _webhooks(ruleset).items()
     }
 
 
@@ -91,82 +103,122 @@ _LACKING = ["no-mirror-pod", "lacks-cpu-toleration"]
 
 
 def test_entries_of_the_default_rules() -> None:
-    """Only topology refuses besides the guard, which is asked everywhere; what changes or warns is, too."""
+    """Only the guard fails closed, and it alone is asked with conditions of its own about what is essential."""
     assert _entries(_rules()) == {
-        "/mutate/topology topology": ([_OWN], ["topology-is-mentioned"]),
-        "/mutate/pods pods": ([_OWN], _LACKING),
-        "/mutate/daemonsets daemonsets": ([_OWN], []),
-        "/validate/labels labels": ([_OWN, _CONTROL_PLANE], _GUARD),
-        "/validate/labels cluster-labels": ([], _GUARD),
-        "/validate/topology topology": ([_OWN, _SYSTEM], ["topology-is-mentioned"]),
-        "/validate/topologies cluster-topologies": ([], []),
-        "/validate/pods pods": ([_OWN], _LACKING),
-        "/validate/daemonsets daemonsets": ([_OWN], []),
+        "/mutate/topology topology": ("Ignore 3", [_OWN], ["topology-is-mentioned"]),
+        "/mutate/pods pods": ("Ignore 3", [_OWN], _LACKING),
+        "/mutate/daemonsets daemonsets": ("Ignore 3", [_OWN], []),
+        "/validate/labels labels": ("Fail 5", [_OWN, _CONTROL_PLANE], _GUARD),
+        "/validate/labels cluster-labels": ("Fail 5", [], _GUARD),
+        "/validate/topology topology": ("Ignore 3", [_OWN], ["topology-is-mentioned"]),
+        "/validate/topologies cluster-topologies": ("Ignore 3", [], []),
+        "/validate/pods pods": ("Ignore 3", [_OWN], _LACKING),
+        "/validate/daemonsets daemonsets": ("Ignore 3", [_OWN], []),
     }
 
 
 def test_entries_of_rules_that_refuse() -> None:
-    """Whatever may refuse is not asked about system namespaces; of two rules in one entry it is enough that one may."""
-    one = _entries(_rules(sunk={"action": "deny"}))
-    all_of_them = _entries(_rules(**_REFUSING))
+    """Where an operator lets them refuse, they fail closed outside of system Namespaces, and open there."""
+    entries = _entries(_rules(**_REFUSING))
 
-    assert {path: all_of_them[f"/validate/{path}"][0] for path in ("pods pods", "daemonsets daemonsets")} == {
-        "pods pods": [_OWN, _SYSTEM],
-        "daemonsets daemonsets": [_OWN, _SYSTEM],
-    }
     assert {
-        path: asked for path, (asked, _) in one.items() if path.startswith(("/validate/pods", "/validate/daem"))
+        path: entry for path, entry in entries.items() if path.startswith(("/validate/pods", "/validate/daem"))
     } == {
-        "/validate/pods pods": [_OWN],
-        "/validate/daemonsets daemonsets": [_OWN, _SYSTEM],
+        "/validate/pods pods": ("Fail 5", [_OWN, _OTHERS], _LACKING),
+        "/validate/pods system-pods": ("Ignore 1", [_OWN, _SYSTEM], _LACKING),
+        "/validate/daemonsets daemonsets": ("Fail 5", [_OWN, _OTHERS], []),
+        "/validate/daemonsets system-daemonsets": ("Ignore 1", [_OWN, _SYSTEM], []),
     }
-    assert all_of_them["/mutate/pods pods"] == ([_OWN], _LACKING)
+    assert entries["/mutate/pods pods"] == ("Ignore 3", [_OWN], _LACKING)
+
+
+_ESSENTIAL = {
+    "/validate/policies policies": ("Fail 5", [_OWN, _OTHERS], ["not-essential"]),
+    "/validate/policies system-policies": ("Ignore 1", [_OWN, _SYSTEM], []),
+    "/validate/policies essential-policies": ("Ignore 1", [_OWN, _OTHERS], ["essential"]),
+}
 
 
 @pytest.mark.parametrize(
     ("texts", "settings", "expected"),
     [
         pytest.param(
-            [_policy("all", "['*/*']"), _policy("pods", "[pods]")],
-            {},
-            {"/validate/policies policies": ([_OWN, _SYSTEM], ["cluster-is-not-coming-up"])},
-            id="one-of-two-is-for-everything",
+            [_policy("all", "['*/*']"), _policy("pods", "[pods]")], {}, _ESSENTIAL, id="one-of-two-is-for-everything"
         ),
         pytest.param(
-            [_policy("pods", "[pods]"), _policy("open", "['nodes/status']", "Ignore"), _CHANGE],
+            [_policy("workloads", "[deployments]"), _policy("open", "['nodes/status']", "Ignore"), _CHANGE],
             {},
             {
-                "/mutate/policies policies": ([_OWN, _SYSTEM], []),
-                "/validate/policies policies": ([_OWN, _SYSTEM], []),
-                "/validate/policies-ignore policies-ignore": ([_OWN, _SYSTEM], ["cluster-is-not-coming-up"]),
+                "/mutate/policies policies": ("Fail 5", [_OWN, _OTHERS], []),
+                "/mutate/policies system-policies": ("Ignore 1", [_OWN, _SYSTEM], []),
+                "/validate/policies policies": ("Fail 5", [_OWN, _OTHERS], []),
+                "/validate/policies system-policies": ("Ignore 1", [_OWN, _SYSTEM], []),
+                "/validate/policies-ignore policies-ignore": ("Ignore 1", [_OWN], []),
             },
             id="entries-apart",
         ),
         pytest.param(
-            [_policy("all", "['*/*']")],
-            {"safety": {"bootstrap": False}},
-            {"/validate/policies policies": ([_OWN, _SYSTEM], [])},
-            id="bootstrap-is-judged",
+            [_policy("open", "[deployments]", "Ignore")],
+            {},
+            {"/validate/policies-ignore policies-ignore": ("Ignore 3", [_OWN], [])},
+            id="nothing-essential",
         ),
         pytest.param(
-            [_policy("all", "['*/*']")],
-            {"safety": {"namespaces": []}},
-            {"/validate/policies policies": ([_OWN], ["cluster-is-not-coming-up"])},
-            id="system-namespaces-are-judged",
+            [_policy("pools", "[pools]")],
+            {"safety": {"resources": ["pools.example.org"]}},
+            _ESSENTIAL,
+            id="a-resource-of-ones-own",
         ),
         pytest.param(
-            [_policy("all", "['*/*']")],
-            {"safety": _OPT_IN},
-            {"/validate/policies policies": ([_OWN], [])},
-            id="all-is-judged",
+            [_policy("reviews", "[tokenreviews]")],
+            {},
+            {path: entry for path, entry in _ESSENTIAL.items() if "essential-" not in path},
+            id="what-no-policy-sees",
         ),
     ],
 )
 def test_entries_of_policies(texts: list[str], settings: Json, expected: Json) -> None:
-    """Entries of policies leave out system namespaces, and bootstrap where they may be asked about it."""
+    """A group that fails closed is told of the same writes in two or three parts, and in one where it fails open."""
     found = _entries(_rules(*texts, **settings))
 
     assert {path: entry for path, entry in found.items() if "policies" in path} == expected
+
+
+def test_what_the_essential_part_is_asked_about() -> None:
+    """It covers only what policies match of essential writes, and its condition names only these."""
+    webhooks = _webhooks(_rules(_policy("some", "[nodes, pods, leases, deployments]")))
+    essential = webhooks["/validate/policies essential-policies"]
+    system = webhooks["/validate/policies system-policies"]
+
+    told = [(rule["apiGroups"], rule["resources"], rule["operations"], rule["scope"]) for rule in essential["rules"]]
+    everything = ["CREATE", "UPDATE", "DELETE", "CONNECT"]
+    assert told == [
+        (["coordination.k8s.io"], ["leases"], everything, "*"),
+        ([""], ["nodes"], ["CREATE", "UPDATE", "DELETE"], "*"),
+        ([""], ["pods"], ["DELETE"], "*"),
+    ]
+    assert {rule["scope"] for rule in system["rules"]} == {"Namespaced"}
+    expression = essential["matchConditions"][0]["expression"]
+    assert webhooks["/validate/policies policies"]["matchConditions"][0]["expression"] == f"!{expression}"
+    assert "ciliumnodes" not in expression
+
+
+def test_namespaces_themselves() -> None:
+    """The part for system Namespaces is asked about these, which no selector of Namespaced objects would choose."""
+    webhooks = _webhooks(_rules(_policy("all", "['*/*']")))
+
+    told = webhooks["/validate/policies system-policies"]["rules"]
+    assert {rule["scope"] for rule in told[:-1]} == {"Namespaced"}
+    assert (told[-1]["apiGroups"], told[-1]["resources"], told[-1]["scope"]) == ([""], ["namespaces/*"], "Cluster")
+
+
+def test_namespaces_of_operators_and_of_the_control_plane() -> None:
+    """The settings add Namespaces, and so does the reserved label; the service's own stays what it is."""
+    settings = Settings.model_validate({"safety": {"namespaces": ["calico-system", "cks-admission"]}})
+
+    assert rules.build(settings, ["cloud"]).safety.namespaces == (
+        *("kube-system", "kube-public", "kube-node-lease", "calico-system", "cloud"),
+    )
 
 
 _NODE = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}
@@ -175,28 +227,25 @@ _GROUPS = ("system:nodes", "system:authenticated")
 
 
 @pytest.mark.parametrize(
-    ("asked", "spared", "opted_in"),
+    ("asked", "denied"),
     [
-        pytest.param(request(pod(), namespace="team"), ["all"], ["all"], id="elsewhere"),
-        pytest.param(request(pod(), namespace="kube-system"), [], ["all"], id="system-namespace"),
-        pytest.param(request(deployment(), namespace="kube-system"), [], ["all"], id="derived-for-templates"),
-        pytest.param(request(pod(), namespace="cks-admission"), [], [], id="the-services-own"),
-        pytest.param(request(_KUBE_SYSTEM), [], ["all"], id="the-namespace-itself"),
-        pytest.param(request(_NODE, user="system:node:n", groups=_GROUPS), [], ["all"], id="node-by-its-kubelet"),
-        pytest.param(request(_NODE), ["all"], ["all"], id="node-by-alice"),
+        pytest.param(request(pod(), namespace="team"), ["all"], id="elsewhere"),
+        pytest.param(request(pod(), namespace="kube-system"), ["all"], id="system-namespace"),
+        pytest.param(request(deployment(), namespace="kube-system"), ["all"], id="derived-for-templates"),
+        pytest.param(request(pod(), namespace="cks-admission"), [], id="the-services-own"),
+        pytest.param(request(_KUBE_SYSTEM), ["all"], id="the-namespace-itself"),
+        pytest.param(request(_NODE, user="system:node:n", groups=_GROUPS), ["all"], id="node-by-its-kubelet"),
+        pytest.param(request(_NODE), ["all"], id="node-by-alice"),
     ],
 )
-def test_requests_that_come_anyway(asked: AdmissionRequest, spared: list[str], opted_in: list[str]) -> None:
-    """However the entries were written, policies decide nothing about what is spared."""
-    policy = _policy("all", "['*/*']")
-
-    assert [_denied(asked, _rules(policy, safety=safety)) for safety in ({}, _OPT_IN)] == [spared, opted_in]
+def test_what_policies_judge(asked: AdmissionRequest, denied: list[str]) -> None:
+    """While the service lives, policies judge what is essential like all else, but not the service's own objects."""
+    assert _denied(asked, _rules(_policy("all", "['*/*']"))) == denied
 
 
 def test_built_in_rules() -> None:
-    """Those that refuse leave system namespaces alone, and go on changing Pods there; the guard guards them."""
+    """They refuse and change in system Namespaces as everywhere."""
     ruleset = _rules(**_REFUSING)
-    labelled = pod(labels=RESERVED)
 
     def told(obj: Json, namespace: str) -> tuple[list[str], list[str]]:
         asked = request(obj, namespace=namespace)
@@ -205,17 +254,33 @@ def test_built_in_rules() -> None:
         ]
         return _denied(asked, ruleset), changed
 
-    assert {namespace: told(labelled, namespace) for namespace in ("team", "kube-system")} == {
-        "team": (["labels", "tolerations"], ["tolerations"]),
-        "kube-system": (["labels"], ["tolerations"]),
+    assert {namespace: told(pod(labels=RESERVED), namespace) for namespace in ("team", "kube-system")} == {
+        namespace: (["labels", "tolerations"], ["tolerations"]) for namespace in ("team", "kube-system")
     }
-    assert [told(daemon_set(), namespace)[0] for namespace in ("team", "kube-system")] == [["tolerations"], []]
+    assert [told(daemon_set(), namespace)[0] for namespace in ("team", "kube-system")] == [["tolerations"]] * 2
 
 
 def test_mutating_policies() -> None:
-    """They change nothing in system namespaces."""
+    """They change objects in system Namespaces, and nothing of the service's own."""
     ruleset = _rules(_CHANGE, tolerations={"action": "off"})
+    change = ({"op": "add", "path": "/metadata/labels", "value": {"a": "b"}},)
 
-    found = [mutate(request(pod(), namespace=name), ruleset, _FACTS).operations for name in ("team", "kube-system")]
+    found = [
+        mutate(request(pod(), namespace=name), ruleset, _FACTS).operations
+        for name in ("team", "kube-system", "cks-admission")
+    ]
 
-    assert found == [({"op": "add", "path": "/metadata/labels", "value": {"a": "b"}},), ()]
+    assert found == [change, change, ()]
+
+
+def test_what_cannot_be_judged() -> None:
+    """A rule that fails lets essential writes pass, and refuses others; the guard refuses both."""
+
+    def failing(_request: AdmissionRequest, _facts: Facts) -> list[Violation]:
+        raise FactUnavailable("no answer")
+
+    ruleset = _rules(_policy("all", "['*/*']"))
+    broken = RuleSet([replace(rule, validate=failing) for rule in ruleset.rules], safety=ruleset.safety)
+
+    assert _denied(request(_NODE), broken) == ["labels", "all"]
+    assert _denied(request(_NODE, user="system:node:n", groups=_GROUPS), broken) == ["labels"]

@@ -49,12 +49,10 @@ _DEFAULTS: Json = {
         "caFile": "",
         "injectCaFrom": "",
         "owner": "",
-        "kept": (
-            {"key": "control-plane", "values": ("true",)},
-            {"key": "kubernetes.azure.com/managedby", "values": ("aks",)},
-            {"key": "kubernetes.io/metadata.name", "values": ("kube-*", "gke-*")},
-        ),
+        "kept": (),
         "timeoutSeconds": 5,
+        "openTimeoutSeconds": 3,
+        "essentialTimeoutSeconds": 1,
     },
     "organization": {"id": "", "reservedHash": ""},
     "labels": {
@@ -108,7 +106,7 @@ _DEFAULTS: Json = {
         },
     },
     "policies": {"directories": (), "configMaps": True, "native": True},
-    "safety": {"namespaces": ("kube-system", "kube-public", "kube-node-lease"), "bootstrap": True},
+    "safety": {"namespaces": (), "resources": (), "users": ()},
     "workloads": (),
     "exceptions": (),
     "log": {"level": "info", "format": "auto"},
@@ -140,6 +138,8 @@ registration:
   owner: cloud-role
   kept: [{key: cloud, values: ["sys-*"]}]
   timeoutSeconds: 30
+  openTimeoutSeconds: 20
+  essentialTimeoutSeconds: 2
 organization: {id: a1b2c3, reservedHash: d4e5}
 labels:
   action: audit
@@ -184,7 +184,7 @@ topology:
   poolKeys: [example.org/pool]
   schedulers: {reading: [gang-*], labels: [example.org/queue], ignoring: [slurm-*]}
 policies: {directories: [policies, more.yaml], configMaps: false, native: false}
-safety: {namespaces: [cloud-system], bootstrap: false}
+safety: {namespaces: [cloud-system], resources: [pools.example.org], users: [cloud-*]}
 workloads:
 - group: example.org
   kind: Train
@@ -244,6 +244,8 @@ _OTHER_READ: Json = {
         "owner": "cloud-role",
         "kept": ({"key": "cloud", "values": ("sys-*",)},),
         "timeoutSeconds": 30,
+        "openTimeoutSeconds": 20,
+        "essentialTimeoutSeconds": 2,
     },
     "organization": {"id": "a1b2c3", "reservedHash": "d4e5"},
     "labels": {
@@ -327,7 +329,7 @@ _OTHER_READ: Json = {
         "schedulers": {"reading": ("gang-*",), "labels": ("example.org/queue",), "ignoring": ("slurm-*",)},
     },
     "policies": {"directories": ("policies", "more.yaml"), "configMaps": False, "native": False},
-    "safety": {"namespaces": ("cloud-system",), "bootstrap": False},
+    "safety": {"namespaces": ("cloud-system",), "resources": ("pools.example.org",), "users": ("cloud-*",)},
     "workloads": (
         {
             "group": "example.org",

@@ -57,7 +57,9 @@ def test_what_is_as_it_should_be() -> None:
 
     number = len(_wanted()["webhooks"])
     assert _check(_observed()) == [("ok", _WHERE, f"{number} entries, as in the settings", "")]
-    assert _check(_observed(cloud)) == _check(_observed())
+    kept = [{"key": "control-plane", "values": ["true"]}]
+    assert _check(_observed(cloud), kept=kept) == _check(_observed())
+    assert _check(_observed(cloud))[0][0] == "problem"
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,13 @@ from typing import Any
 import pytest
 from support.builders import Json
 
+from webhook.cluster.inspection.components import component
 from webhook.configuration import rules
-from webhook.doctor.scope import check
+from webhook.configuration.safety import safety
+from webhook.doctor.observation import Component
+from webhook.doctor.scope import check, check_outage
 from webhook.registration.configurations import registered
+from webhook.sources import policyfiles
 
 from .findings import FORBIDDEN, settings, told
 
@@ -88,7 +92,7 @@ def test_an_entry_for_the_system() -> None:
         "it fails closed and reaches all of kube-system that its rules match: during an outage the "
         "cluster may not start"
     )
-    remedy = "keep kube-system in safety.namespaces, or let the policies behind it exclude it"
+    remedy = "apply what cks-admission export webhook-configuration prints, or let the service write it"
     assert _check(_entry(namespaceSelector=_NOT_OWN)) == [("warning", _WHERE, found, remedy)]
 
 
@@ -146,3 +150,76 @@ def test_entries_of_others_that_could_stop_the_cluster() -> None:
 def test_entries_of_others_that_could_not(fields: Json) -> None:
     """Whatever narrows an entry makes it its owner's business."""
     assert _check(_entry(namespaceSelector=_NOT_SYSTEM), others=[_other(**fields)]) == [_FINE]
+
+
+_POLICY = """
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: never}
+spec:
+  matchConstraints:
+    resourceRules: [{apiGroups: ["*"], apiVersions: ["*"], operations: ["*"], resources: ["*/*"]}]
+  validations: [{expression: "false"}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: never}
+spec: {policyName: never, validationActions: [Deny]}
+"""
+
+
+def _daemon_set(namespace: str) -> Component:
+    spec = {"hostNetwork": True, "containers": [{"name": "main"}]}
+    workload = {"metadata": {"name": "agent", "namespace": namespace}, "spec": {"template": {"spec": spec}}}
+    return component("DaemonSet", workload)
+
+
+def _outage(components: Any = (), **sections: Any) -> list[tuple[str, str, str, str]]:
+    """What is told of an installation with a policy for everything."""
+    chosen = settings(**sections)
+    ruleset = rules.build(chosen, (), rules.of_policies(chosen, policyfiles.read([("never.yaml", _POLICY)])))
+    own: Any = {str(each["kind"]): each for each in registered(chosen, b"", ruleset)}
+    return told(check_outage(own, components, FORBIDDEN, safety(chosen)))
+
+
+def test_what_the_service_registers_lets_a_cluster_come_up() -> None:
+    """Nothing essential is refused, whatever policies match; neither are Pods in system Namespaces or the own one."""
+    assert _outage([_daemon_set("kube-system"), _daemon_set("cks-admission")]) == []
+
+
+def test_components_in_other_namespaces() -> None:
+    """DaemonSets whose Pods an outage would keep away are named, until the settings name their Namespace."""
+    found = [_daemon_set("calico-system"), _daemon_set("calico-system")]
+
+    assert _outage(found) == [
+        (
+            "warning",
+            "Namespace calico-system",
+            ("while no replica answers, policies.cks-admission.dev refuses Pods of DaemonSet agent, DaemonSet agent"),
+            "if Nodes or the service need them, add calico-system to safety.namespaces",
+        )
+    ]
+    assert _outage(found, safety={"namespaces": ["calico-system"]}) == []
+
+
+def test_entries_that_keep_a_cluster_down() -> None:
+    """An entry of an older version or by hand that refuses essential writes is a problem, told with examples."""
+    everything = _entry(namespaceSelector=_NOT_SYSTEM)
+    ((level, where, text, _), *_) = told(
+        check_outage({_KIND: {"webhooks": [everything]}}, (), FORBIDDEN, safety(settings()))
+    )
+
+    assert (level, where) == ("problem", "entry labels.cks-admission.dev")
+    assert text.startswith("while no replica answers, it refuses what a cluster needs to come up: events, ")
+
+
+def test_components_that_cannot_be_read() -> None:
+    """Without the right to list workloads nothing is known of them."""
+    assert _outage(FORBIDDEN) == [
+        (
+            "unknown",
+            "workloads that Nodes need",
+            "not checked: the current account may not list things",
+            "use an account that may list things",
+        )
+    ]

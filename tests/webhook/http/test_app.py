@@ -14,6 +14,7 @@ from policies.engine.facts import StaticFacts
 from policies.engine.rule import Mutation
 from webhook.http.app import MAX_BODY
 from webhook.http.state import Served
+from webhook.version import VERSION
 
 _MIB = 1024 * 1024
 _GROUPS = (
@@ -73,14 +74,18 @@ async def test_a_refusal_is_an_ordinary_answer(serve: Serve) -> None:
 
 
 @pytest.mark.parametrize("path", ["/validate/nodes", "/mutate/labels"])
-async def test_an_unknown_group_is_not_found(serve: Serve, path: str) -> None:
-    """A path that no group has is 404, and the text names those that there are."""
+async def test_an_unknown_group_fails_the_call(serve: Serve, path: str) -> None:
+    """A group of another version is neither admitted nor missing: 503, so that the entry's failurePolicy counts."""
     running = await serve(_default())
 
-    reply = await running.post(refused_body(), path)
+    async with connected(running.port) as wire:
+        reply = await wire.call(refused_body(), path)
+        assert await wire.ended()
 
     known = f"/mutate, /mutate/daemonsets, /mutate/pods, /mutate/policies, /mutate/topology, /validate, {_GROUPS}"
-    assert (reply.status, reply.text) == (404, f"There is no {path} here, only {known}.\n")
+    told = f"This replica, cks-admission {VERSION}, does not know the group of {path}, only {known}."
+    assert (reply.status, reply.headers["retry-after"], reply.closes) == (503, "1", True)
+    assert reply.text == f"{told} Another version registered it; the failurePolicy of its entry applies.\n"
 
 
 @pytest.mark.parametrize(

@@ -136,7 +136,7 @@ async def test_a_caller_that_hangs_up_gives_its_place_back(serve: Serve, caplog:
     [
         pytest.param(body(pod()), "/validate", 200, id="an-answer"),
         pytest.param(b"[]", "/validate", 400, id="a-bad-call"),
-        pytest.param(body(pod()), "/validate/nothing", 404, id="an-unknown-group"),
+        pytest.param(body(pod()), "/validate/nothing", 503, id="an-unknown-group"),
         pytest.param(body(pod()), "/mutate?timeout=x", 400, id="a-bad-time-out"),
     ],
 )

@@ -11,7 +11,7 @@ from policies.engine.match import LabelSelector, ResourceRule, SelectorRequireme
 from policies.engine.rule import Hook, HookCondition, Rule
 from policies.engine.ruleset import RuleSet
 from webhook.configuration.settings import Settings
-from webhook.registration.configurations import Client, Owner, configurations, owned, registered
+from webhook.registration.configurations import Client, Owner, Timeouts, configurations, owned, registered
 
 _BUNDLE = b"-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
 _ENCODED = base64.b64encode(_BUNDLE).decode()
@@ -20,6 +20,7 @@ _CREATE_PODS = ResourceRule(("CREATE",), ("",), ("pods",), ("v1",))
 _WRITE_ALL = ResourceRule(("CREATE", "UPDATE"), ("*",), ("*/*",))
 _IS_RED = HookCondition("is-red", "object.spec.colour == 'red'")
 _IS_BIG = HookCondition("is-big", "object.spec.size > 3")
+_TIMEOUTS = Timeouts(7, 3, 1)
 _OWN = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["cloud"]}
 
 
@@ -28,7 +29,7 @@ def _rule(name: str, *hooks: Hook, namespaces: LabelSelector | None = None, acti
 
 
 def _configurations(*rules: Rule, client: Client = _SERVICE, own_namespace: str = "cloud") -> list[Json]:
-    return configurations(RuleSet(rules), client, name="cks", own_namespace=own_namespace, timeout_seconds=7)
+    return configurations(RuleSet(rules), client, name="cks", own_namespace=own_namespace, timeouts=_TIMEOUTS)
 
 
 def _webhooks(*rules: Rule, **more: Any) -> list[Json]:
@@ -40,8 +41,8 @@ def test_a_whole_registration() -> None:
     """Two configurations hold an entry per group and scope: path, rules, conditions, failure policy and selectors."""
     guard = _rule(
         "guard",
-        Hook("validate", "things", (_WRITE_ALL,), "Fail", (_IS_RED,)),
-        Hook("validate", "things", (_WRITE_ALL,), "Fail", (_IS_BIG,), scope="Cluster"),
+        Hook("validate", "things", (_WRITE_ALL,), "Fail", (_IS_RED,), everywhere=True),
+        Hook("validate", "things", (_WRITE_ALL,), "Fail", (_IS_BIG,), scope="Cluster", everywhere=True),
     )
     fixer = _rule("fixer", Hook("mutate", "pods", (_CREATE_PODS,), "Ignore", (_IS_RED, _IS_BIG)))
 
@@ -78,6 +79,7 @@ def test_a_whole_registration() -> None:
                     "name": "pods.cks-admission.dev",
                     "clientConfig": client("/mutate/pods"),
                     "failurePolicy": "Ignore",
+                    "timeoutSeconds": 3,
                     "rules": [pods],
                     "namespaceSelector": {"matchExpressions": [_OWN]},
                     "reinvocationPolicy": "IfNeeded",
@@ -254,7 +256,7 @@ def test_namespaces_that_no_hook_is_for_are_left_out() -> None:
 
 def test_the_guard_leaves_control_plane_namespaces_alone() -> None:
     """The label guard is not asked about objects in control-plane Namespaces; other rules are."""
-    hook = Hook("validate", "labels", (_WRITE_ALL,), "Fail")
+    hook = Hook("validate", "labels", (_WRITE_ALL,), "Fail", everywhere=True)
 
     (webhook,) = _webhooks(_rule("labels", hook, namespaces=_GOLD), own_namespace="kube-node-lease")
 
@@ -268,7 +270,11 @@ def test_the_guard_leaves_control_plane_namespaces_alone() -> None:
 def test_cluster_scoped_entries_select_everything() -> None:
     """A selector reads a Namespace's own new labels, so on cluster-scoped objects none may exempt anybody."""
     (webhook,) = _webhooks(
-        _rule("labels", Hook("validate", "labels", (_WRITE_ALL,), "Fail", scope="Cluster"), namespaces=_GOLD)
+        _rule(
+            "labels",
+            Hook("validate", "labels", (_WRITE_ALL,), "Fail", scope="Cluster", everywhere=True),
+            namespaces=_GOLD,
+        )
     )
 
     assert (webhook["namespaceSelector"], webhook["objectSelector"]) == ({}, {})
@@ -301,7 +307,7 @@ def test_an_owner_and_an_injected_ca_are_said_in_the_metadata() -> None:
 
 def _shipped(**settings: Any) -> dict[str, Json]:
     """The entries of the built-in rules, by path."""
-    found = configurations(default_rules(**settings), _SERVICE, name="cks", own_namespace="cloud", timeout_seconds=7)
+    found = configurations(default_rules(**settings), _SERVICE, name="cks", own_namespace="cloud", timeouts=_TIMEOUTS)
     webhooks = [webhook for configuration in found for webhook in configuration["webhooks"]]
     return {f"{w['clientConfig']['service']['path']} {w['name']}": w for w in webhooks}
 
@@ -347,7 +353,7 @@ def test_the_built_in_rules_are_registered() -> None:
 def test_what_is_registered_keeps_the_api_servers_bounds(settings: Json) -> None:
     """Names are unique domain names of three parts or more, conditions are at most 64 and unique, paths exist."""
     ruleset = default_rules(**settings)
-    found = configurations(ruleset, _SERVICE, name="cks", own_namespace="cloud", timeout_seconds=7)
+    found = configurations(ruleset, _SERVICE, name="cks", own_namespace="cloud", timeouts=_TIMEOUTS)
 
     for configuration in found:
         names = [webhook["name"] for webhook in configuration["webhooks"]]

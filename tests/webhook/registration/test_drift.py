@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from support.builders import Json
 
-from webhook.configuration.settings import KeptRequirement, Registration
+from webhook.configuration.settings import KeptRequirement
 from webhook.registration.drift import (
     BundleOnly,
     Correction,
@@ -22,7 +22,11 @@ from webhook.registration.drift import (
     restored,
 )
 
-_KEPT = Registration().kept
+_KEPT = (
+    KeptRequirement(key="control-plane", values=("true",)),
+    KeptRequirement(key="kubernetes.azure.com/managedby", values=("aks",)),
+    KeptRequirement(key="kubernetes.io/metadata.name", values=("kube-*", "gke-*")),
+)
 _OWN = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["cks-admission"]}
 _AKS = [
     {"key": "control-plane", "operator": "NotIn", "values": ["true"]},

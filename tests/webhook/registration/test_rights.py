@@ -35,6 +35,7 @@ _WORKLOADS = {
     if row.templates and row.group_kind not in HISTORIES
 }
 _CONFIGURATIONS = [f"{kind}webhookconfigurations.admissionregistration.k8s.io" for kind in ("mutating", "validating")]
+_WAITING = {"list pods", "create events"}
 _LEASE = {"create leases.coordination.k8s.io @cloud"} | {
     f"{verb} leases.coordination.k8s.io agreed @cloud" for verb in ("get", "update")
 }
@@ -114,6 +115,7 @@ def _needed(**sections: Any) -> list[str]:
                 ),
                 "get clusterroles.rbac.authorization.k8s.io cks",
                 *_LEASE,
+                *_WAITING,
             },
             id="registration",
         ),
@@ -122,6 +124,7 @@ def _needed(**sections: Any) -> list[str]:
             {
                 *(f"{verb} {each} hooks" for verb in ("get", "list", "watch", "patch") for each in _CONFIGURATIONS),
                 *_LEASE,
+                *_WAITING,
             },
             id="caBundle alone",
         ),
@@ -131,6 +134,7 @@ def _needed(**sections: Any) -> list[str]:
                 "create secrets @cloud",
                 *(f"{verb} secrets ca @cloud" for verb in ("list", "watch", "update")),
                 *_LEASE,
+                *_WAITING,
             },
             id="a CA in a Secret",
         ),

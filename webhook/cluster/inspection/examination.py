@@ -14,7 +14,7 @@ from policies.topology.nodes.inventory import Machine, machines
 from webhook.cluster.api.call import Call
 from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.cluster.facts.references import ACCEPT
-from webhook.cluster.inspection import inventory, reads
+from webhook.cluster.inspection import components, inventory, reads
 from webhook.cluster.inspection.handshake import certificates
 from webhook.cluster.replicas.registration import GROUP, PLURALS, path
 from webhook.cluster.watches.nativepolicies import DERIVE
@@ -92,6 +92,7 @@ async def _cluster(api: ApiClient, settings: Settings, version: str) -> ClusterS
         )
         nodes = tasks.create_task(reads.tried(_machines(api, settings), "list nodes"))
         topologies = tasks.create_task(reads.tried(_topologies(api, settings), "list topologies"))
+        running = tasks.create_task(reads.tried(components.read(api), "list daemonsets and deployments"))
     return ClusterState(
         user.result(),
         version,
@@ -102,6 +103,7 @@ async def _cluster(api: ApiClient, settings: Settings, version: str) -> ClusterS
         natives.result(),
         nodes.result(),
         topologies.result(),
+        running.result(),
     )
 
 

@@ -145,11 +145,66 @@ def test_a_namespace_that_is_lost_follows_the_failure_policy(failure_policy: str
     assert (answer.allowed, answer.operations) == (allowed, ())
 
 
+_IN_FORCE = StaticFacts(TODAY, namespaces={"default": {"team": "ml"}})
+_BROKEN = """
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: broken, annotations: {cks-admission.dev/derive: "false"}}
+spec:
+  failurePolicy: Ignore
+  matchConstraints:
+    resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]
+  validations: EXPRESSIONS
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: broken}
+spec: {policyName: broken, validationActions: [Deny]}
+"""
+_LIST = "[" + ", ".join(["1"] * 100) + "]"
+_QUADRATIC = f"{_LIST}.all(a, {_LIST}.all(b, {_LIST}.all(c, {_LIST}.all(d, a + b + c + d > 0))))"
+
+
+@pytest.mark.parametrize(
+    ("expressions", "denied", "told"),
+    [
+        ('[{expression: "object.metadata.labels.missing == 1"}]', False, "no such key"),
+        (f'[{{expression: "{_QUADRATIC}"}}]', False, "cost"),
+        ('[{expression: "object.metadata.labels.missing == 1"}, {expression: "false"}]', True, "no such key"),
+    ],
+    ids=["error", "over-budget", "beside-a-violation"],
+)
+def test_what_is_skipped_is_told(expressions: str, denied: bool, told: str) -> None:  # noqa: FBT001
+    """An error that the failurePolicy ignores is a warning and a decision on record, beside what was found."""
+    loaded = _loaded(_BROKEN.replace("EXPRESSIONS", expressions))
+    (rule,) = validatingrule.rules(loaded.policies, loaded.bindings, NO_PARAMETERS, WORKLOADS)
+
+    answer = engine.validate(request(pod(labels={})), RuleSet([rule]), _IN_FORCE)
+
+    assert answer.allowed is not denied
+    assert [decision.verdict for decision in answer.decisions] == (["deny", "error"] if denied else ["error"])
+    assert answer.warnings[0].startswith("rule 'broken' was skipped, it could not be evaluated: ")
+    error = answer.decisions[-1].failure
+    assert error is not None
+    assert told in str(error.error)
+
+
+def test_a_mutating_policy_that_is_skipped_is_told() -> None:
+    """The same holds for policies that change objects; those beside it change the object as ever."""
+    broken = _MUTATING.replace("FAILURE", "Ignore").replace("class}", "broken}").replace("'low'", "object.spec.missing")
+    answer = _changed(f"{broken}---\n{_TWO}", [])
+
+    assert [(decision.rule, decision.verdict) for decision in answer.decisions] == [
+        ("mutating-policies", "patch"),
+        ("broken", "error"),
+    ]
+    assert answer.warnings[0].startswith("rule 'broken' was skipped")
+
+
 _TWO = "---\n".join(
     _MUTATING.replace("FAILURE", "Fail").replace("class}", f"{name}}}").replace("priorityClassName: 'low'", field)
     for name, field in (("class", "priorityClassName: 'low'"), ("host", "hostname: 'h'"))
 )
-_IN_FORCE = StaticFacts(TODAY, namespaces={"default": {"team": "ml"}})
 _CLASS = {"op": "add", "path": "/spec/priorityClassName", "value": "low"}
 _HOST = {"op": "add", "path": "/spec/hostname", "value": "h"}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import platform
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from functools import partial
 from typing import Protocol
 
@@ -19,6 +19,7 @@ from webhook.version import VERSION
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 # From a tenth of the usual time of a review to the longest time-out of a webhook.
 BUCKETS = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+_LATE = 100  # policies with a series of their own
 
 
 class Watches(Protocol):
@@ -73,6 +74,22 @@ class Metrics:
             "Namespaces read, parameters waited for and authorization checks asked of the API server: found or failed.",
             ("outcome",),
         )
+        self.postponed = counter(
+            "cks_admission_postponed_reviews_total",
+            "Reviews that took too long for the event loop and went to the child process.",
+        )
+        self.heavy = counter(
+            "cks_admission_child_reviews_total",
+            "Reviews given to the child process: answered, or ended with the process.",
+            ("outcome",),
+        )
+        self.heavy_waiting = gauge("cks_admission_child_reviews_waiting", "Reviews that wait for the child process.")
+        self.policy_overtime = counter(
+            "cks_admission_policy_overtime_total",
+            "Reviews whose time was over while this policy was evaluated; for at most 100 policies.",
+            ("policy",),
+        )
+        self._late: dict[str, None] = {}
         self.policies = gauge("cks_admission_policies", "Admission policies in force, by kind.", ("kind",))
         self.policy_reloads = counter(
             "cks_admission_policy_reloads_total",
@@ -145,6 +162,18 @@ class Metrics:
         # time. Nobody needs the sums before they are exposed.
         key = counter, labels
         self._uncounted[key] = self._uncounted.get(key, 0) + 1
+
+    def overtime(self, policy: str) -> None:
+        """Count a review whose time was over while a policy was evaluated."""
+        if policy in self._late or len(self._late) < _LATE:
+            self._late[policy] = None
+            self.policy_overtime.labels(policy).inc()
+
+    def in_force(self, policies: Container[str]) -> None:
+        """End the series of policies that are no longer in force."""
+        for policy in [policy for policy in self._late if policy not in policies]:
+            del self._late[policy]
+            self.policy_overtime.remove(policy)
 
     def policies_loaded(self, kinds: Iterable[str], *, refused: bool) -> None:
         """Count one reload. kinds: the kind of each loaded policy."""

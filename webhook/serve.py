@@ -18,6 +18,7 @@ from policies.engine.facts import StaticFacts
 from webhook.configuration import rules
 from webhook.configuration.configuration import Configuration, LoadedConfiguration
 from webhook.configuration.settings import Settings, SettingsError
+from webhook.heavy.slow import SlowPolicies
 from webhook.http import ports
 from webhook.http.app import Service
 from webhook.http.state import Served, ServingState
@@ -82,7 +83,7 @@ async def serve(read: Callable[[], Settings], path: Path | None = None, health_s
         await upkeep.start()
         state = _state(parts, registrar)
         _watch_ages(stack, parts, state)
-        service = Service(state, measures, settings.listen.max_in_flight)
+        service = Service(state, measures, settings.listen.max_in_flight, _slow(parts))
         # Last, because an open port promises that the rules are in force.
         health, admission = await _open(stack, service, settings, parts.certificates, health_socket)
         # The objects from start-up live as long as the process, so the garbage collector can ignore them.
@@ -153,6 +154,21 @@ async def _open(
     await ports.listen(admission, settings.listen.host, settings.listen.port, certificates, shared=bool(health_socket))
     stack.push_async_callback(admission.cleanup)
     return health, admission
+
+
+def _slow(parts: _Parts) -> SlowPolicies:
+    """The memory of slow policies. Those in ConfigMaps are named in an Event there."""
+    tasks: set[asyncio.Task[None]] = set()
+
+    def tell(policy: str) -> None:
+        if isinstance(parts.keeper, RuleKeeper) or parts.cluster is None or parts.cluster.maps is None:
+            return
+        text = f"Policy {policy} was over the time of a review several times within a minute."
+        task = asyncio.create_task(parts.cluster.maps.warn(parts.keeper.file_of(policy), "PolicySlow", text))
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
+    return SlowPolicies(parts.measures, skips=lambda: parts.settings.policies.slow == "skip", tell=tell)
 
 
 def _check(settings: Settings) -> None:

@@ -3,7 +3,7 @@
 CelError              an expression failed at run time; `&&`, `||`, `all` and `exists` absorb it as CEL defines
 CompileError          an expression that Kubernetes refuses: with all issues, each at its place
 BudgetError           the cost limit was exceeded; nothing absorbs it
-TimeLimitError        the time limit was exceeded; nothing absorbs it
+TimeLimitError        (policies/engine/timelimit.py) the time for the review is over; nothing absorbs it
 Missing               (policies/engine/lookup.py) an authorization check without an answer yet; nothing absorbs it
 """
 
@@ -27,20 +27,14 @@ def no_such_overload() -> CelError:
     return CelError(NO_SUCH_OVERLOAD)
 
 
-class InterruptedEvaluationError(Exception):
-    """The base of errors that end an evaluation at once and are never absorbed."""
+class BudgetError(Exception):
+    """The cost limit was exceeded. `cost`: the sum at that moment, in kube-apiserver's units.
 
+    certain: whether the sum was counted as the reference does. A function that refuses to build a huge result knows
+    only its own cost.
+    """
 
-class BudgetError(InterruptedEvaluationError):
-    """The cost limit was exceeded. `cost`: the sum at that moment, in kube-apiserver's units."""
-
-    def __init__(self, cost: int) -> None:
+    def __init__(self, cost: int, *, certain: bool = False) -> None:
         super().__init__("operation cancelled: actual cost limit exceeded")
         self.cost = cost
-
-
-class TimeLimitError(InterruptedEvaluationError):
-    """An evaluation exceeded its time limit."""
-
-    def __init__(self) -> None:
-        super().__init__("operation interrupted: the evaluation took longer than allowed")
+        self.certain = certain

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from msgspec import Struct
 
@@ -19,10 +20,10 @@ from policies.cel import types
 from policies.cel.checking.checker import check
 from policies.cel.cost import EXPRESSION_LIMIT
 from policies.cel.environment import Environment
-from policies.cel.errors import BudgetError, CelError, TimeLimitError
+from policies.cel.errors import BudgetError, CelError
 from policies.cel.evaluation.plan import PlanError, plan
 from policies.cel.evaluation.recursion import NestingError, deeply
-from policies.cel.evaluation.run import Expired, Outcome, Run
+from policies.cel.evaluation.run import Outcome, Run
 from policies.cel.evaluation.step import Step, failed
 from policies.cel.generation.compiled import Function, Generated, generate
 from policies.cel.generation.support import HandOverError
@@ -32,7 +33,10 @@ from policies.cel.syntax.source import CompileError, Issue, Source
 from policies.cel.types import Type
 from policies.cel.values import Value
 from policies.engine.lookup import Missing
+from policies.engine.timelimit import Expired, look
 
+_CHEAP = 2_000
+"""After a more expensive evaluation, some tenths of a millisecond, the clock is looked at."""
 Mark = tuple[int, int, int]
 """The cost of variables, and the numbers of those with values and with failures."""
 Names = Mapping[str, Value]
@@ -64,7 +68,7 @@ class Evaluation(Struct, frozen=True):
 
     value: Value
     cost: int
-    error: Exception | None = None  # CelError, BudgetError or TimeLimitError
+    error: CelError | BudgetError | None = None
 
 
 class Program:
@@ -86,10 +90,14 @@ class Program:
         self.faults = 0
         self.on_fault: Callable[[Program, Exception], None] | None = None
 
-    def evaluate(self, names: Names, *, limit: int = EXPRESSION_LIMIT, expired: Expired | None = None) -> Evaluation:
+    def evaluate(
+        self, names: Names, *, limit: int = EXPRESSION_LIMIT, expired: Expired | None = None, exact: bool = True
+    ) -> Evaluation:
         """The result with these variables. `limit`: the allowed cost. `expired`: called repeatedly; True stops.
 
-        Raises Missing if an authorization check has no answer yet: find the answer and evaluate again.
+        exact: whether the cost of an evaluation over its limit has to be the reference's, the first sum above it. That
+        takes the exact evaluator; otherwise one more than the limit will do. Raises TimeLimitError, and Missing if an
+        authorization check has no answer yet: find the answer and evaluate again.
         """
         function = self._loaded()
         if function is None:
@@ -101,16 +109,21 @@ class Program:
             value, cost = function(names, limit, expired)
         except Missing:
             raise
-        except TimeLimitError as error:
-            return Evaluation(None, 0, error)
         except Exception as error:  # noqa: BLE001 - the exact evaluator finds out what went wrong
             raised = error.with_traceback(None)  # the traceback would keep this frame, and so the whole review
         else:
             if cost <= limit:
+                if cost > _CHEAP:
+                    look(expired)
                 return Evaluation(value, cost)
+        if isinstance(raised, BudgetError) and raised.certain and not exact:
+            return Evaluation(None, raised.cost, raised)
         if mark is not None:
             variables.forget(mark)
-        run = Run(names, limit, expired)
+        return self._again(Run(names, limit, expired), raised)
+
+    def _again(self, run: Run, raised: Exception) -> Evaluation:
+        """The result of the exact evaluator after the function has raised an exception."""
         evaluation = self._exactly(run)
         if evaluation.error is None and not run.absorbed and not _handed_over(raised):
             self._note_fault(raised)
@@ -132,6 +145,8 @@ class Program:
             raise
         except Exception:  # noqa: BLE001 - the exact evaluator finds out what went wrong
             return None
+        if evaluated[1] > _CHEAP:
+            look(expired)
         return evaluated if 0 <= evaluated[1] <= EXPRESSION_LIMIT else None
 
     def evaluate_exactly(
@@ -147,7 +162,7 @@ class Program:
 
         try:
             outcome = deeply(evaluated)
-        except (BudgetError, TimeLimitError) as error:
+        except BudgetError as error:
             return Evaluation(None, run.cost, error)
         except NestingError:
             outcome = CelError("values are nested too deeply")
@@ -167,7 +182,7 @@ def _handed_over(raised: Exception) -> bool:
     raises IndexError.
     """
     return (
-        isinstance(raised, HandOverError | CelError | IndexError | RecursionError)
+        isinstance(raised, HandOverError | CelError | BudgetError | IndexError | RecursionError)
         or (isinstance(raised, AttributeError) and raised.name == "get")
         or (isinstance(raised, TypeError) and str(raised).endswith("not subscriptable"))
     )
@@ -246,24 +261,32 @@ class Composition:
         fields = known.structs[VARIABLES.name]
         return Composition(patching.with_fields(VARIABLES.name, fields), self.programs)
 
-    def bind(self, names: Names, *, expired: Expired | None = None) -> Names:
-        """The names of an evaluation, with `variables` added."""
+    def bind(self, names: Names, *, expired: Expired | None = None, exact: bool = True) -> Names:
+        """The names of an evaluation, with `variables` added. For `exact` see Program.evaluate."""
         if not self.programs:
             return names if "variables" in names else {**names, "variables": NO_VARIABLES}
-        return {**names, "variables": Variables(self.programs, names, expired)}
+        return {**names, "variables": Variables(self.programs, names, expired, exact=exact)}
 
 
 class Variables(dict[str, Value]):
     """The value of `variables` in one evaluation. Each variable is evaluated when first read, at a separate cost."""
 
-    __slots__ = ("_expired", "_failures", "_inexact", "_names", "_programs", "cost")
+    __slots__ = ("_exact", "_expired", "_failures", "_inexact", "_names", "_programs", "_spent", "cost")
     cel_type = VARIABLES
 
-    def __init__(self, programs: Mapping[str, Program | CompileError], names: Names, expired: Expired | None) -> None:
+    def __init__(
+        self,
+        programs: Mapping[str, Program | CompileError],
+        names: Names,
+        expired: Expired | None,
+        *,
+        exact: bool = True,
+    ) -> None:
         self.cost = 0
-        self._programs, self._names, self._expired = programs, names, expired
+        self._programs, self._names, self._expired, self._exact = programs, names, expired, exact
         self._failures: dict[str, CelError] | None = None  # None until a variable fails
         self._inexact: frozenset[str] = frozenset()  # variables that have failed or were forgotten
+        self._spent: dict[str, tuple[CelError, int]] | None = None  # those over their limit, with their costs
 
     def cel_has(self, name: str) -> bool:
         """Whether there is such a variable."""
@@ -300,20 +323,26 @@ class Variables(dict[str, Value]):
         return value
 
     def _evaluate(self, name: str) -> Value:
+        if self._spent is not None and name in self._spent:
+            error, cost = self._spent[name]
+            self.cost += cost
+            return error
         program = self._programs.get(name)
         if program is None:
             return CelError(f"no such key: {name}")
         if isinstance(program, CompileError):
             return CelError(f'composited variable "{name}" fails to compile: {program.full_reference()}')
-        evaluate = program.evaluate_exactly if name in self._inexact else program.evaluate
+        evaluate = program.evaluate_exactly if name in self._inexact else partial(program.evaluate, exact=self._exact)
+        before = self.cost
         # The dict is not kept: in a reference cycle, each review's object would wait for the garbage collector.
         evaluation = evaluate({**self._names, "variables": self}, expired=self._expired)
         self.cost += evaluation.cost
-        if isinstance(evaluation.error, TimeLimitError):
-            raise evaluation.error
-        if evaluation.error is not None:
-            return CelError(f'composited variable "{name}" fails to evaluate: {evaluation.error}')
-        return evaluation.value
+        if evaluation.error is None:
+            return evaluation.value
+        failure = CelError(f'composited variable "{name}" fails to evaluate: {evaluation.error}')
+        if isinstance(evaluation.error, BudgetError) and self.cost == before + evaluation.cost:  # it read no other one
+            self._spent = {**(self._spent or {}), name: (failure, evaluation.cost)}
+        return failure
 
 
 NO_VARIABLES = Variables({}, {}, None)

@@ -29,6 +29,7 @@ from policies.engine.rule import (
     SkippedError,
 )
 from policies.engine.ruleset import RuleSet
+from policies.engine.timelimit import OvertimeError, PostponedError, TimeLimitError, look
 from policies.engine.violation import Violation, describe, limited, one_line
 from policies.objects import patch
 
@@ -125,16 +126,19 @@ def mutate(request: AdmissionRequest, ruleset: RuleSet, facts: Facts, group: str
             decision, mutation = _mutation(rule, current, ruleset, facts)
             if mutation.operations:
                 current = _applied(current, mutation, last=position == len(rules))
-        except Missing:
-            raise
+        except Missing as missing:
+            failure, mutation = _disregard(missing, _policy(rule, "mutate", request, ruleset), facts), NO_MUTATION
+            decision = Decision(rule.name, "error", failure=failure)
+        except TimeLimitError as error:
+            failure, mutation = _overtime(error, rule, _policy(rule, "mutate", request, ruleset)), NO_MUTATION
+            decision = Decision(rule.name, "error", failure=failure)
         except MutationRefusedError as refusal:
             violation, mutation = refusal.violation, NO_MUTATION
             decision = Decision(violation.rule, "deny", (violation,), exception=refusal.exception)
         except Exception as error:  # noqa: BLE001 - one guard for all rules: a failure becomes a decision, never a 500
             failure, mutation = RuleFailure(error, _policy(rule, "mutate", request, ruleset)), NO_MUTATION
             decision = Decision(rule.name, "error", failure=failure)
-            if not decision.denies:
-                lines.append(one_line(_failure_text(rule.name, error, "Ignore")))
+        lines += _warnings(decision)
         decisions.append(decision)
         if mutation.excepted:
             decisions += [Decision(policy, "excepted", exception=why) for policy, why in mutation.excepted]
@@ -149,6 +153,7 @@ def mutate(request: AdmissionRequest, ruleset: RuleSet, facts: Facts, group: str
 
 def _mutation(rule: Rule, request: AdmissionRequest, ruleset: RuleSet, facts: Facts) -> tuple[Decision, Mutation]:
     """A rule's decision and mutation; no mutation if an exception covers the request."""
+    look(facts.expired)
     if rule.mutate is None or not _in_scope(rule, request, facts):
         return Decision(rule.name, "admit"), NO_MUTATION
     mutation = rule.mutate(request, facts)
@@ -171,13 +176,44 @@ def _applied(request: AdmissionRequest, mutation: Mutation, *, last: bool) -> Ad
 def _observe(rule: Rule, request: AdmissionRequest, ruleset: RuleSet, facts: Facts) -> Outcome | RuleFailure:
     """The outcome of one rule, with every exception turned into a failure."""
     try:
+        look(facts.expired)
         if rule.validate is None or not _in_scope(rule, request, facts):
             return ()
         return tuple(rule.validate(request, facts))
-    except Missing:
-        raise
+    except Missing as missing:
+        return _disregard(missing, _policy(rule, "validate", request, ruleset), facts)
+    except TimeLimitError as error:
+        return _overtime(error, rule, _policy(rule, "validate", request, ruleset))
     except Exception as error:  # noqa: BLE001 - as in mutate
         return RuleFailure(error, _policy(rule, "validate", request, ruleset))
+
+
+def _disregard(missing: Missing, policy: FailurePolicy, facts: Facts) -> RuleFailure:
+    """The failure of a rule that looks up by hand what was entered already. Raises Missing for anything else."""
+    if missing.key not in facts.entries:
+        raise missing
+    return RuleFailure(RuntimeError("it looks something up without regard to what was found"), policy)
+
+
+def _overtime(error: TimeLimitError, rule: Rule, policy: FailurePolicy) -> RuleFailure:
+    """The failure of a rule for which no time was left. Raises PostponedError."""
+    error.blame(rule.name)
+    error.rule = rule.name
+    if isinstance(error, PostponedError):
+        raise error
+    return RuleFailure(OvertimeError(str(error)), policy)
+
+
+def overtime(
+    request: AdmissionRequest, ruleset: RuleSet, phase: Phase, group: str | None, error: OvertimeError
+) -> Answer:
+    """The answer for a request that nobody could judge in time: every rule for it has failed."""
+    rules = ruleset.applicable(phase, request, group)
+    decisions = tuple(
+        Decision(rule.name, "error", failure=RuleFailure(error, _policy(rule, phase, request, ruleset)))
+        for rule in rules
+    )
+    return Answer(decisions, (), limited([line for decision in decisions for line in _warnings(decision)]))
 
 
 def _warnings(decision: Decision) -> Iterator[str]:
@@ -238,6 +274,8 @@ def _policy(rule: Rule, phase: Phase, request: AdmissionRequest, ruleset: RuleSe
 
 def _failure_text(rule: str, error: Exception, policy: FailurePolicy) -> str:
     """The message about a failed rule. It shows only the error's class and text, which never contain an object."""
+    if isinstance(error, SkippedError):
+        return f"policy {rule!r} was skipped: {error}"
     cause = f"{type(error).__name__}: {error}"
     if policy == "Ignore":
         return f"rule {rule!r} was skipped, it could not be evaluated: {cause}"

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from policies.engine.lookup import FactUnavailable, Key
 from policies.engine.request import JsonObject, mapping
+from policies.engine.timelimit import Expired
 
 if TYPE_CHECKING:
     from typing import Self
@@ -89,9 +90,15 @@ class ReferencesKey(Key[References], Struct, frozen=True):
 
 
 class Facts(Struct, frozen=True, kw_only=True):
-    """The facts that rules may use. entries: values and failures by key that were looked up for one review."""
+    """The facts that rules may use. entries: values and failures by key that were looked up for one review.
+
+    expired: the clock of the review; None for as much time as it takes. skipped: names of policies that are too slow to
+    be evaluated.
+    """
 
     entries: Mapping[Key[Any], Any] = {}
+    expired: Expired | None = None
+    skipped: frozenset[str] = frozenset()
 
     def entered(self, key: Key[T], entry: T | FactUnavailable) -> Self:
         """These facts with one more entry."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from functools import partial
 from typing import Any
 
 from hypothesis import given, settings
@@ -11,7 +12,7 @@ from support.cel.celexpressions import EXPRESSIONS
 from support.cel.celrun import compiled, names
 
 from policies.cel.equality import contains, equal, find
-from policies.cel.errors import CelError
+from policies.cel.errors import BudgetError, CelError
 from policies.cel.ordering import compare
 from policies.cel.program import Evaluation, Program
 from policies.cel.values import ABSENT, INT_MAX, INT_MIN, UINT_MAX, Duration, Optional, Timestamp, Uint
@@ -144,6 +145,19 @@ def test_both_evaluators_agree_on_the_limit(obj: Any, limit: int) -> None:
     for program in _PROGRAMS:
         usual, exact = (run(names(obj), limit=limit) for run in (program.evaluate, program.evaluate_exactly))
         assert (program.source.text, _outcome(usual)) == (program.source.text, _outcome(exact))
+
+
+@settings(max_examples=80)
+@given(_objects, st.integers(0, 60))
+def test_generated_code_never_claims_too_early_that_the_limit_is_exceeded(obj: Any, limit: int) -> None:
+    """Whoever does not need the cost of an expression over its limit learns the same without a second evaluation."""
+    for program in _PROGRAMS:
+        usual, exact = (
+            run(names(obj), limit=limit) for run in (partial(program.evaluate, exact=False), program.evaluate_exactly)
+        )
+        same = (usual.value, str(usual.error)) == (exact.value, str(exact.error))
+        assert same or isinstance(usual.error, BudgetError), program.source.text
+        assert isinstance(usual.error, BudgetError) == isinstance(exact.error, BudgetError), program.source.text
 
 
 @settings(max_examples=100)

@@ -371,6 +371,10 @@ class Policies(_Model):
     native: bool = Field(
         True, description="In a cluster, check pod templates by its own policies with cks-admission.dev/derive: true."
     )
+    slow: Literal["keep", "skip"] = Field(
+        "keep",
+        description="A policy that was over its time 3 times in a minute: keep, or skip it for 5 minutes as failed.",
+    )
 
 
 class WorkloadSettings(_Model):

@@ -15,9 +15,10 @@ from aiohttp import hdrs, web
 from multidict import CIMultiDict
 
 from webhook import logs, metrics
+from webhook.heavy.slow import SlowPolicies
 from webhook.http import probes
-from webhook.http.decision import decide
-from webhook.http.review import ReviewError, UnknownGroupError, encode
+from webhook.http.decision import Judge
+from webhook.http.review import ReviewError, UnknownGroupError
 from webhook.http.state import ServingState
 from webhook.metrics import Metrics
 from webhook.version import VERSION
@@ -47,8 +48,11 @@ _JSON_HEADERS = CIMultiDict({hdrs.CONTENT_TYPE: _JSON})
 class Service:
     """The handlers and what they share."""
 
-    def __init__(self, state: ServingState, measures: Metrics, max_in_flight: int) -> None:
+    def __init__(
+        self, state: ServingState, measures: Metrics, max_in_flight: int, slow: SlowPolicies | None = None
+    ) -> None:
         self.state = state
+        self.judge = Judge(measures, slow or SlowPolicies(measures))
         self.metrics = measures
         self.max_in_flight = max_in_flight
         self.log = structlog.get_logger().bind()  # a logger, not a proxy that looks one up at each call
@@ -102,9 +106,7 @@ class Service:
         deadline = asyncio.get_running_loop().time() + _timeout(http.rel_url.raw_query_string)
         body = await _read(http, deadline)
         started = time.perf_counter()
-        request = route.decode(body)
-        answer = await decide(request, route, served, deadline - MARGIN, self.metrics)
-        reply = encode(request.uid, answer)
+        reply, request, answer, _ = await self.judge.review(body, route, served, deadline - MARGIN)
         self.metrics.observe(route.phase, request, answer, time.perf_counter() - started)
         logs.log_answer(self.log, route.phase, request, answer)
         self._skips.write(request, answer)

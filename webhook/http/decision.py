@@ -1,16 +1,29 @@
-"""Runs the engine, and looks up the values that it misses. Rules never wait; this module waits for them."""
+"""Judges reviews: in the event loop if they are quick, in a child process if they are not.
+
+Rules never wait; this module looks up the values that they miss, and waits for them.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection
-from typing import Any
+from typing import Any, NamedTuple
+
+from msgspec.structs import asdict, replace
 
 from policies.cel.library.kubernetes.authorizer import Check, CheckAnswer
 from policies.engine import engine
-from policies.engine.engine import Answer
+from policies.engine.engine import Answer, Decision, RuleFailure
+from policies.engine.facts import Facts
 from policies.engine.lookup import FactUnavailable, Key, Missing
 from policies.engine.request import AdmissionRequest
+from policies.engine.rule import Rule
+from policies.engine.timelimit import OvertimeError, PostponedError
+from webhook.heavy.child import LAST_WORDS, Child, ChildError
+from webhook.heavy.clock import Allowance, Slice, Ticks
+from webhook.heavy.slow import SlowPolicies
+from webhook.heavy.turns import NoTurnError, Turns
+from webhook.http.review import ReviewError, encode, head
 from webhook.http.state import Resolver, Route, Served
 from webhook.metrics import Metrics
 
@@ -18,31 +31,170 @@ from webhook.metrics import Metrics
 LOOKUPS = 32
 # The limit of authorization checks in one review: as many as one policy's cost limit allows.
 CHECKS = 28
+# Reviews with longer bodies are not even decoded in the event loop. Usual ones have 5 to 20 KB.
+LARGE = 256 * 1024
 
 
-async def decide(request: AdmissionRequest, route: Route, served: Served, deadline: float, metrics: Metrics) -> Answer:
-    """The answer to a request. `deadline` is a time of the event loop's clock.
+class Reviewed(NamedTuple):
+    """A judged review: the bytes of the reply, and for logs and metrics the request and its answer.
 
-    If a value cannot be found by then, the rules that need it fail, and their failure policies apply.
+    If a child process has judged it, the request is without its objects, and only the texts of errors are kept.
+    policy: the one for which no time was left.
     """
-    run = engine.mutate if route.phase == "mutate" else engine.validate
-    facts = served.facts
-    while True:
-        try:
-            return run(request, served.ruleset, facts, route.group)
-        except Missing as missing:
-            key = missing.key
+
+    reply: bytes
+    request: AdmissionRequest
+    answer: Answer
+    policy: str = ""
+
+
+class _ToldError(Exception):
+    """An error of another process."""
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+class Judge:
+    """Judges the reviews of a process."""
+
+    def __init__(self, metrics: Metrics, slow: SlowPolicies) -> None:
+        self._metrics = metrics
+        self._slow = slow
+        self._turns = Turns()
+        self._ticks = Ticks()
+        self._ticks.start()
+        metrics.heavy_waiting.set_function(lambda: self._turns.waiting)
+
+    async def review(self, body: bytes, route: Route, served: Served, deadline: float) -> Reviewed:
+        """The answer to a review. `deadline` is a time of the event loop's clock. Raises ReviewError.
+
+        If a value cannot be found by then, or if there is no time for a rule, the rule fails, and its failure policy
+        applies.
+        """
+        if len(body) > LARGE:
+            return await self._elsewhere(body, head(body), route, served, deadline)
+        request = route.decode(body)
+        if not (self._slow.postponed and self._slow.expects(_rules(request, route, served), request.namespace)):
+            try:
+                answer = await self._here(request, route, served, deadline)
+                return Reviewed(encode(request.uid, answer), request, answer)
+            except PostponedError as error:
+                self._slow.postpone(error.rule, request.namespace)
+        return await self._elsewhere(body, request, route, served, deadline)
+
+    async def _here(self, request: AdmissionRequest, route: Route, served: Served, deadline: float) -> Answer:
+        """The answer to a request, found in the event loop. Raises PostponedError if that takes too long."""
+        time = Slice(self._ticks)
+        facts = replace(served.facts, expired=time, skipped=self._slow.skipped)
+        while True:
+            time.begin()
+            try:
+                return _run(request, route, facts, served)
+            except Missing as missing:
+                key = missing.key
+            finally:
+                time.end()
+            facts = await self._entered(facts, key, served.resolver, deadline)
+
+    async def _entered(self, facts: Facts, key: Key[Any], resolver: Resolver | None, deadline: float) -> Facts:
+        """The facts with the value of a key, or with the failure to find it."""
         remaining = deadline - asyncio.get_running_loop().time()
-        entry = await _entry(key, facts.entries, served.resolver, remaining)
+        entry = await _entry(key, facts.entries, resolver, remaining)
         failed = isinstance(entry, FactUnavailable) or (isinstance(entry, CheckAnswer) and entry.error is not None)
-        metrics.lookups.labels("failed" if failed else "found").inc()
-        facts = facts.entered(key, entry)
+        self._metrics.lookups.labels("failed" if failed else "found").inc()
+        return facts.entered(key, entry)
+
+    async def _elsewhere(
+        self, body: bytes, request: AdmissionRequest | None, route: Route, served: Served, deadline: float
+    ) -> Reviewed:
+        """The answer from a child process. request: the decoded review, perhaps without its objects."""
+        tenant = request.namespace if request is not None else ""
+        facts = replace(served.facts, skipped=self._slow.skipped)
+        try:
+            while True:
+                told = await self._told(body, tenant, route, facts, served, deadline)
+                if isinstance(told, Reviewed):
+                    if told.policy:
+                        self._slow.overtime(told.policy, dry_run=bool(told.request.dry_run))
+                    return told
+                if isinstance(told, Key):
+                    facts = await self._entered(facts, told, served.resolver, deadline)
+                else:
+                    raise ReviewError(*told)
+        except (NoTurnError, ChildError) as error:
+            if request is None:
+                raise ReviewError(f"The review could not be read in time: {error}.", 503) from None
+            answer = engine.overtime(
+                request, served.ruleset, route.phase, route.group, OvertimeError(f"no time was left for it: {error}")
+            )
+            return Reviewed(encode(request.uid, answer), request, answer)
+
+    async def _told(
+        self, body: bytes, tenant: str, route: Route, facts: Facts, served: Served, deadline: float
+    ) -> Reviewed | Key[Any] | tuple[str, int]:
+        """What a child process says: the answer, a value that it misses, or an error in the review.
+
+        Raises NoTurnError and ChildError.
+        """
+        loop = asyncio.get_running_loop()
+        async with self._turns.turn(tenant, deadline) as turn:
+            seconds = deadline - LAST_WORDS - loop.time()
+            child = Child(lambda: _judged(body, route, facts, served, seconds))
+            turn.end = child.end
+            ending = loop.call_at(deadline - LAST_WORDS, child.end)
+            try:
+                told: Reviewed | Key[Any] | tuple[str, int] = await child.result
+            except ChildError:
+                self._metrics.heavy.labels("ended").inc()
+                raise
+            else:
+                self._metrics.heavy.labels("answered").inc()
+                return told
+            finally:
+                ending.cancel()
+                child.kill()
+                await asyncio.shield(child.gone)
+
+
+def _judged(
+    body: bytes, route: Route, facts: Facts, served: Served, seconds: float
+) -> Reviewed | Key[Any] | tuple[str, int]:
+    """The work of a child process."""
+    allowance = Allowance()
+    try:
+        with allowance.running(seconds):
+            request = route.decode(body)
+            answer = _run(request, route, replace(facts, expired=allowance), served)
+    except Missing as missing:
+        key: Key[Any] = missing.key
+        return key
+    except ReviewError as error:
+        return str(error), error.status
+    fields = {name: value for name, value in asdict(request).items() if not name.endswith("object")}
+    fields["name"] = request.display_name
+    told = replace(answer, decisions=tuple(map(_told, answer.decisions)))
+    return Reviewed(encode(request.uid, answer), AdmissionRequest(**fields), told, allowance.policy)
+
+
+def _told(decision: Decision) -> Decision:
+    """A decision as it is told to another process. Not all exceptions can be."""
+    if decision.failure is None:
+        return decision
+    return replace(decision, failure=RuleFailure(_ToldError(repr(decision.failure.error)), decision.failure.policy))
+
+
+def _rules(request: AdmissionRequest, route: Route, served: Served) -> tuple[Rule, ...]:
+    return served.ruleset.applicable(route.phase, request, route.group)
+
+
+def _run(request: AdmissionRequest, route: Route, facts: Facts, served: Served) -> Answer:
+    run = engine.mutate if route.phase == "mutate" else engine.validate
+    return run(request, served.ruleset, facts, route.group)
 
 
 async def _entry(key: Key[Any], known: Collection[Key[Any]], resolver: Resolver | None, seconds: float) -> Any:
     """The value of a key, or the failure to find it. known: the keys that were looked up in this review."""
-    if key in known:
-        raise RuntimeError(f"{key} is looked up without regard to what was found")
     if resolver is None:
         return key.without_cluster()
     if reason := _limit_reached(key, known) or ("no time was left to ask the API server" if seconds <= 0 else ""):

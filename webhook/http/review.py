@@ -194,6 +194,16 @@ def _review_type(object_type: Any) -> Any:
 
 
 _WHOLE = _review_type(JsonObject)
+_HEAD_ONLY = msgspec.json.Decoder(_review_type(_projection([("apiVersion",)])))
+
+
+def head(body: bytes) -> AdmissionRequest | None:
+    """A large review without its objects, which takes a tenth of the time of decoding; None if it is not as usual."""
+    try:
+        request: AdmissionRequest = _HEAD_ONLY.decode(body).request
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return None
+    return request
 
 
 def _check(request: AdmissionRequest) -> None:

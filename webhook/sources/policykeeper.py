@@ -92,6 +92,10 @@ class PolicyKeeper:
         stays = "refused, what was loaded before stays in force"
         return [f"{source}: {stays}:\n{why}" for source, why in self._made.refused.items()]
 
+    def file_of(self, policy: str) -> str:
+        """The file in which a policy stands; for one in a ConfigMap, the ConfigMap's name and the key."""
+        return next((known.origin.file for known in self._made.policies if known.name == policy), "")
+
     async def start(self) -> None:
         """Load the policies. Raises SettingsError for refused files, because nobody relies on them yet."""
         await self.look()
@@ -222,6 +226,7 @@ class PolicyKeeper:
             if last.refused.get(source) != reason:
                 self._log.error("policies refused", source=source, reason=reason)
         self._metrics.policies_loaded((policy.kind for policy in made.policies), refused=bool(made.refused))
+        self._metrics.in_force({policy.name for policy in made.policies})
         if made.rules is not None:
             after = made.named
             changes = {kind: differences.of_names(before, after[kind]) for kind, before in last.named.items()}

@@ -112,7 +112,7 @@ directories: [{{ if .Values.policies }}policies{{ if .Values.exceptions }}, {{ e
 {{- $all := include "cks-admission.configuration" . | fromYaml -}}
 {{- $kept := pick $all "listen" "health" "tls" "cluster" "log" -}}
 {{- $_ := set $kept "registration" (omit $all.registration "timeoutSeconds" "openTimeoutSeconds" "essentialTimeoutSeconds") -}}
-{{- $_ := set $kept "policies" (pick $all.policies "directories" "configMaps" "native") -}}
+{{- $_ := set $kept "policies" (pick $all.policies "directories" "configMaps" "native" "slow") -}}
 {{- toJson $kept -}}
 {{- end -}}
 

@@ -14,11 +14,12 @@ from policies.admissionpolicy.evaluation import texts
 from policies.admissionpolicy.evaluation.compilation import CompiledPolicy, Unit
 from policies.admissionpolicy.evaluation.inputs import Inputs, Json
 from policies.cel.cost import EXPRESSION_LIMIT, MATCH_CONDITIONS_LIMIT
-from policies.cel.evaluation.run import Expired
+from policies.cel.errors import BudgetError
 from policies.cel.explanation import explain
 from policies.cel.program import NO_VARIABLES, Composition, Names, Program, Variables
 from policies.cel.syntax.source import CompileError
 from policies.cel.values import Value
+from policies.engine.timelimit import Expired, look
 
 
 class SpentError(Exception):
@@ -30,9 +31,10 @@ class SpentError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An expression that could not be evaluated; `text` is the API server's."""
+    """An expression that could not be evaluated; `text` is the API server's. spent: its cost exceeded its limit."""
 
     text: str
+    spent: bool = False
 
 
 class Group:
@@ -41,7 +43,7 @@ class Group:
     __slots__ = ("_composition", "_expired", "names", "remaining", "variables")
 
     def __init__(self, composition: Composition, names: Names, budget: int, expired: Expired | None) -> None:
-        self.names = composition.bind(names, expired=expired)
+        self.names = composition.bind(names, expired=expired, exact=False)
         self.remaining = budget
         variables = self.names["variables"]
         self.variables: Variables = variables if isinstance(variables, Variables) else NO_VARIABLES
@@ -53,13 +55,16 @@ class Group:
         if isinstance(program, CompileError):
             return Failure(f"compilation error: {program.full_reference()}")
         before = self.variables.cost
-        evaluation = program.evaluate(self.names, expired=self._expired)
+        look(self._expired)
+        # An exact cost would take ten times as long, and matters only to a policy within a hair of its budget.
+        evaluation = program.evaluate(self.names, expired=self._expired, exact=False)
         spent = evaluation.cost + self.variables.cost - before
         if not 0 <= spent <= self.remaining:  # a negative cost is huge in the API server, where it is unsigned
             raise SpentError
         self.remaining -= spent
         if evaluation.error is not None:
-            return Failure(f"expression '{unit.expression.text}' resulted in error: {evaluation.error}")
+            spent_all = isinstance(evaluation.error, BudgetError)
+            return Failure(f"expression '{unit.expression.text}' resulted in error: {evaluation.error}", spent_all)
         return evaluation.value
 
     def reasons(self, unit: Unit) -> tuple[explain.Reason, ...]:
@@ -104,7 +109,7 @@ def unmatched(compiled: CompiledPolicy, params: Json | None, inputs: Inputs) -> 
 
 def _quickly(compiled: CompiledPolicy, names: Names, expired: Expired | None) -> list[Value] | None:
     """The values of the match conditions from the fast evaluator; None if one has none, or the budget is exceeded."""
-    names = compiled.composition.bind(names, expired=expired)
+    names = compiled.composition.bind(names, expired=expired, exact=False)
     values: list[Value] = []
     remaining = MATCH_CONDITIONS_LIMIT
     for unit in compiled.conditions:

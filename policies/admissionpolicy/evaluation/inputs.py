@@ -10,12 +10,12 @@ from typing import Any
 from msgspec.structs import asdict
 
 from policies.cel.activation import activation
-from policies.cel.evaluation.run import Expired
 from policies.cel.library.kubernetes.authorizer import Decisions, Table
 from policies.cel.program import NO_VARIABLES
 from policies.cel.values import Value
 from policies.engine.facts import Facts
 from policies.engine.request import AdmissionRequest, GroupVersionKind, JsonObject
+from policies.engine.timelimit import Expired
 
 Json = Mapping[str, Any]
 """A decoded object."""
@@ -30,7 +30,8 @@ class Inputs:
     request: an AdmissionRequest of admission.k8s.io/v1 as decoded JSON. object: null on DELETE; on CONNECT the options
     of the connection. namespace: the request's Namespace, or a function that returns it; the function may raise
     Missing, and is called only if an expression may read the Namespace. decisions: the authorizer's answers; a missing
-    one makes the evaluation raise Missing. expired: returns whether the time limit has passed.
+    one makes the evaluation raise Missing. expired: returns whether the time limit has passed. skipped: names of
+    policies that are not to be evaluated.
     """
 
     request: Json
@@ -39,6 +40,7 @@ class Inputs:
     namespace: Json | Callable[[], Json | None] | None = None
     decisions: Decisions = field(default_factory=lambda: Table({}))
     expired: Expired | None = None
+    skipped: frozenset[str] = frozenset()
 
     @property
     def kind(self) -> GroupVersionKind:
@@ -108,6 +110,8 @@ def inputs_of(request: AdmissionRequest, facts: Facts) -> Inputs:
         old_object=request.old_object,
         namespace=lambda: facts.namespace(name) if name else None,
         decisions=facts,
+        expired=facts.expired,
+        skipped=facts.skipped,
     )
 
 

@@ -97,7 +97,7 @@ def _hold(compiled: CompiledPolicy, params: Json | None, inputs: Inputs, budget:
     if compiled.quick is None:
         return False
     names = inputs.names(params, request=compiled.reads_request, namespace=compiled.reads_namespace)
-    names = compiled.composition.bind(names, expired=inputs.expired)
+    names = compiled.composition.bind(names, expired=inputs.expired, exact=False)
     remaining = budget
     for program in compiled.quick:
         result = program.quick(names, expired=inputs.expired)
@@ -151,7 +151,7 @@ class _Evaluation:
         validations = zip(compiled.policy.validations, compiled.validations, outcomes, messages, strict=True)
         for index, (validation, unit, outcome, message) in enumerate(validations):
             if isinstance(outcome, Failure):
-                yield self.error(outcome.text, index, unit, group)
+                yield self.error(outcome.text, index, unit, None if outcome.spent else group)
             elif spent is not None:
                 yield self.error(f"failed messageExpression: {spent}", index, unit)
             elif outcome is not True:

@@ -37,6 +37,7 @@ from policies.cel.patchtypes import ObjectValue
 from policies.cel.syntax.source import CompileError
 from policies.cel.values import Value
 from policies.engine.request import JsonObject
+from policies.engine.timelimit import PostponedError, SkippedPolicyError, TimeLimitError, look
 
 Selected = Sequence[tuple[CompiledPolicy, Sequence[Binding]]]
 """Policies, each with its bindings that match a request."""
@@ -50,8 +51,9 @@ _JSON_VARIABLES = ("oldObject", "params", "request", "namespaceObject")
 class Mutated:
     """The object after the policies, and their result.
 
-    findings: errors that refuse the request, in the order of the API server's causes. The first one provides message
-    and reason; but if the last one is an internal error, the API server shows only that.
+    findings: errors that refuse the request, in the order
+    of the API server's causes. The first one provides message and reason; but if the last one is an internal error, the
+    API server shows only that.
     """
 
     object: JsonObject | None
@@ -87,7 +89,8 @@ def mutate(
     second = _Round(parameters, first.inputs, schema, budget, only=frozenset(first.reinvocable))
     second.run(select(first.inputs.object))
     outcome = second.outcome()
-    return Mutated(object=outcome.object, result=combined([first.outcome().result, outcome.result]))
+    result = combined([first.outcome().result, outcome.result])
+    return Mutated(object=outcome.object, result=result)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,9 +144,24 @@ class _Round:
         invocations = [self._invocations(compiled, bindings) for compiled, bindings in selected]
         try:
             for invocation in list(chain.from_iterable(invocations)):
-                self._invoke(invocation)
+                self._invoke_in_time(invocation)
         except _HaltedError as error:
             self.findings.append(error.finding)
+
+    def _invoke_in_time(self, invocation: _Invocation) -> None:
+        """Apply one policy, which fails if no time is left or if it is to be skipped. Raises PostponedError."""
+        name = invocation.compiled.policy.name
+        if name in self.inputs.skipped:
+            self.findings.append(_error(invocation, str(SkippedPolicyError())))
+            return
+        try:
+            look(self.inputs.expired)
+            self._invoke(invocation)
+        except TimeLimitError as error:
+            error.blame(name)
+            if isinstance(error, PostponedError):
+                raise
+            self.findings.append(_error(invocation, str(error)))
 
     def _invocations(self, compiled: CompiledPolicy, bindings: Iterable[Binding]) -> Iterator[_Invocation]:
         kind = compiled.policy.param_kind
@@ -192,7 +210,7 @@ class _Round:
         try:
             value = group.evaluate(unit)
             if isinstance(value, Failure):
-                self.findings.append(_error(invocation, value.text, index, unit, group))
+                self.findings.append(_error(invocation, value.text, index, unit, None if value.spent else group))
                 return
             mutated = self._applied(value, group)
         except InternalError as error:

@@ -80,8 +80,8 @@ class MutatingPolicies:
         if mutated.denial is not None:
             raise _refused(mutated.denial, exceptions.get(mutated.denial.policy))
         operations = jsonpatch.make_patch(request.object, mutated.object).patch
-        skipped = (Skip(finding.policy, finding.message) for finding in mutated.result.ignored)
-        return Mutation(tuple(operations), excepted=tuple(excepted.items()), skipped=tuple(skipped))
+        skipped = tuple(Skip(finding.policy, finding.message) for finding in mutated.result.ignored)
+        return Mutation(tuple(operations), excepted=tuple(excepted.items()), skipped=skipped)
 
     def mutated(
         self, request: AdmissionRequest, facts: Facts

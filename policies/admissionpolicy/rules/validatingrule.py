@@ -24,6 +24,7 @@ from policies.engine.facts import Facts
 from policies.engine.match import ResourceRule
 from policies.engine.request import AdmissionRequest
 from policies.engine.rule import POLICY_GROUPS, Hook, Note, Rule, Skip
+from policies.engine.timelimit import SkippedPolicyError
 from policies.engine.violation import Verdict, Violation
 from policies.objects import fieldpath
 from policies.objects.fieldpath import Location, Wildcard
@@ -127,6 +128,8 @@ class PolicyRule:
         bindings = self._bound.matching(subject.request, subject.facts.namespace_labels, subject.key)
         if not bindings:
             return NOTHING_FOUND
+        if self._bound.policy.name in subject.facts.skipped:
+            raise SkippedPolicyError
         parameters = ReviewParameters(subject.facts, self._parameters)
         return evaluate_policy(self._bound.compiled, bindings, parameters, subject.inputs)
 

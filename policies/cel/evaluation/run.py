@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from policies.cel.cost import EXPRESSION_LIMIT
-from policies.cel.errors import BudgetError, CelError, TimeLimitError
+from policies.cel.errors import BudgetError, CelError
 from policies.cel.values import Value
+from policies.engine.timelimit import Expired, look
 
 Outcome = Any
 """A value, or the CelError that an expression failed with."""
-Expired = Callable[[], bool]
-"""Returns whether the time for an evaluation is over. Called repeatedly, because the engine has no clock."""
 
-_CHECKED_EVERY = 256
+_TURNS = 256  # turns of loops between two looks at the clock, since some turns cost nothing
+_BETWEEN_LOOKS = 2_000  # cost units, a few milliseconds at most
 
 
 @dataclass(slots=True)
@@ -33,18 +33,27 @@ class Run:
     absorbed: bool = False
     scopes: list[dict[str, Any]] = field(default_factory=list)
     _turns: int = 0
+    _mark: int = -1
 
     def charge(self, cost: int) -> None:
-        """Add to the cost. Raises BudgetError above the limit."""
+        """Add to the cost. Raises BudgetError above the limit, and TimeLimitError."""
         self.cost += cost
+        if self.cost > self._mark:
+            self._pass_mark()
+
+    def _pass_mark(self) -> None:
+        """The cost has passed the limit, or the point for the next look at the clock."""
         if self.cost > self.limit:
             raise BudgetError(self.cost)
+        if self._mark >= 0:
+            look(self.expired)
+        self._mark = min(self.limit, self.cost + _BETWEEN_LOOKS)
 
     def turn(self) -> None:
-        """Count a turn of a loop and check the time at intervals. Raises TimeLimitError."""
+        """Count a turn of a loop and look at the clock at intervals. Raises TimeLimitError."""
         self._turns += 1
-        if self.expired is not None and self._turns % _CHECKED_EVERY == 0 and self.expired():
-            raise TimeLimitError
+        if self._turns % _TURNS == 0:
+            look(self.expired)
 
     def lookup(self, name: str) -> Outcome:
         """The value of a name: the variable of the innermost macro, or of the activation."""

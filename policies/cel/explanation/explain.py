@@ -14,11 +14,11 @@ from itertools import islice
 
 from policies.cel.checking.checker import check
 from policies.cel.checking.validation import children, walk
-from policies.cel.errors import BudgetError, CelError, TimeLimitError
+from policies.cel.errors import BudgetError, CelError
 from policies.cel.evaluation.dispatch import arguments
 from policies.cel.evaluation.plan import plan
 from policies.cel.evaluation.recursion import deeply
-from policies.cel.evaluation.run import Expired, Outcome, Run
+from policies.cel.evaluation.run import Outcome, Run
 from policies.cel.evaluation.step import Step, failed
 from policies.cel.explanation import masking
 from policies.cel.explanation.places import NOTHING, Place, Places, Scope, shown
@@ -27,6 +27,7 @@ from policies.cel.syntax.ast import Call, Comprehension, Ident, ListLiteral, Lit
 from policies.cel.syntax.parser import parse
 from policies.cel.syntax.source import Source
 from policies.cel.values import Value
+from policies.engine.timelimit import Expired
 
 REASONS = 5
 """The most reasons that are given, also for the elements of one list."""
@@ -72,7 +73,7 @@ def explain(
         if isinstance(explainer.tree, Literal):  # `false is false` helps nobody
             return ()
         deeply(lambda: reasons.extend(islice(explainer.reasons(explainer.tree, NOTHING), REASONS)))
-    except (BudgetError, TimeLimitError, RecursionError):
+    except (BudgetError, RecursionError):
         pass
     return tuple(dict.fromkeys(reasons))
 

@@ -20,7 +20,7 @@ from policies.cel.evaluation.steps import Membership
 from policies.cel.generation import inline
 from policies.cel.generation.certainty import trusted
 from policies.cel.generation.emitter import Facts, NodeEmitter, Path, UnsupportedError
-from policies.cel.generation.loops import generate_loop
+from policies.cel.generation.loops import certain_loops, generate_loop
 from policies.cel.generation.shape import INDEX, chooses, is_constant, is_optional, is_patch, is_variables, written_path
 from policies.cel.syntax.ast import (
     Call,
@@ -43,7 +43,7 @@ class Generator(NodeEmitter):
     """Writes the body of the function of one expression."""
 
     def __init__(self, tree: Node) -> None:
-        super().__init__()
+        super().__init__(certain_loops(tree))
         self.roots: dict[str, str] = {}  # variables of the activation, with their generated names
         self._uses = Counter(path for node in walk(tree) if (path := written_path(node)))
 

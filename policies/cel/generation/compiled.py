@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from policies.cel.evaluation.run import Expired
 from policies.cel.generation.codegen import Generator
 from policies.cel.generation.emitter import TooDeepError, UnsupportedError
-from policies.cel.generation.support import NAMESPACE
+from policies.cel.generation.support import BETWEEN_LOOKS, NAMESPACE
 from policies.cel.syntax.ast import Node
 from policies.cel.values import Value
+from policies.engine.timelimit import Expired
 
 Function = Callable[[Mapping[str, Value], int, Expired | None], tuple[Value, int]]
 """Takes the names, the cost limit and the time check; returns value and cost. Raises any exception if it gives up."""
@@ -44,7 +44,7 @@ def generate(tree: Node) -> Generated | None:
     except (UnsupportedError, TooDeepError, RecursionError):
         return None
     generator.settle()
-    head = ["def evaluate(names, limit, expired):", " cost = 0", " mark = min(limit, 20000)"]
+    head = ["def evaluate(names, limit, expired):", " cost = 0", f" mark = min(limit, {BETWEEN_LOOKS})"]
     head += [f" {generated} = names[{name!r}]" for name, generated in generator.roots.items()]
     return Generated(
         "\n".join([*head, *generator.lines, f" return {result}, cost"]),

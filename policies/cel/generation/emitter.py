@@ -32,12 +32,13 @@ class TooDeepError(Exception):
 
 
 class Emitter:
-    """Collects the body of one function."""
+    """Collects the body of one function. charged: the sum of all costs that do not depend on values."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.constants: dict[str, Value] = {}
         self.known: dict[Path, str] = {}
+        self.charged = 0
         self._depth = 1
         self._temporaries = 0
         self._cost = 0
@@ -77,6 +78,12 @@ class Emitter:
     def charge(self, cost: int) -> None:
         """Add a cost that is the same whenever this place is reached. Costs are summed until the code branches."""
         self._cost += cost
+        self.charged += max(cost, 0)
+
+    def surely_costs(self, start: int) -> bool:
+        """Whether the lines of this block from a number on charge something in any case."""
+        written = f"{' ' * self._depth}cost += "
+        return any(line.startswith(written) and line[len(written) :].isdigit() for line in self.lines[start:])
 
     def settle(self) -> None:
         """Write a statement for the costs charged so far."""
@@ -103,10 +110,14 @@ class Emitter:
 
 
 class NodeEmitter(Emitter):
-    """An emitter that also writes nodes. Calls and macros need no more of the generator."""
+    """An emitter that also writes nodes. Calls and macros need no more of the generator.
 
-    def __init__(self) -> None:
+    certain: the macros before which the code leaves nothing to be computed, as in `certain_loops`, by id.
+    """
+
+    def __init__(self, certain: frozenset[int]) -> None:
         super().__init__()
+        self.certain = certain
         self.scopes: list[dict[str, str]] = []  # variables of macros
 
     def value(self, node: Node) -> str:

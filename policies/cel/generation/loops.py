@@ -7,13 +7,14 @@ condition once more if another element follows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from policies.cel.checking.validation import children
+from policies.cel.evaluation.dispatch import arguments
 from policies.cel.generation.certainty import trusted
 from policies.cel.generation.emitter import NodeEmitter, UnsupportedError
-from policies.cel.syntax.ast import Call, Comprehension, Ident, Node
+from policies.cel.syntax.ast import Call, Comprehension, Ident, ListLiteral, Node, Select
 from policies.cel.syntax.macros import ACCUMULATOR
 from policies.cel.types import Kind
 
@@ -36,9 +37,15 @@ def _loop(generator: NodeEmitter, node: Comprehension) -> Iterator[str]:
     names = {node.variable: first} if node.variable2 is None else {node.variable: first, node.variable2: second}
     with generator.block(f"for {target} in {iterator}:"):
         generator.scopes.append(names)
+        start = len(generator.lines)
         yield iterator
         generator.settle()
-        generator.line("if cost > mark: mark = guard(cost, limit, expired)")
+        if not generator.surely_costs(start):  # it would never look at the clock; the exact evaluator counts turns
+            raise UnsupportedError
+        looks = "guard(cost, limit, expired)"
+        if id(node) in generator.certain:
+            looks = f"certain_guard(cost, limit, expired, {generator.charged})"
+        generator.line(f"if cost > mark: mark = {looks}")
         generator.scopes.pop()
 
 
@@ -136,6 +143,53 @@ def _surely_used(node: Node, name: str) -> bool:
     elif isinstance(node, Call) and node.function in ("_&&_", "_||_", "_?_:_", "or", "orValue"):
         below = below[:1]
     return any(_surely_used(child, name) for child in below)
+
+
+_WHOLE = frozenset({"_&&_", "_||_", "!_", "_?_:_", "_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_"})
+"""Calls whose code computes each argument before that of the next one begins."""
+
+
+def certain_loops(tree: Node) -> frozenset[int]:
+    """The ids of the macros before which the code computes everything that the reference computes before them.
+
+    Elsewhere an operand may be left to the end of an expression: in `f(a.b, l.all(...))` the loop runs first. Should
+    `a.b` fail, the reference never runs the loop. So only in these macros is the cost limit certainly exceeded as soon
+    as the sum of the costs is above it, except for what the code charges early.
+    """
+    return frozenset(id(node) for node in _certain(tree))
+
+
+def _certain(node: Node) -> Iterator[Comprehension]:
+    below: Iterable[Node] = ()
+    match node:
+        case Comprehension() if node.macro in _LOOPS and node.macro != "sortBy" and node.accumulator == ACCUMULATOR:
+            yield node
+            below = (node.range, *_first_parts(node))
+        case Call() if node.function in _WHOLE:
+            below = node.args
+        case Call():
+            below = arguments(node)[:1]
+        case Select():
+            below = (node.operand,)
+        case ListLiteral():
+            below = node.elements[:1]
+        case _:
+            pass
+    for child in below:
+        yield from _certain(child)
+
+
+def _first_parts(node: Comprehension) -> Iterator[Node]:
+    """What the code computes first in each turn: a condition, then perhaps the element that is appended."""
+    if node.macro not in ("map", "filter", "transformList"):
+        yield from node.body[:1]
+        return
+    step = node.step
+    if isinstance(step, Call) and step.function == "_?_:_":
+        yield step.args[0]
+        step = step.args[1]
+    if isinstance(step, Call) and step.function == "_+_":
+        yield step.args[1]
 
 
 _LOOPS: dict[str, Callable[[NodeEmitter, Comprehension], str]] = {

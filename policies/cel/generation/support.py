@@ -8,9 +8,8 @@ from typing import Any, NoReturn
 
 from policies.cel.cost import STRING_TRAVERSAL, size, traversal
 from policies.cel.equality import equal
-from policies.cel.errors import TimeLimitError
+from policies.cel.errors import BudgetError
 from policies.cel.evaluation.qualify import check_key, present, qualify
-from policies.cel.evaluation.run import Expired
 from policies.cel.library.standard.arithmetic import add, multiply, subtract
 from policies.cel.library.standard.comprehensions import insert, insert_all
 from policies.cel.library.standard.relations import (
@@ -24,12 +23,13 @@ from policies.cel.library.standard.relations import (
 )
 from policies.cel.patchtypes import construct
 from policies.cel.values import ABSENT, INT_MAX, INT_MIN, NONE, Optional, Value
+from policies.engine.timelimit import Expired, look
 
 SIZED = frozenset({str, bytes, list, dict})
 PASS = tuple(ceil(count * STRING_TRAVERSAL) for count in range(4096))
 """The cost of one pass over a text, by its size. For a longer text IndexError hands over to the exact evaluator."""
 
-_BETWEEN_LOOKS = 20_000  # cost units, a few milliseconds at most
+BETWEEN_LOOKS = 20_000  # cost units, a few milliseconds at most
 
 
 class HandOverError(Exception):
@@ -84,14 +84,24 @@ def guard(cost: int, limit: int, expired: Expired | None) -> int:
     """The next mark, in a loop whose cost has passed the last one. Raises TimeLimitError; hands over at the limit."""
     if cost > limit:
         fail()
-    if expired is not None and expired():
-        raise TimeLimitError
-    return min(limit, cost + _BETWEEN_LOOKS)
+    look(expired)
+    return min(limit, cost + BETWEEN_LOOKS)
+
+
+def certain_guard(cost: int, limit: int, expired: Expired | None, early: int) -> int:
+    """The next mark, in a loop before which nothing is left to be computed. Raises BudgetError and TimeLimitError.
+
+    early: the most that may be charged so far for what the reference charges later.
+    """
+    if cost > limit + early:
+        raise BudgetError(limit + 1, certain=True)
+    look(expired)
+    return min(limit + early, cost + BETWEEN_LOOKS)
 
 
 _FUNCTIONS: tuple[Callable[..., Any], ...] = (
     add, subtract, multiply, equal, different, is_in, length, construct, qualify, fail, has, item, maybe, pairs,
-    elements, unwrap, wrap, guard, size, traversal, insert, insert_all,
+    elements, unwrap, wrap, guard, certain_guard, size, traversal, insert, insert_all,
 )  # fmt: skip
 NAMESPACE: Mapping[str, Any] = {
     "__builtins__": {"len": len, "iter": iter, "next": next, "min": min, "list": list, "dict": dict},

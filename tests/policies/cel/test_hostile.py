@@ -146,6 +146,7 @@ def test_loops_in_loops(text: str) -> None:
 
     assert [type(each.error) for each in found] == [BudgetError, BudgetError]
     assert found[0].cost == found[1].cost > 1_000_000
+    assert isinstance(program.evaluate(given, exact=False).error, BudgetError)
 
 
 def test_texts_that_double() -> None:

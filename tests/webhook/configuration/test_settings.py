@@ -105,7 +105,7 @@ _DEFAULTS: Json = {
             "ignoring": ("*-slurm-scheduler", "slurm-bridge-scheduler"),
         },
     },
-    "policies": {"directories": (), "configMaps": True, "native": True},
+    "policies": {"directories": (), "configMaps": True, "native": True, "slow": "keep"},
     "safety": {"namespaces": (), "resources": (), "users": ()},
     "workloads": (),
     "exceptions": (),
@@ -183,7 +183,7 @@ topology:
   files: [topologies, more.json]
   poolKeys: [example.org/pool]
   schedulers: {reading: [gang-*], labels: [example.org/queue], ignoring: [slurm-*]}
-policies: {directories: [policies, more.yaml], configMaps: false, native: false}
+policies: {directories: [policies, more.yaml], configMaps: false, native: false, slow: skip}
 safety: {namespaces: [cloud-system], resources: [pools.example.org], users: [cloud-*]}
 workloads:
 - group: example.org
@@ -328,7 +328,7 @@ _OTHER_READ: Json = {
         "poolKeys": ("example.org/pool",),
         "schedulers": {"reading": ("gang-*",), "labels": ("example.org/queue",), "ignoring": ("slurm-*",)},
     },
-    "policies": {"directories": ("policies", "more.yaml"), "configMaps": False, "native": False},
+    "policies": {"directories": ("policies", "more.yaml"), "configMaps": False, "native": False, "slow": "skip"},
     "safety": {"namespaces": ("cloud-system",), "resources": ("pools.example.org",), "users": ("cloud-*",)},
     "workloads": (
         {

@@ -24,6 +24,8 @@ from webhook.http.app import DEFAULT_TIMEOUT, MARGIN
 from webhook.http.decision import CHECKS, LOOKUPS
 from webhook.http.state import Served
 
+_DEAF = "it looks something up without regard to what was found"
+_ADVICE = "It is set to refuse what it cannot judge. Try again; if it persists, tell the cluster's operators."
 _CONTROL_PLANE = {"ns.coreweave.cloud/org": "control-plane"}
 _MANY = [f"n{number}" for number in range(LOOKUPS + 1)]
 _DIRECTORY: dict[str, dict[str, str]] = {"default": {}, "team": {}, "cloud": _CONTROL_PLANE}
@@ -75,10 +77,7 @@ def _refusal(reply: Any) -> tuple[int, str, str]:
 
 
 def _could_not(cause: str) -> str:
-    return (
-        f"Rule 'labels' could not be evaluated (FactUnavailable: {cause}).\n"
-        "It is set to refuse what it cannot judge. Try again; if it persists, tell the cluster's operators."
-    )
+    return f"Rule 'labels' could not be evaluated (FactUnavailable: {cause}).\n{_ADVICE}"
 
 
 async def test_a_namespace_that_cannot_be_read_refuses_where_the_rule_fails_closed(serve: Serve) -> None:
@@ -193,14 +192,19 @@ class _Deaf:
         raise NotImplementedError
 
 
-async def test_a_rule_that_takes_no_answer_ends_the_review(serve: Serve) -> None:
-    """A look-up that was made is not made again and again: the call fails, and others are answered."""
+async def test_a_rule_that_takes_no_answer_has_failed(serve: Serve) -> None:
+    """A look-up that was made is not made again and again: the rule fails, and its failure policy applies."""
     directory = Directory(_DIRECTORY)
     running = await serve(Served(RuleSet([rule(_Deaf(), phases=["validate"])]), directory.facts(), directory))
 
     reply = await running.post(body(pod()))
 
-    assert (reply.status, [name for name, _ in directory.asked]) == (500, ["team"])
+    assert [name for name, _ in directory.asked] == ["team"]
+    assert _refusal(reply) == (
+        200,
+        "InternalError",
+        f"Rule 'tidy' could not be evaluated (RuntimeError: {_DEAF}).\n{_ADVICE}",
+    )
     assert answer_of((await running.post(body(pod()), "/validate/labels")).body)["allowed"] is True
 
 

@@ -90,6 +90,7 @@ def test_gauges_are_combined_each_in_its_way() -> None:
 
     assert {name: value for name, value in samples.items() if name.split()[0] in GAUGES and "build" not in name} == {
         "cks_admission_requests_in_flight": 5,
+        "cks_admission_child_reviews_waiting": 0,
         "cks_admission_policies ValidatingAdmissionPolicy": 4,
         "cks_admission_policies MutatingAdmissionPolicy": 0,
         "cks_admission_policies_refused": 1,

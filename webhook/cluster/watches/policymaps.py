@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import Mapping
-from datetime import UTC
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -13,10 +11,10 @@ import msgspec
 import structlog
 from msgspec import Struct
 
-from policies.kubernetes.name import SUBDOMAIN_LENGTH
 from webhook.cluster.api.call import Call, fetch
 from webhook.cluster.api.clock import Clock
-from webhook.cluster.api.errors import ApiError, ClusterError
+from webhook.cluster.api.errors import ClusterError
+from webhook.cluster.api.events import Events, Subject, cut
 from webhook.cluster.api.objects import ConfigMapObject, FollowedResource, name_of
 from webhook.cluster.watches.cache import Cache
 from webhook.cluster.watches.reflector import Reflector
@@ -29,9 +27,7 @@ SELECTOR = "cks-admission.dev/policies=true"
 REFUSED = "cks-admission.dev/policies-refused"
 """The annotation with the reason why the policies of a ConfigMap are not in force as written."""
 
-# Kubernetes' limit for an Event's note. The annotation could be longer, but nobody reads that much there.
-_LONGEST_EVENT, _LONGEST_ANNOTATION = 1024, 4096
-_LONGEST_NAME = SUBDOMAIN_LENGTH - 17  # leaves room for a dot and a digest
+_LONGEST = 4096  # of the annotation; it could be longer, but nobody reads that much there
 _SECONDS = 15.0
 
 
@@ -62,6 +58,7 @@ class PolicyMaps(Followers):
         )
         self._reflector = Reflector(api, resource, f"{self._path}/configmaps", self._known, self._clock)
         self._reflectors = (self._reflector,)
+        self._events = Events(api, self._clock)
         self._log = structlog.get_logger()
 
     @property
@@ -81,7 +78,7 @@ class PolicyMaps(Followers):
         It does nothing if the annotation already has this reason. Failures are logged.
         """
         known = self.known.get(name)
-        text = _cut(reason, _LONGEST_ANNOTATION)
+        text = cut(reason, _LONGEST)
         if known is None or known.refused == text:
             return
         try:
@@ -104,39 +101,31 @@ class PolicyMaps(Followers):
         )
 
     async def _event(self, known: PolicyMap, reason: str) -> None:
-        """Create an Event. Its name depends on its content, so that all replicas together create one."""
-        said = hashlib.sha256(f"{known.uid}\n{sorted(known.data.items())}\n{reason}".encode()).hexdigest()[:16]
-        now = self._clock.now().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        body = {
-            "apiVersion": "v1",
-            "kind": "Event",
-            "metadata": {"name": f"{known.name[:_LONGEST_NAME]}.{said}", "namespace": self.namespace},
-            "involvedObject": {
-                "apiVersion": "v1",
-                "kind": "ConfigMap",
-                "namespace": self.namespace,
-                "name": known.name,
-                "uid": known.uid,
-            },
-            "type": "Warning" if reason else "Normal",
-            "reason": "PoliciesRefused" if reason else "PoliciesLoaded",
-            "message": _cut(reason or "The policies are in force as they stand here.", _LONGEST_EVENT),
-            "source": {"component": "cks-admission"},
-            "firstTimestamp": now,
-            "lastTimestamp": now,
-            "count": 1,
-        }
+        """Create an Event. All replicas together create one for the same content and reason."""
+        await self._events.write(
+            self._subject(known),
+            "PoliciesRefused" if reason else "PoliciesLoaded",
+            reason or "The policies are in force as they stand here.",
+            occasion=f"{sorted(known.data.items())}\n{reason}",
+            warning=bool(reason),
+        )
+
+    async def warn(self, file: str, reason: str, message: str) -> None:
+        """Write an Event on the ConfigMap with a file, `name/key`, if there is one; at most one in an hour."""
+        name, _, key = file.partition("/")
+        known = self.known.get(name)
+        if known is None or key not in known.data:
+            return
         try:
-            await fetch(self._api, Call("POST", f"{self._path}/events", body=body, seconds=_SECONDS))
-        except ApiError as error:
-            if error.status != 409:
-                raise
+            occasion = f"{self._events.hour()}\n{reason}\n{message}"
+            await self._events.write(self._subject(known), reason, message, occasion=occasion)
+        except ClusterError as error:
+            self._log.warning("a ConfigMap could not be told", config_map=name, reason=str(error))
+
+    def _subject(self, known: PolicyMap) -> Subject:
+        return Subject("v1", "ConfigMap", self.namespace, known.name, known.uid)
 
 
 def _policy_map(item: ConfigMapObject) -> PolicyMap:
     annotations = item.metadata.annotations or {}
     return PolicyMap(item.metadata.name, item.metadata.uid, item.data or {}, annotations.get(REFUSED, ""))
-
-
-def _cut(text: str, length: int) -> str:
-    return text if len(text) <= length else text[: length - 1] + "…"

@@ -38,6 +38,7 @@ from policies.cel.explanation.places import shown
 from policies.cel.library.kubernetes.authorizer import CheckAnswer, Table
 from policies.engine.lookup import Missing
 from policies.engine.match import EVERYTHING
+from policies.engine.timelimit import TimeLimitError
 
 CHECK = "authorizer.requestResource.check('frob').allowed()"
 MISSING = "expression 'object.data.x == '1'' resulted in error: no such key: x"
@@ -257,15 +258,17 @@ def test_the_namespace_is_looked_up_only_where_an_expression_reads_it() -> None:
     assert asked == ["team"]
 
 
-def test_the_time_limit_is_an_error_like_any_other() -> None:
-    """The failurePolicy decides; nothing is admitted in silence."""
+def test_the_end_of_the_time_is_absorbed_by_nothing() -> None:
+    """Neither the policy's failurePolicy nor a fall-back for messages turns it into an answer: the engine does."""
     text = "object.data.l.all(a, object.data.l.all(b, a < b || a >= b))"
     long = {**OBJECT, "data": {"l": list(range(100))}}
-    found = said(validating(text), object=long, expired=lambda: True)
-    assert [
-        (kind, words.endswith("operation interrupted: the evaluation took longer than allowed"))
-        for kind, words, *_ in found
-    ] == [("error", True)]
+    for each in (
+        validating(text),
+        validating({"expression": "object == null", "messageExpression": f"{text} ? 'a' : 'b'"}),
+        validating("object == null", matchConditions=[{"name": "all", "expression": text}]),
+    ):
+        with pytest.raises(TimeLimitError):
+            said(each, object=long, expired=lambda: True)
 
 
 def test_a_parameter_that_cannot_be_had_is_a_configuration_error() -> None:

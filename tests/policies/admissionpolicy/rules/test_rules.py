@@ -1,10 +1,11 @@
 """Admission policies as rules of the engine: what they are asked about, and how they meet its look-ups and failures."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import date
 from textwrap import dedent
 
 import pytest
+from msgspec.structs import replace
 from support.builders import FACTS, TODAY, WORKLOADS, NamespacesLost, NamespacesToAsk, deployment, pod, request
 from support.policies.policydocuments import documents
 
@@ -183,7 +184,7 @@ def test_what_is_skipped_is_told(expressions: str, denied: bool, told: str) -> N
 
     assert answer.allowed is not denied
     assert [decision.verdict for decision in answer.decisions] == (["deny", "error"] if denied else ["error"])
-    assert answer.warnings[0].startswith("rule 'broken' was skipped, it could not be evaluated: ")
+    assert answer.warnings[0].startswith("policy 'broken' was skipped: ")
     error = answer.decisions[-1].failure
     assert error is not None
     assert told in str(error.error)
@@ -198,7 +199,7 @@ def test_a_mutating_policy_that_is_skipped_is_told() -> None:
         ("mutating-policies", "patch"),
         ("broken", "error"),
     ]
-    assert answer.warnings[0].startswith("rule 'broken' was skipped")
+    assert answer.warnings[0].startswith("policy 'broken' was skipped")
 
 
 _TWO = "---\n".join(
@@ -304,3 +305,31 @@ def test_a_failure_that_an_ended_exception_would_have_spared() -> None:
         denied,
         'The exception "moving" from class ended on 2026-02-28 (OPS-1).',
     ]
+
+
+def _out_of_time(*, skipped: bool, rule: Rule, run: Callable[..., Answer]) -> Answer:
+    """The answer where no time is left from the first look within a policy on, or where the policies are skipped."""
+    looks = iter([False])
+    facts = replace(StaticFacts(TODAY, namespaces={"default": {"team": "ml"}}), skipped=frozenset({"limits", "class"}))
+    if not skipped:
+        facts = replace(facts, skipped=frozenset(), expired=lambda: next(looks, True))
+    return run(request(pod()), RuleSet([rule]), facts)
+
+
+@pytest.mark.parametrize("skipped", [False, True], ids=["slow", "skipped"])
+def test_a_policy_without_time_follows_its_failure_policy(*, skipped: bool) -> None:
+    """A policy that had no time, or is skipped for being slow, has failed: Fail refuses and Ignore says so."""
+    refused = _out_of_time(skipped=skipped, rule=_mutating(), run=engine.mutate)
+    admitted = _out_of_time(skipped=skipped, rule=_mutating("Ignore"), run=engine.mutate)
+    why = "it was too slow several times" if skipped else "the time for the review is over"
+
+    assert (refused.allowed, refused.operations) == (False, ())
+    assert why in refused.message
+    assert (admitted.allowed, admitted.operations) == (True, ())
+    assert [warning.startswith(f"policy 'class' was skipped: {why}") for warning in admitted.warnings] == [True]
+
+
+def test_a_validating_policy_that_is_skipped() -> None:
+    """A validating policy that is skipped has failed, too, and is not evaluated."""
+    answer = _out_of_time(skipped=True, rule=_validating(), run=engine.validate)
+    assert answer.message.startswith("Rule 'limits' could not be evaluated (SkippedPolicyError: it was too slow")

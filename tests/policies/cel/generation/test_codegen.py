@@ -6,10 +6,11 @@ import pytest
 from support.cel.celexpressions import EXPRESSIONS
 from support.cel.celrun import OBJECT, compiled, exactly, generated, names
 
-from policies.cel.errors import BudgetError, TimeLimitError
+from policies.cel.errors import BudgetError
 from policies.cel.generation.compiled import Generated
-from policies.cel.generation.support import PASS, HandOverError, guard
+from policies.cel.generation.support import PASS, HandOverError, certain_guard, guard
 from policies.cel.values import ABSENT, Optional
+from policies.engine.timelimit import TimeLimitError
 
 WORKLOAD: dict[str, Any] = {
     "metadata": {"name": "b", "namespace": "a", "labels": {"a": "x"}, "finalizers": ["x"]},
@@ -234,13 +235,19 @@ def test_over_the_limit() -> None:
 
 
 def test_marks() -> None:
-    """Loops look at the limit and the clock each 20,000 units."""
+    """Loops look at the limit and the clock each 20,000 units. A certain one knows what is charged early."""
     assert guard(30_000, 1_000_000, None) == 50_000
     assert guard(30_000, 40_000, lambda: False) == 40_000
     with pytest.raises(HandOverError):
         guard(40_001, 40_000, None)
+    assert certain_guard(40_007, 40_000, None, 7) == 40_007
+    with pytest.raises(BudgetError) as caught:
+        certain_guard(40_008, 40_000, None, 7)
+    assert (caught.value.cost, caught.value.certain) == (40_001, True)
     with pytest.raises(TimeLimitError):
         guard(30_000, 1_000_000, lambda: True)
+    with pytest.raises(TimeLimitError):
+        certain_guard(30_000, 1_000_000, lambda: True, 0)
 
 
 def test_the_object_is_not_part_of_the_result_by_accident() -> None:

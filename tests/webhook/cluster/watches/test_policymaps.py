@@ -73,3 +73,21 @@ async def test_what_could_not_be_told_is_told_later(server: FakeApi, api: Connec
         ("PATCH", f"{MAPS}/team", refused),
         ("POST", EVENTS, ("Warning", refused)),
     ]
+
+
+async def test_a_warning_about_a_file(server: FakeApi, api: Connection, times: Times) -> None:
+    """The ConfigMap with a policy's file gets an Event, one in an hour by its name; other files get none."""
+    server.put(MAPS, _config_map("good", **{"a.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: x}\n"}))
+    maps = await _followed(api, times)
+    for seconds in (0, 1, 3600):
+        times.pass_by(seconds)
+        for file in ("good/a.yaml", "good/b.yaml", "policies/a.yaml"):
+            await maps.warn(file, "PolicySlow", "Policy x is slow.")
+    await maps.stop()
+
+    events = [json.loads(seen.body) for seen in server.seen if seen.method == "POST"]
+    assert {(event["reason"], event["type"], event["message"]) for event in events} == {
+        ("PolicySlow", "Warning", "Policy x is slow.")
+    }
+    assert [event["involvedObject"]["name"] for event in events] == ["good"] * 3
+    assert len({event["metadata"]["name"] for event in events}) == 2

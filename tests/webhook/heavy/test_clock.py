@@ -1,0 +1,81 @@
+"""The clocks of reviews."""
+
+import signal
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from policies.engine.timelimit import PostponedError, TimeLimitError
+from webhook.heavy.clock import SLICE, Allowance, Slice, Ticks
+
+
+def _spin(seconds: float) -> None:
+    """Use processor time without ever looking at a clock of a review."""
+    until = time.thread_time() + seconds
+    while time.thread_time() < until:
+        pass
+
+
+@pytest.fixture
+def ticks() -> Iterator[Ticks]:
+    """Ticks that count."""
+    ticks = Ticks()
+    ticks.start()
+    yield ticks
+    signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+
+
+def test_time_that_is_not_used_does_not_count(ticks: Ticks) -> None:
+    """A process that the kernel does not run for a while has not spent its slice."""
+    clock = Slice(ticks)
+    clock.begin()
+    time.sleep(0.2)
+
+    assert clock() is False
+    clock.end()
+
+
+def test_work_that_never_looks_is_interrupted(ticks: Ticks) -> None:
+    """A tick ends what does not look, and only between begin and end."""
+    clock = Slice(ticks)
+    clock.begin()
+    with pytest.raises(PostponedError):
+        _spin(60)
+    clock.end()
+    before = ticks.count
+    _spin(0.1)
+
+    assert ticks.count > before
+
+
+def test_the_slice_is_for_all_evaluations_of_a_review() -> None:
+    """What one evaluation has used is not there for the next one; what others use meanwhile is not counted."""
+    ticks = Ticks()
+    clock = Slice(ticks)
+    seen = []
+    for used, by_others in ((SLICE - 1, 10), (0, 10), (1, 0)):
+        clock.begin()
+        ticks.count += used
+        try:
+            seen.append(clock())
+        except PostponedError:
+            seen.append(True)
+        clock.end()
+        ticks.count += by_others
+
+    assert seen == [False, False, True]
+
+
+def test_an_allowance_ends_everything_that_follows() -> None:
+    """After the end of the time each look says so with the same error, which knows the policy."""
+    allowance = Allowance()
+    with pytest.raises(TimeLimitError) as caught, allowance.running(0.01):
+        _spin(60)
+    caught.value.blame("dear")
+    with pytest.raises(TimeLimitError) as again:
+        allowance()
+
+    assert again.value is caught.value
+    assert str(caught.value).startswith("it took longer than ")
+    assert allowance.policy == "dear"

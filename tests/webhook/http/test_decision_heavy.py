@@ -1,0 +1,160 @@
+"""Reviews that take long: judged in a child process, with the same answers, and within their time."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+
+import pytest
+from support.builders import pod
+from support.service.reviews import NeedsNamespaces, answer_of, body, rule, served, violation
+from support.service.servers import Directory, Serve
+
+from policies.engine.facts import Facts
+from policies.engine.request import AdmissionRequest
+from policies.engine.rule import Mutation
+from policies.engine.ruleset import RuleSet
+from policies.engine.violation import Violation
+from webhook.heavy import turns
+from webhook.http.decision import LARGE
+from webhook.http.state import Served
+
+_ANSWERED = 'cks_admission_child_reviews_total{outcome="answered"}'
+_ENDED = 'cks_admission_child_reviews_total{outcome="ended"}'
+_POSTPONED = "cks_admission_postponed_reviews_total"
+
+
+class _Spins:
+    """Uses processor time, without looking at the clock of the review, for objects with a label `slow`."""
+
+    def __init__(self, seconds: float, *, heedless: bool = False) -> None:
+        self._seconds = seconds
+        self._heedless = heedless
+
+    def validate(self, request: AdmissionRequest, _facts: Facts) -> Sequence[Violation]:
+        """Refuse in the end."""
+        if "slow" not in ((request.object or {})["metadata"].get("labels") or {}):
+            return ()
+        until = time.thread_time() + self._seconds
+        while time.thread_time() < until:
+            try:
+                while time.thread_time() < until:
+                    pass
+            except BaseException:
+                if not self._heedless:
+                    raise
+        return [violation()]
+
+    def mutate(self, request: AdmissionRequest, facts: Facts) -> Mutation:
+        """Add a label in the end."""
+        self.validate(request, facts)
+        return Mutation(({"op": "add", "path": "/metadata/labels/spun", "value": "yes"},))
+
+
+_SLOW = body(pod(labels={"slow": "yes"}))
+
+
+def _large(size: int = LARGE) -> bytes:
+    return body(pod(labels={"slow": "yes"}, annotations={"long": "x" * size}))
+
+
+async def test_what_takes_too_long_here_is_judged_elsewhere(serve: Serve) -> None:
+    """The event loop gives up, a child says what it would have said, and the next such review is not tried again."""
+    running = await serve(served(rule(_Spins(0.2))))
+    replies = [answer_of((await running.post(_SLOW)).body) for _ in range(3)]
+    quick = await running.post(body(pod()))
+    exposed = (await running.get("/metrics")).text
+
+    assert replies == [replies[0]] * 3
+    assert replies[0]["auditAnnotations"] == {"tidy": "deny: metadata.name"}
+    assert answer_of(quick.body)["allowed"] is True
+    assert f"{_POSTPONED} 1.0\n" in exposed
+    assert f"{_ANSWERED} 4.0\n" in exposed  # for some seconds all reviews of this namespace for this rule
+    assert (
+        'cks_admission_decisions_total{operation="CREATE",phase="validate",rule="tidy",verdict="deny"} 3.0' in exposed
+    )
+
+
+async def test_a_patch_from_a_child(serve: Serve) -> None:
+    """A mutation that takes long is the same, too."""
+    running = await serve(served(rule(_Spins(0.1))))
+    answer = answer_of((await running.post(_SLOW, "/mutate")).body)
+
+    assert answer["patchType"] == "JSONPatch"
+
+
+async def test_a_large_body_is_not_read_in_the_event_loop(serve: Serve) -> None:
+    """A child decodes it, finds what is wrong with it, and says so as usual."""
+    running = await serve(served(rule(_Spins(0))))
+    good = await running.post(_large())
+    bad = [
+        await running.post(sent)
+        for sent in (
+            _large()[:-1],
+            b"[" * 2 * LARGE,
+            b'{"kind": "Other"}' + b" " * LARGE,
+            b'{"request": 1' + b" " * LARGE,
+        )
+    ]
+
+    assert answer_of(good.body)["allowed"] is False
+    assert [(reply.status, reply.text.partition(".")[0][:24]) for reply in bad] == [
+        (400, "The body is not JSON: In"),
+        (400, "The body is JSON but no "),
+        (400, "Expected apiVersion admi"),
+        (400, "The body is not JSON: In"),
+    ]
+    assert f"{_ANSWERED} 5.0\n" in (await running.get("/metrics")).text
+
+
+async def test_facts_that_a_child_misses(serve: Serve) -> None:
+    """A child asks for what is not at hand; this process looks it up, and another child goes on."""
+    directory = Directory({"default": {}, "team": {}})
+    rules = RuleSet([rule(NeedsNamespaces("team", "default"), phases=["validate"])])
+    running = await serve(Served(rules, directory.facts(), directory))
+    answer = answer_of((await running.post(_large())).body)
+
+    assert answer["auditAnnotations"] == {"tidy": "admit"}
+    assert [name for name, _ in directory.asked] == ["team", "default"]
+
+
+@pytest.mark.parametrize("heedless", [False, True], ids=["heeds-the-clock", "heeds-nothing"])
+async def test_the_time_of_the_caller(serve: Serve, *, heedless: bool) -> None:
+    """At the caller's deadline rules that were not evaluated to their end have failed: Fail refuses, Ignore warns."""
+    rules = [
+        rule(_Spins(3600, heedless=heedless), name="dear"),
+        rule(_Spins(0), name="open", policy="Ignore"),
+    ]
+    running = await serve(served(*rules))
+    # What heeds nothing would keep the event loop, so it is made to go to a child at once.
+    answer = answer_of((await running.post(_large() if heedless else _SLOW, "/validate?timeout=1s")).body)
+    exposed = (await running.get("/metrics")).text
+
+    assert (answer["allowed"], answer["status"]["reason"]) == (False, "InternalError")
+    assert answer["auditAnnotations"] == dict.fromkeys(["dear", "open"], "error: OvertimeError")
+    assert answer["status"]["message"].startswith("Rule 'dear' could not be evaluated (OvertimeError: ")
+    assert answer["warnings"][0].startswith("rule 'open' was skipped, it could not be evaluated: OvertimeError: ")
+    assert f"{_ENDED if heedless else _ANSWERED} 1.0\n" in exposed
+    assert ('cks_admission_policy_overtime_total{policy="dear"} 1.0\n' in exposed) is not heedless
+
+
+async def test_a_tenant_waits_for_himself(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While another namespace waits, a review has a share of the time; the other one is answered."""
+    monkeypatch.setattr(turns, "SHARE", 0.3)
+    running = await serve(served(rule(_Spins(3600), name="dear", policy="Ignore")))
+    flood = [
+        asyncio.create_task(running.post(body(pod(labels={"slow": "yes"}), namespace="loud"), "/validate?timeout=5s"))
+        for _ in range(4)
+    ]
+    async with asyncio.timeout(60):
+        while "cks_admission_child_reviews_waiting 3.0" not in (await running.get("/metrics")).text:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        before = sum(task.done() for task in flood)
+        other = await running.post(_large(), "/validate?timeout=30s")
+        done = sum(task.done() for task in flood)
+
+    assert before == 0
+    assert answer_of(other.body)["allowed"] is True
+    assert done < len(flood)
+    for task in flood:
+        task.cancel()
+    await asyncio.gather(*flood, return_exceptions=True)

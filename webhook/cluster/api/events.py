@@ -1,0 +1,82 @@
+"""Writes Events, by which people see on an object what the service has to say about it."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import UTC
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from msgspec import Struct
+
+from policies.kubernetes.name import SUBDOMAIN_LENGTH
+from webhook.cluster.api.call import Call, fetch
+from webhook.cluster.api.clock import Clock
+from webhook.cluster.api.errors import ApiError
+
+if TYPE_CHECKING:
+    from kubernetes.aio.client import ApiClient
+
+_LONGEST = 1024  # Kubernetes' limit for an Event's note
+_LONGEST_NAME = SUBDOMAIN_LENGTH - 17  # leaves room for a dot and a digest
+_SECONDS = 15.0
+
+
+class Subject(Struct, frozen=True, rename="camel"):
+    """The object of an Event, in a namespace."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+
+
+class Events:
+    """Writes Events to a cluster."""
+
+    def __init__(self, api: ApiClient, clock: Clock | None = None) -> None:
+        self._api = api
+        self._clock = clock or Clock()
+
+    async def write(self, about: Subject, reason: str, message: str, *, occasion: str, warning: bool = True) -> None:
+        """Write an Event about an object, unless there is one for the same occasion. Raises ClusterError.
+
+        occasion: what the name of the Event depends on, so that all replicas together write one.
+        """
+        digest = hashlib.sha256(f"{about.uid}\n{occasion}".encode()).hexdigest()[:16]
+        now = self._clock.now().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        body = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": f"{about.name[:_LONGEST_NAME]}.{digest}", "namespace": about.namespace},
+            "involvedObject": {
+                "apiVersion": about.api_version,
+                "kind": about.kind,
+                "namespace": about.namespace,
+                "name": about.name,
+                "uid": about.uid,
+            },
+            "type": "Warning" if warning else "Normal",
+            "reason": reason,
+            "message": cut(message, _LONGEST),
+            "source": {"component": "cks-admission"},
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "count": 1,
+        }
+        path = f"/api/v1/namespaces/{quote(about.namespace, safe='')}/events"
+        try:
+            await fetch(self._api, Call("POST", path, body=body, seconds=_SECONDS))
+        except ApiError as error:
+            if error.status != 409:
+                raise
+
+    def hour(self) -> str:
+        """The hour, as an occasion for what is to be said once in an hour."""
+        return self._clock.now().astimezone(UTC).strftime("%Y-%m-%dT%H")
+
+
+def cut(text: str, length: int) -> str:
+    """The text, shortened to a length."""
+    return text if len(text) <= length else text[: length - 1] + "…"

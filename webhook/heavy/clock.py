@@ -1,0 +1,110 @@
+"""Clocks of reviews: how long one may keep the event loop, and how long it may take in a child process.
+
+Evaluations look at their clock now and then. Signals end those that do not get to it, such as one long call.
+"""
+
+from __future__ import annotations
+
+import atexit
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from time import monotonic
+
+from policies.engine.timelimit import PostponedError, TimeLimitError
+
+# Processor time, which passes only while this process runs: a review is not heavy because the kernel let others run.
+TICK = 0.015
+# The ticks of a slice: it ends after 15 to 30 ms. An ordinary review takes tenths of a millisecond.
+SLICE = 2
+
+
+class Ticks:
+    """Counts processor time by a timer of the kernel, so that looking at it costs nothing.
+
+    current: the slice that runs, which each tick may end.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.current: Slice | None = None
+
+    def start(self) -> None:
+        """Begin to count, in the main thread. Only one counts in a process, the last one that was started."""
+        signal.signal(signal.SIGVTALRM, self._tick)
+        signal.setitimer(signal.ITIMER_VIRTUAL, TICK, TICK)
+        atexit.unregister(_stop)
+        atexit.register(_stop)
+
+    def _tick(self, *_: object) -> None:
+        self.count += 1
+        if self.current is not None:
+            self.current()
+
+
+def _stop() -> None:
+    """End the ticks. While Python ends it has no handlers for signals any more, and a tick would kill the process."""
+    signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+
+
+class Slice:
+    """The time that one review may keep the event loop, in all its evaluations together."""
+
+    __slots__ = ("_end", "_left", "_ticks")
+
+    def __init__(self, ticks: Ticks) -> None:
+        self._ticks = ticks
+        self._left = SLICE
+        self._end = 0
+
+    def begin(self) -> None:
+        """Begin an evaluation."""
+        self._end = self._ticks.count + self._left
+        self._ticks.current = self
+
+    def end(self) -> None:
+        """End an evaluation."""
+        self._ticks.current = None
+        self._left = self._end - self._ticks.count
+
+    def __call__(self) -> bool:
+        """Look at the clock. Raises PostponedError after the time."""
+        if self._ticks.count >= self._end:
+            raise PostponedError
+        return False
+
+
+class Allowance:
+    """The time that a review may take in a child process. policy: the one under evaluation when it was over."""
+
+    def __init__(self) -> None:
+        self._began = monotonic()
+        self._error: TimeLimitError | None = None
+        self._running = False
+
+    @property
+    def policy(self) -> str:
+        """The policy that was under evaluation when the time was over; empty if it was not."""
+        return "" if self._error is None else self._error.policy
+
+    def __call__(self) -> bool:
+        """Look at the clock. Raises the same TimeLimitError each time after the end."""
+        if self._error is not None:
+            raise self._error
+        return False
+
+    @contextmanager
+    def running(self, seconds: float) -> Iterator[None]:
+        """A block that SIGALRM ends, sent by somebody else or by the kernel after some time, by TimeLimitError."""
+        signal.signal(signal.SIGALRM, self._interrupt)
+        signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.001))
+        self._running = True
+        try:
+            yield
+        finally:
+            self._running = False
+
+    def _interrupt(self, *_: object) -> None:
+        if self._running and self._error is None:
+            self._error = TimeLimitError(f"it took longer than {monotonic() - self._began:.1f} s")
+            raise self._error

@@ -4,37 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import ssl
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
-from support.builders import pod
-from support.service.reviews import RESERVED, answer_of, body
+from support.service.reviews import answer_of
 from support.service.wire import Wire, connected, head
 
 from faults.process import Process
+from faults.reviews import Review
 
 _SECONDS = 30.0  # the longest time that the API server waits for a webhook
 _LATE_SECONDS = 1.0
 BROKEN = (OSError, TimeoutError, asyncio.IncompleteReadError)
-
-
-class Review(NamedTuple):
-    """A review and the verdict that it has to get."""
-
-    body: bytes
-    path: str
-    allowed: bool
-
-
-RESERVED_LABEL = Review(body(pod(labels=RESERVED)), "/validate/labels", allowed=False)
-OWN_LABEL = Review(body(pod(labels={"example.org/team": "a"})), "/validate/labels", allowed=True)
-GUARD = (RESERVED_LABEL, OWN_LABEL)
-"""What the guard of reserved labels refuses, and what it lets through."""
 
 
 @dataclass
@@ -138,12 +123,6 @@ async def looping(works: Sequence[Coroutine[Any, Any, None]]) -> AsyncIterator[N
     for task in tasks:
         if not task.cancelled():
             task.result()
-
-
-async def ask(process: Process, review: Review, context: ssl.SSLContext | None = None) -> dict[str, object]:
-    """The answer to one review, on a connection of its own. Raises OSError or TimeoutError."""
-    async with asyncio.timeout(_SECONDS), connected(process.port, context or process.context) as wire:
-        return answer_of((await wire.call(review.body, review.path)).body)
 
 
 class _Caller:

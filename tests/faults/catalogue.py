@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from faults import crowds, evaluations, losses, reloads
+from faults import crowds, evaluations, losses, reloads, watches
 from faults.row import Fault
 
 FAULTS: tuple[Fault, ...] = (
@@ -15,4 +15,7 @@ FAULTS: tuple[Fault, ...] = (
     reloads.policy_edits,
     reloads.policy_directory,
     losses.dying_worker,
+    watches.cut_off,
+    watches.gone,
+    watches.restarted_api_server,
 )

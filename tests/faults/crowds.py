@@ -15,9 +15,10 @@ from support.builders import pod
 from support.service.reviews import body
 from support.service.wire import Wire, connected, head
 
-from faults.calls import BROKEN, GUARD, Review, calling, probing, reason
+from faults.calls import BROKEN, calling, probing, reason
 from faults.process import Process
 from faults.resources import MEGABYTE, chart_limit, descriptors, limited
+from faults.reviews import GUARD, Review
 from faults.row import Result, broken
 from faults.site import Site
 

@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 from support.service.reviews import body
 
-from faults.calls import Review
+from faults.reviews import Review
 
 Json = dict[str, Any]
 
@@ -36,10 +36,26 @@ def policy(name: str, expression: str, message: str = "No.", **spec: Any) -> lis
     ]
 
 
+def limit(name: str, most: int) -> list[Json]:
+    """A policy that refuses ConfigMaps of more than a size."""
+    expression = f"!has(object.data) || !('size' in object.data) || int(object.data.size) <= {most}"
+    return policy(name, expression, f"More than {most}.")
+
+
+def sized(size: int, *, allowed: bool = False) -> Review:
+    """A review of a ConfigMap of a size."""
+    return review(config_map({"size": str(size)}), "/validate/policies", allowed=allowed)
+
+
+def text(documents: Iterable[Json]) -> str:
+    """Documents as YAML."""
+    return yaml.safe_dump_all(documents)
+
+
 def write(file: Path, documents: Iterable[Json]) -> None:
     """Write documents in one step, so that nobody reads a part."""
     beside = file.with_suffix(".new")
-    beside.write_text(yaml.safe_dump_all(documents), encoding="utf-8")
+    beside.write_text(text(documents), encoding="utf-8")
     beside.replace(file)
 
 

@@ -6,8 +6,9 @@ import asyncio
 from collections import Counter
 
 from faults import documents
-from faults.calls import BROKEN, GUARD, ask, calling, looping, probing, reason
+from faults.calls import BROKEN, calling, looping, probing, reason
 from faults.process import Process
+from faults.reviews import GUARD
 from faults.row import Result, broken
 from faults.site import Site
 
@@ -57,7 +58,7 @@ async def _write(process: Process, namespace: str, answers: Counter[str]) -> Non
     heavy = documents.review(documents.config_map(documents.keys(_KEYS), namespace), path, allowed=True)
     while True:
         try:
-            answer = await ask(process, heavy)
+            answer = await asyncio.to_thread(process.ask, heavy)
         except BROKEN as error:
             answers[f"without an answer ({reason(error)})"] += 1
         else:

@@ -7,9 +7,10 @@ import os
 import signal
 import time
 
-from faults.calls import GUARD, calling, probing
+from faults.calls import calling, probing
 from faults.process import Process
 from faults.resources import family
+from faults.reviews import GUARD
 from faults.row import Result, broken
 from faults.site import Site
 

@@ -19,9 +19,13 @@ from cluster import jsonlog
 from cluster.polling import NotYet, wait_for
 from cluster.service import COMMAND
 from cluster.workspace import free_ports
+from support.service.reviews import answer_of
+
+from faults.reviews import Review
 
 _HOST = "127.0.0.1"
 _END_SECONDS = 20.0
+_ASK_SECONDS = 30.0
 
 
 class Process:
@@ -111,6 +115,20 @@ class Process:
                 return str(error.read().decode())
         except OSError:
             return ""
+
+    def ask(self, review: Review) -> dict[str, Any]:
+        """The answer to a review, on a connection of its own. Raises OSError."""
+        opener = urllib.request.build_opener(
+            urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=self.context)
+        )
+        url = f"https://localhost:{self.port}{review.path}"
+        request = urllib.request.Request(url, review.body, {"Content-Type": "application/json"})
+        with opener.open(request, timeout=_ASK_SECONDS) as answer:
+            return answer_of(answer.read())
+
+    def refuses(self, review: Review) -> bool:
+        """Whether a review is refused by now."""
+        return self.ask(review)["allowed"] is False
 
     def metric(self, name: str) -> float:
         """The sum of a metric's samples whose line begins so."""

@@ -8,14 +8,14 @@ import time
 from cluster.polling import wait_for
 
 from faults import documents
-from faults.calls import GUARD, Review, ask, calling
+from faults.calls import calling
 from faults.documents import Json
 from faults.process import Process
 from faults.resources import MEGABYTE, descriptors, resident
+from faults.reviews import GUARD
 from faults.row import Result, broken
 from faults.site import Site
 
-_PATH = "/validate/policies"
 _POLICIES = 20
 _WARM_UP = 0.1  # of all edits
 _GROWTH = 1.1
@@ -26,13 +26,14 @@ _AWAY_SECONDS = 5.0
 def policy_edits(site: Site) -> Result:
     """One of twenty policies is edited 2,000 times, unless the row says otherwise, under 200 reviews a second.
 
-    No review is lost or misjudged, the last edit is in force, and after the first tenth memory grows by less than a tenth.
+    No review is lost or misjudged, the last edit comes into force, and memory grows by less than a tenth after the
+    first tenth of the edits.
     """
     directory = site.directory()
     policies = directory / "policies"
     policies.mkdir()
     for number in range(_POLICIES):
-        documents.write(policies / f"{number}.yaml", _limit(f"limit-{number}", 1000))
+        documents.write(policies / f"{number}.yaml", documents.limit(f"limit-{number}", 10_000))
     with Process(directory, policies={"directories": [str(policies)]}) as process:
         process.wait_until_ready()
         return asyncio.run(_edits(process, site))
@@ -41,32 +42,30 @@ def policy_edits(site: Site) -> Result:
 async def _edits(process: Process, site: Site) -> Result:
     count, rate = site.sizes.edits, site.sizes.edit_rate
     file = process.config.parent / "policies" / "0.yaml"
-    reviews = (*GUARD, _sized(500, allowed=True), _sized(5000, allowed=False))
+    reviews = (*GUARD, documents.sized(500, allowed=True), documents.sized(5000))
     async with calling(process, reviews, _RATE) as calls:
         began = time.monotonic()
         first = (0, 0)
         for number in range(1, count + 1):
-            documents.write(file, _limit("limit-0", 1000 + number % 1000))
+            documents.write(file, documents.limit("limit-0", 1000 + number % 1000))
             await asyncio.sleep(began + number / rate - time.monotonic())
             if number == int(count * _WARM_UP):
                 first = resident(process.pid), descriptors(process.pid)
-        documents.write(file, _limit("limit-0", 1))
-        edited = time.monotonic()
-        await asyncio.to_thread(wait_for, "the last edit", lambda: _refuses(process, 500))
-        healthy = time.monotonic() - edited
+    edited = time.monotonic()
+    documents.write(file, documents.limit("limit-0", 1))
+    await asyncio.to_thread(wait_for, "the last edit", lambda: process.refuses(documents.sized(500)))
+    healthy = time.monotonic() - edited
     last = resident(process.pid), descriptors(process.pid)
     reloads = len(process.events("policies loaded"))
-    # The last edit makes one of the kinds of reviews wrong, from then on.
-    wrong = [what for what in calls.wrong if calls.trouble < edited]
     return Result(
-        seen=f"{count:,} edits at {rate:g} a second, taken in {reloads:,} reloads; answers p99 "
-        f"{calls.p99 * 1e3:.0f} ms; memory {first[0] / MEGABYTE:.0f} MiB after a tenth, {last[0] / MEGABYTE:.0f} MiB at the end; "
-        f"descriptors {first[1]} and {last[1]}",
-        lost=calls.without_answer if calls.lost else f"nothing of {len(calls.seconds):,} calls",
+        seen=f"{count:,} edits at {rate:g} a second in {reloads:,} reloads; answers p99 {calls.p99 * 1e3:.0f} ms; "
+        f"after a tenth of them {first[0] / MEGABYTE:.0f} MiB of memory and {first[1]} descriptors, at the end "
+        f"{last[0] / MEGABYTE:.0f} and {last[1]}",
+        lost=calls.summary,
         healthy=healthy,
         broken=broken(
             {
-                "no review lost or misjudged": not calls.lost and not wrong,
+                "no review lost or misjudged": not calls.lost and not calls.wrong,
                 "memory flat": last[0] < first[0] * _GROWTH,
                 "descriptors flat": last[1] <= first[1] + 5,
             }
@@ -82,7 +81,7 @@ def policy_directory(site: Site) -> Result:
     directory = site.directory()
     policies = directory / "policies"
     policies.mkdir()
-    documents.write(policies / "0.yaml", _limit("limit-0", 1000))
+    documents.write(policies / "0.yaml", documents.limit("limit-0", 1000))
     with Process(directory, policies={"directories": [str(policies)]}) as process:
         process.wait_until_ready()
         return asyncio.run(_vanishing(process))
@@ -90,16 +89,16 @@ def policy_directory(site: Site) -> Result:
 
 async def _vanishing(process: Process) -> Result:
     policies, away = process.config.parent / "policies", process.config.parent / "away"
-    reviews = (*GUARD, _sized(500, allowed=True), _sized(5000, allowed=False))
+    reviews = (*GUARD, documents.sized(500, allowed=True), documents.sized(5000))
     async with calling(process, reviews, _RATE) as calls:
         await asyncio.sleep(1)
         policies.rename(away)
         await asyncio.sleep(_AWAY_SECONDS)
         ready = process.readiness()
-    documents.write(away / "0.yaml", _limit("limit-0", 100))
+    documents.write(away / "0.yaml", documents.limit("limit-0", 100))
     away.rename(policies)
     back = time.monotonic()
-    await asyncio.to_thread(wait_for, "the new policy", lambda: _refuses(process, 500))
+    await asyncio.to_thread(wait_for, "the new policy", lambda: process.refuses(documents.sized(500)))
     said = sorted({event["event"] for event in _warnings(process)})
     return Result(
         seen=f"answers p99 {calls.p99 * 1e3:.0f} ms; /readyz: {' '.join(ready.split())}; logged: {', '.join(said)}",
@@ -111,18 +110,3 @@ async def _vanishing(process: Process) -> Result:
 
 def _warnings(process: Process) -> list[Json]:
     return [each for each in process.entries() if each["level"] in ("warning", "error", "critical")]
-
-
-def _limit(name: str, most: int) -> list[Json]:
-    """A policy that refuses ConfigMaps of more than a size."""
-    expression = f"!has(object.data) || !('size' in object.data) || int(object.data.size) <= {most}"
-    return documents.policy(name, expression, f"More than {most}.")
-
-
-def _sized(size: int, *, allowed: bool) -> Review:
-    return documents.review(documents.config_map({"size": str(size)}), _PATH, allowed=allowed)
-
-
-def _refuses(process: Process, size: int) -> bool:
-    """Whether a size is refused by now."""
-    return asyncio.run(ask(process, _sized(size, allowed=False)))["allowed"] is False

@@ -52,7 +52,7 @@ CASES ?= 20000
 fuzz: venv ## random CEL expressions, asked of kube-apiserver's library and of ours: SEED=7 CASES=20000 (needs go)
 	cd tests && ../$(BIN)/python -m conformance.fuzz --seed $(SEED) --cases $(CASES)
 
-bench: venv ## speed and memory as ratios against a bare aiohttp echo, and CEL against kube-apiserver (needs go)
+bench: venv ## speed and memory as ratios against a bare aiohttp echo, CEL against kube-apiserver, and what it pays (needs go)
 	$(BIN)/python -m benchmarks
 
 format: venv ## rewrite the code in the project's format

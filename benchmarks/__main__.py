@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: everything in one run, some eight minutes long."""
+"""`python -m benchmarks`: everything in one run, some fifteen minutes long."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ from typing import Any
 
 from cluster.golang import ToolchainError
 from cluster.kubectl import KubectlError
+from cluster.polling import GaveUpError
 from cluster.process import ComponentError
 
 from benchmarks import footprint, policies, reload, report, servers, speed, topology, workers
+from benchmarks.apiserver import cost as apiserver
 from benchmarks.cel import compare as cel
 from benchmarks.load import LoadError
 from benchmarks.process import ProcessError
@@ -24,11 +26,11 @@ from benchmarks.report import Figure
 from benchmarks.speed import NoCoresError
 
 RESULT = Path(__file__).parent / "results" / "latest.json"
-PARTS = ("speed", "policies", "topology", "workers", "memory", "start", "cluster", "cel")
+PARTS = ("speed", "policies", "topology", "workers", "memory", "start", "cluster", "apiserver", "cel")
 START_RUNS = 9
 FAILURES = (
-    ComponentError, KubectlError, LoadError, NoCoresError, OSError, ProcessError, subprocess.CalledProcessError,
-    ToolchainError,
+    ComponentError, GaveUpError, KubectlError, LoadError, NoCoresError, OSError, ProcessError,
+    subprocess.CalledProcessError, ToolchainError,
 )  # fmt: skip
 
 
@@ -92,6 +94,8 @@ def _measure(part: str, directory: Path, options: argparse.Namespace, results: R
         results.add("topology", topology, topology.measure(directory, *rounds))
     elif part == "workers":
         results.add("workers", workers, workers.compare(directory, *rounds))
+    elif part == "apiserver":
+        results.add("apiserver", apiserver, apiserver.measure(directory, *rounds))
     elif part == "cel":
         found = cel.compare(directory, _say)
         results.tables += ["", *cel.table(found)]

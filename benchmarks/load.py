@@ -6,6 +6,8 @@ import asyncio
 import gc
 import ssl
 import time
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple, cast
 
 import uvloop
@@ -48,12 +50,18 @@ class Sample(NamedTuple):
         return float(getattr(self, name))
 
 
-class Connection(asyncio.Protocol):
-    """One keep-alive connection, which records how long each answer took."""
+class Exchange(NamedTuple):
+    """The request that a connection sends again and again, and the test that every answer has to pass."""
 
-    def __init__(self, request: bytes, uid: bytes, latencies: list[float], failed: asyncio.Future[None]) -> None:
-        self._request = request
-        self._uid = uid
+    request: bytes
+    accepts: Callable[[bytes], bool]
+
+
+class Connection(asyncio.Protocol):
+    """One keep-alive connection, which records how long each answer to its request took."""
+
+    def __init__(self, exchange: Exchange, latencies: list[float], failed: asyncio.Future[None]) -> None:
+        self._request, self._accepts = exchange
         self._latencies = latencies
         self._failed = failed
         self._received = b""
@@ -76,7 +84,7 @@ class Connection(asyncio.Protocol):
         now = time.perf_counter()
         self._latencies.append(now - self._sent)
         self._received = b""
-        if not admits(data, self._uid):
+        if not self._accepts(data):
             self._fail(f"a wrong answer: {data[:400]!r}")
         elif self._open:
             self._sent = now
@@ -98,9 +106,11 @@ class Connection(asyncio.Protocol):
 
 
 def is_whole(data: bytes) -> bool:
-    """Whether the whole HTTP response has arrived."""
+    """Whether the whole HTTP response has arrived: as many bytes as it announces, or the last chunk."""
     head = data.find(b"\r\n\r\n")
     at = data.find(b"Content-Length: ", 0, head)
+    if at < 0:
+        return head >= 0 and data.endswith(b"\r\n0\r\n\r\n")
     return head >= 0 and len(data) >= head + 4 + int(data[at + 16 : data.find(b"\r\n", at)])
 
 
@@ -110,27 +120,39 @@ def admits(response: bytes, uid: bytes) -> bool:
 
 
 def drive(port: int, path: str, sent: bytes, server: CpuClock, seconds: float) -> Sample:
-    """Put load on one path of the server on a port of 127.0.0.1 for some seconds. Raises LoadError."""
+    """Put reviews on one path of the server on a port of 127.0.0.1 for some seconds. Raises LoadError."""
+    return put(port, [_review(port, path, sent, number) for number in range(CONNECTIONS)], context(), server, seconds)
+
+
+def _review(port: int, path: str, sent: bytes, number: int) -> Exchange:
+    uid = f"00000000-0000-4000-8000-{number:012}"
+    content = with_uid(sent, uid)
+    head = HEAD.format(path=path, port=port, length=len(content)).encode()
+    return Exchange(head + content, partial(admits, uid=f'"uid":"{uid}"'.encode()))
+
+
+def put(port: int, exchanges: Sequence[Exchange], tls: ssl.SSLContext, server: CpuClock, seconds: float) -> Sample:
+    """Put load on the server on a port of 127.0.0.1 for some seconds, a connection for each exchange.
+
+    Raises LoadError.
+    """
     gc.collect()
     gc.disable()  # a pause here would be counted as the server's latency
     try:
-        return uvloop.run(_drive(port, path, sent, server, seconds))
+        return uvloop.run(_put(port, exchanges, tls, server, seconds))
     finally:
         gc.enable()
 
 
-async def _drive(port: int, path: str, sent: bytes, server: CpuClock, seconds: float) -> Sample:
+async def _put(
+    port: int, exchanges: Sequence[Exchange], tls: ssl.SSLContext, server: CpuClock, seconds: float
+) -> Sample:
     loop = asyncio.get_running_loop()
     latencies: list[float] = []
     failed: asyncio.Future[None] = loop.create_future()
-    connections = []
-    for number in range(CONNECTIONS):
-        uid = f"00000000-0000-4000-8000-{number:012}"
-        content = with_uid(sent, uid)
-        request = HEAD.format(path=path, port=port, length=len(content)).encode() + content
-        connection = Connection(request, f'"uid":"{uid}"'.encode(), latencies, failed)
-        await loop.create_connection(lambda c=connection: c, "127.0.0.1", port, ssl=context())  # type: ignore[misc]
-        connections.append(connection)
+    connections = [Connection(exchange, latencies, failed) for exchange in exchanges]
+    for connection in connections:
+        await loop.create_connection(lambda c=connection: c, "127.0.0.1", port, ssl=tls)  # type: ignore[misc]
     await asyncio.wait([failed], timeout=WARM_UP)
     latencies.clear()
     server_before, load_before, before = server.seconds(), time.process_time(), time.perf_counter()

@@ -12,9 +12,14 @@ def expression(glob: str) -> str:
     return "".join({"*": ".*", "?": "."}.get(character) or re.escape(character) for character in glob)
 
 
+# No name in a cluster is as long. A longer one, which the API server has yet to refuse, would cost a glob with several
+# stars a time that grows with a power of its length.
+LONGEST = 1024
+
+
 def matches(value: str, globs: Iterable[str]) -> bool:
-    """Whether one of the globs matches the whole value."""
-    return any(_compiled(glob).fullmatch(value) is not None for glob in globs)
+    """Whether one of the globs matches the whole value; False for a value that is too long for any name."""
+    return len(value) <= LONGEST and any(_compiled(glob).fullmatch(value) is not None for glob in globs)
 
 
 @lru_cache(maxsize=1024)

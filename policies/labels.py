@@ -16,11 +16,12 @@ from msgspec import Struct
 from policies.engine.facts import Facts
 from policies.engine.request import AdmissionRequest, JsonObject, is_owned
 from policies.engine.requester import CONTROL_PLANE_LABEL, Exemptions, is_control_plane
-from policies.engine.violation import Violation, printable, quote
-from policies.objects.fieldpath import Location, Pattern, locate, lookup, parse, render
+from policies.engine.violation import FIELD_LENGTH, More, Violation, first, printable, quote, shortened
+from policies.objects.fieldpath import Pattern, locate, lookup, parse, render
 from policies.objects.workload import Workload
 
 RESERVED_DOMAINS = ("coreweave.cloud", "coreweave.com")
+_SUBDOMAINS = tuple(f".{domain}" for domain in RESERVED_DOMAINS)
 RULE = "labels"
 SUMMARY = "Namespaces `*.coreweave.cloud` or `*.coreweave.com` are not allowed."
 USE_OWN_PREFIX = "Remove these labels or use a prefix of your own, such as example.org/bar."
@@ -78,7 +79,7 @@ def organization(identifier: str) -> LabelException:
 def is_reserved(key: str) -> bool:
     """Whether a label key's prefix is a reserved domain or a subdomain of one."""
     prefix, slash, _ = key.partition("/")
-    return bool(slash) and any(prefix == domain or prefix.endswith("." + domain) for domain in RESERVED_DOMAINS)
+    return bool(slash) and (prefix in RESERVED_DOMAINS or prefix.endswith(_SUBDOMAINS))
 
 
 _METADATA_LABELS = ("metadata", "labels")
@@ -99,7 +100,8 @@ def places_of(kind: tuple[str, str], row: Workload | None) -> tuple[Place, ...]:
         places.append(Place((*template, *_EPHEMERAL_CLAIM), Role.CLAIM))
     places += (Place((*job, *_METADATA_LABELS), Role.JOB) for job in row.jobs)
     places += (Place((*claim, *_METADATA_LABELS), Role.CLAIM) for claim in row.claims)
-    places += (Place(pattern, Role.NODE) for pattern in row.node_labels)
+    places += (Place(labels, Role.NODE) for labels in row.node_labels)
+    places += (Place(labels, Role.CLAIM) for labels in row.claim_labels)
     return tuple(places)
 
 
@@ -120,90 +122,148 @@ class LabelGuard:
         paths = {render(place.pattern) for places in self._places.values() for place in places}
         return frozenset(paths | {"spec.nodeName"})
 
-    def validate(self, request: AdmissionRequest, facts: Facts) -> Sequence[Violation]:
-        """Every reserved label that the request adds, changes or, on Nodes and Namespaces, removes.
+    def validate(self, request: AdmissionRequest, facts: Facts) -> Sequence[Violation | More]:
+        """The first reserved labels that the request adds, changes or, on Nodes and Namespaces, removes.
 
         Raises Missing or FactUnavailable, and only where a violation depends on a Namespace.
         """
         if request.object is None or request.operation not in ("CREATE", "UPDATE"):
             return ()
-        violations = list(self._added(request, request.object))
-        if request.kind.group_kind in KEPT_KINDS:
-            violations += _removed(request, request.object)
-        if not violations or self.exempt.cover(request, facts):
+        offences, more = first(self._offences(request, request.object), key=_place)
+        if not offences or self.exempt.cover(request, facts):
             return ()
         if request.scope_namespace and is_control_plane(request.scope_namespace, facts):
             return ()
-        return violations
+        violations = [offence.violation for offence in offences]
+        return [*violations, More(more)] if more else violations
 
-    def _added(self, request: AdmissionRequest, obj: JsonObject) -> Iterator[Violation]:
+    def _offences(self, request: AdmissionRequest, obj: JsonObject) -> Iterator[_Offence]:
         kind = request.kind.group_kind
+        templates = _Templates(obj, self._places.get(kind, ()))
         for place in self._places.get(kind) or places_of(kind, None):
             for location, labels in locate(obj, place.pattern):
                 if labels is None:
                     continue
-                if not isinstance(labels, dict):
-                    if lookup(request.old_object, location) != labels:
-                        yield Violation(RULE, render(location), quote(labels), "", MALFORMED, WRITE_MAP)
-                    continue
-                for key, value in labels.items():
+                before = lookup(request.old_object, location)
+                if isinstance(labels, dict):
                     # The substring test is an optimization: it is false for nearly every label.
-                    if "coreweave." in key and is_reserved(key) and not _was_there(request, location, key, value):
-                        violation = self._judge(request, place, location, key, value)
-                        if violation is not None:
-                            yield violation
+                    reserved = [key for key in labels if "coreweave." in key and is_reserved(key)]
+                    if reserved:
+                        added = {key: labels[key] for key in reserved if not _has(before, key, labels[key])}
+                        yield from self._added(kind, _Labels(render(location), place.role, before), added, templates)
+                elif before != labels:
+                    yield _Offence(render(location), "", labels, "", WRITE_MAP)
+        if kind in KEPT_KINDS:
+            yield from _removed(request, obj)
 
-    def _judge(self, request: AdmissionRequest, place: Place, at: Location, key: str, value: Any) -> Violation | None:
-        """The violation for a new or changed label; None if an exception covers it."""
-        kind = request.kind.group_kind
-        for exception in self.exceptions:
-            if not exception.allows(key, value):
-                continue
-            if place.role is Role.OWN and kind in exception.kinds:
-                before = lookup(request.old_object, at)
-                # On a kind whose labels are kept, an old value is kept too, unless the user was allowed to set it.
-                keeps = kind in KEPT_KINDS and isinstance(before, dict) and key in before
-                if not keeps or exception.allows(key, before[key]):
-                    return None
-                continue
-            if POD not in exception.kinds:
-                continue
-            if place.role is Role.POD:
-                return None
-            if place.role in (Role.OWN, Role.JOB) and kind in self.workloads and self.workloads[kind].templates:
-                return self._judge_copy(request, at, key, value)
-        return Violation(RULE, render(at), _shown(key, value), "", SUMMARY, USE_OWN_PREFIX)
+    def _added(
+        self, kind: tuple[str, str], at: _Labels, added: Mapping[str, Any], templates: _Templates
+    ) -> Iterator[_Offence]:
+        """The new and changed labels at a place that no exception covers."""
+        for key, value in added.items():
+            exceptions = [exception for exception in self.exceptions if exception.allows(key, value)]
+            if not exceptions:
+                yield _Offence(at.path, key, value, "", USE_OWN_PREFIX)
+            elif not any(_covers(exception, kind, at, key) for exception in exceptions):
+                offence = self._judge_copy(kind, at, (key, value), exceptions, templates)
+                if offence is not None:
+                    yield offence
 
-    def _judge_copy(self, request: AdmissionRequest, at: Location, key: str, value: Any) -> Violation | None:
-        """The violation for a Pod's label on a workload; None for a copy of the template's label.
+    def _judge_copy(
+        self,
+        kind: tuple[str, str],
+        at: _Labels,
+        label: tuple[str, Any],
+        exceptions: Iterable[LabelException],
+        templates: _Templates,
+    ) -> _Offence | None:
+        """The offence of a Pod's label that is not at a Pod's place; None for a copy of a pod template's label.
 
         A label that no template has would have no effect.
         """
-        if is_owned(request.object):
+        key, value = label
+        is_for_pods = any(POD in exception.kinds for exception in exceptions)
+        row = self.workloads.get(kind)
+        if not is_for_pods or at.role not in (Role.OWN, Role.JOB) or row is None or not row.templates:
+            return _Offence(at.path, key, value, "", USE_OWN_PREFIX)
+        if templates.have(key, value):
             return None
-        patterns = [p.pattern for p in self._places[request.kind.group_kind] if p.role is Role.POD]
-        for pattern in patterns:
-            for _, labels in locate(request.object, pattern):
-                if isinstance(labels, dict) and labels.get(key) == value:
-                    return None
-        where = " or ".join(render(pattern) for pattern in patterns)
-        problem = "has no effect on any Pod here"
-        return Violation(RULE, render(at), _shown(key, value), problem, SUMMARY, f"Put {key} at {where}.")
+        return _Offence(at.path, key, value, "has no effect on any Pod here", f"Put {key} at {templates.where}.")
 
 
-def _shown(key: str, value: Any) -> str:
-    return f"{printable(key)}={quote(value)}"
+class _Labels(Struct):
+    """A place of an object: its path, its role and the labels that the old object has there."""
+
+    path: str
+    role: Role
+    before: Any
 
 
-def _was_there(request: AdmissionRequest, at: Location, key: str, value: Any) -> bool:
-    """Whether the old object had the label with this value at the same place."""
-    before = lookup(request.old_object, at)
+class _Offence(Struct):
+    """A label that is refused, or with an empty key a value that is no map of labels."""
+
+    path: str
+    key: str
+    value: Any
+    problem: str
+    remedy: str
+
+    @property
+    def violation(self) -> Violation:
+        """The violation with its text."""
+        if not self.key:
+            return Violation(RULE, self.path, quote(self.value), "", MALFORMED, WRITE_MAP)
+        shown = f"{printable(shortened(self.key, FIELD_LENGTH))}={quote(self.value)}"
+        return Violation(RULE, self.path, shown, self.problem, SUMMARY, self.remedy)
+
+
+def _place(offence: _Offence) -> tuple[str, str]:
+    return offence.path, offence.key
+
+
+class _Templates:
+    """The labels at the pod templates of an object, which are read once for each key that is asked about."""
+
+    def __init__(self, obj: JsonObject, places: Iterable[Place]) -> None:
+        self._object = obj
+        self._patterns = [place.pattern for place in places if place.role is Role.POD]
+        self._values: dict[str, list[Any]] = {}
+        self._texts: dict[str, set[str]] = {}
+
+    @property
+    def where(self) -> str:
+        """Their paths, as messages show them."""
+        return " or ".join(render(pattern) for pattern in self._patterns)
+
+    def have(self, key: str, value: Any) -> bool:
+        """Whether one of them has a label with this value, or a controller owns the object and made it from one."""
+        if is_owned(self._object):
+            return True
+        if key not in self._values:
+            places = (labels for pattern in self._patterns for _, labels in locate(self._object, pattern))
+            values = [labels[key] for labels in places if isinstance(labels, dict) and key in labels]
+            self._values[key] = [other for other in values if not isinstance(other, str)]
+            self._texts[key] = {other for other in values if isinstance(other, str)}
+        return value in self._texts[key] if isinstance(value, str) else value in self._values[key]
+
+
+def _covers(exception: LabelException, kind: tuple[str, str], at: _Labels, key: str) -> bool:
+    """Whether an exception that allows a label allows it at this place."""
+    if at.role is Role.OWN and kind in exception.kinds:
+        # On a kind whose labels are kept, an old value is kept too, unless the user was allowed to set it.
+        keeps = kind in KEPT_KINDS and isinstance(at.before, dict) and key in at.before
+        return not keeps or exception.allows(key, at.before[key])
+    return at.role is Role.POD and POD in exception.kinds
+
+
+def _has(before: Any, key: str, value: Any) -> bool:
+    """Whether the old labels at a place have the label with this value."""
     return isinstance(before, dict) and key in before and bool(before[key] == value)
 
 
-def _removed(request: AdmissionRequest, obj: JsonObject) -> Iterator[Violation]:
+def _removed(request: AdmissionRequest, obj: JsonObject) -> Iterator[_Offence]:
     before = lookup(request.old_object, _METADATA_LABELS)
     after = lookup(obj, _METADATA_LABELS)
     for key, value in before.items() if isinstance(before, dict) else ():
         if is_reserved(key) and not (isinstance(after, dict) and key in after):
-            yield Violation(RULE, "metadata.labels", _shown(key, value), "must not be removed", SUMMARY, KEEP)
+            yield _Offence("metadata.labels", key, value, "must not be removed", KEEP)

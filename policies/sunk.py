@@ -15,11 +15,13 @@ from policies.engine.request import AdmissionRequest, JsonObject, is_being_delet
 from policies.engine.rule import NO_MUTATION, Mutation
 from policies.engine.violation import Violation
 from policies.objects.fieldpath import lookup
-from policies.objects.nodeaffinity import allows
+from policies.objects.nodeaffinity import allows, size
 from policies.tolerations import CPU_TAINT, add, tolerates
 
 RULE = "sunk"
 Mode = Literal["inject", "warn", "off"]
+# Requirements and values of a DaemonSet times SUNK Nodes: a tenth of a second.
+MOST_COMPARED = 200_000
 SUNK_PREFIX = "sunk.coreweave.com/"
 LOCK_TAINT = "sunk.coreweave.com/lock"
 RESERVED_TAINT = "node.coreweave.cloud/reserved"
@@ -99,9 +101,12 @@ class SunkDaemonSets:
         return [node for node in facts.nodes() if _is_sunk(node)]
 
     def _can_land(self, pod_spec: JsonObject, nodes: Sequence[Node]) -> bool:
-        """Whether the DaemonSet can run on a SUNK Node; without such Nodes, on one with the labels of node_selector."""
+        """Whether the DaemonSet can run on a SUNK Node; without such Nodes, on one with the labels of node_selector.
+
+        Affinity that is too long to be compared with every Node is assumed to allow one.
+        """
         if nodes:
-            return any(allows(pod_spec, node) for node in nodes)
+            return size(pod_spec) * len(nodes) > MOST_COMPARED or any(allows(pod_spec, node) for node in nodes)
         if not self.node_selector:
             return False
         return allows(pod_spec, Node("", self.node_selector), labels_complete=False)

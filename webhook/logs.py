@@ -9,8 +9,6 @@ from __future__ import annotations
 import json
 import logging
 import sys
-import time
-from collections.abc import Callable
 from typing import Any, Literal, TextIO
 
 import msgspec
@@ -19,12 +17,13 @@ import structlog
 from policies.engine.engine import Answer
 from policies.engine.request import AdmissionRequest
 from policies.engine.rule import Phase
+from policies.engine.violation import FIELD_LENGTH, shortened
+from webhook.seldom import Seldom
 
 Level = Literal["debug", "info", "warning", "error"]
 Format = Literal["auto", "json", "text"]
 _NOTABLE = frozenset({"deny", "warn", "excepted"})
 # A rule that cannot be evaluated often cannot be for any request.
-_SKIP_SECONDS = 60.0
 
 
 def configure(level: Level, form: Format, stream: TextIO = sys.stderr) -> None:
@@ -62,31 +61,16 @@ def _json(_logger: Any, _method: str, event: structlog.typing.EventDict) -> str:
         return json.dumps(ordered, default=str)
 
 
-class SkipLog:
-    """Logs rules that could not be evaluated and let requests pass, each at most once a minute."""
-
-    def __init__(self, log: structlog.typing.FilteringBoundLogger, clock: Callable[[], float] = time.monotonic) -> None:
-        self._log = log
-        self._clock = clock
-        self._untold: dict[str, int] = {}
-        self._told: dict[str, float] = {}
-
-    def write(self, request: AdmissionRequest, answer: Answer) -> None:
-        """Log the skipped rules of an answer, or count them for a later line."""
-        for decision in answer.decisions:
-            if decision.failure is not None and not decision.denies:
-                # What an expression failed with may quote the object; the expression itself does not.
-                self._skipped(decision.rule, repr(decision.failure.error).partition(" resulted in error")[0], request)
-
-    def _skipped(self, rule: str, error: str, request: AdmissionRequest) -> None:
-        now, count = self._clock(), self._untold.get(rule, 0) + 1
-        if now - self._told.get(rule, -_SKIP_SECONDS) < _SKIP_SECONDS:
-            self._untold[rule] = count
-            return
-        self._told = {name: at for name, at in self._told.items() if now - at < _SKIP_SECONDS} | {rule: now}
-        self._untold.pop(rule, None)
-        resource = "/".join(part for part in (request.resource.group, request.resource.resource) if part)
-        self._log.warning("rule skipped", rule=rule, requests=count, error=error, uid=request.uid, resource=resource)
+def log_skips(seldom: Seldom, request: AdmissionRequest, answer: Answer) -> None:
+    """Log the rules that could not be evaluated and let the request pass, each at most once a minute."""
+    for decision in answer.decisions:
+        if decision.failure is not None and not decision.denies:
+            # What an expression failed with may quote the object; the expression itself does not.
+            error = repr(decision.failure.error).partition(" resulted in error")[0]
+            resource = "/".join(part for part in (request.resource.group, request.resource.resource) if part)
+            seldom.warning(
+                "rule skipped", decision.rule, rule=decision.rule, error=error, uid=request.uid, resource=resource
+            )
 
 
 def log_answer(
@@ -111,7 +95,7 @@ def log_answer(
             part for part in (request.resource.group, request.resource.resource, request.sub_resource) if part
         ),
         namespace=request.namespace,
-        name=request.display_name,
+        name=shortened(request.display_name, FIELD_LENGTH),
         dry_run=bool(request.dry_run),
         allowed=answer.allowed,
         decisions={
@@ -123,5 +107,9 @@ def log_answer(
             for decision in answer.decisions
             if decision.verdict == "excepted" and decision.exception is not None
         },
-        errors=[repr(decision.failure.error) for decision in answer.decisions if decision.failure is not None],
+        errors=[
+            shortened(repr(decision.failure.error), FIELD_LENGTH)
+            for decision in answer.decisions
+            if decision.failure is not None
+        ],
     )

@@ -19,6 +19,7 @@ from webhook.version import VERSION
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 # From a tenth of the usual time of a review to the longest time-out of a webhook.
 BUCKETS = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+LAG_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
 _LATE = 100  # policies with a series of their own
 
 
@@ -53,6 +54,13 @@ class Metrics:
             registry=self.registry,
         )
         self.in_flight = gauge("cks_admission_requests_in_flight", "AdmissionReviews being received or answered.")
+        self.bytes_in_flight = gauge("cks_admission_bytes_in_flight", "Bytes of bodies being received or answered.")
+        self.connections = gauge("cks_admission_connections", "Connections to the TLS port.")
+        self.no_room = counter(
+            "cks_admission_no_room_total",
+            "Calls and connections refused, or ended for another, for want of room: by the limit that was reached.",
+            ("limit",),
+        )
         self.rejected_calls = counter(
             "cks_admission_rejected_calls_total",
             "Calls answered with an HTTP error instead of an AdmissionReview.",
@@ -103,6 +111,20 @@ class Metrics:
         self.expression_faults = counter(
             "cks_admission_expression_faults_total",
             "Evaluations in which generated code failed although the expression has a value, which was found slowly.",
+        )
+        self.loop_lag = Histogram(
+            "cks_admission_loop_lag_seconds",
+            "How much later than it should the event loop runs a task, ten times a second.",
+            buckets=LAG_BUCKETS,
+            registry=self.registry,
+        )
+        self.collections = counter(
+            "cks_admission_gc_collections_total",
+            "Runs of the garbage collector over more than the newest objects.",
+            ("generation",),
+        )
+        self.collection_seconds = counter(
+            "cks_admission_gc_seconds_total", "Seconds that these runs took; nothing else runs then.", ("generation",)
         )
         self.certificate_expiry = gauge(
             "cks_admission_certificate_expiry_timestamp_seconds", "When the served certificate expires, in Unix time."

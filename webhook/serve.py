@@ -24,6 +24,7 @@ from webhook.http.app import Service
 from webhook.http.state import Served, ServingState
 from webhook.metrics import Metrics
 from webhook.process import stop_signal
+from webhook.pulse import measure_lag, measured_collections
 from webhook.sources.rulekeeper import RuleKeeper
 from webhook.tls.certificates import Certificates
 from webhook.tls.renewal import Upkeep
@@ -83,11 +84,12 @@ async def serve(read: Callable[[], Settings], path: Path | None = None, health_s
         await upkeep.start()
         state = _state(parts, registrar)
         _watch_ages(stack, parts, state)
-        service = Service(state, measures, settings.listen.max_in_flight, _slow(parts))
+        service = Service(state, measures, settings.listen, _slow(parts))
         # Last, because an open port promises that the rules are in force.
         health, admission = await _open(stack, service, settings, parts.certificates, health_socket)
         # The objects from start-up live as long as the process, so the garbage collector can ignore them.
         gc.freeze()
+        stack.enter_context(measured_collections(measures))
         _run_all(stack, parts, registrar, upkeep, state)
         log.info(
             "serving", version=VERSION, admission=ports.address("https", admission),
@@ -122,6 +124,7 @@ def _run_all(
         if registrar is not None:
             registrar.look()
 
+    _run(stack, "lag", measure_lag(parts.measures))
     _run(stack, "upkeep", upkeep.run())
     _run(stack, "configuration", parts.configuration.run(parts.keeper.reconfigure, swap))
     if not isinstance(parts.keeper, RuleKeeper):
@@ -151,7 +154,10 @@ async def _open(
         await ports.listen(health, settings.health.host, settings.health.port)
     stack.push_async_callback(health.cleanup)
     admission = web.ServerRunner(service.admission_server(), shutdown_timeout=ports.LAST_WAIT)
-    await ports.listen(admission, settings.listen.host, settings.listen.port, certificates, shared=bool(health_socket))
+    place = settings.listen
+    await ports.listen_for_calls(
+        admission, (place.host, place.port), certificates, service.crowd(), shared=bool(health_socket)
+    )
     stack.push_async_callback(admission.cleanup)
     return health, admission
 

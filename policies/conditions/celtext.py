@@ -7,7 +7,7 @@ error in a match condition of a webhook that fails closed would count as a match
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from policies.glob import expression
 from policies.objects.fieldpath import Pattern, Wildcard
@@ -65,6 +65,50 @@ def pairs(pattern: Pattern, new: str = "object", old: str = "oldObject") -> str:
             pair = f"[{value(child, tail)}, {steps(before, tail)}.orValue(dyn(null))]"
             return f"{children}.transformList({index}, {child}, {pair})"
     return f"[[{value(new, pattern)}, {value(old, pattern)}]]"
+
+
+def values(base: str, pattern: Pattern) -> str:
+    """The list of the values at the pattern, of an object that may have any shape.
+
+    A step that is missing or of another type yields nothing, and no error: `&&` ends at the first test that is false.
+    For the API server a path from a variable is one look-up, while every optional step is an evaluation of its own.
+    """
+    for position, key in enumerate(pattern):
+        if isinstance(key, Wildcard):
+            tests, children = _path(base, pattern[:position])
+            tail = pattern[position + 1 :]
+            deeper = sum(isinstance(step, Wildcard) for step in tail)
+            variable = f"x{deeper or ''}"
+            kind, child = ("list", variable) if key is Wildcard.ITEMS else ("map", f"{children}[{variable}]")
+            if deeper:
+                mapped = f"{children}.map({variable}, {values(child, tail)}).flatten()"
+            else:
+                inner, value_there = _path(child, tail)
+                mapped = f"{children}.map({', '.join([variable, *([every(inner)] if inner else []), value_there])})"
+            return f"({every([*tests, f'type({children}) == {kind}'])} ? {mapped} : [])"
+    tests, value_there = _path(base, pattern)
+    return f"({every(tests)} ? [{value_there}] : [])" if tests else f"[{value_there}]"
+
+
+def at(base: str, pattern: Pattern, predicate: Callable[[str], str]) -> str:
+    """Whether there is a value at a path without wildcards for which the predicate is true; never an error."""
+    tests, value_there = _path(base, pattern)
+    return every([*tests, predicate(value_there)])
+
+
+def is_map(value: str) -> str:
+    """Whether a value is a map."""
+    return f"type({value}) == map"
+
+
+def _path(base: str, pattern: Pattern) -> tuple[list[str], str]:
+    """The tests that there is a value at a path without wildcards, and the value."""
+    tests = []
+    for key in map(str, pattern):
+        is_there = f"has({base}.{key})" if is_identifier(key) else f"{text(key)} in {base}"
+        tests += [is_map(base), is_there]
+        base = f"{base}.{key}" if is_identifier(key) else f"{base}[{text(key)}]"
+    return tests, base
 
 
 def let(name: str, expression: str, body: str) -> str:

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from policies.conditions.celtext import by_kind, every, globs, let, pairs, some, text, texts
+from policies.conditions.celtext import at, by_kind, every, globs, is_map, let, pairs, some, text, texts, values
 from policies.engine.request import MIRROR_ANNOTATION
 from policies.engine.requester import NODE_GROUP, NODE_PREFIX, SERVICE_ACCOUNT_PREFIX, Exemptions
 from policies.engine.rule import HookCondition
 from policies.labels import KEPT_KINDS, POD, LabelException
-from policies.objects.fieldpath import Pattern, Wildcard, parse
+from policies.objects.accelerator import Accelerators
+from policies.objects.fieldpath import Pattern, parse
 from policies.objects.workload import Workload
 from policies.tolerations import CPU_TAINT
 from policies.topology.annotation import MENTIONED
@@ -24,6 +25,9 @@ from policies.topology.annotation import MENTIONED
 USERNAME, GROUPS = "request.userInfo.username", "request.userInfo.groups"
 KIND = "request.kind.group + '/' + request.kind.kind"
 RESERVED = "k.matches('^([^/]*[.])?coreweave[.](cloud|com)/')"
+LOOKS_RESERVED = "coreweave."
+"""A part of every reserved key, and of few others."""
+
 LABELS, ANNOTATIONS = ("metadata", "labels"), ("metadata", "annotations")
 # Groups whose kinds are all namespaced, except Nodes and Namespaces, which have no templates.
 NAMESPACED_GROUPS = frozenset({"", "apps", "batch", "resource.k8s.io"})
@@ -61,8 +65,9 @@ def reserved_label_changes(
 ) -> HookCondition:
     """True if the request adds a reserved label, changes one or, on Nodes and Namespaces, removes one.
 
-    The expression first lists the places of the kind, each as a pair of its values in the new and the old object. One
-    predicate then compares the labels of each pair.
+    Nearly no write has a reserved label, so the expression looks for one first, at the places of the kind alone. Only
+    then it lists these places, each as a pair of its values in the new and the old object, and one predicate compares
+    the labels of each pair.
     """
     rows = [row for row in workloads if not (cluster_scope and row.group in NAMESPACED_GROUPS)]
     pod_label = some(_is(exception) for exception in exceptions if POD in exception.kinds)
@@ -72,25 +77,33 @@ def reserved_label_changes(
         f"jobs.exists(p, {_added('p[0]', 'p[1]', [f'{pod_label} && {_is_copy()}'])})",
         f"claims.exists(p, {_added('p[0]', 'p[1]', [])})",
         f"pods.exists(t, {pairs(_EPHEMERAL_CLAIM, 't[0]', 't[1]')}.exists(p, {_added('p[0]', 'p[1]', [])}))",
-        f"nodeLabels.exists(p, {_added_to_map(_maps('p[0]'), _maps('p[1]'), [])})",
+        f"copied.exists(p, {_added_to_map(_maps('p[0]'), _maps('p[1]'), [])})",
     ]
     body = "  " + some([*clauses, *([_removed()] if cluster_scope else [])], " ||\n   ")
-    for name, places in (("nodeLabels", "node_labels"), ("claims", "claims"), ("jobs", "jobs"), ("pods", "templates")):
+    for name, places in (("copied", "copied_labels"), ("claims", "claims"), ("jobs", "jobs"), ("pods", "templates")):
         pairs_of_kind = by_kind(_by_places(rows, places))
         # A template that is not a map holds no labels that could be copied.
         maps = ".filter(p, type(p[0]) == map).map(p, [p[0], type(p[1]) == map ? p[1] : {}])"
         body = let(name, f"({pairs_of_kind}){maps}", body)
-    return HookCondition("reserved-label-changes", f"object != null && {let('kind', KIND, body)}")
+    candidate = _candidate(rows, cluster_scope=cluster_scope)
+    return HookCondition("reserved-label-changes", f"object != null && {candidate} && {let('kind', KIND, body)}")
 
 
 def pod_lacks_cpu_toleration() -> HookCondition:
-    """True for Pods without a toleration for CPU Nodes. The rule itself checks whether they request a GPU."""
+    """True for Pods without a toleration for CPU Nodes."""
     covers = (
         f"(!has(t.key) || t.key in ['', {text(CPU_TAINT)}]) && has(t.operator) && t.operator == 'Exists' && "
         "(!has(t.effect) || t.effect in ['', 'NoSchedule'])"
     )
     tolerated = f"has(object.spec.tolerations) && object.spec.tolerations.exists(t,\n  {covers})"
     return HookCondition("lacks-cpu-toleration", f"!({tolerated})")
+
+
+def pod_requests_no_accelerator(accelerators: Accelerators) -> HookCondition:
+    """False for Pods whose containers' limits name an accelerator. The rule itself finds all other requests."""
+    is_named = f"r.matches({globs(accelerators.resources)}) && c.resources.limits[r] != '0'"
+    limits = f"has(c.resources) && has(c.resources.limits) && c.resources.limits.exists(r, {is_named})"
+    return HookCondition("requests-no-accelerator", f"!object.spec.containers.exists(c, {limits})")
 
 
 def pod_is_no_mirror() -> HookCondition:
@@ -100,37 +113,68 @@ def pod_is_no_mirror() -> HookCondition:
 
 def topology_is_mentioned(workloads: Iterable[Workload]) -> HookCondition:
     """True if the new or the old object, or a job or template in it, has a topology annotation or the record."""
-    kinds: dict[tuple[Pattern, ...], list[str]] = {}
-    for row in workloads:
-        if places := tuple(pattern for pattern in (*row.jobs, *row.templates) if pattern):
-            kinds.setdefault(places, []).append(f"{row.group}/{row.kind}")
-    inner = "".join(
-        f"kind in {texts(names)} ? {some(map(_mentioned, places))} :\n   " for places, names in kinds.items()
-    )
-    body = f"[object, oldObject].exists(o, {_mentioned(())} ||\n  ({inner}false))"
-    body = let("kind", KIND, let("keys", texts(sorted(MENTIONED)), body))
-    return HookCondition("topology-is-mentioned", f"object != null && {body}")
+    places = [(row, [place for place in (*row.jobs, *row.templates) if place]) for row in workloads]
+    keys = sorted(MENTIONED)
+    mentions = at("h", ANNOTATIONS, lambda a: every([is_map(a), some(f"{text(key)} in {a}" for key in keys)]))
+    body = f"[object, oldObject].exists(o, ([o] + ({_by_kind(places, 'o')})).exists(h,\n  {mentions}))"
+    return HookCondition("topology-is-mentioned", f"object != null && {let('kind', KIND, body)}")
 
 
-def _mentioned(place: Pattern) -> str:
-    """Whether the value at a place in `o` has a topology annotation or the record."""
-    return _exists("[o]", (*place, *ANNOTATIONS), "a", "type(a) == map && keys.exists(key, key in a)")
+def _candidate(rows: Sequence[Workload], *, cluster_scope: bool) -> str:
+    """Whether a key looks reserved, among the object's own labels if they are not as they were, or in what is copied.
 
-
-def _exists(values: str, pattern: Pattern, name: str, predicate: str) -> str:
-    """Whether a predicate is true for a value at the pattern in one of the values, which may have any type.
-
-    Optional steps do not suffice: `.?key` is an error on a list.
+    Custom resources that hold templates are always candidates: what is looked for in all of them takes the API server
+    longer to compile than it will ever spare.
     """
-    for position, key in enumerate(pattern):
-        tail = pattern[position + 1 :]
-        if key is Wildcard.ITEMS:
-            return f"{values}.exists(l, type(l) == list && l.exists(c, {_exists('[c]', tail, name, predicate)}))"
-        if key is Wildcard.VALUES:
-            return f"{values}.exists(m, type(m) == map && m.exists(k, {_exists('[m[k]]', tail, name, predicate)}))"
-        step = text(str(key))
-        values += f".map(x, type(x) == map && {step} in x, x[{step}])"
-    return f"{values}.exists({name}, {predicate})"
+    clauses = [_own_labels_differ("object", "oldObject")]
+    if cluster_scope:
+        kept = texts(sorted(kind for _, kind in KEPT_KINDS))
+        clauses.append(f"request.kind.kind in {kept} && {_own_labels_differ('oldObject', 'object')}")
+    # A Pod is its own template, whose labels are its own.
+    pods = [row for row in rows if () in row.templates]
+    built_in = [row for row in rows if row.group in NAMESPACED_GROUPS and row not in pods]
+    others = [row for row in rows if row not in pods and row not in built_in]
+    judged = ((others, "true"), (pods, _claims_look_reserved("object")), (built_in, _copied_looks_reserved(built_in)))
+    for of_kinds, clause in judged:
+        if of_kinds:
+            clauses.append(f"request.kind.kind in {texts(dict.fromkeys(row.kind for row in of_kinds))} && {clause}")
+    return some(clauses, " ||\n  ")
+
+
+def _copied_looks_reserved(rows: Sequence[Workload]) -> str:
+    """Whether a key looks reserved in a template, in a claim template of its volumes, or in a map of copied labels."""
+    holders = _by_kind(((row, (*row.templates, *row.jobs, *row.claims)) for row in rows), "object")
+    copied = _by_kind(((row, row.copied_labels) for row in rows), "object")
+    of_holder = f"{at('h', LABELS, _looks_reserved)} ||\n  {_claims_look_reserved('h')}"
+    return let("kind", KIND, f"({holders}).exists(h,\n  {of_holder}) || ({copied}).exists(l, {_looks_reserved('l')})")
+
+
+def _claims_look_reserved(holder: str) -> str:
+    return f"{values(holder, (*_EPHEMERAL_CLAIM, *LABELS))}.exists(l, {_looks_reserved('l')})"
+
+
+def _own_labels_differ(new: str, old: str) -> str:
+    """Whether an object's own labels have a key that looks reserved, and are not the same in `old`.
+
+    Equal maps are cheaper to compare than their keys are to judge: Nodes carry dozens of reserved labels.
+    """
+    return at(
+        new, LABELS, lambda labels: f"{_looks_reserved(labels)} && !({at(old, LABELS, f'{{}} == {labels}'.format)})"
+    )
+
+
+def _looks_reserved(labels: str) -> str:
+    return f"{is_map(labels)} && {labels}.exists(k, k.contains({text(LOOKS_RESERVED)}))"
+
+
+def _by_kind(places: Iterable[tuple[Workload, Sequence[Pattern]]], base: str) -> str:
+    """The list of the values at the places of the kind. Kinds with equal places share a list."""
+    kinds: dict[str, list[str]] = {}
+    for row, patterns in places:
+        if patterns:
+            found = " + ".join(values(base, pattern) for pattern in patterns)
+            kinds.setdefault(found, []).append(f"{row.group}/{row.kind}")
+    return by_kind((names, found) for found, names in kinds.items())
 
 
 def _by_places(rows: Iterable[Workload], places: str) -> list[tuple[list[str], str]]:

@@ -30,10 +30,20 @@ from policies.engine.rule import (
 )
 from policies.engine.ruleset import RuleSet
 from policies.engine.timelimit import OvertimeError, PostponedError, TimeLimitError, look
-from policies.engine.violation import Violation, describe, limited, one_line
+from policies.engine.violation import (
+    MESSAGE_LENGTH,
+    TEXT_LENGTH,
+    More,
+    Violation,
+    bounded,
+    describe,
+    limited,
+    one_line,
+    shortened,
+)
 from policies.objects import patch
 
-Outcome = tuple[Violation | Note | Skip, ...]
+Outcome = tuple[Violation | Note | More | Skip, ...]
 Verdict = Literal["admit", "deny", "warn", "audit", "excepted", "patch", "error"]
 
 
@@ -47,8 +57,8 @@ class RuleFailure(Struct, frozen=True):
 class Decision(Struct, frozen=True):
     """The consequence of one rule's outcome. `error`: the rule failed; its failure policy decides whether it denies.
 
-    exception: the one that lets the request pass (`excepted`), or that would have if it had not ended. notes: for the
-    audit log.
+    violations: the first ones; `more`: how many there are besides. exception: the one that lets the request pass
+    (`excepted`), or that would have if it had not ended. notes: for the audit log.
     """
 
     rule: str
@@ -57,6 +67,7 @@ class Decision(Struct, frozen=True):
     failure: RuleFailure | None = None
     exception: PolicyException | None = None
     notes: tuple[Note, ...] = ()
+    more: int = 0
 
     @property
     def denies(self) -> bool:
@@ -87,10 +98,12 @@ class Answer(Struct, frozen=True):
     @property
     def message(self) -> str:
         """The refusal as people read it; empty if the request is allowed."""
-        parts = [describe(v for d in self.decisions if d.verdict == "deny" for v in d.violations), *self.ended]
+        denials = [decision for decision in self.decisions if decision.verdict == "deny"]
+        more = {denial.rule: denial.more for denial in denials}
+        parts = [describe((violation for denial in denials for violation in denial.violations), more), *self.ended]
         failures = [(d.rule, d.failure) for d in self.decisions if d.failure is not None and d.denies]
         parts += [_failure_text(rule, failure.error, failure.policy) for rule, failure in failures]
-        return "\n".join(part for part in parts if part)
+        return shortened("\n".join(part for part in parts if part), MESSAGE_LENGTH)
 
 
 ADMITTED = Answer()
@@ -105,7 +118,8 @@ def validate(request: AdmissionRequest, ruleset: RuleSet, facts: Facts, group: s
         else:
             decisions.append(Decision(rule.name, "admit"))
     lines = [line for decision in decisions if decision.verdict != "admit" for line in _warnings(decision)]
-    return Answer(tuple(decisions), (), limited(lines)) if decisions else ADMITTED
+    more = sum(decision.more for decision in decisions if decision.verdict == "warn")
+    return Answer(tuple(decisions), (), limited(lines, more)) if decisions else ADMITTED
 
 
 def mutate(request: AdmissionRequest, ruleset: RuleSet, facts: Facts, group: str | None = None) -> Answer:
@@ -133,7 +147,8 @@ def mutate(request: AdmissionRequest, ruleset: RuleSet, facts: Facts, group: str
             failure, mutation = _overtime(error, rule, _policy(rule, "mutate", request, ruleset)), NO_MUTATION
             decision = Decision(rule.name, "error", failure=failure)
         except MutationRefusedError as refusal:
-            violation, mutation = refusal.violation, NO_MUTATION
+            (violation,), _ = bounded((refusal.violation,))
+            mutation = NO_MUTATION
             decision = Decision(violation.rule, "deny", (violation,), exception=refusal.exception)
         except Exception as error:  # noqa: BLE001 - one guard for all rules: a failure becomes a decision, never a 500
             failure, mutation = RuleFailure(error, _policy(rule, "mutate", request, ruleset)), NO_MUTATION
@@ -231,18 +246,24 @@ def _decide(
     if isinstance(outcome, RuleFailure):
         return [Decision(rule.name, "error", failure=outcome)]
     notes = tuple(item for item in outcome if isinstance(item, Note))
-    violations = tuple(item for item in outcome if isinstance(item, Violation))
+    violations = [item for item in outcome if isinstance(item, Violation)]
     skips = _skips(item for item in outcome if isinstance(item, Skip))
     if not violations:
         return [Decision(rule.name, "admit", notes=notes), *skips] if notes or not skips else skips
+    more = sum(item.count for item in outcome if isinstance(item, More))
     exception = longest(ruleset.exceptions, rule.name, request)
     if exception is not None and exception.holds(facts.today()):
-        return [Decision(rule.name, "excepted", violations, exception=exception), *skips]
+        shown, rest = bounded(violations)
+        return [Decision(rule.name, "excepted", shown, exception=exception, more=rest + more), *skips]
     verdicts: dict[Verdict, list[Violation]] = {}
     action: Verdict = "admit" if rule.action == "off" else rule.action
     for violation in violations:
         verdicts.setdefault(violation.verdict or action, []).append(violation)
-    decisions = [Decision(rule.name, verdict, tuple(those), exception=exception) for verdict, those in verdicts.items()]
+    decisions = []
+    for verdict, those in verdicts.items():
+        shown, rest = bounded(those)
+        rest += more if verdict == action else 0
+        decisions.append(Decision(rule.name, verdict, shown, exception=exception, more=rest))
     return [replace(decisions[0], notes=notes), *decisions[1:], *skips]
 
 
@@ -275,8 +296,8 @@ def _policy(rule: Rule, phase: Phase, request: AdmissionRequest, ruleset: RuleSe
 def _failure_text(rule: str, error: Exception, policy: FailurePolicy) -> str:
     """The message about a failed rule. It shows only the error's class and text, which never contain an object."""
     if isinstance(error, SkippedError):
-        return f"policy {rule!r} was skipped: {error}"
-    cause = f"{type(error).__name__}: {error}"
+        return f"policy {rule!r} was skipped: {shortened(str(error), TEXT_LENGTH)}"
+    cause = shortened(f"{type(error).__name__}: {error}", TEXT_LENGTH)
     if policy == "Ignore":
         return f"rule {rule!r} was skipped, it could not be evaluated: {cause}"
     advice = "It is set to refuse what it cannot judge. Try again; if it persists, tell the cluster's operators."

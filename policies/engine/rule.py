@@ -11,7 +11,7 @@ from policies.engine.exception import PolicyException
 from policies.engine.facts import Facts
 from policies.engine.match import EVERYTHING, LabelSelector, ResourceRule
 from policies.engine.request import AdmissionRequest
-from policies.engine.violation import Violation
+from policies.engine.violation import More, Violation
 
 Action = Literal["deny", "warn", "audit", "off"]
 FailurePolicy = Literal["Fail", "Ignore"]
@@ -59,7 +59,7 @@ class MutationRefusedError(Exception):
         self.exception = exception
 
 
-Validator = Callable[[AdmissionRequest, Facts], Sequence[Violation | Note | Skip]]
+Validator = Callable[[AdmissionRequest, Facts], Sequence[Violation | Note | More | Skip]]
 
 
 class Mutation(Struct, frozen=True):

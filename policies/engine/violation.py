@@ -1,14 +1,19 @@
 """Violations, and the text in which people read them.
 
-A refusal has several lines: a summary, one indented line per place, then the remedies. A warning has one line.
+A refusal has several lines: a summary, one indented line per place, then the remedies. A warning has one line. Both are
+bounded, whatever an object holds: the first violations of each rule are shown, and how many more there are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Literal
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from heapq import nsmallest
+from itertools import count
+from typing import Any, Literal, TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, structs
+
+T = TypeVar("T")
 
 Verdict = Literal["deny", "warn", "audit", ""]
 
@@ -17,6 +22,14 @@ Verdict = Literal["deny", "warn", "audit", ""]
 WARNING_LENGTH = 120
 # The API server cuts the warnings of an answer at 4096 characters in total; 24 full ones stay below that.
 WARNING_COUNT = 24
+# How many violations of a rule an answer shows, and how long its text may be.
+SHOWN = 20
+MESSAGE_LENGTH = 8192
+# The longest label key, 253 characters, a slash and 63, is shown whole in a path. Objects are not validated yet, so a
+# key may be as long as the object.
+FIELD_LENGTH = 512
+# The longest message of a policy in Kubernetes' API is 5 KiB long.
+TEXT_LENGTH = 5120
 
 
 class Violation(Struct, frozen=True, order=True):
@@ -52,29 +65,82 @@ class Violation(Struct, frozen=True, order=True):
         return " ".join(part for part in (self.summary, where, self.problem) if part)
 
 
-def describe(violations: Iterable[Violation]) -> str:
-    """All violations as one text: each summary with its places in order, then its remedies, each once."""
+class More(Struct, frozen=True):
+    """Violations that a rule has counted, but does not show."""
+
+    count: int
+
+
+def first(items: Iterable[T], key: Callable[[T], Any]) -> tuple[list[T], int]:
+    """The first items by a key, and how many more there are. Keeps no more items than it returns."""
+    counter = count()
+    shown = nsmallest(SHOWN, (item for item, _ in zip(items, counter, strict=False)), key)
+    return shown, next(counter) - len(shown)
+
+
+def bounded(violations: Sequence[Violation]) -> tuple[tuple[Violation, ...], int]:
+    """The first violations of a rule by path, each of bounded length, and how many more there are."""
+    if len(violations) > SHOWN:
+        shown = sorted(violations, key=lambda violation: violation.path)[:SHOWN]
+        return tuple(map(_bounded, shown)), len(violations) - SHOWN
+    return tuple(map(_bounded, violations)), 0
+
+
+def _bounded(violation: Violation) -> Violation:
+    fields = {
+        name: shortened(text, FIELD_LENGTH if name in ("path", "value") else TEXT_LENGTH)
+        for name in ("path", "value", "problem", "summary", "remedy")
+        if len(text := getattr(violation, name)) > FIELD_LENGTH
+    }
+    return structs.replace(violation, **fields) if fields else violation
+
+
+def describe(violations: Iterable[Violation], more: Mapping[str, int] | None = None) -> str:
+    """All violations as one text: each summary with its places in order, then its remedies, each once.
+
+    more: how many further violations each rule has. If the text is too long, fewer places are shown.
+    """
     groups: dict[str, list[Violation]] = {}
     for violation in sorted(violations):
         groups.setdefault(violation.summary, []).append(violation)
-    paragraphs = []
-    for summary, members in groups.items():
-        lines = [summary, *(f"  {member.line}" for member in members if member.line)]
-        paragraphs.append("\n".join([*lines, *dict.fromkeys(member.remedy for member in members if member.remedy)]))
-    return "\n".join(paragraphs)
+    # Further violations of a rule are counted below the last group with one of its own.
+    last = {member.rule: summary for summary, members in groups.items() for member in members}
+    further = {summary: sum((more or {}).get(rule, 0) for rule in last if last[rule] == summary) for summary in groups}
+    text = ""
+    for shown in (SHOWN, SHOWN // 2, SHOWN // 4, 1):
+        text = "\n".join(_paragraph(summary, groups[summary], further[summary], shown) for summary in groups)
+        if len(text) <= MESSAGE_LENGTH:
+            break
+    return text
 
 
-def limited(lines: Sequence[str]) -> tuple[str, ...]:
-    """The lines of an answer's warnings. One line with their number replaces those past the limit."""
-    if len(lines) <= WARNING_COUNT:
-        return tuple(lines)
-    return (*lines[:WARNING_COUNT], f"and {len(lines) - WARNING_COUNT} more")
+def _paragraph(summary: str, violations: Sequence[Violation], more: int, shown: int) -> str:
+    """Violations with the same summary. shown: how many of a rule; `more` are counted besides those left out."""
+    of_rule: dict[str, int] = {}
+    lines = [summary]
+    for violation in violations:
+        of_rule[violation.rule] = of_rule.get(violation.rule, 0) + 1
+        if of_rule[violation.rule] <= shown and violation.line:
+            lines.append(f"  {violation.line}")
+    more += sum(max(0, number - shown) for number in of_rule.values())
+    lines += [f"  and {more} more"] if more else []
+    return "\n".join([*lines, *dict.fromkeys(violation.remedy for violation in violations if violation.remedy)])
+
+
+def limited(lines: Sequence[str], more: int = 0) -> tuple[str, ...]:
+    """The lines of an answer's warnings. One line with their number replaces those past the limit, and `more`."""
+    more += max(0, len(lines) - WARNING_COUNT)
+    return (*lines[:WARNING_COUNT], *((f"and {more} more",) if more else ()))
+
+
+def shortened(text: str, length: int) -> str:
+    """The text, cut at a length; an ellipsis then takes the place of its last character."""
+    return text if len(text) <= length else text[: length - 1] + "…"
 
 
 def one_line(text: str) -> str:
     """The text as one line of printable characters, shortened to the length of a warning."""
-    text = " ".join(printable(text).split())
-    return text if len(text) <= WARNING_LENGTH else text[: WARNING_LENGTH - 1] + "…"
+    return shortened(" ".join(printable(text).split()), WARNING_LENGTH)
 
 
 def printable(text: str) -> str:

@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+# The comparison costs the product of both lengths. What is longer is no misspelt name.
+LONGEST = 256
+
 
 def closest(name: str, known: Iterable[str]) -> str:
     """The known name closest to `name`, without regard to case; empty if none is close."""
+    if len(name) > LONGEST:
+        return ""
     by_letters = {other.lower(): other for other in known}
     return next((by_letters[near] for near in get_close_matches(name.lower(), by_letters, n=1)), "")
 
@@ -15,7 +20,7 @@ def closest(name: str, known: Iterable[str]) -> str:
 def closest_first(name: str, known: Iterable[str]) -> list[str]:
     """The known names: first those close to `name`, then the others in their order."""
     names = list(dict.fromkeys(known))
-    near = get_close_matches(name, names)
+    near = get_close_matches(name, names) if len(name) <= LONGEST else []
     return [*near, *(other for other in names if other not in near)]
 
 

@@ -31,6 +31,27 @@ def allows(pod_spec: JsonObject, node: Node, *, labels_complete: bool = True) ->
     return isinstance(terms, list) and any(_term_allows(term, node, labels_complete=labels_complete) for term in terms)
 
 
+def size(pod_spec: JsonObject) -> int:
+    """How many requirements, and values in them, `allows` compares with each Node at most."""
+    required = mapping(mapping(pod_spec, "affinity"), "nodeAffinity").get(
+        "requiredDuringSchedulingIgnoredDuringExecution"
+    )
+    terms = required.get("nodeSelectorTerms") if isinstance(required, dict) else None
+    lists = (
+        term.get(field) for term in (terms if isinstance(terms, list) else ()) if isinstance(term, dict)
+        for field in ("matchExpressions", "matchFields")
+    )  # fmt: skip
+    requirements = (
+        requirement for requirements in lists if isinstance(requirements, list) for requirement in requirements
+    )
+    return len(mapping(pod_spec, "nodeSelector")) + sum(map(_length, requirements))
+
+
+def _length(requirement: object) -> int:
+    values = requirement.get("values") if isinstance(requirement, dict) else None
+    return 1 + (len(values) if isinstance(values, list) else 0)
+
+
 def _term_allows(term: object, node: Node, *, labels_complete: bool) -> bool:
     if not isinstance(term, dict):
         return False

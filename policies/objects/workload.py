@@ -26,7 +26,8 @@ class Workload(Struct, frozen=True):
     templates: pod templates (maps with `metadata` and `spec`); the empty pattern is the object itself, a Pod.
     jobs: templates of the objects between the workload and its Pods; their metadata is copied to those objects.
     claims: claim templates; their metadata is copied to PersistentVolumeClaims or ResourceClaims.
-    node_labels: maps of labels that are copied to Nodes. affinity: when the templates' node affinity may be written.
+    node_labels, claim_labels: maps of labels that are copied to Nodes and to claims.
+    affinity: when the templates' node affinity may be written.
     """
 
     group: str
@@ -36,11 +37,17 @@ class Workload(Struct, frozen=True):
     claims: tuple[Pattern, ...] = ()
     node_labels: tuple[Pattern, ...] = ()
     affinity: AffinityChange = "create"
+    claim_labels: tuple[Pattern, ...] = ()
 
     @property
     def group_kind(self) -> tuple[str, str]:
         """The key of the table."""
         return self.group, self.kind
+
+    @property
+    def copied_labels(self) -> tuple[Pattern, ...]:
+        """The maps of labels that are copied as they are."""
+        return self.node_labels + self.claim_labels
 
     @property
     def resource(self) -> str:
@@ -74,11 +81,12 @@ def workload(
     jobs: Iterable[str] = (),
     claims: Iterable[str] = (),
     node_labels: Iterable[str] = (),
+    claim_labels: Iterable[str] = (),
     affinity: AffinityChange = "create",
 ) -> Workload:
     """A row of the table from paths as text. Raises ValueError if a path is invalid."""
-    places = [tuple(parse(path) for path in paths) for paths in (templates, jobs, claims, node_labels)]
-    return Workload(group, kind, places[0], places[1], places[2], places[3], affinity)
+    places = [tuple(map(parse, paths)) for paths in (templates, jobs, claims, node_labels, claim_labels)]
+    return Workload(group, kind, places[0], places[1], places[2], places[3], affinity, places[4])
 
 
 _POD_TEMPLATE = ("spec.template",)
@@ -110,7 +118,12 @@ BUILT_IN: tuple[Workload, ...] = (
     workload("apps", "Deployment", _POD_TEMPLATE, affinity="always"),
     workload("apps", "ReplicaSet", _POD_TEMPLATE, affinity="always"),
     workload("apps", "DaemonSet", _POD_TEMPLATE, affinity="always"),
-    workload("apps", "StatefulSet", _POD_TEMPLATE, claims=_STATEFUL_CLAIMS, affinity="always"),
+    workload(
+        *("apps", "StatefulSet", _POD_TEMPLATE),
+        claims=_STATEFUL_CLAIMS,
+        claim_labels=["spec.selector.matchLabels"],
+        affinity="always",
+    ),
     _revision(),
     workload("argoproj.io", "Rollout", _POD_TEMPLATE, affinity="always"),
     workload("batch", "Job", _POD_TEMPLATE, affinity="suspended"),

@@ -2,7 +2,8 @@
 
 Node affinity is `spec.affinity.nodeAffinity` of a Pod. Malformed affinity is left to the API server, which refuses it.
 The record is an annotation of the object with the templates. It is JSON by the template's path and holds each term that
-was written, with the user's term that it replaced.
+was written, with the user's term that it replaced. Its size is bounded, because the API server refuses an object with
+more than 256 KiB of annotations. Terms that it has no room for are not removed again.
 """
 
 from __future__ import annotations
@@ -52,6 +53,9 @@ class RecordEntry(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields
 NOTHING = RecordEntry()
 # Kubernetes keeps as many revisions of a workload's template by default (revisionHistoryLimit).
 REMEMBERED = 10
+# The longest record that is written. A record from elsewhere is read up to the API server's limit for all annotations.
+RECORD_LENGTH = 16 * 1024
+LONGEST_READ = 256 * 1024
 Record = Mapping[str, RecordEntry]
 _DECODER = msgspec.json.Decoder(dict[str, RecordEntry])
 _ENCODER = msgspec.json.Encoder()
@@ -59,18 +63,36 @@ _SORTED_ENCODER = msgspec.json.Encoder(order="sorted")
 
 
 def read_record(text: Any) -> Record | None:
-    """The record in the annotation's value; empty without a value, None if it cannot be decoded."""
+    """The record in the annotation's value; empty without a value, None if it cannot be decoded or is too long."""
     if text is None:
         return {}
+    if not isinstance(text, str) or len(text) > LONGEST_READ:
+        return None
     try:
         return _DECODER.decode(text)
     except (msgspec.MsgspecError, TypeError, RecursionError):
         return None
 
 
-def write_record(record: Record) -> str:
-    """The annotation's value; empty for an empty record."""
+def write_record(record: Record) -> tuple[str, tuple[str, ...]]:
+    """The annotation's value, empty for an empty record, and the paths of the entries that it has no room for.
+
+    A record that is too long forgets earlier placements first, and then the entries that do not fit.
+    """
     entries = {path: entry for path, entry in record.items() if entry != NOTHING}
+    text = _encoded(entries)
+    if len(text) <= RECORD_LENGTH:
+        return text, ()
+    room, kept = RECORD_LENGTH - len("{}"), {}
+    for path, entry in entries.items():
+        last = replace(entry, earlier=())
+        size = len(_encoded({path: last})) - len("{}") + len(",")
+        if size <= room:
+            room, kept[path] = room - size, last
+    return _encoded(kept), tuple(path for path in entries if path not in kept)
+
+
+def _encoded(entries: Record) -> str:
     return _ENCODER.encode(entries).decode() if entries else ""
 
 
@@ -111,7 +133,11 @@ def without_terms(affinity: Any, entry: RecordEntry) -> Any:
     The entry and its earlier ones may share terms. The largest one whose terms are all present applies. If there is no
     such entry, those terms of the last one that are present are removed.
     """
-    complete = [written for written in (entry, *entry.earlier) if _has_all(affinity, written)]
+    if entry == NOTHING:
+        return affinity
+    preferred = (node_affinity(affinity) or {}).get(PREFERRED)
+    present = _keys(selector_terms(affinity)), _keys(preferred if isinstance(preferred, list) else [])
+    complete = [written for written in (entry, *entry.earlier[:REMEMBERED]) if _has_all(present, written)]
     return _without(affinity, max(complete, key=_size, default=entry))
 
 
@@ -119,12 +145,11 @@ def _size(entry: RecordEntry) -> int:
     return sum(len(written.terms) for written in entry.required) + len(entry.preferred)
 
 
-def _has_all(affinity: Any, entry: RecordEntry) -> bool:
-    """Whether the affinity has every term of an entry."""
-    preferred = (node_affinity(affinity) or {}).get(PREFERRED)
-    if not {_key(term) for written in entry.required for term in written.terms} <= _keys(selector_terms(affinity)):
-        return False
-    return _keys(entry.preferred) <= _keys(preferred if isinstance(preferred, list) else [])
+def _has_all(present: tuple[set[bytes], set[bytes]], entry: RecordEntry) -> bool:
+    """Whether every term of an entry is present. present: the keys of the required and of the preferred terms."""
+    required, preferred = present
+    has_required = {_key(term) for written in entry.required for term in written.terms} <= required
+    return has_required and _keys(entry.preferred) <= preferred
 
 
 def _without(affinity: Any, entry: RecordEntry) -> Any:

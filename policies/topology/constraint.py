@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -15,13 +15,18 @@ from policies.engine.violation import Violation
 from policies.objects.accelerator import Accelerators
 from policies.objects.workload import REVISED, Workload
 from policies.topology import refusal
-from policies.topology.affinity import are_alike
+from policies.topology.affinity import NOTHING, are_alike, selector_terms, with_terms, without_terms
 from policies.topology.annotation import Annotated, Annotation, Annotations, Schedulers, Template, annotated, mentions
 from policies.topology.catalog import Catalog
 from policies.topology.placement import Placement, PlacementError, parse
+from policies.topology.term import Term, preferred_terms, required_terms
 from policies.topology.topology import Topology
 
 LOWEST = "lowest"
+# What one request may add to node affinity: requirements and values in them. At some 70 bytes each, all of it together
+# with the rest of the object stays below the 1.5 MiB that the API server stores.
+MOST_WRITTEN = 16 * 1024
+TOO_LARGE = "it would get too large"
 NO_ACCELERATOR = "it requests no accelerator, as other templates of the workload do"
 # Kinds whose Pods work together. A Job belongs to them if it has several Pods.
 _DISTRIBUTED = frozenset(
@@ -65,7 +70,8 @@ class Constraint(Struct, frozen=True):
     """A template with its placements.
 
     annotations: those that apply to it, or the default. earlier: the template at its place before an update. reader:
-    why its scheduler reads the annotations itself, else empty. obstacle: why it gets no affinity, else empty.
+    why its scheduler reads the annotations itself, else empty. obstacle: why it gets no affinity, else empty. terms,
+    preferences: the terms for the placements, of which a Node must meet one, and should meet as many as possible.
     """
 
     template: Template
@@ -77,6 +83,8 @@ class Constraint(Struct, frozen=True):
     reader: str = ""
     obstacle: str = ""
     violations: tuple[Violation, ...] = ()
+    terms: Sequence[Term] = ()
+    preferences: Sequence[JsonObject] = ()
 
     @property
     def placements(self) -> Iterator[tuple[Annotation, Placement]]:
@@ -154,7 +162,10 @@ def _submission(
     for template, own, obstacle in zip(now.templates, annotations, obstacles, strict=True):
         if own.places not in shared:
             shared[own.places] = _constraint(template, own, catalog, default, options)
-        constraints.append(_applied(shared[own.places], template, earlier.get(template.location), obstacle))
+        constraint = _applied(shared[own.places], template, earlier.get(template.location), obstacle)
+        if not constraint.obstacle and _is_too_large(constraint, MOST_WRITTEN // len(now.templates)):
+            constraint = replace(constraint, obstacle=TOO_LARGE)
+        constraints.append(constraint)
     return Submission(tuple(constraints), now, before.templates, may_change, row.group_kind in REVISED)
 
 
@@ -169,6 +180,26 @@ def _applied(shared: Constraint, template: Template, earlier: Template | None, o
         # The author of a workload is not responsible for the configuration.
         violations = tuple(refusal.as_warning(violation.line) for violation in violations)
     return replace(shared, template=template, earlier=earlier, reader=reader, obstacle=obstacle, violations=violations)
+
+
+def _is_too_large(constraint: Constraint, most: int) -> bool:
+    """Whether more than `most` requirements and values would be added to a template, or looked at to find that out.
+
+    The answer is the same after they were added, even if they were not recorded. Each of the user's terms can become
+    two, for the two ways in which Nodes are labelled, so twice as many are looked at.
+    """
+    template = constraint.template
+    own = without_terms(template.affinity, template.entry)
+    expressions = [requirement.to_json() for term in constraint.terms for requirement in term]
+    preferred = [preference["preference"]["matchExpressions"] for preference in constraint.preferences]
+    size = max(1, len(selector_terms(own))) * _size(expressions) + sum(map(_size, preferred))
+    if size <= most:
+        return False
+    return size > 2 * most or with_terms(own, constraint.terms, constraint.preferences)[1] != NOTHING
+
+
+def _size(expressions: Iterable[JsonObject]) -> int:
+    return sum(1 + len(expression.get("values", ())) for expression in expressions)
 
 
 def _is_distributed(obj: JsonObject, row: Workload) -> bool:
@@ -202,8 +233,10 @@ def _obstacles(
     if len(templates) < 2:
         return [""] * len(templates)
     accelerated = [options.accelerators.requested(template.value, namespace, facts) for template in templates]
+    if not any(accelerated):
+        return [""] * len(templates)
     return [
-        NO_ACCELERATOR if any(accelerated) and not (is_accelerated or template.is_meant) else ""
+        NO_ACCELERATOR if not (is_accelerated or template.is_meant) else ""
         for template, is_accelerated in zip(templates, accelerated, strict=True)
     ]
 
@@ -231,7 +264,11 @@ def _constraint(
     if required and preferred and topology.position(preferred.level) <= topology.position(required.level):
         refused = refusal.not_more_specific(annotations.preferred, preferred.level, required.level, topology)
         violations.append(refusal.as_warning(refused.line) if options.not_more_specific == "warn" else refused)
-    return replace(bare, topology=topology, required=required, preferred=preferred, violations=tuple(violations))
+    return replace(
+        bare, topology=topology, required=required, preferred=preferred, violations=tuple(violations),
+        terms=required_terms(topology, required, preferred),
+        preferences=preferred_terms(topology, required, preferred),
+    )  # fmt: skip
 
 
 def _placement(annotation: Annotation | None, topology: Topology, violations: list[Violation]) -> Placement | None:

@@ -14,7 +14,7 @@ from msgspec import UNSET
 from policies.engine.facts import Facts
 from policies.engine.request import AdmissionRequest
 from policies.engine.rule import NO_MUTATION, Mutation
-from policies.engine.violation import Violation
+from policies.engine.violation import WARNING_COUNT, Violation
 from policies.objects import patch
 from policies.objects.accelerator import READS as ACCELERATOR_READS
 from policies.objects.fieldpath import Location, lookup, render
@@ -22,9 +22,8 @@ from policies.objects.workload import Workload
 from policies.topology import pool, refusal, warning
 from policies.topology.affinity import NODE_AFFINITY, RECORD, are_alike, requires, write_record
 from policies.topology.catalog import Catalog
-from policies.topology.constraint import NO_ACCELERATOR, Constraint, Options, Submission, read
+from policies.topology.constraint import NO_ACCELERATOR, TOO_LARGE, Constraint, Options, Submission, read
 from policies.topology.refusal import RULE
-from policies.topology.term import required_terms
 from policies.topology.topology import Topology
 from policies.topology.translation import Translation, translate, translations
 
@@ -38,6 +37,7 @@ _POD = (
 _WORKLOAD = ("spec.suspend", "spec.parallelism", "spec.completions")
 _RECORD = ("metadata", "annotations", RECORD)
 _BROKEN_RECORD = f"{render(_RECORD)} cannot be read and is dropped; node affinity that it noted stays"
+_FULL_RECORD = "{}: node affinity is too long to be noted, so it stays when the annotations change"
 Edit = tuple[Location, Any]
 """A location and its new value; UNSET removes the value there."""
 
@@ -72,18 +72,20 @@ class TopologyPlacement:
         submission = read(request, self.catalog(facts), self.options, facts)
         if obj is None or submission is None:
             return NO_MUTATION
-        warnings = (_BROKEN_RECORD,) if submission.now.record is None else ()
+        warnings = [_BROKEN_RECORD] if submission.now.record is None else []
         made = list(translations(submission))
         edits = [edit for translation in made for edit in _affinity(translation)]
         edits += _names(submission, request)
         if made or warnings:
-            edits += _record(submission, made)
+            text, lost = _record(submission, made)
+            edits += _record_edit(submission, text)
+            warnings += [_FULL_RECORD.format(render((*template, "spec"))) for template in lost]
         operations = [
             operation
             for location, value in edits
             for operation in ((patch.remove(location),) if value is UNSET else patch.put(obj, location, value))
         ]
-        return Mutation(tuple(operations), warnings) if operations or warnings else NO_MUTATION
+        return Mutation(tuple(operations), tuple(warnings)) if operations or warnings else NO_MUTATION
 
     def validate(self, request: AdmissionRequest, facts: Facts) -> Sequence[Violation]:
         """Refusals, and warnings about unexpected effects. Problems that were there before only cause warnings."""
@@ -92,17 +94,22 @@ class TopologyPlacement:
         if submission is None:
             return ()
         violations: list[Violation] = []
+        compared: set[object] = set()
         for constraint in submission.constraints:
             if constraint.is_new:
                 violations += constraint.violations
                 if constraint.is_usable:
-                    violations += warning.warnings(constraint, catalog, self.options.schedulers, facts.nodes())
+                    # Nodes are compared with as many placements as an answer has room for, and once with each.
+                    placement = (constraint.annotations.places, constraint.reader)
+                    nodes = facts.nodes() if placement not in compared and len(compared) < WARNING_COUNT else ()
+                    compared.add(placement)
+                    violations += warning.warnings(constraint, catalog, self.options.schedulers, nodes)
             else:
                 violations += (refusal.as_warning(violation.line) for violation in constraint.violations)
             violations += self._without_effect(constraint, submission, request.kind.kind)
         if any(constraint.annotations.anything for constraint in submission.constraints):
             keys = self.options.pool_keys
-            earlier = pool.violations(submission.earlier, catalog, keys)
+            earlier = frozenset(pool.violations(submission.earlier, catalog, keys))
             pools = pool.violations((constraint.template for constraint in submission.constraints), catalog, keys)
             violations += (refusal.as_warning(v.line) if v in earlier else v for v in pools)
         return list(dict.fromkeys(violations))
@@ -127,7 +134,7 @@ class TopologyPlacement:
         required = constraint.required
         if topology is None or required is None or constraint.obstacle == NO_ACCELERATOR:
             return
-        if requires(template.affinity, required_terms(topology, required)):
+        if constraint.obstacle != TOO_LARGE and requires(template.affinity, constraint.terms):
             return
         placement = required.called(topology)
         if self.options.unapplied == "deny" and submission.may_change and constraint.differs:
@@ -181,13 +188,19 @@ def _full_names(constraint: Constraint) -> Iterator[tuple[Location, str]]:
             yield annotation.location, level.alias if annotation.value == level.alias else level.name
 
 
-def _record(submission: Submission, made: Sequence[Translation]) -> Iterator[Edit]:
-    """The edit of the record, so that it describes the templates as they are now."""
+def _record(submission: Submission, made: Sequence[Translation]) -> tuple[str, list[Location]]:
+    """The record that describes the templates as they are now, and the locations of those that it has no room for."""
     now = submission.now
     present = {template.path for template in now.templates}
     entries = {path: entry for path, entry in (now.record or {}).items() if path in present}
-    text = write_record(entries | {translation.template.path: translation.entry for translation in made})
-    if text and text != now.text:
+    text, lost = write_record(entries | {translation.template.path: translation.entry for translation in made})
+    gone = frozenset(lost)
+    return text, [template.location for template in now.templates if template.path in gone]
+
+
+def _record_edit(submission: Submission, text: str) -> Iterator[Edit]:
+    """The edit of the record, if it changes."""
+    if text and text != submission.now.text:
         yield _RECORD, text
-    elif not text and now.text is not None:
+    elif not text and submission.now.text is not None:
         yield _RECORD, UNSET

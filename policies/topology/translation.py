@@ -21,7 +21,7 @@ from policies.topology.affinity import (
 )
 from policies.topology.annotation import Template
 from policies.topology.constraint import Constraint, Submission
-from policies.topology.term import Term, preferred_terms, required_terms
+from policies.topology.term import Term
 
 
 class Translation(Struct, frozen=True):
@@ -46,12 +46,11 @@ def translations(submission: Submission) -> Iterator[Translation]:
 
 def translate(constraint: Constraint) -> Translation:
     """The translation of a template: the user's own affinity, with the terms for the current annotations."""
-    template, topology = constraint.template, constraint.topology
+    template = constraint.template
     required: Sequence[Term] = ()
     preferred: Sequence[JsonObject] = ()
-    if topology is not None and not constraint.obstacle and constraint.is_usable:
-        required = required_terms(topology, constraint.required, constraint.preferred)
-        preferred = preferred_terms(topology, constraint.required, constraint.preferred)
+    if not constraint.obstacle and constraint.is_usable:
+        required, preferred = constraint.terms, constraint.preferences
     own = without_terms(template.affinity, template.entry)
     return Translation(template, *with_terms(own, required, preferred))
 

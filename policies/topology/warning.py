@@ -16,6 +16,8 @@ from policies.topology.refusal import as_warning
 from policies.topology.term import Term, alternatives, meets
 from policies.topology.topology import Topology
 
+# Domains times Nodes. Beyond it nothing is said about the domains, which would take a second.
+MOST_COMPARED = 1_000_000
 _SHORT_TOPOLOGY = TOPOLOGY.removeprefix("kai.scheduler/")
 
 
@@ -91,7 +93,12 @@ def _problem(placement: Placement, topology: Topology, nodes: Sequence[Node]) ->
         keys = domain.level.keys
         if not any(key in node.labels for node in nodes for key in keys):
             return f"{quote(topology.called(domain.level))}: no Node carries the label {' or '.join(keys)}"
-    if not placement.is_named or _any_meets(alternatives(placement.domains, topology.requirement), nodes):
+    named = sum(len(domain.values) for domain in placement.domains)
+    if (
+        not named
+        or named * len(nodes) > MOST_COMPARED
+        or _any_meets(alternatives(placement.domains, topology.requirement), nodes)
+    ):
         return ""
     keys = placement.level.keys
     around = alternatives(placement.domains[:-1], topology.requirement)

@@ -20,6 +20,10 @@ Entry = Callable[[str], Rendered]
 _OF_THE_API_SERVER = {
     "apiserver_admission_webhook_fail_open_count": {"name", "type"},
     "apiserver_admission_webhook_rejection_count": {"name", "type", "operation", "error_type", "rejection_code"},
+    "apiserver_admission_match_condition_evaluation_seconds_sum": {"name", "kind", "type", "operation"},
+    "apiserver_admission_match_condition_evaluation_seconds_count": {"name", "kind", "type", "operation"},
+    "apiserver_admission_match_condition_exclusions_total": {"name", "kind", "type", "operation"},
+    "apiserver_admission_match_condition_evaluation_errors_total": {"name", "kind", "type", "operation"},
 }
 # What Prometheus adds to all.
 _TARGET = {"namespace", "pod", "job"}

@@ -51,6 +51,6 @@ def test_an_export_keeps_its_ca_where_the_chart_has_none() -> None:
     (client, *_) = [each["clientConfig"] for each in render(values).one(_KINDS[0])["webhooks"]]
 
     assert client == {
-        "url": "https://new.example.org/base/mutate/topology",
+        "url": "https://new.example.org/base/mutate/pods",
         "caBundle": base64.b64encode(CA.encode()).decode(),
     }

@@ -11,7 +11,7 @@ import pytest
 
 from chart.generate import GOLDEN
 from chart.matrix import CA, MATRIX, NEEDS
-from chart.rendering import CHART, NAMESPACE, Rendered, run, template
+from chart.rendering import CHART, NAMESPACE, Rendered, render, run, template
 from webhook.configuration.settings import Settings
 from webhook.configuration.settingsfile import read
 
@@ -249,13 +249,26 @@ def test_resources_are_derived_from_the_workers(entry: Entry) -> None:
     """Each worker has its part, a supervisor too; what the operator says takes the place of it."""
     assert entry("default").container["resources"] == {
         "requests": {"cpu": "100m", "memory": "128Mi"},
-        "limits": {"memory": "512Mi"},
+        "limits": {"memory": "768Mi"},
     }
     assert entry("scaled").container["resources"] == {
         "requests": {"cpu": "400m", "memory": "576Mi"},
-        "limits": {"memory": "2112Mi"},
+        "limits": {"memory": "3136Mi"},
     }
     assert entry("placed").container["resources"] == {"requests": {"cpu": "1", "memory": "1Gi"}}
+
+
+@pytest.mark.parametrize(
+    "listen", [{}, {"maxBytesInFlight": 100_000_000}, {"maxConnections": 3001}, {"maxInFlight": 9}]
+)
+def test_the_memory_limit_is_derived_from_the_settings(listen: dict[str, int]) -> None:
+    """It is the sum of the process, the bytes in flight, 320 KiB for each connection, and the child process."""
+    settings = Settings.model_validate({"listen": listen}).listen
+    parts = (128, ceil(settings.max_bytes_in_flight / 2**20), ceil(settings.max_connections * 320 / 1024), 256)
+
+    limits = render({"config": {"listen": listen}}).container["resources"]["limits"]
+
+    assert limits == {"memory": f"{sum(parts)}Mi"}
 
 
 def test_policies_come_by_one_way(entry: Entry) -> None:

@@ -50,6 +50,10 @@ def native(namespace: str) -> dict[str, tuple[Manifest, str]]:
             workloads.apps("StatefulSet", namespace, volumeClaimTemplates=[CLAIM]),
             "spec.volumeClaimTemplates[0].metadata.labels",
         ),
+        "StatefulSet selector": (
+            workloads.apps("StatefulSet", namespace, selector={"matchLabels": RESERVED}, template=reserved),
+            "spec.selector.matchLabels",
+        ),
         "ReplicationController": (
             {**core, "kind": "ReplicationController", "spec": {"selector": {"app": "main"}, "template": reserved}},
             "spec.template.metadata.labels",
@@ -86,6 +90,20 @@ def native(namespace: str) -> dict[str, tuple[Manifest, str]]:
             "data.spec.template.metadata.labels",
         ),
     }
+
+
+def test_selector_brings_no_label_of_pods_to_claims(control_plane: ControlPlane, namespace: str) -> None:
+    """A label that Pods alone may have is refused in a StatefulSet's selector, which is copied to its claims."""
+    labels = {"qos.coreweave.cloud/interruptable": "true"}
+    template, claim = workloads.template(labels), {**CLAIM, "metadata": {"name": "data"}}
+    spec: dict[str, Any] = {"template": template, "volumeClaimTemplates": [claim]}
+
+    refused = control_plane.apply(workloads.apps("StatefulSet", namespace, selector={"matchLabels": labels}, **spec))
+    admitted = control_plane.apply(workloads.apps("StatefulSet", namespace, **spec))
+
+    places = [line.strip() for line in refused.stderr.splitlines() if line.startswith("  ")]
+    assert places == ['spec.selector.matchLabels: qos.coreweave.cloud/interruptable="true"']
+    assert (admitted.returncode, admitted.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("case", list(native("")))
@@ -160,7 +178,7 @@ def definition(row: Workload) -> Manifest:
 def filled(row: Workload, namespace: str, labels: dict[str, str]) -> tuple[Manifest, list[str]]:
     """Return an object of the kind with labels at every place, and the paths to them."""
     holders = [*row.templates, *row.jobs, *row.claims]
-    places = [*((*holder, "metadata", "labels") for holder in holders), *row.node_labels]
+    places = [*((*holder, "metadata", "labels") for holder in holders), *row.copied_labels]
     manifest: Manifest = {
         "apiVersion": f"{row.group}/v1",
         "kind": row.kind,

@@ -9,7 +9,7 @@ from policies.engine.request import Operation
 from policies.engine.requester import Exemptions
 from policies.engine.rule import Hook, Rule
 from policies.engine.ruleset import RuleSet
-from policies.engine.violation import Violation
+from policies.engine.violation import More, Violation
 from policies.labels import GRACEFUL, INTERRUPTABLE, LabelGuard, is_reserved
 
 _GUARD = LabelGuard(WORKLOADS, (INTERRUPTABLE, GRACEFUL), Exemptions())
@@ -24,7 +24,7 @@ def _judge(
     old: Json | None = None,
     operation: Operation | None = None,
     sub_resource: str = "",
-) -> tuple[Violation, ...]:
+) -> tuple[Violation | More, ...]:
     asked = request(obj, old=old, operation=operation, sub_resource=sub_resource)
     return tuple(_GUARD.validate(asked, FACTS))
 
@@ -87,13 +87,13 @@ def test_what_is_reserved(key: str, reserved: bool) -> None:  # noqa: FBT001
             {"a.coreweave.com/kept": "1", "a.coreweave.com/changed": "", "a.coreweave.com/new": "1"},
             [
                 _refused("metadata.labels", 'a.coreweave.com/changed=""'),
-                _refused("metadata.labels", 'a.coreweave.com/new="1"'),
                 _refused(
                     "metadata.labels",
                     'a.coreweave.com/gone="1"',
                     "must not be removed",
                     "Leave these labels in place: the cluster's own controllers work by them.",
                 ),
+                _refused("metadata.labels", 'a.coreweave.com/new="1"'),
             ],
             id="keep-change-add-remove-on-a-node",
         ),

@@ -7,7 +7,7 @@ import pytest
 from support.builders import FACTS, WORKLOADS, Json, at, deployment, merged, owner, pod, request, resource
 
 from policies.engine.requester import Exemptions
-from policies.engine.violation import Violation
+from policies.engine.violation import More, Violation
 from policies.labels import GRACEFUL, INTERRUPTABLE, LabelException, LabelGuard, organization
 
 _ORG = "ns.coreweave.cloud/org"
@@ -19,7 +19,7 @@ _OWN_PREFIX = "Remove these labels or use a prefix of your own, such as example.
 
 def _judge(
     obj: Json, old: Json | None = None, exceptions: Iterable[LabelException] = _SHIPPED, sub_resource: str = ""
-) -> tuple[Violation, ...]:
+) -> tuple[Violation | More, ...]:
     guard = LabelGuard(WORKLOADS, exceptions, Exemptions())
     return tuple(guard.validate(request(obj, old=old, sub_resource=sub_resource), FACTS))
 
@@ -194,7 +194,7 @@ def test_exceptions_are_data() -> None:
     )
     wrong = (_refused("metadata.labels", 'team.coreweave.com/name="b"'),)
 
-    def label(version: str, kind: str, value: str) -> tuple[Violation, ...]:
+    def label(version: str, kind: str, value: str) -> tuple[Violation | More, ...]:
         return _judge(resource(version, kind, labels={"team.coreweave.com/name": value}), exceptions=[team])
 
     assert (label("v1", "ConfigMap", "a"), label("apps/v1", "Deployment", "a")) == ((), ())

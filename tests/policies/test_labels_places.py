@@ -4,7 +4,7 @@ import pytest
 from support.builders import FACTS, WORKLOADS, Json, at, merged, request, resource
 
 from policies.engine.requester import Exemptions
-from policies.engine.violation import Violation
+from policies.engine.violation import More, Violation
 from policies.labels import GRACEFUL, INTERRUPTABLE, LabelGuard
 
 _GUARD = LabelGuard(WORKLOADS, (INTERRUPTABLE, GRACEFUL), Exemptions())
@@ -99,7 +99,7 @@ _PLACES = [
 _KEPT = [("v1", "Node"), ("v1", "Namespace")]
 
 
-def _judge(obj: Json, old: Json | None = None) -> tuple[Violation, ...]:
+def _judge(obj: Json, old: Json | None = None) -> tuple[Violation | More, ...]:
     return tuple(_GUARD.validate(request(obj, old=old), FACTS))
 
 

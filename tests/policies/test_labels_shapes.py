@@ -16,7 +16,8 @@ _OWN_PREFIX = "Remove these labels or use a prefix of your own, such as example.
 
 
 def _judge(obj: Json, old: Json | None = None) -> tuple[Violation, ...]:
-    return tuple(_GUARD.validate(request(obj, old=old, name="trainer"), FACTS))
+    found = _GUARD.validate(request(obj, old=old, name="trainer"), FACTS)
+    return tuple(violation for violation in found if isinstance(violation, Violation))
 
 
 def _refused(path: str, found: str, problem: str = "", remedy: str = _OWN_PREFIX) -> Violation:

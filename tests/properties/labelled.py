@@ -20,6 +20,7 @@ PLACES = {
         "/spec/template/metadata/labels",
         f"/spec/template{_CLAIM}",
         r"/spec/volumeClaimTemplates/\d+/metadata/labels",
+        "/spec/selector/matchLabels",
     ],
     "batch/v1 CronJob": [
         "/spec/jobTemplate/metadata/labels",
@@ -52,6 +53,7 @@ _TEMPLATE = _map(metadata=_METADATA, spec=_map(volumes=_VOLUMES))
 _SPEC = _map(
     template=_TEMPLATE,
     volumes=_VOLUMES,
+    selector=_map(matchLabels=_LABELS),
     volumeClaimTemplates=some_of(_map(metadata=_METADATA)),
     jobTemplate=_map(metadata=_METADATA, spec=_map(template=_TEMPLATE)),
     mpiReplicaSpecs=st.dictionaries(st.sampled_from(["Launcher", "Worker"]), odd(_map(template=_TEMPLATE)), max_size=2),

@@ -7,13 +7,16 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import FACTS, WORKLOADS, Json, request
+from support.cel.celrun import compiled, names
 
+from policies.conditions.matchcondition import NAMESPACED_GROUPS, reserved_label_changes
 from policies.engine.engine import validate
 from policies.engine.match import ResourceRule
 from policies.engine.requester import Exemptions
 from policies.engine.rule import Hook, Rule
 from policies.engine.ruleset import RuleSet
-from policies.labels import GRACEFUL, INTERRUPTABLE, LabelGuard, organization
+from policies.engine.violation import Violation
+from policies.labels import GRACEFUL, INTERRUPTABLE, MALFORMED, LabelGuard, organization
 from properties.labelled import PLACES, RESERVED, kinds, labelled_objects
 from properties.shapes import bounded
 
@@ -62,7 +65,7 @@ def test_the_guard_does_what_is_specified(kind: str, new: Json, old: Json | None
     guard = LabelGuard(WORKLOADS, (), Exemptions((), (), ()))
 
     asked = request({**new, **typed}, old=None if old is None else {**old, **typed})
-    violations = guard.validate(asked, FACTS)
+    violations = [violation for violation in guard.validate(asked, FACTS) if isinstance(violation, Violation)]
 
     found = [(_slashes(violation.path), violation.value.partition("=")[0]) for violation in violations]
     malformed = "Labels must be a map of strings to strings."
@@ -71,6 +74,35 @@ def test_the_guard_does_what_is_specified(kind: str, new: Json, old: Json | None
         for (path, key), violation in zip(found, violations, strict=True)
     ]
     assert sorted(found) == _specified(kind, {**new, **typed}, old)
+
+
+_SHIPPED = (INTERRUPTABLE, GRACEFUL, organization("1"))
+_CONDITIONS = {
+    scope: compiled(reserved_label_changes(WORKLOADS.values(), _SHIPPED, cluster_scope=scope).expression)
+    for scope in (False, True)
+}
+
+
+@bounded
+@given(kinds, labelled_objects, st.one_of(st.none(), labelled_objects), st.data())
+def test_what_is_not_asked_about_has_no_reserved_label(
+    kind: str, new: Json, old: Json | None, data: st.DataObject
+) -> None:
+    """Where the match condition is false, the guard refuses no label; what is no map of labels it need not see."""
+    if old is not None and data.draw(st.booleans()):
+        old = data.draw(st.sampled_from([new, {**new, "metadata": {}}, {**new, "spec": old.get("spec")}]))
+    version, name = kind.split(" ")
+    group = version.rpartition("/")[0]
+    typed = {"apiVersion": version, "kind": name}
+    guard = LabelGuard(WORKLOADS, _SHIPPED, Exemptions((), (), ()))
+    scope = group not in NAMESPACED_GROUPS or kind in ("v1 Node", "v1 Namespace")
+    kinds_asked = {"kind": {"group": group, "version": "v1", "kind": name}}
+
+    asked = _CONDITIONS[scope].evaluate_exactly(names(new, oldObject=old, request=kinds_asked))
+
+    if asked.error is None and asked.value is False:
+        violations = guard.validate(request({**new, **typed}, old=None if old is None else {**old, **typed}), FACTS)
+        assert [v for v in violations if not isinstance(v, Violation) or v.summary != MALFORMED] == []
 
 
 @bounded

@@ -10,6 +10,7 @@ from aiohttp.web import AppRunner, BaseRunner, ServerRunner
 from pytest_aiohttp import AiohttpClient
 from support.service.servers import Client, Running, Serve
 
+from webhook.configuration.listen import Listen
 from webhook.http.app import Service
 from webhook.http.state import Served, ServingState
 from webhook.metrics import Metrics
@@ -40,7 +41,7 @@ def serve(aiohttp_client: AiohttpClient) -> Serve:
 
     async def start(served: Served, max_in_flight: int = 64) -> Running:
         state = ServingState(served)
-        service = Service(state, Metrics(), max_in_flight)
+        service = Service(state, Metrics(), Listen.model_validate({"maxInFlight": max_in_flight}))
         admission: Client = await aiohttp_client(_Server(ServerRunner(service.admission_server())))
         health: Client = await aiohttp_client(_Server(AppRunner(service.health_app())))
         return Running(state, service.metrics, admission, health)

@@ -20,6 +20,7 @@ from policies.engine.facts import StaticFacts
 from policies.engine.rule import SkippedError
 from webhook import logs
 from webhook.logs import Level
+from webhook.seldom import Seldom
 
 _SECRET = "tell-nobody"
 _RULES = default_rules(topology={"action": "off"})
@@ -111,15 +112,13 @@ def test_a_skipped_rule_is_told_once_a_minute() -> None:
     answer = Answer((Decision("tidy", "error", failure=RuleFailure(error, "Ignore")), Decision("other", "admit")))
 
     with capture_logs() as events:
-        skips = logs.SkipLog(structlog.get_logger(), lambda: next(times))
+        seldom = Seldom(structlog.get_logger(), lambda: next(times))
         for _ in range(5):
-            skips.write(request(pod()), answer)
+            logs.log_skips(seldom, request(pod()), answer)
         refused = Answer((Decision("tidy", "error", failure=RuleFailure(error, "Fail")),))
-        skips.write(request(pod()), refused)
+        logs.log_skips(seldom, request(pod()), refused)
 
-    told = [
-        (event["event"], event["log_level"], event["rule"], event["requests"], event["resource"]) for event in events
-    ]
+    told = [(event["event"], event["log_level"], event["rule"], event["times"], event["resource"]) for event in events]
     assert told == [
         ("rule skipped", "warning", "tidy", 1, "pods"),
         ("rule skipped", "warning", "tidy", 3, "pods"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
@@ -162,7 +162,7 @@ def _labels_rule(
     with_configured = replace(exempt, service_accounts=(*exempt.service_accounts, *configured))
     guard = labels.LabelGuard(workloads, exceptions, with_configured)
     namespaces = sorted({*control_plane_namespaces, *more.control_plane_namespaces})
-    requester = matchcondition.requester_is_not_exempt(exempt, namespaces)
+    not_exempt = matchcondition.requester_is_not_exempt(exempt, namespaces)
     scopes: tuple[Scope, ...] = ("Namespaced", "Cluster")
     hooks = tuple(
         Hook(
@@ -171,8 +171,8 @@ def _labels_rule(
             _EVERYTHING,
             _failure_policy(settings.labels.action),
             (
-                requester,
                 matchcondition.reserved_label_changes(workloads.values(), exceptions, cluster_scope=scope == "Cluster"),
+                not_exempt,
             ),
             scope,
             # It applies everywhere, because a label is like a right. Its conditions keep it from blocking a starting
@@ -194,8 +194,13 @@ def _labels_rule(
 def _tolerations_rule(settings: Settings) -> Rule:
     chosen = settings.tolerations
     rule = tolerations.CpuToleration(_accelerators(settings), chosen.daemon_sets)
-    pods = (matchcondition.pod_is_no_mirror(), matchcondition.pod_lacks_cpu_toleration())
-    hooks = [_changing("pods", _PODS, pods), _judging("pods", _PODS, chosen.action, pods)]
+    concerned = (
+        matchcondition.pod_lacks_cpu_toleration(),
+        matchcondition.pod_is_no_mirror(),
+        matchcondition.pod_requests_no_accelerator(rule.accelerators),
+    )
+    # Few Pods are written with the toleration, so a condition would cost the API server more than the calls it spares.
+    hooks = [_changing("pods", _PODS), _judging("pods", _PODS, chosen.action, concerned)]
     if chosen.daemon_sets == "inject":
         hooks.append(_changing("daemonsets", _DAEMON_SETS))
     if chosen.daemon_sets != "off":
@@ -240,19 +245,31 @@ def _topology_rule(settings: Settings, catalog: Catalog) -> Rule:
     # By default it fails open: controllers update annotated Pods and Jobs, and placement does not affect security.
     is_strict = chosen.action == chosen.unapplied == "deny"
     judging = _judging("topology", _resources(rows), chosen.action, conditions)
-    hooks = (
-        replace(_changing("topology", _resources(written), conditions), scope="*"),
-        replace(judging, scope="*", failure_policy="Fail" if is_strict else "Ignore"),
-    )
+    judging = replace(judging, failure_policy="Fail" if is_strict else "Ignore")
+    hooks = [_changing("topology", _resources(written), conditions), judging]
+    if judging.failure_policy == _failure_policy(settings.tolerations.action) and settings.tolerations.action != "off":
+        hooks = [part for hook in hooks for part in _with_pods_apart(hook)]
     return Rule(
         topology_rule.RULE,
-        hooks,
+        tuple(replace(hook, scope="*") if hook.group == "topology" else hook for hook in hooks),
         chosen.action,
         topology_rule.reads(rows),
         _selector(chosen.namespace_selector),
         validate=rule.validate,
         mutate=rule.mutate,
     )
+
+
+def _with_pods_apart(hook: Hook) -> Iterator[Hook]:
+    """The hook without new Pods, and one for these in the entry that asks about them anyway.
+
+    The API server converts an object anew for each entry, which costs it more than any condition.
+    """
+    conditions = (matchcondition.topology_is_mentioned(()),) if hook.conditions else ()
+    yield replace(hook, group="pods", resources=_PODS, conditions=conditions)
+    without = (replace(rule, resources=tuple(r for r in rule.resources if r != "pods")) for rule in hook.resources)
+    updates = replace(_PODS[0], operations=("UPDATE",))
+    yield replace(hook, resources=(*(rule for rule in without if rule.resources), updates))
 
 
 def _topology_deletion_rule(settings: Settings) -> Rule:

@@ -8,8 +8,7 @@ from __future__ import annotations
 from datetime import date
 from typing import Annotated, Any, Final, Literal, Self, TypeVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
-from pydantic.alias_generators import to_camel
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from policies.engine.request import JsonObject
@@ -20,6 +19,9 @@ from policies.objects.workload import AffinityChange
 from policies.topology.annotation import Schedulers
 from policies.topology.constraint import Options
 from policies.topology.document import TopologyError, make
+from webhook.configuration.listen import Listen
+from webhook.configuration.model import Model as _Model
+from webhook.configuration.model import Port
 from webhook.logs import Format, Level
 
 T = TypeVar("T")
@@ -29,10 +31,6 @@ TOLD: Final = "told"
 
 class SettingsError(Exception):
     """A configuration that cannot be used. The text has a line per mistake: file, line, key, what was found."""
-
-
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, strict=True)
 
 
 def _glob(text: str) -> str:
@@ -63,33 +61,11 @@ InnerPath = Annotated[str, AfterValidator(_inner_path)]
 RuleAction = Annotated[Action, BeforeValidator(_off)]
 DenyOrWarn = Literal["deny", "warn"]
 DaemonSets = Annotated[Literal["inject", "warn", "off"], BeforeValidator(_off)]
-Port = Annotated[int, Field(ge=0, le=65535)]
 Many = Annotated[tuple[T, ...], Field(strict=False)]
 Strings = Many[str]
 Globs = Many[Glob]
 FieldPaths = Many[FieldPath]
 InnerPaths = Many[InnerPath]
-
-
-class Listen(_Model):
-    """Where the API server reaches the service."""
-
-    host: str = Field("0.0.0.0", description="Address to listen on.")  # noqa: S104 - a Pod is reached from other hosts
-    port: Port = Field(9443, description="TLS port; 0 takes a free one.")
-    workers: int = Field(
-        1, ge=1, le=256, description="Processes that share the port; needs the kernel's SO_REUSEPORT where over 1."
-    )
-    max_in_flight: int = Field(
-        512,
-        ge=1,
-        description="Reviews that a worker handles at once; more get 503 with Retry-After, which the API server obeys.",
-    )
-    drain_seconds: float = Field(
-        5.0, ge=0, le=600, description="After SIGTERM, how long the port stays open while readiness already says no."
-    )
-    grace_seconds: float = Field(
-        20.0, ge=0, le=600, description="After that, how long requests in flight may take to finish."
-    )
 
 
 class Health(_Model):

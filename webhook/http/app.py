@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import random
 import re
 import time
 from collections.abc import Iterable
-from functools import lru_cache
-from typing import Any
+from functools import lru_cache, partial
+from typing import Any, cast
 from urllib.parse import parse_qsl
 
 import structlog
 from aiohttp import hdrs, web
 from multidict import CIMultiDict
 
+from policies.engine.violation import FIELD_LENGTH, shortened
 from webhook import logs, metrics
+from webhook.configuration.listen import Listen
 from webhook.heavy.slow import SlowPolicies
 from webhook.http import probes
+from webhook.http.connection import Connection, Connections
 from webhook.http.decision import Judge
+from webhook.http.entrance import Crowd
 from webhook.http.review import ReviewError, UnknownGroupError
+from webhook.http.room import Body, NoRoom, Room
 from webhook.http.state import ServingState
 from webhook.metrics import Metrics
+from webhook.seldom import Seldom
 from webhook.version import VERSION
 
 # The API server accepts writes of up to 3 MiB (k8s.io/apiserver MaxRequestBodyBytes). A review contains the object, the
@@ -49,15 +57,17 @@ class Service:
     """The handlers and what they share."""
 
     def __init__(
-        self, state: ServingState, measures: Metrics, max_in_flight: int, slow: SlowPolicies | None = None
+        self, state: ServingState, measures: Metrics, listen: Listen, slow: SlowPolicies | None = None
     ) -> None:
         self.state = state
         self.judge = Judge(measures, slow or SlowPolicies(measures))
         self.metrics = measures
-        self.max_in_flight = max_in_flight
+        self.listen = listen
+        self.room = Room(listen.max_bytes_in_flight, listen.max_in_flight)
         self.log = structlog.get_logger().bind()  # a logger, not a proxy that looks one up at each call
-        self._skips = logs.SkipLog(self.log)
+        self.seldom = Seldom(self.log)
         measures.in_flight.set_function(lambda: state.in_flight)
+        measures.bytes_in_flight.set_function(lambda: self.room.held)
 
     def admission_server(self) -> web.Server:
         """`POST /mutate` and `/validate` with all rules, `/mutate/<group>` and `/validate/<group>` with some.
@@ -67,9 +77,20 @@ class Service:
         loop = asyncio.get_running_loop()
 
         def request(message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> web.BaseRequest:
-            return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=MAX_BODY)
+            return web.BaseRequest(message, payload, protocol, writer, task, loop)
 
-        return web.Server(self.review, request_factory=request, access_log=None, keepalive_timeout=KEEP_ALIVE)
+        return Connections(
+            self.review, self._refuse_call, partial(_lifetime, self.listen.connection_seconds), request_factory=request,
+            access_log=None, keepalive_timeout=KEEP_ALIVE,
+        )  # fmt: skip
+
+    def crowd(self) -> Crowd:
+        """The limits of connections."""
+        no_room = self.metrics.no_room
+        return Crowd(
+            self.listen.max_connections, self.listen.max_connections_per_address,
+            refused=lambda limit: no_room.labels(limit).inc(), counted=self.metrics.connections.set,
+        )  # fmt: skip
 
     def health_app(self) -> web.Application:
         """`/livez`, `/readyz` with its reasons, `/metrics`."""
@@ -77,44 +98,57 @@ class Service:
 
     async def review(self, http: web.BaseRequest) -> web.Response:
         """Answer one AdmissionReview; any other call gets an HTTP error."""
-        state = self.state
-        if state.in_flight >= self.max_in_flight:
-            response = self._refuse_call(503, "Too many requests at once; try again.", {hdrs.RETRY_AFTER: RETRY_AFTER})
-        else:
-            state.in_flight += 1
-            try:
-                response = await self._answer(http)
-            except UnknownGroupError as error:
-                # The API server tries again, and a new connection may reach a replica that knows the group.
-                response = self._refuse_call(error.status, str(error), {hdrs.RETRY_AFTER: RETRY_AFTER})
-                response.force_close()
-            except ReviewError as error:
-                response = self._refuse_call(error.status, str(error))
-            finally:
-                state.in_flight -= 1
-        if state.draining:
+        state, connection = self.state, cast("Connection", http.protocol)
+        connection.begin()
+        state.in_flight += 1
+        try:
+            with self.room.body(http.content.set_exception) as body:
+                response = await self._answer(http, body)
+        except UnknownGroupError as error:
+            # The API server tries again, and a new connection may reach a replica that knows the group.
+            response = self._refuse_call(error.status, str(error), {hdrs.RETRY_AFTER: RETRY_AFTER})
+            response.force_close()
+        except ReviewError as error:
+            response = self._refuse_call(error.status, str(error))
+        except NoRoom as shortage:
+            response = self._refuse_for_room(shortage)
+        finally:
+            state.in_flight -= 1
+            connection.finish()
+        if state.draining or connection.is_old:
             response.force_close()
         return response
 
-    async def _answer(self, http: web.BaseRequest) -> web.Response:
+    async def _answer(self, http: web.BaseRequest, held: Body) -> web.Response:
         served = self.state.served
         route = served.routes.get(http.path)
         if route is None:
             raise _unrouted(http.path, served.routes)
         if http.method != hdrs.METH_POST:
             raise ReviewError(f"A review is sent by POST, not by {http.method}.", 405)
-        deadline = asyncio.get_running_loop().time() + _timeout(http.rel_url.raw_query_string)
-        body = await _read(http, deadline)
+        now = asyncio.get_running_loop().time()
+        deadline = now + _timeout(http.rel_url.raw_query_string)
+        body = await _read(http, min(deadline, now + self.listen.body_seconds), held)
+        cast("Connection", http.protocol).known = True
+        held.complete()
         started = time.perf_counter()
         reply, request, answer, _ = await self.judge.review(body, route, served, deadline - MARGIN)
         self.metrics.observe(route.phase, request, answer, time.perf_counter() - started)
         logs.log_answer(self.log, route.phase, request, answer)
-        self._skips.write(request, answer)
+        logs.log_skips(self.seldom, request, answer)
         return web.Response(body=reply, headers=_JSON_HEADERS)
+
+    def _refuse_for_room(self, shortage: NoRoom) -> web.Response:
+        self.metrics.no_room.labels(shortage.of).inc()
+        held, answering = self.room.held, self.room.answering
+        self.seldom.warning("no room", shortage.of, limit=shortage.of, bytes=held, answering=answering)
+        self.metrics.rejected_calls.labels("503").inc()
+        headers = {**_TEXT_HEADERS, hdrs.RETRY_AFTER: RETRY_AFTER}
+        return web.Response(status=503, text="Too many requests at once; try again.\n", headers=headers)
 
     def _refuse_call(self, status: int, text: str, headers: dict[str, str] | None = None) -> web.Response:
         self.metrics.rejected_calls.labels(str(status)).inc()
-        self.log.info("call rejected", status=status, reason=text)
+        self.seldom.info("call rejected", status, status=status, reason=shortened(text, FIELD_LENGTH))
         # The refusal quotes a header, which may contain invalid UTF-8.
         body = f"{text}\n".encode(errors="replace")
         return web.Response(status=status, body=body, headers={**_TEXT_HEADERS, **(headers or {})})
@@ -155,8 +189,13 @@ def _timeout(query: str) -> float:
     return min(float(match[1]) * _UNITS[match[2]], LONGEST_TIMEOUT)
 
 
-async def _read(http: web.BaseRequest, deadline: float) -> bytes:
-    """The body. Raises ReviewError if it is too large, too slow or not declared as JSON."""
+def _lifetime(seconds: float) -> float:
+    """How long a connection stays open: different for each, so that not all are opened again at once."""
+    return seconds * random.uniform(0.75, 1.25) if seconds else math.inf  # noqa: S311 - no secret
+
+
+async def _read(http: web.BaseRequest, deadline: float, held: Body) -> bytes:
+    """The body. Raises ReviewError if it is too large, too slow or not declared as JSON, and NoRoom."""
     if http.headers.get(hdrs.CONTENT_TYPE) != _JSON and http.content_type != _JSON:  # the latter parses the header
         content_type = http.headers.get(hdrs.CONTENT_TYPE, "none")
         raise ReviewError(f"Expected the Content-Type application/json, found {content_type}.", 415)
@@ -165,23 +204,33 @@ async def _read(http: web.BaseRequest, deadline: float) -> bytes:
     try:
         if http.content.is_eof():  # nearly always: no timer and no loop is needed
             body = http.content.read_nowait()
+            held.grow(len(body))
         else:
             async with asyncio.timeout_at(deadline):
-                if http.headers.get(hdrs.EXPECT, "").lower() == "100-continue":  # as curl sends before a large body
-                    await http.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-                    http.writer.output_size = 0
-                body = await http.read()
-    except web.HTTPRequestEntityTooLarge:
-        raise _too_large("more") from None
+                body = await _received(http, held)
+    except (NoRoom, ReviewError):
+        raise
     except TimeoutError:
         raise ReviewError("The body did not arrive within the time-out.", 408) from None
     except Exception as error:  # noqa: BLE001 - a lost connection, or a body that is not encoded as its headers say
         raise ReviewError(f"The body could not be read: {type(error).__name__}.") from None
-    if len(body) > MAX_BODY:
-        raise _too_large("more")
     if not body:
         raise ReviewError("The body is empty; send an AdmissionReview.")
     return body
+
+
+async def _received(http: web.BaseRequest, held: Body) -> bytes:
+    """The body, which has not arrived yet. Every part is counted as it comes."""
+    if http.headers.get(hdrs.EXPECT, "").lower() == "100-continue":  # as curl sends before a large body
+        await http.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        http.writer.output_size = 0
+    parts = []
+    while part := await http.content.readany():
+        held.grow(len(part))
+        parts.append(part)
+        if held.size > MAX_BODY:
+            raise _too_large("more")
+    return b"".join(parts)
 
 
 def _too_large(size: str) -> ReviewError:

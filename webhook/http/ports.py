@@ -8,10 +8,10 @@ from contextlib import suppress
 from aiohttp import web
 from yarl import URL
 
+from webhook.http.entrance import BACKLOG, Crowd, Site
 from webhook.http.state import ServingState
 from webhook.tls.certificates import Certificates
 
-BACKLOG = 1024
 # How long connections may take to close after the last review.
 LAST_WAIT = 0.5
 # The longest time from accepting a connection to its review. A TLS handshake takes milliseconds, on a busy host tenths
@@ -25,14 +25,29 @@ class PortError(Exception):
     """A port cannot be opened; the text says which one and why."""
 
 
-async def listen(
-    runner: web.BaseRunner, host: str, port: int, certificates: Certificates | None = None, *, shared: bool = False
-) -> None:
-    """Open a port. If it is shared, other workers can open it, too. Raises PortError."""
+async def listen(runner: web.AppRunner, host: str, port: int) -> None:
+    """Open the health port. Raises PortError."""
     await runner.setup()
-    context = certificates.serving.context if certificates else None
+    await _start(runner, web.TCPSite(runner, host, port, backlog=BACKLOG), host, port)
+
+
+async def listen_for_calls(
+    runner: web.ServerRunner,
+    address: tuple[str, int],
+    certificates: Certificates,
+    crowd: Crowd,
+    *,
+    shared: bool = False,
+) -> None:
+    """Open the TLS port. If it is shared, other workers can open it, too. Raises PortError."""
+    await runner.setup()
+    site = Site(runner, address, certificates.serving.context, crowd, shared=shared)
+    await _start(runner, site, *address)
+
+
+async def _start(runner: web.BaseRunner, site: web.BaseSite, host: str, port: int) -> None:
     try:
-        await web.TCPSite(runner, host, port, ssl_context=context, backlog=BACKLOG, reuse_port=shared).start()
+        await site.start()
     except OSError as error:
         await runner.cleanup()
         problem = f"{error.strerror or error}; is another process using it?"

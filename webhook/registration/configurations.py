@@ -9,7 +9,7 @@ stay.
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -31,6 +31,9 @@ INJECT_CA_FROM = "cert-manager.io/inject-ca-from"
 
 UNREGISTER = "cks-admission.dev/unregister"
 """The annotation which announces, with the value `true`, that the configurations will be deleted permanently."""
+
+CONCERNED = "is-concerned"
+"""The name of a condition that joins several, whose names its text says."""
 
 KINDS: dict[Phase, str] = {"mutate": "MutatingWebhookConfiguration", "validate": "ValidatingWebhookConfiguration"}
 
@@ -159,7 +162,7 @@ def _webhook(phase: Phase, entry: Entry, client: Client, timeouts: Timeouts) -> 
         "admissionReviewVersions": ["v1"],
         "clientConfig": client.to_json(entry.path),
         "failurePolicy": entry.failure_policy,
-        "matchConditions": [{"name": one.name, "expression": one.expression} for one in entry.conditions],
+        "matchConditions": _joined(entry.conditions),
         "matchPolicy": "Exact" if entry.exact else "Equivalent",
         "namespaceSelector": {"matchExpressions": requirements} if requirements else {},
         "objectSelector": {},
@@ -174,8 +177,29 @@ def _webhook(phase: Phase, entry: Entry, client: Client, timeouts: Timeouts) -> 
 
 
 def _conditions(hooks: Sequence[Hook]) -> tuple[HookCondition, ...]:
-    """The conditions, if all hooks have the same: they are ANDed, so one hook's must not hide another's requests."""
-    return () if any(hook.conditions != hooks[0].conditions for hook in hooks) else hooks[0].conditions
+    """The conditions for which an entry is asked: all those of any hook; none if a hook has none."""
+    alternatives = list(dict.fromkeys(hook.conditions for hook in hooks))
+    if () in alternatives:
+        return ()
+    if len(alternatives) == 1:
+        return alternatives[0]
+    return (HookCondition(CONCERNED, " ||\n".join(map(_all, alternatives))),)
+
+
+def _joined(conditions: tuple[HookCondition, ...]) -> list[JsonObject]:
+    """One condition instead of several, since the API server evaluates every one, even after one that is false.
+
+    `&&` ends at the first that is false, so the cheapest condition comes first.
+    """
+    if not conditions:
+        return []
+    joined = conditions[0] if len(conditions) == 1 else HookCondition(CONCERNED, _all(conditions))
+    return [{"name": joined.name, "expression": joined.expression}]
+
+
+def _all(conditions: Iterable[HookCondition]) -> str:
+    """The conjunction, each condition under its name as a comment."""
+    return "(" + " &&\n".join(f"// {condition.name}\n({condition.expression})" for condition in conditions) + ")"
 
 
 def _requirements(hooks: Sequence[Hook], rules: Sequence[Rule], own_namespace: str) -> tuple[SelectorRequirement, ...]:

@@ -26,6 +26,8 @@ def _soonest(times: Iterable[float]) -> float:
 GAUGES: Final[Mapping[str, Combine]] = {
     "cks_admission_requests_in_flight": sum,
     "cks_admission_child_reviews_waiting": sum,
+    "cks_admission_bytes_in_flight": sum,
+    "cks_admission_connections": sum,
     "cks_admission_policies": max,
     "cks_admission_policies_refused": max,
     "cks_admission_certificate_expiry_timestamp_seconds": _soonest,

@@ -57,6 +57,14 @@ app.kubernetes.io/component: webhook
 {{- concat $names .Values.certificates.names | uniq | toYaml -}}
 {{- end -}}
 
+{{/* The memory limit of a worker in MiB: the process, bytes of bodies, connections at 320 KiB, and its child process. */}}
+{{- define "cks-admission.memory" -}}
+{{- $listen := default dict .Values.config.listen -}}
+{{- $bytes := dig "maxBytesInFlight" 67108864 $listen | int64 -}}
+{{- $connections := dig "maxConnections" 1024 $listen | int64 -}}
+{{- add 128 (div (add $bytes 1048575) 1048576) (div (add (mul $connections 320) 1023) 1024) 256 -}}
+{{- end -}}
+
 {{- define "cks-admission.resources" -}}
 {{- $workers := int .Values.workers -}}
 {{- $supervisor := gt $workers 1 | ternary 64 0 -}}
@@ -67,7 +75,7 @@ requests:
   cpu: {{ mul 100 $workers }}m
   memory: {{ add (mul 128 $workers) $supervisor }}Mi
 limits:
-  memory: {{ add (mul 512 $workers) $supervisor }}Mi
+  memory: {{ add (mul (include "cks-admission.memory" .) $workers) $supervisor }}Mi
 {{- end -}}
 {{- end -}}
 

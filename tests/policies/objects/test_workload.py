@@ -111,8 +111,10 @@ def test_the_whole_table() -> None:
         )
         for row in BUILT_IN
     }
+    of_claims = {row.kind: _written(row.claim_labels) for row in BUILT_IN if row.claim_labels}
 
     assert found == _TABLE
+    assert of_claims == {"StatefulSet": ("spec.selector.matchLabels",)}
 
 
 def test_when_affinity_may_be_written() -> None:
@@ -148,11 +150,11 @@ def test_a_kind_that_stands_twice_is_an_error(group: str, message: str) -> None:
     assert str(raised.value) == message
 
 
-@pytest.mark.parametrize("places", ["templates", "jobs", "claims", "node_labels"])
+@pytest.mark.parametrize("places", ["templates", "jobs", "claims", "node_labels", "claim_labels"])
 def test_a_path_that_does_not_parse_is_an_error(places: str) -> None:
     """A mistyped path is told with the position of the mistake, whichever column it stands in."""
     with pytest.raises(ValueError, match="not a field path") as raised:
-        workload("example.org", "Train", **{places: ["spec.workers[0]"]})  # type: ignore[arg-type] # any of four
+        workload("example.org", "Train", **{places: ["spec.workers[0]"]})  # type: ignore[arg-type] # any of five
 
     assert str(raised.value) == (
         "'spec.workers[0]' is not a field path from position 12 on; write it like spec.items[*].template"

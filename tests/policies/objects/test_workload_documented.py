@@ -8,7 +8,7 @@ from policies.objects.fieldpath import Pattern, render
 from policies.objects.workload import BUILT_IN
 
 _PAGE = Path(__file__).parents[3] / "docs" / "reference" / "workloads.md"
-_COLUMNS = ("kind", "group", "templates", "jobs", "claims", "node labels", "affinity")
+_COLUMNS = ("kind", "group", "templates", "jobs", "claims", "node labels", "claim labels", "affinity")
 
 
 def _rows() -> Iterator[tuple[str, ...]]:
@@ -34,6 +34,7 @@ def test_the_page_has_the_whole_table() -> None:
                 _paths(row.jobs),
                 _paths(row.claims),
                 _paths(row.node_labels),
+                _paths(row.claim_labels),
                 row.affinity if row.templates else "-",
             )
             for row in BUILT_IN

@@ -39,7 +39,7 @@ def _read(text: Any) -> Record | None:
 
 def test_there_and_back() -> None:
     """The text holds everything, and only what says something."""
-    assert write_record({"spec.template": _ENTRY, "": NOTHING}) == _TEXT
+    assert write_record({"spec.template": _ENTRY, "": NOTHING}) == (_TEXT, ())
     assert _read(_TEXT) == {"spec.template": _ENTRY}
 
 
@@ -47,7 +47,7 @@ def test_there_and_back() -> None:
 def test_no_record(obj: Any) -> None:
     """Where there is none, nothing is recorded; and a record of nothing is none."""
     assert _record(obj) == {}
-    assert (write_record({}), write_record({"": NOTHING})) == ("", "")
+    assert (write_record({}), write_record({"": NOTHING})) == (("", ()), ("", ()))
 
 
 @pytest.mark.parametrize(

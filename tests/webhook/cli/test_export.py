@@ -59,7 +59,7 @@ def test_expressions_are_blocks_that_can_be_read() -> None:
     """A match condition of several lines is a block of YAML with its lines as they are."""
     result = run("export", "webhook-configuration")
 
-    assert "    expression: |-\n      !(request.userInfo.username.matches(" in result.stdout
+    assert "    expression: |-\n      (// reserved-label-changes\n      (object != null && " in result.stdout
 
 
 def test_the_bundle_of_its_own_certificates_is_used() -> None:

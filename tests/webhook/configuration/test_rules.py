@@ -45,13 +45,13 @@ _WRITES = ("CREATE", "UPDATE")
 _EVERYTHING = [(_WRITES, ("*",), ("*/*",), ("*",))]
 _PODS = [(("CREATE",), ("",), ("pods",), ("v1",))]
 _DAEMON_SETS = [(_WRITES, ("apps",), ("daemonsets",), ("v1",))]
-_GUARD = ["requester-is-not-exempt", "reserved-label-changes"]
-_LACKING = ["no-mirror-pod", "lacks-cpu-toleration"]
+_GUARD = ["reserved-label-changes", "requester-is-not-exempt"]
+_LACKING = ["lacks-cpu-toleration", "no-mirror-pod", "requests-no-accelerator"]
 
 
 # What is made of pod templates, by group; the second list is what is never changed.
 _TEMPLATED = {
-    "": (["pods", "podtemplates", "replicationcontrollers"], []),
+    "": (["podtemplates", "replicationcontrollers"], []),
     "apps": (["deployments", "replicasets", "daemonsets", "statefulsets"], []),
     "argoproj.io": (["rollouts"], []),
     "batch": (["jobs", "cronjobs"], []),
@@ -67,8 +67,11 @@ _TEMPLATED = {
     "sunk.coreweave.com": (["nodesets"], []),
     "trainer.kubeflow.org": (["trainingruntimes", "clustertrainingruntimes"], []),
 }
-_CHANGED = [(_WRITES, (group,), tuple(names), ("*",)) for group, (names, _) in _TEMPLATED.items() if names]
-_JUDGED = [(_WRITES, (group,), (*names, *others), ("*",)) for group, (names, others) in _TEMPLATED.items()]
+_UPDATED_PODS = (("UPDATE",), ("",), ("pods",), ("v1",))
+_CHANGED: list[Any] = [(_WRITES, (group,), tuple(names), ("*",)) for group, (names, _) in _TEMPLATED.items() if names]
+_CHANGED.append(_UPDATED_PODS)
+_JUDGED: list[Any] = [(_WRITES, (group,), (*names, *others), ("*",)) for group, (names, others) in _TEMPLATED.items()]
+_JUDGED.append(_UPDATED_PODS)
 _TOPOLOGIES = [(("DELETE",), ("kai.scheduler", "kueue.x-k8s.io"), ("topologies",), ("*",))]
 _ALL = ["labels", "topology", "topology-deletion", "tolerations", "sunk"]
 _MENTIONED = ["topology-is-mentioned"]
@@ -90,7 +93,9 @@ def test_the_default_rules() -> None:
         "topology": (
             "deny",
             [
+                ("mutate", "pods", _PODS, "Ignore", _MENTIONED, "Namespaced"),
                 ("mutate", "topology", _CHANGED, "Ignore", _MENTIONED, "*"),
+                ("validate", "pods", _PODS, "Ignore", _MENTIONED, "Namespaced"),
                 ("validate", "topology", _JUDGED, "Ignore", _MENTIONED, "*"),
             ],
         ),
@@ -98,7 +103,7 @@ def test_the_default_rules() -> None:
         "tolerations": (
             "warn",
             [
-                ("mutate", "pods", _PODS, "Ignore", _LACKING, "Namespaced"),
+                ("mutate", "pods", _PODS, "Ignore", [], "Namespaced"),
                 ("validate", "pods", _PODS, "Ignore", _LACKING, "Namespaced"),
                 ("mutate", "daemonsets", _DAEMON_SETS, "Ignore", [], "Namespaced"),
                 ("validate", "daemonsets", _DAEMON_SETS, "Ignore", [], "Namespaced"),
@@ -259,7 +264,7 @@ def test_control_plane_namespaces_are_told_to_the_api_server() -> None:
 
     for hook in hooks:
         for name in "abcd":
-            assert hook.conditions[0].expression.count(f"system:serviceaccount:{name}:.*") == 1
+            assert hook.conditions[1].expression.count(f"system:serviceaccount:{name}:.*") == 1
     assert rules.build(settings, ("a", "c", "d")).rules[0].hooks == hooks
 
 

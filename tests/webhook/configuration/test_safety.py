@@ -98,21 +98,20 @@ def _denied(asked: AdmissionRequest, ruleset: RuleSet) -> list[str]:
 
 
 _CONTROL_PLANE = {"key": "ns.coreweave.cloud/org", "operator": "NotIn", "values": ["control-plane"]}
-_GUARD = ["requester-is-not-exempt", "reserved-label-changes"]
-_LACKING = ["no-mirror-pod", "lacks-cpu-toleration"]
+_JOINED = ["is-concerned"]
 
 
 def test_entries_of_the_default_rules() -> None:
     """Only the guard fails closed, and it alone is asked with conditions of its own about what is essential."""
     assert _entries(_rules()) == {
         "/mutate/topology topology": ("Ignore 3", [_OWN], ["topology-is-mentioned"]),
-        "/mutate/pods pods": ("Ignore 3", [_OWN], _LACKING),
+        "/mutate/pods pods": ("Ignore 3", [_OWN], []),
         "/mutate/daemonsets daemonsets": ("Ignore 3", [_OWN], []),
-        "/validate/labels labels": ("Fail 5", [_OWN, _CONTROL_PLANE], _GUARD),
-        "/validate/labels cluster-labels": ("Fail 5", [], _GUARD),
+        "/validate/labels labels": ("Fail 5", [_OWN, _CONTROL_PLANE], _JOINED),
+        "/validate/labels cluster-labels": ("Fail 5", [], _JOINED),
         "/validate/topology topology": ("Ignore 3", [_OWN], ["topology-is-mentioned"]),
         "/validate/topologies cluster-topologies": ("Ignore 3", [], []),
-        "/validate/pods pods": ("Ignore 3", [_OWN], _LACKING),
+        "/validate/pods pods": ("Ignore 3", [_OWN], _JOINED),
         "/validate/daemonsets daemonsets": ("Ignore 3", [_OWN], []),
     }
 
@@ -124,12 +123,12 @@ def test_entries_of_rules_that_refuse() -> None:
     assert {
         path: entry for path, entry in entries.items() if path.startswith(("/validate/pods", "/validate/daem"))
     } == {
-        "/validate/pods pods": ("Fail 5", [_OWN, _OTHERS], _LACKING),
-        "/validate/pods system-pods": ("Ignore 1", [_OWN, _SYSTEM], _LACKING),
+        "/validate/pods pods": ("Fail 5", [_OWN, _OTHERS], _JOINED),
+        "/validate/pods system-pods": ("Ignore 1", [_OWN, _SYSTEM], _JOINED),
         "/validate/daemonsets daemonsets": ("Fail 5", [_OWN, _OTHERS], []),
         "/validate/daemonsets system-daemonsets": ("Ignore 1", [_OWN, _SYSTEM], []),
     }
-    assert entries["/mutate/pods pods"] == ("Ignore 3", [_OWN], _LACKING)
+    assert entries["/mutate/pods pods"] == ("Ignore 3", [_OWN], [])
 
 
 _ESSENTIAL = {

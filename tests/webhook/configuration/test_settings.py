@@ -18,6 +18,11 @@ _DEFAULTS: Json = {
         "port": 9443,
         "workers": 1,
         "maxInFlight": 512,
+        "maxBytesInFlight": 67108864,
+        "bodySeconds": 3.0,
+        "maxConnections": 1024,
+        "maxConnectionsPerAddress": 768,
+        "connectionSeconds": 60.0,
         "drainSeconds": 5.0,
         "graceSeconds": 20.0,
     },
@@ -114,7 +119,9 @@ _DEFAULTS: Json = {
 
 # Every key there is, none with its default.
 _OTHER = """
-listen: {host: 127.0.0.1, port: 8443, workers: 3, maxInFlight: 7, drainSeconds: 1.5, graceSeconds: 3}
+listen:
+  {host: 127.0.0.1, port: 8443, workers: 3, maxInFlight: 7, maxBytesInFlight: 33554432, bodySeconds: 1.5,
+   maxConnections: 77, maxConnectionsPerAddress: 66, connectionSeconds: 5, drainSeconds: 1.5, graceSeconds: 3}
 health: {host: 127.0.0.2, port: 0}
 tls:
   certFile: a.crt
@@ -211,6 +218,11 @@ _OTHER_READ: Json = {
         "port": 8443,
         "workers": 3,
         "maxInFlight": 7,
+        "maxBytesInFlight": 33554432,
+        "bodySeconds": 1.5,
+        "maxConnections": 77,
+        "maxConnectionsPerAddress": 66,
+        "connectionSeconds": 5.0,
         "drainSeconds": 1.5,
         "graceSeconds": 3.0,
     },

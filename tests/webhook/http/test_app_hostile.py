@@ -33,6 +33,39 @@ def _request(**changes: Any) -> bytes:
 
 
 @pytest.mark.parametrize(
+    ("sent", "problem"),
+    [
+        pytest.param(b"hello\r\n\r\n", "invalid method encountered", id="another-protocol"),
+        pytest.param(
+            b"POST / HTTP/1.1\r\nHost: x\r\nAuthorization: " + b"y" * 9000 + b"\r\n\r\n",
+            "got more than 8190 bytes when reading",
+            id="a-long-field",
+        ),
+        pytest.param(
+            b"POST / HTTP/1.1\r\n" + b"".join(b"A%d: b\r\n" % number for number in range(70)) + b"\r\n",
+            "too many headers received",
+            id="many-fields",
+        ),
+    ],
+)
+async def test_what_is_no_http_is_told_once(
+    serve: Serve, sent: bytes, problem: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is 400 without what was sent, ends the connection, is counted, and logs no traceback."""
+    running = await serve(_default())
+
+    for _ in range(3):
+        async with connected(running.port) as wire:
+            await wire.send(sent)
+            reply = await wire.reply()
+            assert await wire.ended()
+        assert (reply.status, reply.text) == (400, f"The call is no HTTP/1.1: {problem}.\n")
+
+    assert caplog.records == []
+    assert running.metrics.rejected_calls.labels("400")._value.get() == 3
+
+
+@pytest.mark.parametrize(
     "sent",
     [
         pytest.param(b"hello", id="not-json"),
@@ -127,7 +160,11 @@ async def test_tolerations_that_are_no_list_are_left_alone(serve: Serve, odd: An
     answer = answer_of((await running.post(body(pod(tolerations=odd)), "/mutate/pods")).body)
 
     (warning,) = answer.pop("warnings")
-    assert answer == {"uid": UID, "allowed": True, "auditAnnotations": {"tolerations": "admit"}}
+    assert answer == {
+        "uid": UID,
+        "allowed": True,
+        "auditAnnotations": {"topology": "admit", "tolerations": "admit"},
+    }
     assert warning.startswith("spec.tolerations: must be a list, found ")
 
 

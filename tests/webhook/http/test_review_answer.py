@@ -174,14 +174,13 @@ def test_an_answer_is_encoded(answer: Answer, response: Json) -> None:
 
 
 def test_a_long_audit_annotation_is_cut() -> None:
-    """The audit log gets the first 1024 characters of the paths: the message has them all."""
+    """The audit log gets the first 1024 characters of the paths."""
     violations = tuple(violation(path=f"spec.containers[{index}].name") for index in range(200))
 
     found = answer_of(encode(UID, Answer((Decision("tidy", "deny", violations),))))
 
     whole = "deny: " + ", ".join(violation.path for violation in violations)
     assert found["auditAnnotations"] == {"tidy": whole[:1024]}
-    assert all(violation.path in found["status"]["message"] for violation in violations)
 
 
 _DECISIONS = st.builds(

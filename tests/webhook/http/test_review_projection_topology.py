@@ -114,14 +114,19 @@ def _beside(row: Workload, pattern: Pattern) -> Location | None:
 
 def _decoded(ruleset: RuleSet, obj: Json, old: Json | None = None) -> tuple[AdmissionRequest, AdmissionRequest]:
     """The request as it is decoded for the rule, and the same one with whole objects."""
-    part = Decoder(ruleset.route("validate", "topology").reads).decode(body(obj, old))
+    part = Decoder(ruleset.route("validate", _group(obj["kind"])).reads).decode(body(obj, old))
     assert part.object
     assert "status" not in part.object
     return part, replace(part, object=obj, old_object=old)
 
 
 def _answers(ruleset: RuleSet, asked: AdmissionRequest) -> list[Json]:
-    return [asdict(decide(asked, ruleset, _FACTS, "topology")) for decide in (mutate, validate)]
+    return [asdict(decide(asked, ruleset, _FACTS, _group(asked.kind.kind))) for decide in (mutate, validate)]
+
+
+def _group(kind: str) -> str:
+    """Where the API server asks about new objects of a kind."""
+    return "pods" if kind == "Pod" else "topology"
 
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=f"{case.obj['kind']}-{case.path}") for case in _cases()])

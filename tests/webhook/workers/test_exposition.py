@@ -77,6 +77,10 @@ def test_gauges_are_combined_each_in_its_way() -> None:
     one, other, starting = Metrics(), Metrics(), Metrics()
     one.in_flight.set(2)
     other.in_flight.set(3)
+    one.bytes_in_flight.set(20)
+    other.bytes_in_flight.set(30)
+    one.connections.set(200)
+    other.connections.set(300)
     one.policies_loaded(["ValidatingAdmissionPolicy"] * 4, refused=False)
     other.policies_loaded(["ValidatingAdmissionPolicy"] * 3, refused=True)
     one.certificate_expiry.set(2000)
@@ -91,6 +95,8 @@ def test_gauges_are_combined_each_in_its_way() -> None:
     assert {name: value for name, value in samples.items() if name.split()[0] in GAUGES and "build" not in name} == {
         "cks_admission_requests_in_flight": 5,
         "cks_admission_child_reviews_waiting": 0,
+        "cks_admission_bytes_in_flight": 50,
+        "cks_admission_connections": 500,
         "cks_admission_policies ValidatingAdmissionPolicy": 4,
         "cks_admission_policies MutatingAdmissionPolicy": 0,
         "cks_admission_policies_refused": 1,

@@ -113,7 +113,7 @@ async def test_workers_share_a_port_and_are_one_service(tmp_path: Path) -> None:
 async def test_sigterm_drains_all_workers(tmp_path: Path) -> None:
     """Readiness says no, reviews under way are answered after the port has closed, and all end with code 0."""
     sent = refused_body(uid="slow")
-    async with _Workers(tmp_path, listen={"drainSeconds": 5.0}) as service:
+    async with _Workers(tmp_path, listen={"drainSeconds": 5.0, "bodySeconds": 30}) as service:
         port = await service.port()
         async with connected(port, service.context()) as wire:
             await wire.send(head("/validate?timeout=30s", len(sent), JSON) + sent[:100])

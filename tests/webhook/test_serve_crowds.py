@@ -1,0 +1,258 @@
+"""Callers that stand around: hundreds of connections that do nothing, or nothing whole, keep nobody out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from pathlib import Path
+
+import pytest
+import yaml
+from support.builders import pod
+from support.patience import until
+from support.service.processes import Service
+from support.service.reviews import RESERVED, answer_of, body
+from support.service.wire import Wire, connected, head
+
+Behaviour = Callable[[Wire], Awaitable[None]]
+_COUNT = 600
+_GUARDED = body(pod(labels=RESERVED))
+
+
+async def _nothing(_: Wire) -> None:
+    """Send nothing."""
+
+
+async def _a_byte_of_a_body(wire: Wire) -> None:
+    await wire.send(head("/validate/labels?timeout=30s", 5_000_000) + b"{")
+
+
+async def _a_part_of_a_head(wire: Wire) -> None:
+    await wire.send(b"POST /validate/labels HTTP/1.1\r\nHost: localhost\r\n")
+
+
+async def _a_whole_head_without_a_body(wire: Wire) -> None:
+    await wire.send(head("/validate/labels", 5_000_000))
+
+
+async def _tried(behave: Behaviour, wire: Wire) -> None:
+    with suppress(ConnectionError):  # it had to make way for another
+        await behave(wire)
+
+
+@asynccontextmanager
+async def _standing(service: Service, count: int, behave: Behaviour, *, tls: bool) -> AsyncIterator[list[Wire]]:
+    """Connections that behave in a way, held open."""
+    port = await service.port()
+    context = service.context() if tls else None
+    contexts = [connected(port, context) for _ in range(count)]
+    wires = []
+    try:
+        for start in range(0, count, 50):
+            wires += await asyncio.gather(*(each.__aenter__() for each in contexts[start : start + 50]))
+        await asyncio.gather(*(_tried(behave, wire) for wire in wires))
+        yield wires
+    finally:
+        await asyncio.gather(*(each.__aexit__(None, None, None) for each in contexts), return_exceptions=True)
+
+
+async def _metric(service: Service, name: str) -> float:
+    text = (await service.ask("/metrics")).text
+    return sum(float(line.rpartition(" ")[2]) for line in text.splitlines() if line.startswith(name))
+
+
+async def _serves(service: Service) -> None:
+    """The guard answers on a new connection, and the process is alive."""
+    async with connected(await service.port(), service.context()) as wire:
+        reply = await wire.call(_GUARDED, "/validate/labels")
+    assert answer_of(reply.body)["allowed"] is False
+    assert (await service.ask("/livez")).status == 200
+
+
+@pytest.mark.parametrize(
+    ("behave", "tls"),
+    [
+        pytest.param(_a_byte_of_a_body, True, id="a-byte-of-a-body"),
+        pytest.param(_nothing, False, id="only-tcp"),
+        pytest.param(_nothing, True, id="only-tls"),
+        pytest.param(_a_part_of_a_head, True, id="a-part-of-a-head"),
+        pytest.param(_a_whole_head_without_a_body, True, id="a-head"),
+    ],
+)
+async def test_callers_that_stand_around_keep_nobody_out(
+    tmp_path: Path,
+    behave: Behaviour,
+    tls: bool,  # noqa: FBT001
+) -> None:
+    """Six hundred of them, more than there are connections and places, and the guard answers whoever comes."""
+    limits = {"maxConnections": 500, "maxConnectionsPerAddress": 400, "maxInFlight": 100}
+    async with Service(tmp_path, listen=limits) as service:
+        async with _standing(service, _COUNT, behave, tls=tls):
+            for _ in range(5):
+                await _serves(service)
+            assert await _metric(service, "cks_admission_connections ") <= 400
+        await _serves(service)
+
+
+async def test_a_head_that_does_not_end_ends_its_connection(tmp_path: Path) -> None:
+    """A head that comes too slowly, and one that is too long, end the connection; one that never began does not."""
+    async with (
+        Service(tmp_path) as service,
+        _standing(service, 1, _a_part_of_a_head, tls=True) as (slow,),
+        _standing(service, 1, _nothing, tls=True) as (idle,),
+        _standing(service, 1, _nothing, tls=True) as (long,),
+    ):
+        await long.send(
+            b"POST /validate HTTP/1.1\r\n" + b"".join(b"X-%d: %s\r\n" % (n, b"x" * 4000) for n in range(12))
+        )
+        assert await long.ended()
+        assert await slow.ended()
+        assert answer_of((await idle.call(_GUARDED)).body)["allowed"] is False
+
+
+async def test_a_handshake_that_stands_still_ends(tmp_path: Path) -> None:
+    """A connection without a handshake is closed after seconds."""
+    async with Service(tmp_path) as service, _standing(service, 1, _nothing, tls=False) as (silent,):
+        assert await silent.ended()
+        assert await _metric(service, "cks_admission_connections ") == 0
+
+
+async def test_a_body_that_does_not_come_ends_before_its_caller_gives_up(tmp_path: Path) -> None:
+    """A body has a time of its own, however long its caller waits."""
+    async with (
+        Service(tmp_path, listen={"bodySeconds": 0.2}) as service,
+        _standing(service, 1, _a_byte_of_a_body, tls=True) as (slow,),
+    ):
+        reply = await slow.reply()
+
+    assert (reply.status, reply.text) == (408, "The body did not arrive within the time-out.\n")
+
+
+async def test_large_bodies_that_come_slowly_make_way(tmp_path: Path) -> None:
+    """Where bytes run short, slow senders of large bodies are told to come again; one line says so, and a metric."""
+    limits = {"maxBytesInFlight": 16 * 1024 * 1024, "bodySeconds": 30}
+    async with Service(tmp_path, listen=limits) as service:
+        async with _standing(service, 5, _nothing, tls=True) as wires:
+            for wire in wires:
+                await wire.send(head("/validate?timeout=30s", 5_000_001) + b" " * 5_000_000)
+            await _serves(service)
+            assert await _metric(service, "cks_admission_bytes_in_flight ") <= 16 * 1024 * 1024
+            refused = [asyncio.create_task(wire.reply()) for wire in wires]
+            await until(lambda: sum(task.done() for task in refused) == 3)
+            replies = [task.result() for task in refused if task.done()]
+            for task in refused:
+                task.cancel()
+        assert {(reply.status, reply.headers["retry-after"]) for reply in replies} == {(503, "1")}
+        assert await _metric(service, 'cks_admission_no_room_total{limit="bytes"}') == 3
+    assert len([event for event in service.events if event["event"] == "no room"]) == 1
+
+
+async def test_connections_end_between_calls_and_no_call_is_lost(tmp_path: Path) -> None:
+    """Connections that are used all the time are ended after a while by an answer, and every call is answered."""
+    async with Service(tmp_path, listen={"connectionSeconds": 0.1}) as service:
+        port = await service.port()
+        context = service.context()
+
+        async def call_on(ends: int) -> int:
+            """Call on one connection after the other until that many were ended; the number of answers."""
+            answers = 0
+            for _ in range(ends):
+                async with connected(port, context) as wire:
+                    closes = False
+                    while not closes:
+                        reply = await wire.call(_GUARDED)
+                        assert answer_of(reply.body)["allowed"] is False
+                        answers, closes = answers + 1, reply.closes
+                    assert await wire.ended()
+            return answers
+
+        answers = sum(await asyncio.gather(*(call_on(3) for _ in range(8))))
+
+        assert await _metric(service, "cks_admission_requests_total") == answers
+
+
+async def test_load_is_even_after_scaling_out(tmp_path: Path) -> None:
+    """Callers that keep their connections reach new replicas all the same, each about as often as the first."""
+    directories = [tmp_path / str(number) for number in range(4)]
+    for directory in directories:
+        directory.mkdir()
+    replicas: list[Service] = []
+    turns = 0
+
+    async def call_on() -> None:
+        """Call on one connection until it ends, then on one to the next replica, as a Service spreads connections."""
+        nonlocal turns
+        while True:
+            turns += 1
+            replica = replicas[turns % len(replicas)]
+            async with connected(await replica.port(), replica.context()) as wire:
+                while not (await wire.call(_GUARDED)).closes:
+                    pass
+
+    async with AsyncExitStack() as stack:
+        services = [Service(directory, listen={"connectionSeconds": 0.5}) for directory in directories]
+        await asyncio.gather(*map(stack.enter_async_context, services))
+        await asyncio.gather(*(service.port() for service in services))
+        replicas.append(services[0])
+        callers = [asyncio.create_task(call_on()) for _ in range(12)]
+        await until(lambda: turns >= 12)
+        replicas += services[1:]
+        began = turns
+        await until(lambda: turns >= began + 24)  # every connection from before has ended
+        before = [await _metric(replica, "cks_admission_requests_total") for replica in replicas]
+        await until(lambda: turns >= began + 60)
+        after = [await _metric(replica, "cks_admission_requests_total") for replica in replicas]
+        for caller in callers:
+            caller.cancel()
+        await asyncio.wait(callers)
+
+    calls = [now - then for now, then in zip(after, before, strict=True)]
+    assert min(calls) > sum(calls) / 12, calls
+    assert max(calls) < sum(calls) / 2, calls
+
+
+def _large_review() -> bytes:
+    """A review of 5 MB that takes 140 MB when decoded: lists in lists, where a rule reads everything."""
+    annotations = {"kai.scheduler/topology": "coreweave"}
+    obj = pod(metadata={"name": "x", "annotations": annotations}, affinity={"x": [[{}]] * 400_000})
+    return body(obj, old=obj)
+
+
+async def test_many_large_reviews_stay_within_the_memory_limit(tmp_path: Path) -> None:
+    """Two dozen large reviews at once, tried again as the API server does, take less than the chart's limit."""
+    sent = _large_review()
+    async with Service(tmp_path) as service:
+        port = await service.port()
+        context = service.context()
+
+        async def tried() -> set[int]:
+            """Send it until it is answered; every status on the way."""
+            statuses: set[int] = set()
+            while 200 not in statuses:
+                async with connected(port, context) as wire:
+                    statuses.add((await wire.call(sent, "/validate?timeout=30s")).status)
+                await asyncio.sleep(0.1)
+            return statuses
+
+        statuses = set().union(*await asyncio.gather(*(tried() for _ in range(24))))
+        peak = _peak(service.process.pid)
+
+    assert statuses <= {200, 503, 408}
+    assert peak < _memory_limit()
+
+
+def _peak(pid: int) -> int:
+    """The most memory that a process has had resident, in bytes."""
+    lines = Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines()
+    (kilobytes,) = [line.split()[1] for line in lines if line.startswith("VmHWM:")]
+    return int(kilobytes) * 1024
+
+
+def _memory_limit() -> int:
+    """The limit in the chart as it is rendered by default, in bytes."""
+    golden = Path(__file__).parents[1] / "chart" / "golden" / "default.yaml"
+    documents = yaml.safe_load_all(golden.read_text(encoding="utf-8"))
+    (deployment,) = [document for document in documents if document["kind"] == "Deployment"]
+    limit: str = deployment["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]["memory"]
+    return int(limit.removesuffix("Mi")) * 1024 * 1024

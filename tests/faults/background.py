@@ -32,11 +32,18 @@ class Background:
     ) -> None:
         """Leave the contexts, the last one first. Raises what one of them raises."""
         try:
-            self.run(self.stack.aclose())
+            self.run(self._close())
         finally:
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
             self._loop.close()
+
+    async def _close(self) -> None:
+        await self.stack.aclose()
+        rest = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in rest:
+            task.cancel()
+        await asyncio.gather(*rest, return_exceptions=True)
 
     def enter(self, context: AbstractAsyncContextManager[T]) -> T:
         """Enter a context, to the end of the block."""

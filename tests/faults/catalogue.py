@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from faults import crowds, evaluations, losses, reloads, watches
+from faults import crowds, evaluations, losses, references, reloads, watches
 from faults.row import Fault
 
 FAULTS: tuple[Fault, ...] = (
@@ -15,6 +15,10 @@ FAULTS: tuple[Fault, ...] = (
     reloads.policy_edits,
     reloads.policy_directory,
     losses.dying_worker,
+    references.parameters_150,
+    references.parameters_1000,
+    references.slow_access_reviews,
+    references.failing_access_reviews,
     watches.cut_off,
     watches.gone,
     watches.restarted_api_server,

@@ -16,7 +16,7 @@ from typing import IO, Any, Self
 
 import yaml
 from cluster import jsonlog
-from cluster.polling import NotYet, wait_for
+from cluster.polling import PATIENCE, NotYet, wait_for
 from cluster.service import COMMAND
 from cluster.workspace import free_ports
 from support.service.reviews import answer_of
@@ -48,6 +48,7 @@ class Process:
             "listen": {"host": _HOST, "port": self.port, "drainSeconds": 0.5},
             "health": {"host": _HOST, "port": self.health},
             "tls": {"directory": str(self.certs), "checkSeconds": 1.0},
+            "registration": {"url": f"https://{_HOST}:{self.port}", "timeoutSeconds": 10},
             "log": {"format": "json"},
         }
         merged = {section: {**quick.get(section, {}), **settings.get(section, {})} for section in {**quick, **settings}}
@@ -138,6 +139,11 @@ class Process:
     def events(self, name: str) -> list[dict[str, Any]]:
         """What it logged under a name."""
         return jsonlog.events(self.log, name)
+
+    def unregister(self) -> None:
+        """Remove its webhook configurations. Raises CalledProcessError."""
+        command = [str(COMMAND), "unregister", "--config", str(self.config)]
+        subprocess.run(command, check=True, capture_output=True, timeout=PATIENCE)
 
     def entries(self) -> list[dict[str, Any]]:
         """All that it logged."""

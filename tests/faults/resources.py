@@ -51,6 +51,22 @@ def descriptors(pid: int) -> int:
     return total
 
 
+def connections(pid: int, server: str) -> int:
+    """How many connections a process and its children have to a server, such as `https://127.0.0.1:6443`."""
+    port = f":{int(server.rpartition(':')[2]):04X}"
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text(encoding="utf-8").splitlines()[1:]]
+    inodes = {f"socket:[{row[9]}]" for row in rows if row[2].endswith(port)}
+    return sum(target in inodes for each in family(pid) for target in _targets(each))
+
+
+def _targets(pid: int) -> Iterator[str]:
+    """What the descriptors of a process lead to."""
+    with suppress(OSError):
+        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+            with suppress(OSError):
+                yield str(descriptor.readlink())
+
+
 def chart_limit() -> int:
     """The memory limit of a replica in the chart as it is by default, in bytes."""
     documents = yaml.safe_load_all(_GOLDEN.read_text(encoding="utf-8"))

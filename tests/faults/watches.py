@@ -17,8 +17,8 @@ from faults import documents
 from faults.background import Background
 from faults.calls import Calls, calling
 from faults.clock import Clock
+from faults.documents import Json
 from faults.process import Process
-from faults.resources import family
 from faults.reviews import GUARD
 from faults.row import Result, broken
 from faults.site import Site
@@ -37,9 +37,10 @@ def cut_off(site: Site) -> Result:
     """
     directory = site.directory()
     clock = Clock(directory)
-    with Background() as background:
-        cable, kubeconfig = _plugged(site, directory, background)
-        with Process(directory, environment=clock.environment, cluster=site.cluster(kubeconfig)) as process:
+    with Background() as wires:
+        cable, kubeconfig = _plugged(site, directory, wires)
+        settings: Json = {"environment": clock.environment, "cluster": site.cluster(kubeconfig)}
+        with Process(directory, **settings) as process, Background() as background:
             process.wait_until_ready()
             calls = background.enter(calling(process, GUARD, 50))
             cable.cut = True
@@ -78,10 +79,10 @@ def gone(site: Site) -> Result:
     The replica judges by what it knew, lists anew when it is back, and then judges by the changed policies.
     """
     directory, control_plane = site.directory(), site.control_plane
-    with Background() as background, Caller(control_plane) as caller:
+    with Background() as wires, Caller(control_plane) as caller:
         _apply(caller, _MAP, 1000)
-        cable, kubeconfig = _plugged(site, directory, background)
-        with Process(directory, cluster=site.cluster(kubeconfig)) as process:
+        cable, kubeconfig = _plugged(site, directory, wires)
+        with Process(directory, cluster=site.cluster(kubeconfig)) as process, Background() as background:
             process.wait_until_ready()
             wait_for("the policy", lambda: process.refuses(documents.sized(5000)))
             calls = background.enter(calling(process, (*GUARD, documents.sized(5000)), 50))
@@ -115,19 +116,18 @@ def restarted_api_server(site: Site) -> Result:
     control_plane = site.control_plane
     directory = site.directory()
     with (
-        Background() as background,
         Process(directory, listen={"workers": _WORKERS}, cluster=site.cluster()) as process,
+        Background() as background,
     ):
         process.wait_until_ready()
-        before = len(family(process.pid))
         calls = background.enter(calling(process, GUARD, 50))
         began = time.monotonic()
         _compact(control_plane)
         control_plane.restart_api_server()
         up = time.monotonic()
-        lists = len(_lists(process))
-        wait_for("every process to list anew", lambda: len(_lists(process)) - lists >= 0 and _well(process))
+        wait_for("every watch to work", lambda: _well(process))
         healthy = time.monotonic() - up
+        died = process.events("worker ended")
         with Caller(control_plane) as caller:
             metrics = str(caller.send("GET", "/metrics", accept="text/plain").body["message"])
     stored = sum(
@@ -144,7 +144,7 @@ def restarted_api_server(site: Site) -> Result:
             {
                 "no call lost or misjudged": not calls.lost and not calls.wrong,
                 "lists come from the cache": stored < _WORKERS,
-                "no process died": len(family(process.pid)) == before,
+                "no process died": not died,
             }
         ),
     )
@@ -170,10 +170,6 @@ def _unready(process: Process) -> str:
     return "" if said.startswith("ok") else said
 
 
-def _lists(process: Process) -> list[dict[str, object]]:
-    return [event for event in process.events("listed") if event["resource"] == "namespaces"]
-
-
 def _apply(caller: Caller, name: str, most: int) -> None:
     """Write the ConfigMap of policies with a policy that refuses what is larger."""
     metadata = {"name": name, "namespace": NAMESPACE, "labels": {"cks-admission.dev/policies": "true"}}
@@ -196,10 +192,10 @@ def _compact(control_plane: ControlPlane) -> None:
     _etcd(url, "compaction", {"revision": revision, "physical": True})
 
 
-def _etcd(url: str, what: str, body: documents.Json) -> documents.Json:
+def _etcd(url: str, what: str, body: Json) -> Json:
     """An answer of etcd's gateway for JSON, on plain HTTP."""
     request = urllib.request.Request(f"{url}/v3/kv/{what}", json.dumps(body).encode())  # noqa: S310 - http, as above
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     with opener.open(request, timeout=30) as answer:
-        found: documents.Json = json.loads(answer.read())
+        found: Json = json.loads(answer.read())
         return found

@@ -55,6 +55,7 @@ def _parameters(site: Site, count: int) -> Result:
     documents.write(policies, _bound(count))
     sections: Json = {"cluster": site.cluster(), "policies": {"directories": [str(policies)]}}
     with Caller(site.control_plane) as caller:
+        caller.send("DELETE", _LEASE)  # a holder that was killed has it still
         for number in range(count):
             _write(caller, number, 100)
         with Process(directory, registration={"apply": True}, **sections) as process, Background() as background:

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import platform
 import signal
 import sys
 import time
 import traceback
 from datetime import UTC, datetime
-from pathlib import Path
-
-from cluster.programs import kubernetes_version
 
 from faults import table
 from faults.catalogue import FAULTS
+from faults.page import PAGE, conditions
 from faults.row import Fault, Result, Row, name, words
 from faults.site import Site, Sizes
-from webhook.version import VERSION
-
-PAGE = Path(__file__).parents[2] / "docs" / "reliability.md"
 
 
 def main() -> None:
@@ -52,13 +46,8 @@ def _done(fault: Fault, site: Site) -> Row:
 
 
 def _write(rows: list[Row]) -> None:
-    page = PAGE.read_text(encoding="utf-8")
-    cores = len(list(Path("/sys/devices/system/cpu").glob("cpu[0-9]*")))
-    ran_on = (
-        f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, cks-admission {VERSION}, Kubernetes {kubernetes_version()}, "
-        f"Python {platform.python_version()}, {cores} cores"
-    )
-    PAGE.write_text(table.replaced(page, rows, [name(fault) for fault in FAULTS], ran_on), encoding="utf-8")
+    written = table.replaced(PAGE.read_text(encoding="utf-8"), rows, [name(fault) for fault in FAULTS], conditions())
+    PAGE.write_text(written, encoding="utf-8")
 
 
 def _options() -> argparse.Namespace:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import ssl
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 from support.service.reviews import answer_of
 from support.service.wire import Wire, connected, head
@@ -20,6 +21,25 @@ from faults.reviews import Review
 _SECONDS = 30.0  # the longest time that the API server waits for a webhook
 _LATE_SECONDS = 1.0
 BROKEN = (OSError, TimeoutError, asyncio.IncompleteReadError)
+
+
+class Target(Protocol):
+    """Who is called, on a port of this machine, and how that is trusted."""
+
+    @property
+    def port(self) -> int:
+        """The TLS port."""
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """The trust in it."""
+
+
+class Address(NamedTuple):
+    """A target that stays where it is."""
+
+    port: int
+    context: ssl.SSLContext
 
 
 @dataclass
@@ -55,6 +75,12 @@ class Calls:
         parts += [f"{len(self.wrong)} wrong verdicts ({self.wrong[0]})"] if self.wrong else []
         return "; ".join(parts) or f"nothing of {len(self.seconds):,} calls"
 
+    def taken(self) -> Calls:
+        """What there was since it was taken last; it is empty then."""
+        since = Calls(self.seconds, self.wrong, self.lost, self.trouble)
+        self.seconds, self.wrong, self.lost = [], [], Counter()
+        return since
+
     def healthy_after(self, moment: float) -> float:
         """The seconds from a moment to the last call that ended ill, 0 for none since."""
         return max(0.0, self.trouble - moment)
@@ -76,7 +102,7 @@ class Calls:
 
 @asynccontextmanager
 async def calling(
-    process: Process, reviews: Sequence[Review], rate: float, callers: int = 4, *, keep: bool = True
+    target: Target, reviews: Sequence[Review], rate: float, callers: int = 4, *, keep: bool = True
 ) -> AsyncIterator[Calls]:
     """Call at a rate a second in this block, by some callers with a connection each that is made again if it ends.
 
@@ -84,7 +110,7 @@ async def calling(
     """
     calls = Calls()
     period = callers / rate
-    async with looping([_Caller(process, reviews, period, calls, keep=keep).call_on() for _ in range(callers)]):
+    async with looping([_Caller(target, reviews, period, calls, keep=keep).call_on() for _ in range(callers)]):
         yield calls
 
 
@@ -128,9 +154,9 @@ async def looping(works: Sequence[Coroutine[Any, Any, None]]) -> AsyncIterator[N
 class _Caller:
     """One caller, who calls with a period on one connection as long as that is there."""
 
-    def __init__(self, process: Process, reviews: Sequence[Review], period: float, calls: Calls, *, keep: bool) -> None:
-        self._process = process
-        self._context = process.context
+    def __init__(self, target: Target, reviews: Sequence[Review], period: float, calls: Calls, *, keep: bool) -> None:
+        self._target = target
+        self._context = target.context
         self._keep = keep
         self._period = period
         self._calls = calls
@@ -151,7 +177,7 @@ class _Caller:
         """Call on one connection, of which the first call is due when it is begun, until it ends."""
         self._due += self._period
         await asyncio.sleep(self._due - time.monotonic())
-        async with connected(self._process.port, self._context) as wire:
+        async with connected(self._target.port, self._context) as wire:
             while await self._call(wire):
                 self._due += self._period
                 await asyncio.sleep(self._due - time.monotonic())

@@ -33,7 +33,7 @@ def policy_edits(site: Site) -> Result:
     policies = directory / "policies"
     policies.mkdir()
     for number in range(_POLICIES):
-        documents.write(policies / f"{number}.yaml", documents.limit(f"limit-{number}", 10_000))
+        documents.write(policies / f"{number}.yaml", documents.limit(f"limit-{number}", 10_000 if number else 1000))
     with Process(directory, policies={"directories": [str(policies)]}) as process:
         process.wait_until_ready()
         return asyncio.run(_edits(process, site))

@@ -1,23 +1,18 @@
-"""The table in a page of the documentation: a marked block, of which a run replaces the rows that it did."""
+"""The table of faults, of which a run replaces the rows that it did."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
 
+from faults import page
 from faults.row import Row
-
-BEGIN, END = "<!-- faults: begin -->", "<!-- faults: end -->"
 
 _HEAD = (
     "| fault | promise | what people saw | what was lost | healthy after | held | run |",
     "|---|---|---|---|---|---|---|",
 )
 _NAME = re.compile(r"\| `([a-z0-9-]+)`: ")
-
-
-class NoBlockError(ValueError):
-    """The page has no block for the table."""
 
 
 def line(row: Row) -> str:
@@ -29,19 +24,15 @@ def line(row: Row) -> str:
     return f"| {' | '.join(_cell(cell) for cell in cells)} |"
 
 
-def replaced(page: str, rows: Iterable[Row], order: Sequence[str], ran_on: str) -> str:
+def replaced(text: str, rows: Iterable[Row], order: Sequence[str], ran_on: str) -> str:
     """The page with these rows in its table, in an order of names; other rows stay, unless the order lacks them.
 
     ran_on: what the run ran on, for the line above the table. Raises NoBlockError.
     """
-    before, begin, rest = page.partition(BEGIN)
-    block, end, after = rest.partition(END)
-    if not begin or not end:
-        raise NoBlockError(f"there is no block between {BEGIN} and {END}")
-    lines = {found[1]: text for text in block.splitlines() if (found := _NAME.match(text))}
+    lines = {found[1]: known for known in page.block(text, "faults") if (found := _NAME.match(known))}
     lines |= {row.name: line(row) for row in rows}
     kept = [lines[name] for name in order if name in lines]
-    return "\n".join([f"{before}{begin}", f"Last run: {ran_on}.", "", *_HEAD, *kept, f"{end}{after}"])
+    return page.replaced(text, "faults", [f"Last run: {ran_on}.", "", *_HEAD, *kept])
 
 
 def _cell(text: str) -> str:

@@ -31,7 +31,16 @@ from certs.x509.authority import AUTHORITY_LIFETIME, LEAF_LIFETIME, Authority, n
 from certs.x509.bundle import Bundle, merge
 from certs.x509.leaf import Leaf
 
-__all__ = ["AuthorityPlan", "CertificatePlan", "Ensured", "plan", "plan_authority", "plan_leaf", "usable_authority"]
+__all__ = [
+    "AuthorityPlan",
+    "CertificatePlan",
+    "Ensured",
+    "plan",
+    "plan_authority",
+    "plan_leaf",
+    "plan_stored_leaf",
+    "usable_authority",
+]
 
 
 _EMPTY: Final = Bundle()
@@ -163,6 +172,27 @@ def plan_leaf(
         return leaf, ""
     issued = authority.issue(names, now, lifetime=min(lifetime, authority.not_after - now))
     return issued, _line("the leaf", reason)
+
+
+def plan_stored_leaf(
+    stored: Mapping[str, bytes], authority: Authority, names: Iterable[str], now: datetime, *, trusted: bool
+) -> tuple[Leaf | None, str]:
+    """The leaf to store for those who serve it, and the reason; None and an empty reason if the stored one stays.
+
+    trusted: whether clients know the CA. Until they do, a stored leaf that is valid stays, whatever is due.
+
+    Raises ForeignFileError where a file was not made here; InvalidNameError and AuthorityError as `Authority.issue`
+    does.
+    """
+    names = tuple(names)
+    stored_leaf = find_leaf(stored)
+    pair, reason = stored_leaf.pair, stored_leaf.problem
+    if pair is not None:
+        reason = renewal_reason(pair, now, names=names, authority=authority) or ""
+        if not reason or (pair.not_before <= now <= pair.not_after and not trusted):
+            return None, ""
+    issued = authority.issue(names, now, lifetime=min(LEAF_LIFETIME, authority.not_after - now))
+    return issued, _line(LEAF_CERT, reason)
 
 
 def _current(stored_authority: Found, now: datetime, leaf_lifetime: timedelta) -> tuple[Authority | None, str]:

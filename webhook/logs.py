@@ -24,7 +24,6 @@ from webhook.sink import sink
 Level = Literal["debug", "info", "warning", "error"]
 Format = Literal["auto", "json", "text"]
 _NOTABLE = frozenset({"deny", "warn", "excepted"})
-# A rule that cannot be evaluated often cannot be for any request.
 
 
 def configure(level: Level, form: Format, stream: TextIO = sys.stderr) -> None:

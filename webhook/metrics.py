@@ -36,10 +36,10 @@ class Watches(Protocol):
 class Metrics:
     """The metrics in a registry of their own, so that two services in one process do not conflict.
 
-    watches: what follows the cluster; None without a cluster.
+    watches: what follows the cluster; None without a cluster. role: what the process does: `replica` or `manage`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, role: str = "replica") -> None:
         self.registry = CollectorRegistry()
         counter = partial(Counter, registry=self.registry)
         gauge = partial(Gauge, registry=self.registry)
@@ -134,6 +134,10 @@ class Metrics:
             "When the CA expires that signs the served certificate, in Unix time; only where the service has one.",
         )
         self.leader = gauge("cks_admission_leader", "1 while this replica holds the lease; else 0.")
+        self.entries_withheld = gauge(
+            "cks_admission_registration_entries_withheld",
+            "1 while webhook entries that fail closed are not registered, since a replica does not know them; else 0.",
+        )
         self.registrations = counter(
             "cks_admission_registrations_total",
             "Webhook configurations written: for a change here, or to repair what somebody else changed; or failed.",
@@ -161,8 +165,8 @@ class Metrics:
         self.worker_restarts = counter(
             "cks_admission_worker_restarts_total", "Workers that were started in place of one that had ended."
         )
-        build = gauge("cks_admission_build_info", "Always 1.", ("version", "python"))
-        build.labels(VERSION, platform.python_version()).set(1)
+        build = gauge("cks_admission_build_info", "Always 1.", ("version", "python", "role"))
+        build.labels(VERSION, platform.python_version(), role).set(1)
         self._uncounted: dict[tuple[Counter, tuple[str, ...]], int] = {}
         self._durations = {phase: self.duration.labels(phase) for phase in ("mutate", "validate")}
 

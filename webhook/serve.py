@@ -5,18 +5,19 @@ from __future__ import annotations
 import asyncio
 import gc
 import signal
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, NamedTuple
 
 import structlog
 from aiohttp import web
 
 from policies.engine.facts import StaticFacts
+from webhook.composition import keeper, run
 from webhook.configuration import rules
-from webhook.configuration.configuration import Configuration, LoadedConfiguration
+from webhook.configuration.configuration import Configuration
 from webhook.configuration.settings import Settings, SettingsError
 from webhook.heavy.slow import SlowPolicies
 from webhook.http import ports
@@ -25,6 +26,7 @@ from webhook.http.state import Served, ServingState
 from webhook.metrics import Metrics
 from webhook.process import stop_signal
 from webhook.pulse import measure_lag, measured_collections
+from webhook.registration.recognition import Recognition
 from webhook.sources.rulekeeper import RuleKeeper
 from webhook.tls.certificates import Certificates
 from webhook.tls.renewal import Upkeep
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from webhook.cluster.facts.facts import ClusterFacts
     from webhook.cluster.replicas.replica import Replica
     from webhook.cluster.watches.cluster import Followed
+    from webhook.cluster.watches.webhooks import Webhooks
     from webhook.registration.registrar import Registrar
     from webhook.sources.policykeeper import PolicyKeeper
 
@@ -42,7 +45,8 @@ if TYPE_CHECKING:
 class _Parts(NamedTuple):
     """The parts of a process before it opens its ports.
 
-    taking_part: closed before the ports, so that another replica takes over what this one does for all.
+    taking_part: closed before the ports, so that another replica takes over what this one does for all. webhooks: the
+    configurations that manage writes; None if it does not run apart.
     """
 
     configuration: Configuration
@@ -52,6 +56,7 @@ class _Parts(NamedTuple):
     replica: Replica | None
     certificates: Certificates
     keeper: RuleKeeper | PolicyKeeper
+    webhooks: Webhooks | None = None
 
     @property
     def settings(self) -> Settings:
@@ -108,8 +113,10 @@ async def _assemble(stack: AsyncExitStack, configuration: Configuration, measure
     stack.push_async_callback(taking_part.aclose)
     replica = await _replica(taking_part, settings, cluster)
     certificates = _certificates(settings, measures, replica)
-    keeper = await _keeper(configuration.current, measures, cluster)
-    return _Parts(configuration, measures, cluster, taking_part, replica, certificates, keeper)
+    reports = not settings.manage.apart
+    rule_keeper = await keeper(configuration.current, measures, cluster, reports=reports)
+    webhooks = await _webhooks(stack, settings, cluster)
+    return _Parts(configuration, measures, cluster, taking_part, replica, certificates, rule_keeper, webhooks)
 
 
 def _run_all(
@@ -124,14 +131,14 @@ def _run_all(
         if registrar is not None:
             registrar.look()
 
-    _run(stack, "lag", measure_lag(parts.measures))
-    _run(stack, "upkeep", upkeep.run())
-    _run(stack, "configuration", parts.configuration.run(parts.keeper.reconfigure, swap))
+    run(stack, "lag", measure_lag(parts.measures))
+    run(stack, "upkeep", upkeep.run())
+    run(stack, "configuration", parts.configuration.run(parts.keeper.reconfigure, swap))
     if not isinstance(parts.keeper, RuleKeeper):
-        _run(stack, "policies", parts.keeper.run(swap))
+        run(stack, "policies", parts.keeper.run(swap))
     if registrar is not None:
-        _run(parts.taking_part, "registration", registrar.run(parts.settings.tls.check_seconds))
-    if parts.replica is not None and parts.facts is not None:
+        run(parts.taking_part, "registration", registrar.run(parts.settings.tls.check_seconds))
+    if parts.replica is not None and parts.facts is not None and not parts.settings.manage.apart:
         from webhook.cluster.replicas.waitingpods import WaitingPods  # noqa: PLC0415 - for clusters only
 
         leadership = parts.replica.leadership
@@ -140,7 +147,7 @@ def _run_all(
             lambda: (state.served.ruleset, state.served.facts),
             lambda: leadership.leading,
         )
-        _run(parts.taking_part, "waiting Pods", waiting.run())
+        run(parts.taking_part, "waiting Pods", waiting.run())
 
 
 async def _open(
@@ -191,20 +198,6 @@ def _registers(settings: Settings) -> bool:
     return settings.registration.apply or settings.registration.ca_only
 
 
-def _run(stack: AsyncExitStack, what: str, work: Coroutine[Any, Any, NoReturn]) -> None:
-    """Run a task until the stack is closed. If it ends by itself, log that, because nobody would notice otherwise."""
-
-    def ended(task: asyncio.Task[NoReturn]) -> None:
-        if not task.cancelled():
-            structlog.get_logger().critical(
-                "no longer looked after; restart the service", what=what, error=repr(task.exception())
-            )
-
-    task = asyncio.create_task(work, name=what)
-    task.add_done_callback(ended)
-    stack.callback(task.cancel)
-
-
 async def _replica(stack: AsyncExitStack, settings: Settings, cluster: Followed | None) -> Replica | None:
     """The state that the process shares with others; None if there is none. Raises ClusterError."""
     if cluster is None or not (_registers(settings) or settings.tls.secret):
@@ -212,6 +205,18 @@ async def _replica(stack: AsyncExitStack, settings: Settings, cluster: Followed 
     from webhook.cluster.replicas.replica import joined  # noqa: PLC0415 - the client costs 16 MB, for clusters only
 
     return await stack.enter_async_context(joined(cluster.facts.api, settings))
+
+
+async def _webhooks(stack: AsyncExitStack, settings: Settings, cluster: Followed | None) -> Webhooks | None:
+    """The configurations that manage writes, followed until the stack is closed; None if it does not run apart."""
+    if cluster is None or not settings.manage.apart:
+        return None
+    from webhook.cluster.watches.webhooks import Webhooks  # noqa: PLC0415 - for clusters only
+
+    webhooks = Webhooks(cluster.facts.api, settings.registration.name)
+    await webhooks.start()
+    stack.push_async_callback(webhooks.stop)
+    return webhooks
 
 
 def _certificates(settings: Settings, measures: Metrics, replica: Replica | None) -> Certificates:
@@ -249,7 +254,7 @@ def _state(parts: _Parts, registrar: Registrar | None) -> ServingState:
     """The serving state, with all gates and notes of readiness."""
     state = ServingState(_served(parts))
     state.add_note("configuration", parts.configuration.notes)
-    state.add_gate("certificate", parts.certificates.unready)
+    state.add_gate("certificate", lambda: _certificate_reasons(parts))
     if (cluster := parts.cluster) is not None:
         state.add_gate("cluster", cluster.unsynced)
         state.add_note("cluster", cluster.facts.problems)
@@ -259,10 +264,20 @@ def _state(parts: _Parts, registrar: Registrar | None) -> ServingState:
         state.add_note("replicas", parts.replica.problems)
     if registrar is not None:
         state.add_note("registration", registrar.problems)
-    if not isinstance(keeper := parts.keeper, RuleKeeper):
-        state.add_gate("policies", lambda: () if keeper.complete else ["those of the cluster are not loaded yet"])
-        state.add_note("policies", keeper.unused)
+    if parts.webhooks is not None:
+        recognition = Recognition(parts.webhooks, lambda: state.served.routes, lambda: state.was_ready)
+        state.add_gate("registration", recognition.unready)
+    if not isinstance(policies := parts.keeper, RuleKeeper):
+        state.add_gate("policies", lambda: () if policies.complete else ["those of the cluster are not loaded yet"])
+        state.add_note("policies", policies.unused)
     return state
+
+
+def _certificate_reasons(parts: _Parts) -> list[str]:
+    """Why clients cannot connect, and who makes the certificate if it is manage."""
+    name = parts.settings.manage.secret if parts.settings.manage.apart else ""
+    maker = f"; manage writes it into Secret {name}, and kubelets bring it within about a minute" if name else ""
+    return [reason + maker for reason in parts.certificates.unready()]
 
 
 def _watch_ages(stack: AsyncExitStack, parts: _Parts, state: ServingState) -> None:
@@ -271,12 +286,12 @@ def _watch_ages(stack: AsyncExitStack, parts: _Parts, state: ServingState) -> No
         return
     from webhook.cluster.watches.ages import WatchAges  # noqa: PLC0415 - for clusters only
 
-    sources = (parts.cluster, *((parts.replica,) if parts.replica else ()))
+    sources = [source for source in (parts.cluster, parts.replica, parts.webhooks) if source is not None]
     ages = WatchAges(sources, parts.settings.cluster.cut_off_seconds)
     parts.measures.watches = ages
     state.add_note("watches", ages.problems)
     state.add_gate("watches", ages.unready)
-    _run(stack, "watch ages", ages.run())
+    run(stack, "watch ages", ages.run())
 
 
 def _has_cluster(settings: Settings) -> bool:
@@ -297,31 +312,6 @@ async def _cluster(settings: Settings) -> AbstractAsyncContextManager[Followed]:
         natives=settings.policies.native,
         workloads=rules.topology_options(settings).workloads,
     )
-
-
-async def _keeper(
-    loaded: LoadedConfiguration, measures: Metrics, cluster: Followed | None
-) -> RuleKeeper | PolicyKeeper:
-    """The keeper of the rules, with the current policies of the sources. Raises SettingsError."""
-    settings, catalog = loaded
-    directories = settings.policies.directories
-    if not directories and (cluster is None or not (cluster.maps or cluster.natives)):
-        return RuleKeeper(loaded)
-    from webhook.sources.configmaps import ConfigMaps  # noqa: PLC0415 - as above
-    from webhook.sources.directories import Directories  # noqa: PLC0415 - as above
-    from webhook.sources.natives import Natives  # noqa: PLC0415 - as above
-    from webhook.sources.policykeeper import InCluster, PolicyKeeper  # noqa: PLC0415 - nothing else needs the CEL engine
-    from webhook.sources.source import Source  # noqa: PLC0415 - as above
-
-    sources: list[Source] = [Directories(directories)] if directories else []
-    inside = None
-    if cluster is not None:
-        sources += [ConfigMaps(cluster.maps)] if cluster.maps else []
-        natives = Natives(cluster.natives) if cluster.natives else None
-        inside = InCluster(cluster.facts.parameters, natives, cluster.unsynced_policies)
-    keeper = PolicyKeeper(settings, sources, measures, catalog, inside)
-    await keeper.start()
-    return keeper
 
 
 def _served(parts: _Parts) -> Served:

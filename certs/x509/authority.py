@@ -32,7 +32,7 @@ __all__ = [
 AUTHORITY_NAME: Final = "cks-admission CA"
 # Renewed at two thirds, on day 243. The old and the new CA overlap for 121 days, 17 times the lifetime of a leaf.
 AUTHORITY_LIFETIME: Final = timedelta(days=365)
-# cert-manager's choice for its own webhook. Renewed on day 4.7: if a renewal fails on a Friday evening, the weekend is
+# cert-manager's choice for its own webhook. Renewed on day 3.5: if a renewal fails on a Friday evening, the weekend is
 # left to notice. A stolen key can be used for a week at most.
 LEAF_LIFETIME: Final = timedelta(days=7)
 # How far a client's clock may be behind ours. Hosts with NTP differ by milliseconds; an hour covers a host that uses
@@ -147,8 +147,8 @@ def authority_subject(name: str = AUTHORITY_NAME) -> x509.Name:
 
 
 def _backdated(lifetime: timedelta) -> timedelta:
-    # By no more than the lifetime: a lifetime of minutes that began an hour ago would be due for renewal at once.
-    return min(CLOCK_SKEW, lifetime)
+    # By half of the lifetime at most: a lifetime of minutes that began an hour ago would be due for renewal at once.
+    return min(CLOCK_SKEW, lifetime / 2)
 
 
 def _builder(subject: x509.Name, issuer: x509.Name, key: PrivateKey) -> x509.CertificateBuilder:

@@ -8,11 +8,12 @@ import pytest
 from cryptography import x509
 
 from certs.errors import AuthorityError, ForeignFileError, InvalidNameError
-from certs.plan import CertificatePlan, Ensured, plan, plan_authority, plan_leaf, usable_authority
+from certs.plan import CertificatePlan, Ensured, plan, plan_authority, plan_leaf, plan_stored_leaf, usable_authority
 from certs.renewal import renewal_reason
 from certs.storage.content import BUNDLE, CA_CERT, CA_KEY, LEAF_CERT, LEAF_KEY
 from certs.x509.authority import Authority, new_authority
 from certs.x509.bundle import Bundle
+from certs.x509.certificate import issued_by
 from certs.x509.keys import new_key
 
 Forge = Callable[..., tuple[x509.Certificate, Any]]
@@ -54,20 +55,19 @@ def test_the_first_plan_makes_everything(now: datetime) -> None:
 
 def test_what_is_good_is_kept(stored: Mapping[str, bytes], now: datetime) -> None:
     """A second look, days later, changes nothing and says nothing."""
-    decided = plan(stored, _NAMES, now + 4 * _DAY)
+    decided = plan(stored, _NAMES, now + 3 * _DAY)
 
     assert (decided.writes, decided.ensured.reasons) == ({}, ())
 
 
 def test_a_leaf_is_renewed_alone(stored: Mapping[str, bytes], now: datetime) -> None:
-    """After two thirds of its life the leaf is made anew; CA and bundle stay as they are."""
+    """After half of its life the leaf is made anew; CA and bundle stay as they are."""
     decided = plan(stored, _NAMES, now + 5 * _DAY)
 
     assert list(decided.writes) == [LEAF_CERT, LEAF_KEY]
     (reason,) = decided.ensured.reasons
     assert reason == (
-        "tls.crt was renewed: two thirds of its life were over on 2026-03-06 03:40:00 UTC;"
-        " it ends on 2026-03-08 12:00:00 UTC"
+        "tls.crt was renewed: half of its life was over on 2026-03-04 23:30:00 UTC; it ends on 2026-03-08 12:00:00 UTC"
     )
     _consistent(decided, stored, now + 5 * _DAY)
 
@@ -403,9 +403,9 @@ def test_an_authority_is_usable_while_clients_accept_it(stored: Mapping[str, byt
 
 
 def test_a_leaf_in_memory(authority: Authority, now: datetime) -> None:
-    """It is made, kept, renewed at two thirds and for another CA, each with its reason."""
+    """It is made, kept, renewed at half of its life and for another CA, each with its reason."""
     made, first = plan_leaf(None, authority, _NAMES, now)
-    kept, nothing = plan_leaf(made, authority, _NAMES, now + 4 * _DAY)
+    kept, nothing = plan_leaf(made, authority, _NAMES, now + 3 * _DAY)
     renewed, due = plan_leaf(made, authority, _NAMES, now + 5 * _DAY)
     other = new_authority(now)
     moved, another = plan_leaf(made, other, _NAMES, now)
@@ -413,8 +413,7 @@ def test_a_leaf_in_memory(authority: Authority, now: datetime) -> None:
     assert (first, nothing) == ("the leaf was made: there was none", "")
     assert kept is made
     assert due == (
-        "the leaf was renewed: two thirds of its life were over on 2026-03-06 03:40:00 UTC;"
-        " it ends on 2026-03-08 12:00:00 UTC"
+        "the leaf was renewed: half of its life was over on 2026-03-04 23:30:00 UTC; it ends on 2026-03-08 12:00:00 UTC"
     )
     assert another == (
         "the leaf was renewed: it is signed by another CA than the current one: its issuer is CN=cks-admission CA,"
@@ -430,3 +429,23 @@ def test_a_leaf_in_memory_does_not_outlive_its_authority(authority: Authority, n
     assert leaf.not_after == authority.not_after
     with pytest.raises(AuthorityError):
         plan_leaf(None, authority, _NAMES, now + 366 * _DAY)
+
+
+def test_a_stored_leaf_waits_for_clients(authority: Authority, now: datetime) -> None:
+    """It is made at once, kept, and renewed for a new CA only when clients know that, or when it is of no use."""
+    first, made = plan_stored_leaf({}, authority, _NAMES, now, trusted=False)
+    assert first is not None
+    stored = {LEAF_CERT: first.cert_pem, LEAF_KEY: first.key_pem, CA_CERT: authority.cert_pem}
+    other = new_authority(now)
+
+    assert made == "tls.crt was made: there was none"
+    assert plan_stored_leaf(stored, authority, _NAMES, now + 3 * _DAY, trusted=True) == (None, "")
+    assert plan_stored_leaf(stored, other, _NAMES, now, trusted=False) == (None, "")
+    for when, trusted in ((now, True), (now + 8 * _DAY, False)):
+        moved, reason = plan_stored_leaf(stored, other, _NAMES, when, trusted=trusted)
+        assert moved is not None
+        assert issued_by(moved.certificate, other.certificate)
+        assert reason.startswith("tls.crt was renewed: it ")
+    due, half = plan_stored_leaf(stored, authority, _NAMES, now + 4 * _DAY, trusted=True)
+    assert due is not None
+    assert half.startswith("tls.crt was renewed: half of its life was over on 2026-03-04 23:30:00 UTC")

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from certs.renewal import authority_renewal_reason, renewal_due, renewal_reason
+from certs.renewal import authority_renewal_due, authority_renewal_reason, leaf_renewal_due, renewal_reason
 from certs.x509.authority import LEAF_LIFETIME, Authority, new_authority
 from certs.x509.leaf import Leaf
 
@@ -24,18 +24,16 @@ def test_a_fresh_leaf_is_kept(leaf: Leaf, authority: Authority, now: datetime) -
     assert renewal_reason(leaf, now, names=_NAMES, authority=authority) is None
 
 
-def test_two_thirds_of_a_life(leaf: Leaf, authority: Authority) -> None:
-    """The leaf is kept until the second before two thirds of its life are over, and renewed from then on."""
-    due = renewal_due(leaf.certificate)
+def test_half_of_a_life(leaf: Leaf, authority: Authority) -> None:
+    """The leaf is kept until the second before half of its life is over, and renewed from then on."""
+    due = leaf_renewal_due(leaf.certificate)
 
     def decide(when: datetime) -> str | None:
         return renewal_reason(leaf, when, names=_NAMES, authority=authority)
 
-    assert due == leaf.not_before + (leaf.not_after - leaf.not_before) * 2 / 3
+    assert due == leaf.not_before + (leaf.not_after - leaf.not_before) / 2
     assert decide(due - _SECOND) is None
-    assert decide(due) == (
-        "two thirds of its life were over on 2026-03-06 03:40:00 UTC; it ends on 2026-03-08 12:00:00 UTC"
-    )
+    assert decide(due) == ("half of its life was over on 2026-03-04 23:30:00 UTC; it ends on 2026-03-08 12:00:00 UTC")
     assert decide(leaf.not_after) == decide(due)
     assert decide(leaf.not_after + _SECOND) == "it expired on 2026-03-08 12:00:00 UTC"
 
@@ -85,9 +83,9 @@ def test_all_reasons_are_told_at_once(
     )
 
 
-def test_an_authority_is_kept_and_renewed_like_a_leaf(authority: Authority, now: datetime) -> None:
-    """The CA too lives for two thirds, ends, and is not taken from the future."""
-    due = renewal_due(authority.certificate)
+def test_an_authority_is_kept_and_renewed(authority: Authority, now: datetime) -> None:
+    """The CA lives for two thirds, ends, and is not taken from the future."""
+    due = authority_renewal_due(authority.certificate)
 
     decisions = [
         authority_renewal_reason(authority, when)

@@ -154,6 +154,13 @@ MATRIX: Final[Mapping[str, Values]] = {
         "fullnameOverride": "guard",
         "rbac": {"create": False},
         "serviceAccount": {"create": False, "name": "guard-account"},
+        "manage": {"serviceAccount": {"create": False, "name": "guard-manager"}},
+    },
+    "on-host": {
+        "hostNetwork": True,
+        "openshift": {"enabled": True},
+        "flowSchema": {"enabled": False},
+        "manage": {"replicas": 2, "resources": {"requests": {"cpu": "1"}}},
     },
     "network-policy": {"networkPolicy": {"enabled": True}},
     "network-policy-peers": {

@@ -42,7 +42,7 @@ def _known() -> dict[str, set[str]]:
             found[f"{metric._name}_bucket"] = {*metric._labelnames, "le"}
         elif isinstance(metric, Gauge):
             found[metric._name] = set(metric._labelnames)
-    build = {"cks_admission_build_info": {"version", "python"}}
+    build = {"cks_admission_build_info": {"version", "python", "role"}}
     return found | build | _OF_THE_API_SERVER
 
 
@@ -110,6 +110,7 @@ def test_slow_answers_can_be_measured(timeout: int) -> None:
                 "CksAdmissionNoLeader",
                 "CksAdmissionRegistrationFails",
                 "CksAdmissionRegistrationContested",
+                "CksAdmissionEntriesWithheld",
             },
         ),
     ],

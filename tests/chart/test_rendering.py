@@ -22,15 +22,18 @@ _CORE = {
 }  # fmt: skip
 _RIGHTS = {
     "ClusterRole/cks-admission", "ClusterRoleBinding/cks-admission", "Role/cks-admission", "RoleBinding/cks-admission",
-    "ServiceAccount/cks-admission",
+    "ServiceAccount/cks-admission", "FlowSchema/cks-admission", "Deployment/cks-admission-manage",
+    "ClusterRole/cks-admission-manage", "ClusterRoleBinding/cks-admission-manage", "Role/cks-admission-manage",
+    "RoleBinding/cks-admission-manage", "ServiceAccount/cks-admission-manage",
 }  # fmt: skip
-_LEASE, _SECRET = {"Lease/cks-admission"}, {"Secret/cks-admission-ca"}
+_LEASE, _SECRET = {"Lease/cks-admission"}, {"Secret/cks-admission-ca", "Secret/cks-admission-tls"}
 _HOOK = {f"{kind}/cks-admission-unregister" for kind in ("ClusterRole", "ClusterRoleBinding", "Job", "ServiceAccount")}
 _MANAGED = _CORE | _RIGHTS | _HOOK | _LEASE
-_NO_LEASE = {"Role/cks-admission", "RoleBinding/cks-admission"}
+_NO_MAPS = {"Role/cks-admission", "RoleBinding/cks-admission"}
 _WEBHOOKS = {"MutatingWebhookConfiguration/cks-admission", "ValidatingWebhookConfiguration/cks-admission"}
 _FILES = {f"ConfigMap/cks-admission-{part}" for part in ("policies", "exceptions", "topologies")}
 _ISSUED = {"Certificate/cks-admission"}
+_NETWORK = {"NetworkPolicy/cks-admission", "NetworkPolicy/cks-admission-manage"}
 _AUTHORITY = {
     "Certificate/cks-admission-root", "Issuer/cks-admission", "Issuer/cks-admission-self-signed",
 }  # fmt: skip
@@ -38,8 +41,8 @@ _AUTHORITY = {
 OBJECTS = {
     "default": _MANAGED | _SECRET,
     "policies": _MANAGED | _SECRET | _FILES,
-    "policies-as-files": _MANAGED | _SECRET | _FILES,
-    "rules-off": _MANAGED | _SECRET,
+    "policies-as-files": (_MANAGED | _SECRET | _FILES) - _NO_MAPS,
+    "rules-off": (_MANAGED | _SECRET) - _NO_MAPS,
     "deletion-unwatched": _MANAGED | _SECRET,
     "more-workloads": _MANAGED | _SECRET,
     "cert-manager": _MANAGED | _ISSUED | _AUTHORITY,
@@ -47,11 +50,11 @@ OBJECTS = {
     "secret": _MANAGED,
     "secret-bundle": _MANAGED | {"ConfigMap/cks-admission-client-ca"},
     "client-ca": _MANAGED | _SECRET,
-    "rendered": _CORE | _RIGHTS | _WEBHOOKS | _LEASE | _SECRET,
-    "rendered-cert-manager": (_CORE | _RIGHTS | _WEBHOOKS | _ISSUED | _AUTHORITY) - _NO_LEASE,
-    "rendered-secret": (_CORE | _RIGHTS | _WEBHOOKS) - _NO_LEASE,
+    "rendered": (_CORE | _RIGHTS | _WEBHOOKS | _LEASE | _SECRET) - _NO_MAPS,
+    "rendered-cert-manager": (_CORE | _RIGHTS | _WEBHOOKS | _ISSUED | _AUTHORITY | _LEASE) - _NO_MAPS,
+    "rendered-secret": (_CORE | _RIGHTS | _WEBHOOKS | _LEASE) - _NO_MAPS,
     "rendered-export": _CORE | _RIGHTS | _WEBHOOKS | _LEASE | _SECRET,
-    "rendered-secret-ca": _CORE | _RIGHTS | _WEBHOOKS | _LEASE,
+    "rendered-secret-ca": (_CORE | _RIGHTS | _WEBHOOKS | _LEASE) - _NO_MAPS,
     "rendered-without-access": _CORE | _WEBHOOKS,
     "rendered-system-roots": _CORE | _WEBHOOKS,
     "none": _CORE | _RIGHTS | _LEASE | _SECRET,
@@ -61,9 +64,11 @@ OBJECTS = {
     "one": (_CORE | _RIGHTS | _LEASE | _SECRET) - {"PodDisruptionBudget/cks-admission"},
     "placed": _MANAGED | _SECRET,
     "named": {f"{kind}/guard" for kind in ("ConfigMap", "Deployment", "PodDisruptionBudget", "Service")}
-    | {"Job/guard-unregister", "Lease/guard", "Secret/guard-ca"},
-    "network-policy": _MANAGED | _SECRET | {"NetworkPolicy/cks-admission"},
-    "network-policy-peers": _MANAGED | _SECRET | {"NetworkPolicy/cks-admission"},
+    | {"Job/guard-unregister", "Lease/guard", "Secret/guard-ca"}
+    | {"Secret/guard-tls", "Deployment/guard-manage", "FlowSchema/guard"},
+    "on-host": (_MANAGED | _SECRET) - {"FlowSchema/cks-admission"},
+    "network-policy": _MANAGED | _SECRET | _NETWORK,
+    "network-policy-peers": _MANAGED | _SECRET | _NETWORK,
     "network-policy-without-access": _CORE | {"NetworkPolicy/cks-admission"},
     "dashboard": _MANAGED | _SECRET | {"ConfigMap/cks-admission-dashboard"},
     "pod-monitor": _MANAGED | _SECRET | {"PodMonitor/cks-admission", "PrometheusRule/cks-admission"},
@@ -144,7 +149,8 @@ def test_the_configuration_is_accepted_and_fits_its_pod(entry: Entry, tmp_path: 
     )
 
 
-@pytest.mark.parametrize("name", MATRIX)
+# On the network of Nodes and on OpenShift they have tests of their own.
+@pytest.mark.parametrize("name", [name for name in MATRIX if name != "on-host"])
 def test_pods_are_restricted(entry: Entry, name: str) -> None:
     """Every Pod meets Kubernetes' restricted standard, with a root that it cannot write and no token but its own."""
     pods = [each["spec"]["template"]["spec"] for each in entry(name).objects if each["kind"] in ("Deployment", "Job")]
@@ -231,12 +237,12 @@ def test_the_ca_is_found_in_each_mode(entry: Entry, tmp_path: Path) -> None:
         )
 
     assert found == {
-        "default": ("cks-admission-ca", "", "", "", False),
+        "default": ("cks-admission-ca", "tls/tls.crt", "", "", False),
         "cert-manager": ("", "tls/tls.crt", "tls/ca.crt", "cks-admission/cks-admission", False),
         "cert-manager-issuer": ("", "tls/tls.crt", "tls/ca.crt", "", False),
         "secret": ("", "tls/tls.crt", "tls/ca.crt", "", False),
         "secret-bundle": ("", "tls/tls.crt", "config/ca-bundle.crt", "", False),
-        "rendered": ("cks-admission-ca", "", "", "", True),
+        "rendered": ("cks-admission-ca", "tls/tls.crt", "", "", True),
         "rendered-cert-manager": ("", "tls/tls.crt", "tls/ca.crt", "cks-admission/cks-admission", False),
         "rendered-secret": ("", "tls/tls.crt", "config/ca-bundle.crt", "", False),
         "rendered-secret-ca": ("", "tls/tls.crt", "tls/ca.crt", "", True),
@@ -291,7 +297,7 @@ def test_policies_come_by_one_way(entry: Entry) -> None:
 
 def test_an_autoscaler_sets_the_replicas(entry: Entry) -> None:
     """With an autoscaler the Deployment says no number, or each upgrade would set it back."""
-    assert entry("default").one("Deployment")["spec"]["replicas"] == 2
+    assert entry("default").one("Deployment")["spec"]["replicas"] == 3
     assert "replicas" not in entry("scaled").one("Deployment")["spec"]
 
 
@@ -302,6 +308,8 @@ def test_a_network_policy_lets_through_what_is_needed(entry: Entry) -> None:
     webhook, health = ([{"protocol": "TCP", "port": port}] for port in (9443, 8081))
     servers = [{"ipBlock": {"cidr": "192.0.2.0/24"}}]
     monitoring = [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}]
+    component = {"app.kubernetes.io/instance": "cks-admission", "app.kubernetes.io/name": "cks-admission"}
+    manage = {"podSelector": {"matchLabels": {**component, "app.kubernetes.io/component": "manage"}}}
     found = {}
     for name in ("network-policy", "network-policy-peers", "network-policy-without-access"):
         spec = entry(name).one("NetworkPolicy")["spec"]
@@ -311,7 +319,7 @@ def test_a_network_policy_lets_through_what_is_needed(entry: Entry) -> None:
     assert found == {
         "network-policy": ([{"ports": webhook}, {"ports": health}], [dns, {"ports": api}]),
         "network-policy-peers": (
-            [{"ports": webhook, "from": servers}, {"ports": health, "from": monitoring}],
+            [{"ports": webhook, "from": [*servers, manage]}, {"ports": health, "from": [*monitoring, manage]}],
             [dns, {"ports": api, "to": servers}],
         ),
         "network-policy-without-access": ([{"ports": webhook}, {"ports": health}], []),
@@ -332,7 +340,10 @@ def test_what_the_operator_says_of_pods_is_in_them(entry: Entry) -> None:
     assert [each["name"] for each in entry("placed").container["env"]] == ["POD_NAME", "HTTPS_PROXY"]
     assert {key: pod.get(key) for key in ("nodeSelector", "tolerations", "priorityClassName", "imagePullSecrets")} == {
         "nodeSelector": {"kubernetes.io/os": "linux"},
-        "tolerations": None,
+        "tolerations": [
+            {"key": f"node.kubernetes.io/{lost}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 30}
+            for lost in ("not-ready", "unreachable")
+        ],
         "priorityClassName": None,
         "imagePullSecrets": [{"name": "pull"}],
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,8 @@ import pytest
 from chart.matrix import MATRIX
 from chart.rendering import NAMESPACE, Rendered
 from webhook.configuration.settingsfile import read
-from webhook.registration.rights import needed
+from webhook.registration.rights import Right as Needed
+from webhook.registration.rights import needed, needed_by_manager
 
 Entry = Callable[[str], Rendered]
 Right = tuple[str, str, str, str, str]
@@ -39,15 +40,27 @@ def _rights(role: Mapping[str, Any], namespace: str) -> Iterator[Right]:
 
 @pytest.mark.parametrize("name", _WITH_ROLES)
 def test_the_roles_grant_what_is_needed_and_nothing_else(entry: Entry, tmp_path: Path, name: str) -> None:
-    """What the service needs for a configuration is granted verb by verb, and no other verb on anything."""
+    """What replicas and manage need for a configuration is granted verb by verb, and no other verb on anything."""
     (tmp_path / "cks.yaml").write_text(entry(name).configuration, encoding="utf-8")
-    wanted = {
-        (right.verb, right.group, right.resource, right.name, right.namespace)
-        for right in needed(read(tmp_path / "cks.yaml"))
-    }
+    settings = read(tmp_path / "cks.yaml")
     parameters = {"rules": MATRIX[name].get("rbac", {}).get("parameters", [])}
 
-    assert _granted(entry(name)) == wanted | set(_rights(parameters, ""))
+    assert _granted(entry(name)) == _plain(needed(settings)) | set(_rights(parameters, ""))
+    assert _granted(entry(name), "cks-admission-manage") == _plain(needed_by_manager(settings))
+
+
+@pytest.mark.parametrize("name", _WITH_ROLES)
+def test_replicas_only_read(entry: Entry, name: str) -> None:
+    """In no mode does a replica write anything but reviews of access and Events, or read a Secret or a Lease."""
+    granted = _granted(entry(name))
+    writes = {(verb, resource) for verb, _, resource, _, _ in granted if verb not in ("get", "list", "watch")}
+
+    assert writes <= {("create", "subjectaccessreviews"), ("create", "events")}
+    assert not {resource for _, _, resource, _, _ in granted} & {"secrets", "leases", "*"}
+
+
+def _plain(rights: Iterable[Needed]) -> set[Right]:
+    return {(right.verb, right.group, right.resource, right.name, right.namespace) for right in rights}
 
 
 def test_the_job_may_do_no_more_than_remove(entry: Entry) -> None:
@@ -61,7 +74,7 @@ def test_the_job_may_do_no_more_than_remove(entry: Entry) -> None:
     }
 
 
-@pytest.mark.parametrize("name", ["cks-admission", "cks-admission-unregister"])
+@pytest.mark.parametrize("name", ["cks-admission", "cks-admission-manage", "cks-admission-unregister"])
 def test_roles_are_bound_to_one_account(entry: Entry, name: str) -> None:
     """Each role is for the account of its name in the release's namespace, which a Pod of the chart runs as."""
     rendered = entry("default")
@@ -93,11 +106,11 @@ def test_what_the_job_needs_goes_with_it(entry: Entry) -> None:
 
 
 def test_an_account_of_the_operators_is_used_by_all(entry: Entry) -> None:
-    """Where roles are the operator's, service and Job run as his account."""
+    """Where roles are the operator's, replicas run as his account, and manage and the Job as his other one."""
     rendered = entry("named")
     accounts = [
         rendered.one(kind, name)["spec"]["template"]["spec"]["serviceAccountName"]
-        for kind, name in (("Deployment", "guard"), ("Job", "guard-unregister"))
+        for kind, name in (("Deployment", "guard"), ("Deployment", "guard-manage"), ("Job", "guard-unregister"))
     ]
 
-    assert accounts == ["guard-account", "guard-account"]
+    assert accounts == ["guard-account", "guard-manager", "guard-manager"]

@@ -1,7 +1,8 @@
 """A kubelet for the service's Pods: it runs them as processes, with exactly what their manifests say.
 
 kwok plays the kubelets of all other Pods. Differences from a real kubelet: there are no images, so the entry point is
-the installed command; there are no Pod networks, so each Pod gets its own ports on 127.0.0.1 in place of an address.
+the installed command, or that of COMMANDS for an image; there are no Pod networks, so that Pods listen on addresses of
+the loopback device.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from cluster.manifests import Manifest
 
 COMMAND = Path(sys.executable).parent / "cks-admission"
+COMMANDS = {"next": [sys.executable, str(Path(__file__).with_name("nextversion.py"))]}
+"""The commands of images that are not the installed version's, by tag."""
 
 _PAUSE_SECONDS = 0.2
 _EXECUTE_SECONDS = 90.0
@@ -41,11 +44,11 @@ _RESTART_SECONDS = 1.0  # after the last start: a process that cannot live is no
 
 @dataclass
 class Running:
-    """A Pod that runs here. ports: admission and health."""
+    """A Pod that runs here, with an address of its own."""
 
     pod: Manifest
     root: Path
-    ports: tuple[int, int]
+    address: str
     process: subprocess.Popen[bytes]
     restarts: int = 0
     status: dict[str, Any] = field(default_factory=dict)
@@ -59,6 +62,18 @@ class Running:
         return str(self.pod["metadata"]["name"])
 
     @property
+    def component(self) -> str:
+        """What it is: webhook for a replica, or manage, or unregister."""
+        return str(self.pod["metadata"]["labels"]["app.kubernetes.io/component"])
+
+    @property
+    def ports(self) -> tuple[int, int]:
+        """The ports for admission, 0 where there is none, and for health."""
+        (container,) = self.pod["spec"]["containers"]
+        found = {port["name"]: port["containerPort"] for port in container.get("ports", [])}
+        return found.get("webhook", 0), found.get("health", 0)
+
+    @property
     def log(self) -> Path:
         """Where the process logs to."""
         return self.root / "log.jsonl"
@@ -67,16 +82,16 @@ class Running:
 class Kubelet:
     """Runs the Pods of one Namespace that have the service's label, while the block lasts.
 
-    ports: pairs of ports for Pods, of which each takes one that no other has.
+    addresses: those of Pods, of which each takes one that no other has.
     """
 
-    def __init__(self, control_plane: ControlPlane, namespace: str, ports: Sequence[tuple[int, int]]) -> None:
+    def __init__(self, control_plane: ControlPlane, namespace: str, addresses: Sequence[str]) -> None:
         """Prepare it; nothing runs yet."""
         self.running: dict[str, Running] = {}
         self.ended: list[tuple[str, int, str]] = []
         """Name, exit code and log of every process that ended."""
         self._control_plane = control_plane
-        self._ports = tuple(ports)
+        self._addresses = tuple(addresses)
         self._path = f"/api/v1/namespaces/{namespace}"
         self._directory = control_plane.directory / os.urandom(2).hex()
         self._caller = Caller(control_plane)
@@ -109,8 +124,8 @@ class Kubelet:
         found = [each for each in self.running.values() if part in each.name and each.process.poll() is None]
         return sorted(found, key=lambda each: str(each.pod["metadata"]["creationTimestamp"]))
 
-    def ready(self) -> list[Running]:
-        """Return those that are ready and are not just ending, by a look that begins now.
+    def ready(self, component: str = "webhook") -> list[Running]:
+        """Return those of a component that are ready and are not just ending, by a look that begins now.
 
         Of those that were seen before, one may have been deleted since.
         """
@@ -122,7 +137,8 @@ class Kubelet:
             return self._looks >= before + 2  # the first may have been under way
 
         wait_for("the kubelet to look", looked)
-        return [each for each in self.named() if each.status.get("ready") and not each.ending]
+        ready = [each for each in self.named() if each.status.get("ready") and not each.ending]
+        return [each for each in ready if each.component == component]
 
     def environment(self, pod: Manifest, root: Path) -> dict[str, str]:
         """Return the environment of a Pod's container, its temporary files below `root`."""
@@ -176,22 +192,24 @@ class Kubelet:
     def _start(self, uid: str, pod: Manifest) -> None:
         root = self._directory / uid[:8]  # short, for the path of a Unix socket has 108 bytes at most
         root.mkdir(parents=True, exist_ok=True)
-        taken = {each.ports for each in self.running.values()}
-        ports = next((pair for pair in self._ports if pair not in taken), None)
-        if ports is None:
+        taken = {each.address for each in self.running.values()}
+        address = next((free for free in self._addresses if free not in taken), None)
+        if address is None:
             return  # until one that is ending has gone
         try:
             self._write(root, pod)
         except podfiles.MissingVolumeError:
             return  # the Pod stays as it is until its volumes can be mounted, and so it does in a cluster
-        self.running[uid] = Running(pod, root, ports, self._process(root, pod, ports))
+        self.running[uid] = Running(pod, root, address, self._process(root, pod, address))
 
-    def _process(self, root: Path, pod: Manifest, ports: tuple[int, int]) -> subprocess.Popen[bytes]:
+    def _process(self, root: Path, pod: Manifest, address: str) -> subprocess.Popen[bytes]:
         (container,) = pod["spec"]["containers"]
-        arguments = [str(COMMAND), *container.get("args", [])]
+        tag = str(container["image"]).rpartition(":")[2]
+        arguments = [*COMMANDS.get(tag, [str(COMMAND)]), *container.get("args", [])]
         if "serve" in arguments:
-            own = {"--host": "127.0.0.1", "--port": ports[0], "--health-host": "127.0.0.1", "--health-port": ports[1]}
-            arguments += [str(part) for pair in own.items() for part in pair]
+            arguments += ["--host", address]
+        if container.get("ports"):
+            arguments += ["--health-host", address]
         with (root / "log.jsonl").open("ab") as log:
             return subprocess.Popen(
                 arguments,
@@ -219,7 +237,7 @@ class Kubelet:
                 return
             each.restarts += 1
             each.began = time.monotonic()
-            each.process = self._process(each.root, each.pod, each.ports)
+            each.process = self._process(each.root, each.pod, each.address)
         if time.monotonic() - each.refreshed > _REFRESH_SECONDS:
             with suppress(podfiles.MissingVolumeError):  # what it has stays
                 self._write(each.root, each.pod)
@@ -232,7 +250,7 @@ class Kubelet:
         if probe is None:
             return True
         try:
-            url = f"http://127.0.0.1:{each.ports[1]}{probe['httpGet']['path']}"
+            url = f"http://{each.address}:{each.ports[1]}{probe['httpGet']['path']}"
             with urllib.request.urlopen(url, timeout=probe.get("timeoutSeconds", 1)) as answer:
                 return bool(answer.status == HTTPStatus.OK)
         except TimeoutError:
@@ -268,6 +286,8 @@ class Kubelet:
         body = {
             "status": {
                 "phase": status["phase"],
+                "podIP": each.address,
+                "podIPs": [{"ip": each.address}],
                 "conditions": [{"type": kind, "status": ready} for kind in ("Ready", "ContainersReady")],
                 "containerStatuses": [
                     {

@@ -52,7 +52,13 @@ def _content(volume: Mapping[str, Any], pod: Manifest, get: Get, token: Token) -
             found |= dict(_source(source, pod, get, token))
         return found
     if "secret" in volume:
-        return dict(_source({"secret": {**volume["secret"], "name": volume["secret"]["secretName"]}}, pod, get, token))
+        chosen = {**volume["secret"], "name": volume["secret"]["secretName"]}
+        try:
+            return dict(_source({"secret": chosen}, pod, get, token))
+        except MissingVolumeError:
+            if not chosen.get("optional"):
+                raise
+            return {}
     return dict(_source({"configMap": volume["configMap"]}, pod, get, token))
 
 

@@ -27,12 +27,13 @@ if TYPE_CHECKING:
 
 CHART = Path(__file__).parents[2] / "helm" / "cks-admission"
 NAME = NAMESPACE = "cks-admission"
-ACCOUNTS = (NAME, f"{NAME}-unregister")
+MANAGE = f"{NAME}-manage"
+ACCOUNTS = (NAME, MANAGE, f"{NAME}-unregister")
 NODES = ("host-1", "host-2")
 
 _HELM_SECONDS = 300
 _ROLL_OUT_SECONDS = 240.0  # for Pods that start one after the other, and end after a grace period
-_PODS = 8  # two replicas, those that they replace, those that these replaced and that still end, and a hook's
+_PODS = 14  # three replicas and manage, those that they replace, those that these replaced and that still end, a hook's
 
 
 class HelmError(AssertionError):
@@ -49,10 +50,9 @@ class Release:
         """Prepare it; nothing is installed yet. values: of the chart, beside what this machine needs."""
         self.control_plane = control_plane
         self.values = values
-        names = [f"{kind}-{number}" for number in range(_PODS) for kind in ("admission", "health")]
-        ports = list(free_ports([*names, "balancer"]).values())
-        self.pods = [(ports[2 * number], ports[2 * number + 1]) for number in range(_PODS)]
-        self.url = f"https://127.0.0.1:{ports[-1]}"
+        self.admission, self.health, balancer = free_ports(["admission", "health", "balancer"]).values()
+        self.addresses = [f"127.0.0.{number + 2}" for number in range(_PODS)]
+        self.url = f"https://127.0.0.1:{balancer}"
         self._stack = ExitStack()
         self._tools = toolchain.ensure(("etcd", "helm", "kubectl"))
 
@@ -65,7 +65,7 @@ class Release:
                 if not cluster.objects.find("node", name):
                     cluster.node(name, {"topology.kubernetes.io/zone": f"zone-{name}"})
             self._balance(stack)
-            self.kubelet = stack.enter_context(Kubelet(cluster, NAMESPACE, self.pods))
+            self.kubelet = stack.enter_context(Kubelet(cluster, NAMESPACE, self.addresses))
             self._stack = stack.pop_all()
         return self
 
@@ -118,12 +118,12 @@ class Release:
         wait_for("the Pods to end", lambda: not self.kubelet.named())
 
     def wait(self) -> list[Running]:
-        """Wait until the roll-out is complete, and return the Pods, which are all ready."""
+        """Wait until the roll-out is complete, and return the replicas' Pods, which are all ready."""
 
         def complete() -> list[Running]:
-            deployment = self._read("deployment", NAME)
-            if not rolled_out(deployment):
-                raise NotYet(f"{deployment.get('status')}\n{self._said()}")
+            deployment, manage = self._read("deployment", NAME), self._read("deployment", MANAGE)
+            if not rolled_out(deployment) or (manage and not rolled_out(manage)):
+                raise NotYet(f"{deployment.get('status')} {manage.get('status')}\n{self._said()}")
             # Controllers learn later than the kubelet of a Pod whose process has ended just now.
             ready, wanted = self.kubelet.ready(), deployment["spec"]["replicas"]
             if len(ready) != wanted:
@@ -156,9 +156,9 @@ class Release:
         spec = self._read("lease", NAME).get("spec", {})
         return str(spec.get("holderIdentity", "")).rpartition("_")[0]
 
-    def secret(self) -> dict[str, bytes]:
-        """Return what the Secret with the CA holds."""
-        data = self._read("secret", f"{NAME}-ca").get("data", {})
+    def secret(self, name: str = f"{NAME}-ca") -> dict[str, bytes]:
+        """Return what a Secret holds, that with the CA."""
+        data = self._read("secret", name).get("data", {})
         return {key: base64.b64decode(text) for key, text in data.items()}
 
     def _read(self, kind: str, name: str) -> dict[str, Any]:
@@ -177,12 +177,13 @@ class Release:
         """
         timeouts = dict.fromkeys(("timeoutSeconds", "openTimeoutSeconds", "essentialTimeoutSeconds"), 10)
         registration = {"url": self.url, **timeouts}
-        return {"config": {"registration": registration, "tls": {"checkSeconds": 1.0}}}
+        ports = {"listen": {"port": self.admission}, "health": {"port": self.health}}
+        return {"config": {**ports, "registration": registration, "tls": {"checkSeconds": 1.0}}}
 
     def _balance(self, stack: ExitStack) -> None:
         """Start the balancer in front of the Pods' ports; it leaves out those where nobody listens."""
         directory = self.control_plane.directory
-        endpoints = ",".join(f"127.0.0.1:{admission}" for admission, _ in self.pods)
+        endpoints = ",".join(f"{address}:{self.admission}" for address in self.addresses)
         command = [
             str(self._tools / "etcd"),
             "gateway",

@@ -40,11 +40,11 @@ def test_every_mode_is_accepted(audited: ControlPlane, tmp_path: Path, name: str
 
 
 def test_installed_replicas_refuse(audited: ControlPlane, installed: Release) -> None:
-    """After `helm install` two replicas are ready, one of them writes, and kubectl shows the service's words."""
-    ready = installed.kubelet.ready()
+    """After `helm install` three replicas are ready, manage writes, and kubectl shows the service's words."""
+    ready, managers = installed.kubelet.ready(), installed.kubelet.ready("manage")
 
-    assert len(ready) == 2
-    assert installed.holder() in {each.name for each in ready}
+    assert (len(ready), len(managers)) == (3, 1)
+    assert installed.holder() == managers[0].name
     refused = workloads.config_map(load.NAMESPACE, labels={"foo.coreweave.cloud/bar": "true"})
     assert "metadata.labels: foo.coreweave.cloud/bar" in audited.apply(refused).stderr
     assert installed.refusal({"size": "small"}) == ""
@@ -54,11 +54,10 @@ def test_installed_replicas_refuse(audited: ControlPlane, installed: Release) ->
 
 
 def test_pods_are_there_before_the_api_server_asks(installed: Release) -> None:
-    """The first entries come when the replica that writes them has served for long enough to be known to a Service."""
-    written = [(each, events(each, "registered")) for each in installed.kubelet.ready()]
-    # Another one writes them, too, if the Lease has gone over to it meanwhile.
-    registered, writer = min((found[0]["timestamp"], each.name) for each, found in written if found)
-    (serving,) = [events(each, "serving")[0]["timestamp"] for each, _ in written if each.name == writer]
+    """The first entries come when a replica has served for long enough to be known to a Service."""
+    (manager,) = installed.kubelet.ready("manage")
+    registered = events(manager, "registered")[0]["timestamp"]
+    serving = min(events(each, "certificate served")[0]["timestamp"] for each in installed.kubelet.ready())
 
     passed = datetime.fromisoformat(registered) - datetime.fromisoformat(serving)
     assert passed.total_seconds() >= REACHED_SECONDS

@@ -16,9 +16,10 @@ from certs.x509.authority import new_authority
 from certs.x509.bundle import Bundle, merge
 from certs.x509.certificate import issued_by
 from certs.x509.pem import load_certificates
+from cluster import jsonlog
 from cluster.load import WRITES, Load
 from cluster.polling import PATIENCE, NotYet, wait_for
-from cluster.release import NAME, NAMESPACE, events
+from cluster.release import MANAGE, NAME, NAMESPACE, events
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -89,7 +90,7 @@ def test_a_killed_replica(installed: Release, writing: Load) -> None:
 
     The API server does not repeat a call whose connection broke, so these get what the failure policy says.
     """
-    victim, other = installed.kubelet.ready()
+    victim, *others = installed.kubelet.ready()
     with writing.phase("SIGKILL") as phase:
         writing.settle(1.0)
         victim.process.kill()
@@ -100,7 +101,7 @@ def test_a_killed_replica(installed: Release, writing: Load) -> None:
     # Whoever lost one may meet another connection whose end has not been noticed yet.
     assert phase.total("failed") <= 2 * writing.writers
     assert all("failed calling webhook" in text for text in phase.failures)
-    assert other.process.poll() is None
+    assert [other.process.poll() for other in others] == [None, None]
 
 
 def test_a_drained_replica(audited: ControlPlane, installed: Release, writing: Load) -> None:
@@ -125,8 +126,8 @@ def test_a_drained_replica(audited: ControlPlane, installed: Release, writing: L
 
 
 def test_another_leader(audited: ControlPlane, installed: Release, writing: Load) -> None:
-    """When the holder of the Lease goes, the other replica takes it over, and no write notices."""
-    names = {each.name for each in installed.kubelet.ready()}
+    """When the manage that holds the Lease goes, the one in its place takes it over, and no write notices."""
+    names = {each.name for each in installed.kubelet.ready("manage")}
     wait_for("a holder that is there", lambda: installed.holder() in names)
     before = installed.holder()
     with writing.phase("another leader") as phase:
@@ -137,16 +138,36 @@ def test_another_leader(audited: ControlPlane, installed: Release, writing: Load
     untroubled(phase)
 
 
-def test_the_authority_rotates(audited: ControlPlane, installed: Release, writing: Load) -> None:
-    """A CA of which two thirds are over is replaced, all trust both, and all replicas show leaves of the new one.
+def test_no_manage(audited: ControlPlane, installed: Release, writing: Load) -> None:
+    """While manage is down replicas serve on, are ready, and take new policies; then it goes on where it was."""
+    before = {each.name for each in installed.kubelet.ready()}
+    with writing.phase("no manage") as phase:
+        scale(audited, 0)
+        wait_for("manage to end", lambda: not installed.kubelet.named(MANAGE))
+        installed.install("--set", "manage.replicas=0", policies={"more.yaml": MORE})
+        wait_for("the new policy", lambda: "No red ones." in installed.refusal({"colour": "red"}))
+        writing.settle(STEADY_SECONDS)
+        ready = {each.name for each in installed.kubelet.ready()}
+        installed.install()
+        wait_for(
+            "manage to lead", lambda: installed.holder() in {each.name for each in installed.kubelet.named(MANAGE)}
+        )
 
-    It is one that was made 200 days ago, of a life of 300, so that its time comes in the middle of the test.
+    untroubled(phase)
+    assert ready == before
+
+
+def test_the_authority_rotates(audited: ControlPlane, installed: Release, writing: Load) -> None:
+    """A CA of which two thirds are over is replaced, and goes once all replicas show leaves of the new one.
+
+    The leaf comes after the bundle, and the old CA goes after the leaf has come to all. It is one that was made 200
+    days ago, of a life of 300, so that its time comes in the middle of the test.
     """
     first = authority(installed)
     ageing = aged(datetime.now(UTC), AGE_SECONDS)
     with writing.phase("CA rotation") as phase:
-        bundle = merge((ageing.certificate, first), datetime.now(UTC))
-        contents = {"ca.crt": ageing.cert_pem, "ca.key": ageing.key_pem, "ca-bundle.crt": bundle.pem}
+        both = merge((ageing.certificate, first), datetime.now(UTC))
+        contents = {"ca.crt": ageing.cert_pem, "ca.key": ageing.key_pem, "ca-bundle.crt": both.pem}
         data = {key: base64.b64encode(content).decode() for key, content in contents.items()}
         patch = ("patch", "secret", f"{NAME}-ca", "-n", NAMESPACE, "--type=merge", "-p", json.dumps({"data": data}))
         audited.kubectl(*patch, user="admin", check=True)
@@ -154,18 +175,20 @@ def test_the_authority_rotates(audited: ControlPlane, installed: Release, writin
         wait_for("a new CA", lambda: authority(installed) != ageing.certificate, AGE_SECONDS + PATIENCE)
         new = authority(installed)
         all_show(installed, new)
+        wait_for("the old CA to go", lambda: bundle(installed) == {new})
         writing.settle(STEADY_SECONDS)
 
     untroubled(phase)
     assert new != first
-    assert set(Bundle.from_pem(installed.secret()["ca-bundle.crt"])) == {first, ageing.certificate, new}
-    (reason,) = {
-        event["reason"].partition(" on ")[0]
-        for each in installed.kubelet.ready()
-        for event in events(each, "certificate")
-        if event["reason"].startswith("ca.crt was renewed")
-    }
-    assert reason == "ca.crt was renewed: two thirds of its life were over"
+    (manager,) = installed.kubelet.ready("manage")
+    log = [(event["event"], str(event.get("reason", ""))) for event in jsonlog.entries(manager.log)]
+    renewed = next(at for at, (_, reason) in enumerate(log) if reason.startswith("ca.crt was renewed: two thirds"))
+    steps = [
+        "registered" if event == "registered" else "retired" if "no longer holds" in reason else "leaf"
+        for event, reason in log[renewed:]
+        if event == "registered" or reason.startswith("tls.crt was renewed") or "no longer holds" in reason
+    ]
+    assert steps[:3] == ["registered", "leaf", "retired"]
 
 
 @pytest.mark.parametrize("fault", ["deleted", "truncated", "foreign"])
@@ -176,11 +199,10 @@ def test_the_secret_is_spoilt(audited: ControlPlane, installed: Release, writing
         strange = spoil(audited, fault)
         wait_for("a new CA", lambda: authority(installed) not in (before, strange))
         all_show(installed, authority(installed))
+        wait_for("the old CA to go", lambda: bundle(installed) == {authority(installed)})
         writing.settle(STEADY_SECONDS)
 
     untroubled(phase)
-    bundle = Bundle.from_pem(installed.secret()["ca-bundle.crt"])
-    assert {before, authority(installed)} <= set(bundle)
 
 
 def test_policies_and_configuration_reload(installed: Release, writing: Load) -> None:
@@ -234,6 +256,17 @@ def authority(installed: Release) -> Certificate:
         raise NotYet(str(error)) from None
 
 
+def bundle(installed: Release) -> set[Certificate]:
+    """Return the CAs that the API server is told of."""
+    return set(Bundle.from_pem(installed.secret()["ca-bundle.crt"]))
+
+
+def scale(audited: ControlPlane, number: int) -> None:
+    """Have so many Pods of manage."""
+    where = (f"deployment/{MANAGE}", f"--replicas={number}", "-n", NAMESPACE)
+    audited.kubectl("scale", *where, user="admin", check=True)
+
+
 def spoil(audited: ControlPlane, fault: str) -> Certificate | None:
     """Do something to the Secret that nobody should do; return the CA that it holds then, if it is another's."""
     where = (f"secret/{NAME}-ca", "-n", NAMESPACE)
@@ -252,7 +285,7 @@ def all_log(installed: Release, *changed: list[str]) -> None:
 
     def loaded() -> bool:
         found = [[event["changed"] for event in events(each, "configuration loaded")] for each in installed.wait()]
-        if found != [list(changed)] * 2:
+        if found != [list(changed)] * 3:
             raise NotYet(str(found))
         return True
 
@@ -263,11 +296,11 @@ def all_show(installed: Release, by: Certificate) -> None:
     """Wait until all replicas show a certificate by a CA."""
 
     def shown() -> bool:
-        pairs = [("127.0.0.1", each.ports[0]) for each in installed.kubelet.ready()]
+        pairs = [(each.address, each.ports[0]) for each in installed.kubelet.ready()]
         try:
             leaves = [load_certificates(ssl.get_server_certificate(pair).encode())[0] for pair in pairs]
         except OSError as error:  # one that has just been told to end
             raise NotYet(str(error)) from error
-        return len(leaves) == 2 and all(issued_by(leaf, by) for leaf in leaves)
+        return len(leaves) == 3 and all(issued_by(leaf, by) for leaf in leaves)
 
     wait_for("the leaves of a CA", shown)

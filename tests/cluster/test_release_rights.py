@@ -8,21 +8,69 @@ from __future__ import annotations
 
 import json
 import ssl
+import urllib.error
 import urllib.request
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from cluster import crds, load, manifests
 from cluster.polling import PATIENCE, NotYet, wait_for
-from cluster.release import NAME, NAMESPACE, events
+from cluster.release import MANAGE, NAME, NAMESPACE, events
 from cluster.rights import Right, granted, used
 from policies.objects.workload import BUILT_IN
 
 if TYPE_CHECKING:
     from cluster.controlplane import ControlPlane
+    from cluster.kubelet import Running
     from cluster.release import Release
 
+ACCOUNTS = (NAME, MANAGE)
+_READS = ("get", "list", "watch")
+_ADMISSION = "/apis/admissionregistration.k8s.io/v1"
+_CONFIGURATIONS = tuple(f"{_ADMISSION}/{kind}webhookconfigurations" for kind in ("mutating", "validating"))
+_OWN = f"/api/v1/namespaces/{NAMESPACE}"
+_LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
+_RBAC = "/apis/rbac.authorization.k8s.io/v1"
+_EMPTY: Mapping[str, Any] = {"metadata": {"name": "taken-over"}}
+_LABELLED: Mapping[str, Any] = {"metadata": {"labels": {"foo.coreweave.cloud/bar": "true"}}}
+TAKEN_OVER = [
+    # secrets, the key of the CA among them
+    ("GET", f"{_OWN}/secrets/{NAME}-ca", None),
+    ("GET", f"{_OWN}/secrets/{NAME}-tls", None),
+    ("GET", f"{_OWN}/secrets", None),
+    ("GET", "/api/v1/secrets", None),
+    ("POST", f"{_OWN}/secrets", _EMPTY),
+    ("PATCH", f"{_OWN}/secrets/{NAME}-tls", _LABELLED),
+    ("POST", f"{_OWN}/serviceaccounts/{MANAGE}/token", {"spec": {"expirationSeconds": 3600}}),
+    # who writes, and what is registered
+    ("GET", f"{_LEASES}/{NAME}", None),
+    ("POST", _LEASES, _EMPTY),
+    ("PATCH", f"{_LEASES}/{NAME}", _LABELLED),
+    *(("GET", path, None) for path in _CONFIGURATIONS),
+    *(("POST", path, _EMPTY) for path in _CONFIGURATIONS),
+    *(("PATCH", f"{path}/{NAME}", _LABELLED) for path in _CONFIGURATIONS),
+    *(("DELETE", f"{path}/{NAME}", None) for path in _CONFIGURATIONS),
+    ("POST", f"{_ADMISSION}/mutatingadmissionpolicies", _EMPTY),
+    # what the labels steer, and what runs
+    *((method, "/api/v1/nodes/host-1", _LABELLED) for method in ("PATCH", "PUT", "DELETE")),
+    ("PATCH", "/api/v1/nodes/host-1/status", _LABELLED),
+    ("PATCH", "/api/v1/namespaces/load", _LABELLED),
+    ("POST", "/api/v1/namespaces", _EMPTY),
+    ("POST", f"{_OWN}/pods", _EMPTY),
+    ("POST", "/api/v1/namespaces/kube-system/pods", _EMPTY),
+    ("PATCH", f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{NAME}", _LABELLED),
+    ("PATCH", f"{_OWN}/configmaps/{NAME}", _LABELLED),
+    ("POST", f"{_OWN}/configmaps", _EMPTY),
+    # more rights
+    ("POST", f"{_RBAC}/clusterroles", _EMPTY),
+    ("POST", f"{_RBAC}/clusterrolebindings", _EMPTY),
+    ("PATCH", f"{_RBAC}/clusterroles/{NAME}", _LABELLED),
+    ("POST", "/apis/certificates.k8s.io/v1/certificatesigningrequests", _EMPTY),
+]
+"""Requests that a replica's token must not be good for: method, path and body."""
 OFF = {rule: {"action": "off"} for rule in ("labels", "tolerations", "sunk", "topology")}
 ASKS_AUTHORIZER = """
 apiVersion: admissionregistration.k8s.io/v1
@@ -55,7 +103,7 @@ def refused(audited: ControlPlane, installed: Release) -> list[str]:
     _refuse_policies(audited, installed)
     _add_conditions(audited, installed)
     _use_an_unheard_of_namespace(audited, installed)
-    _, forbidden = used(audited, NAMESPACE, NAME)
+    forbidden = [line for account in ACCOUNTS for line in used(audited, NAMESPACE, account)[1]]
     _turn_everything_off(audited, installed)
     installed.wait_until_asked()
     return forbidden
@@ -66,18 +114,68 @@ def test_no_right_is_missing(refused: list[str]) -> None:
     assert refused == []
 
 
-def test_no_right_is_too_much(audited: ControlPlane) -> None:
-    """The service used every verb on every resource that the chart's roles give it."""
-    uses, _ = used(audited, NAMESPACE, NAME)
-    unused = {right for right in granted(audited, NAMESPACE, NAME) if not any(right.covers(use) for use in uses)}
+@pytest.mark.parametrize("account", ACCOUNTS)
+def test_no_right_is_too_much(audited: ControlPlane, account: str) -> None:
+    """Replicas and manage used every verb on every resource that the chart's roles give them."""
+    uses, _ = used(audited, NAMESPACE, account)
+    unused = {right for right in granted(audited, NAMESPACE, account) if not any(right.covers(use) for use in uses)}
 
     assert sorted(unused) == []
 
 
+@pytest.mark.parametrize(("method", "path", "body"), TAKEN_OVER)
+def test_who_takes_over_a_replica_gains_nothing(
+    audited: ControlPlane, installed: Release, method: str, path: str, body: Mapping[str, Any] | None
+) -> None:
+    """With the token of a serving Pod, the API server refuses to show a secret and to change anything."""
+    token = _token(installed.kubelet.ready()[0])
+
+    assert _status(audited, token, "GET", "/api/v1/namespaces?limit=1") == HTTPStatus.OK
+    assert _status(audited, token, method, path, body) == HTTPStatus.FORBIDDEN
+
+
+def test_a_replica_has_no_key_of_the_authority(installed: Release) -> None:
+    """No file of a serving Pod holds the key of the CA, and its account writes but reviews of access and Events."""
+    key = installed.secret()["ca.key"]
+    (replica, *_) = installed.kubelet.ready()
+    files = [path for path in replica.root.rglob("*") if path.is_file()]
+
+    assert [path for path in files if key.strip() in path.read_bytes()] == []
+    assert (replica.root / "etc/cks-admission/tls/tls.key").is_file()
+    writes = {right for right in granted(installed.control_plane, NAMESPACE, NAME) if right.verb not in _READS}
+    assert {(right.verb, right.resource) for right in writes} <= {
+        ("create", "subjectaccessreviews"),
+        ("create", "events"),
+    }
+
+
+def _token(replica: Running) -> str:
+    """The token in a Pod's volume."""
+    return (replica.root / "etc/cks-admission/serviceaccount/token").read_text(encoding="utf-8")
+
+
+def _status(audited: ControlPlane, token: str, method: str, path: str, body: Mapping[str, Any] | None = None) -> int:
+    """The API server's answer to a request with a token; writes are dry runs."""
+    context = ssl.create_default_context(cafile=str(audited.ca_file))
+    query = "" if method == "GET" else "?dryRun=All"
+    kinds = {"PATCH": "application/merge-patch+json"}
+    headers = {"Authorization": f"Bearer {token}", "Content-Type": kinds.get(method, "application/json")}
+    content = None if body is None else json.dumps(body).encode()
+    url = f"{audited.server}{path}{query}"
+    call = urllib.request.Request(url, content, headers, method=method)  # noqa: S310 - an address of our own
+    try:
+        with urllib.request.urlopen(call, context=context, timeout=PATIENCE) as answer:  # noqa: S310 - as above
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
 def _lose_what_is_shared(audited: ControlPlane, installed: Release) -> None:
     """The Secret and the Lease are made anew."""
-    audited.kubectl("delete", f"secret/{NAME}-ca", f"lease/{NAME}", "-n", NAMESPACE, user="admin", check=True)
-    wait_for("the Lease and the Secret", lambda: installed.holder() and installed.secret())
+    lost = (f"secret/{NAME}-ca", f"secret/{NAME}-tls", f"lease/{NAME}")
+    audited.kubectl("delete", *lost, "-n", NAMESPACE, user="admin", check=True)
+    made = (installed.holder, installed.secret, lambda: installed.secret(f"{NAME}-tls"))
+    wait_for("the Lease and the Secrets", lambda: all(look() for look in made))
 
 
 def _name_topologies(audited: ControlPlane, installed: Release) -> None:
@@ -127,7 +225,7 @@ def _refuse_policies(audited: ControlPlane, installed: Release) -> None:
     installed.install(policies={"wrong.yaml": ASKS_AUTHORIZER.replace("allowed()", "allowed")})
 
     def told() -> bool:
-        uses, _ = used(audited, NAMESPACE, NAME)
+        uses, _ = used(audited, NAMESPACE, MANAGE)
         return Right("create", "", "events", namespace=NAMESPACE) in {use._replace(name="") for use in uses}
 
     wait_for("the Event", told)
@@ -143,7 +241,7 @@ def _add_conditions(audited: ControlPlane, installed: Release) -> None:
     installed.wait_until_asked()
 
     def replaced() -> bool:
-        uses, _ = used(audited, NAMESPACE, NAME)
+        uses, _ = used(audited, NAMESPACE, MANAGE)
         return sum(use.verb == "update" and "webhook" in use.resource for use in uses) == 2
 
     wait_for("both configurations to be replaced", replaced)
@@ -166,7 +264,9 @@ def _use_an_unheard_of_namespace(audited: ControlPlane, installed: Release) -> N
     }
     review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
     context = ssl.create_default_context(cadata=installed.secret()["ca-bundle.crt"].decode())
-    url = f"https://127.0.0.1:{installed.kubelet.ready()[0].ports[0]}/validate/labels"
+    context.check_hostname = False  # the certificate is for the balancer
+    replica = installed.kubelet.ready()[0]
+    url = f"https://{replica.address}:{replica.ports[0]}/validate/labels"
     call = urllib.request.Request(url, json.dumps(review).encode(), {"Content-Type": "application/json"})
     with urllib.request.urlopen(call, context=context, timeout=PATIENCE) as answer:  # noqa: S310 - an address of our own
         assert not json.load(answer)["response"]["allowed"]

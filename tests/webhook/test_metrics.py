@@ -154,10 +154,10 @@ def test_two_services_count_apart() -> None:
 
 
 def test_the_build_is_told() -> None:
-    """The version of the distribution and of Python are labels of a metric that is always 1."""
-    build = f'cks_admission_build_info{{python="{platform.python_version()}",version="{version("cks-admission")}"}} 1.0'
+    """The versions of the distribution and of Python, and what the process does, are labels of a metric."""
+    versions = f'python="{platform.python_version()}",role="manage",version="{version("cks-admission")}"'
 
-    assert build in Metrics().expose().decode().splitlines()
+    assert f"cks_admission_build_info{{{versions}}} 1.0" in Metrics("manage").expose().decode().splitlines()
 
 
 async def test_the_metrics_are_served(serve: Serve) -> None:

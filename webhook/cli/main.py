@@ -8,6 +8,7 @@ import click
 
 VERBS = {
     "serve": "Answer the API server's AdmissionReviews.",
+    "manage": "Write certificates and webhook configurations for all replicas.",
     "check": "Show what kubectl apply would do to objects, without a cluster.",
     "test": "Run policy test suites, without a cluster.",
     "lint": "Find mistakes in policies, without running them.",
@@ -19,6 +20,14 @@ VERBS = {
     "doctor": "Check an installation and say how to fix what is wrong.",
     "unregister": "Remove the webhook configurations from a cluster.",
 }
+
+_OPERATOR = ("serve", "manage", "doctor", "certs", "unregister")
+"""The verbs in the package `operator`."""
+
+
+def module_of(verb: str) -> str:
+    """The name of a verb's module."""
+    return f"webhook.cli.operator.{verb}" if verb in _OPERATOR else f"webhook.cli.{verb}"
 
 
 class Verbs(click.Group):
@@ -32,7 +41,7 @@ class Verbs(click.Group):
         """The verb's command, its module loaded now."""
         if cmd_name not in VERBS:
             return None
-        command: click.Command = import_module(f"webhook.cli.{cmd_name}").command
+        command: click.Command = import_module(module_of(cmd_name)).command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002

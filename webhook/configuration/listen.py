@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from webhook.configuration.model import Model, Port
+from webhook.configuration.fields import Model, Port
 
 
 class Listen(Model):

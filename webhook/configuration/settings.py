@@ -6,66 +6,35 @@
 from __future__ import annotations
 
 from datetime import date
-from typing import Annotated, Any, Final, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from policies.engine.request import JsonObject
-from policies.engine.rule import Action
 from policies.objects.accelerator import Accelerators
-from policies.objects.fieldpath import parse
 from policies.objects.workload import AffinityChange
 from policies.topology.annotation import Schedulers
 from policies.topology.constraint import Options
 from policies.topology.document import TopologyError, make
+from webhook.configuration.fields import (
+    TOLD,
+    DaemonSets,
+    DenyOrWarn,
+    FieldPaths,
+    Globs,
+    InnerPaths,
+    Many,
+    Port,
+    RuleAction,
+    SettingsError,
+    Strings,
+)
+from webhook.configuration.fields import Model as _Model
 from webhook.configuration.listen import Listen
-from webhook.configuration.model import Model as _Model
-from webhook.configuration.model import Port
 from webhook.logs import Format, Level
 
-T = TypeVar("T")
-TOLD: Final = "told"
-"""The type of an error whose text says already what was found."""
-
-
-class SettingsError(Exception):
-    """A configuration that cannot be used. The text has a line per mistake: file, line, key, what was found."""
-
-
-def _glob(text: str) -> str:
-    if not text:
-        raise ValueError("an empty glob matches nothing")
-    return text
-
-
-def _path(text: str) -> str:
-    parse(text)
-    return text
-
-
-def _inner_path(text: str) -> str:
-    if not text:
-        raise ValueError("an empty path means the object itself, which is not allowed here")
-    return _path(text)
-
-
-def _off(value: object) -> object:
-    """Take the word off as people write it: without quotes YAML makes a boolean of it."""
-    return "off" if value is False else value
-
-
-Glob = Annotated[str, AfterValidator(_glob)]
-FieldPath = Annotated[str, AfterValidator(_path)]
-InnerPath = Annotated[str, AfterValidator(_inner_path)]
-RuleAction = Annotated[Action, BeforeValidator(_off)]
-DenyOrWarn = Literal["deny", "warn"]
-DaemonSets = Annotated[Literal["inject", "warn", "off"], BeforeValidator(_off)]
-Many = Annotated[tuple[T, ...], Field(strict=False)]
-Strings = Many[str]
-Globs = Many[Glob]
-FieldPaths = Many[FieldPath]
-InnerPaths = Many[InnerPath]
+__all__ = ["TOLD", "Settings", "SettingsError"]
 
 
 class Health(_Model):
@@ -107,6 +76,17 @@ class ClusterSettings(_Model):
     )
     cut_off_seconds: float = Field(
         1800.0, ge=300, description="After so long without a word from the API server a replica is not ready."
+    )
+
+
+class Manage(_Model):
+    """The process `cks-admission manage`, which writes to the cluster what all replicas share."""
+
+    apart: bool = Field(False, description="It runs, so that serve itself writes nothing that replicas share.")
+    secret: str = Field("", description="Secret in cluster.namespace in which it keeps the replicas' certificate.")
+    pods: str = Field(
+        "app.kubernetes.io/name=cks-admission,app.kubernetes.io/component=webhook",
+        description="Label selector of the replicas' Pods there.",
     )
 
 
@@ -412,6 +392,7 @@ class Settings(_Model):
     health: Health = Field(Health(), description=Health.__doc__)
     tls: Tls = Field(Tls(), description=Tls.__doc__)
     cluster: ClusterSettings = Field(ClusterSettings(), description=ClusterSettings.__doc__)
+    manage: Manage = Field(Manage(), description=Manage.__doc__)
     registration: Registration = Field(Registration(), description=Registration.__doc__)
     organization: Organization = Field(Organization(), description=Organization.__doc__)
     labels: LabelsSettings = Field(LabelsSettings(), description=LabelsSettings.__doc__)

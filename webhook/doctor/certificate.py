@@ -13,8 +13,8 @@ from msgspec import Struct
 
 from certs.display import moment, span, titled
 from certs.errors import ForeignFileError, PemError
-from certs.renewal import renewal_due
-from certs.storage.content import find_authority
+from certs.renewal import authority_renewal_due, leaf_renewal_due
+from certs.storage.content import find_authority, find_leaf
 from certs.x509.bundle import Bundle
 from certs.x509.certificate import issued_by
 from certs.x509.verify import verify
@@ -25,10 +25,9 @@ from webhook.doctor.diagnosis import Diagnosis, Read, Unread, count, listed, uns
 from webhook.doctor.observation import ShownChain
 
 CHECK: Final = "certificate"
-# A leaf of the service's own lives for a week and is renewed with a third of that left; a CA for a year.
-LEAF_LEFT: Final = timedelta(days=2)
+# A leaf of the service's own lives for a week and is renewed with half of that left; a CA for a year.
+LEAF_LEFT: Final = timedelta(days=3)
 AUTHORITY_LEFT: Final = timedelta(days=30)
-_HOLDER: Final = "the replica that holds the Lease"
 
 
 class TrustedBundle(Struct, frozen=True):
@@ -99,34 +98,69 @@ def check_secret(
         yield unseen(CHECK, where, secret)
         return
     if secret is None:
-        remedy = f'{_HOLDER} creates it; if it does not, look for "certificate not renewed" in its log'
+        remedy = f'{_holder(settings)} creates it; if it does not, look for "certificate not renewed" in its log'
         yield Diagnosis(CHECK, "problem", where, "it does not exist, so no replica has a certificate", remedy)
         return
     try:
         stored = find_authority(secret)
     except ForeignFileError as error:
         remedy = (
-            f"{_HOLDER} creates a CA in its place; if something else uses this Secret, choose another name "
+            f"{_holder(settings)} creates a CA in its place; if something else uses this Secret, choose another name "
             "for tls.secret"
         )
         yield Diagnosis(CHECK, "problem", where, str(error), remedy)
         return
     if stored.pair is None:
-        remedy = f'{_HOLDER} creates a new CA; if it does not, look for "certificate not renewed" in its log'
+        remedy = f'{_holder(settings)} creates a new CA; if it does not, look for "certificate not renewed" in its log'
         yield Diagnosis(CHECK, "problem", where, stored.problem, remedy)
         return
-    yield from _stored(where, stored.pair.certificate, trusted, now)
+    yield from _stored(where, stored.pair.certificate, trusted, settings, now)
 
 
-def _stored(where: str, authority: Certificate, trusted: Sequence[TrustedBundle], now: datetime) -> Iterator[Diagnosis]:
+def check_leaf(secret: Read[Mapping[str, bytes] | None], settings: Settings, now: datetime) -> Iterator[Diagnosis]:
+    """Diagnoses of the Secret with the certificate that replicas mount, if manage makes it."""
+    if not (settings.manage.apart and settings.manage.secret):
+        return
+    where = f"Secret {settings.cluster.namespace}/{settings.manage.secret}"
+    remedy = 'manage writes it; if it does not, look for "certificate not renewed" in its log'
+    if isinstance(secret, Unread):
+        yield unseen(CHECK, where, secret)
+        return
+    if not secret:
+        text = "it is empty" if secret is not None else "it does not exist"
+        yield Diagnosis(CHECK, "problem", where, f"{text}, so no replica has a certificate and none is ready", remedy)
+        return
+    try:
+        stored = find_leaf(secret)
+    except ForeignFileError as error:
+        yield Diagnosis(CHECK, "problem", where, str(error), remedy)
+        return
+    if stored.pair is None:
+        yield Diagnosis(CHECK, "problem", where, stored.problem, remedy)
+        return
+    leaf = stored.pair.certificate
+    end = f"{moment(leaf.not_valid_after_utc)} ({span(leaf.not_valid_after_utc - now)} left)"
+    if now > leaf_renewal_due(leaf):
+        yield Diagnosis(CHECK, "warning", where, f"its certificate is overdue for renewal; it ends on {end}", remedy)
+    else:
+        yield Diagnosis(CHECK, "ok", where, f"its certificate is valid until {end}")
+
+
+def _holder(settings: Settings) -> str:
+    return "manage" if settings.manage.apart else "the replica that holds the Lease"
+
+
+def _stored(
+    where: str, authority: Certificate, trusted: Sequence[TrustedBundle], settings: Settings, now: datetime
+) -> Iterator[Diagnosis]:
     unknown = [trust for trust in trusted if authority not in trust.bundle]
     for trust in unknown:
-        remedy = f'{_HOLDER} adds it; if it does not, look for "not registered" in its log'
+        remedy = f'{_holder(settings)} adds it; if it does not, look for "not registered" in its log'
         yield Diagnosis(CHECK, "problem", where, f"its CA is not in {trust.source}", remedy)
     if not unknown:
         end = f"until {moment(authority.not_valid_after_utc)}"
-        if now > renewal_due(authority):
-            remedy = f"{_HOLDER} renews it at two thirds of its lifetime; see its log"
+        if now > authority_renewal_due(authority):
+            remedy = f"{_holder(settings)} renews it at two thirds of its lifetime; see its log"
             yield Diagnosis(CHECK, "warning", where, f"its CA is overdue for renewal; it is valid {end}", remedy)
         else:
             yield Diagnosis(CHECK, "ok", where, f"its CA is in every caBundle and is valid {end}")
@@ -147,7 +181,13 @@ def _bundle_remedy(settings: Settings) -> str:
 
 
 def _uses_system_roots(settings: Settings) -> bool:
-    return bool(settings.tls.cert_file and not (settings.registration.ca_file or settings.registration.inject_ca_from))
+    registration = settings.registration
+    return _is_others(settings) and not (registration.ca_file or registration.inject_ca_from)
+
+
+def _is_others(settings: Settings) -> bool:
+    """Whether somebody else makes the certificate."""
+    return bool(settings.tls.cert_file) and not (settings.manage.apart and settings.manage.secret)
 
 
 def _bundle(encoded: str) -> Bundle:
@@ -217,7 +257,7 @@ def _vouched(chosen: Sequence[TrustedBundle]) -> str:
 
 
 def _leaf_remedy(settings: Settings) -> str:
-    if settings.tls.cert_file:
+    if _is_others(settings):
         return f'renew {settings.tls.cert_file}; if the service cannot use it, its log says "certificate refused"'
     return 'the service renews it; if it does not, look for "certificate not renewed" or "not registered" in its log'
 
@@ -257,7 +297,7 @@ def _authorities(
         text = f"{titled(last.subject)} in {trust.source} expires in {span(left)}"
         remedy = (
             "replace the CA"
-            if settings.tls.cert_file
+            if _is_others(settings)
             else "the service renews it at two thirds of its lifetime; see its log"
         )
         yield Diagnosis(CHECK, "warning", trust.name, text, remedy)

@@ -64,6 +64,7 @@ def _certificates(settings: Settings, observation: InstallationState, now: datet
     answered = probe.is_answered(observation.probe)
     yield from certificate.check(observation.served, trusted, settings, now, proven=answered)
     yield from certificate.check_secret(observation.workspace.secret, trusted, settings, now)
+    yield from certificate.check_leaf(observation.workspace.leaf, settings, now)
 
 
 def _probe(observation: InstallationState, desired: Desired, now: datetime) -> Iterator[Diagnosis]:

@@ -68,7 +68,8 @@ class Component(Struct, frozen=True):
 class NamespaceState(Struct, frozen=True):
     """What is in the Namespace of the service. None means that an object does not exist.
 
-    maps: ConfigMaps with policies, by name. secret: the data of the Secret with the CA.
+    maps: ConfigMaps with policies, by name. secret: the data of the Secret with the CA. leaf: of that with the
+    certificate which manage makes for replicas.
     """
 
     service: Read[JsonObject | None]
@@ -77,6 +78,7 @@ class NamespaceState(Struct, frozen=True):
     pods: Read[Sequence[JsonObject]]
     lease: Read[JsonObject | None]
     secret: Read[Mapping[str, bytes] | None]
+    leaf: Read[Mapping[str, bytes] | None]
     maps: Read[Mapping[str, PolicySource]]
 
 

@@ -12,13 +12,20 @@ from webhook.doctor.diagnosis import Diagnosis, Read, Unread, count, listed, uns
 
 CHECK: Final = "replicas"
 _APP: Final = "app.kubernetes.io/name=cks-admission"
+_COMPONENT: Final = "app.kubernetes.io/component="
 
 # How long a Lease may be overdue, because the clocks of machines differ.
 _LATE: Final = timedelta(seconds=30)
 
 
-def selector(service: Read[JsonObject | None]) -> str:
-    """The label selector for the Pods and their Deployment: that of the Service, if it exists."""
+def selector(service: Read[JsonObject | None], settings: Settings) -> str:
+    """The label selector for the Pods and their Deployments: that of the Service, if it exists.
+
+    If manage runs apart, it is that of the settings without the component, so that manage is included.
+    """
+    if settings.manage.apart:
+        parts = settings.manage.pods.split(",")
+        return ",".join(part for part in parts if not part.startswith(_COMPONENT)) or _APP
     labels = {} if isinstance(service, Unread) or service is None else mapping(mapping(service, "spec"), "selector")
     return ",".join(f"{key}={value}" for key, value in labels.items()) or _APP
 
@@ -52,18 +59,19 @@ def check_lease(
 ) -> Iterator[Diagnosis]:
     """Diagnoses of the Lease that decides which replica writes, if there is anything to write."""
     chosen = settings.registration
-    if not (chosen.apply or chosen.ca_only or settings.tls.secret):
+    if not (chosen.apply or chosen.ca_only or settings.tls.secret or settings.manage.apart):
         return
     where = f"Lease {settings.cluster.namespace}/{settings.cluster.lease}"
-    nobody = "no replica writes the registration" + (" or the CA" if settings.tls.secret else "")
-    remedy = "check that a replica runs and may get, create and update the Lease; see its log"
+    who = "manage" if settings.manage.apart else "a replica"
+    nobody = "nobody writes the registration" + (" or renews the certificate" if settings.tls.secret else "")
+    remedy = f"check that {who} runs and may get, create and update the Lease; see its log"
     if isinstance(lease, Unread):
         yield unseen(CHECK, where, lease)
         return
     spec = mapping(lease, "spec")
     holder, renewed = str(spec.get("holderIdentity") or ""), spec.get("renewTime")
     if not holder or not renewed:
-        text = "it does not exist" if lease is None else "no replica holds it"
+        text = "it does not exist" if lease is None else "no process holds it"
         yield Diagnosis(CHECK, "problem", where, f"{text}: {nobody}", remedy)
         return
     ago = now - datetime.fromisoformat(str(renewed))

@@ -93,8 +93,8 @@ class Service:
         )  # fmt: skip
 
     def health_app(self) -> web.Application:
-        """`/livez`, `/readyz` with its reasons, `/metrics`."""
-        return probes.application(self.livez, self.readyz, self.expose_metrics)
+        """`/livez`, `/readyz` with its reasons, `/metrics`, `/paths`."""
+        return probes.application(self.livez, self.readyz, self.expose_metrics, self.list_paths)
 
     async def review(self, http: web.BaseRequest) -> web.Response:
         """Answer one AdmissionReview; any other call gets an HTTP error."""
@@ -145,6 +145,10 @@ class Service:
         self.metrics.rejected_calls.labels("503").inc()
         headers = {**_TEXT_HEADERS, hdrs.RETRY_AFTER: RETRY_AFTER}
         return web.Response(status=503, text="Too many requests at once; try again.\n", headers=headers)
+
+    async def list_paths(self, _http: web.Request) -> web.Response:
+        """The paths at which reviews are answered, for `manage`."""
+        return web.json_response(sorted(self.state.served.routes))
 
     def _refuse_call(self, status: int, text: str, headers: dict[str, str] | None = None) -> web.Response:
         self.metrics.rejected_calls.labels(str(status)).inc()

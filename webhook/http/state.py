@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Protocol, TypeVar
 
 from policies.engine.facts import Facts
@@ -10,6 +10,7 @@ from policies.engine.lookup import Key
 from policies.engine.request import AdmissionRequest, Target
 from policies.engine.rule import POLICY_GROUPS, Phase
 from policies.engine.ruleset import RuleSet
+from webhook.http.readiness import Readiness
 from webhook.http.review import Decoder, is_about, presumed_target, target
 
 T = TypeVar("T")
@@ -22,8 +23,6 @@ GROUPS: Mapping[Phase, frozenset[str]] = {
     "mutate": frozenset({"daemonsets", "pods", "topology", POLICY_GROUPS["Fail"]}),
     "validate": frozenset({"daemonsets", "labels", "pods", "topologies", "topology", *POLICY_GROUPS.values()}),
 }
-# A gate returns the reasons why the service is not ready.
-Gate = Callable[[], Iterable[str]]
 
 
 class Resolver(Protocol):
@@ -87,29 +86,10 @@ def _routes(ruleset: RuleSet) -> Iterator[tuple[str, Route]]:
             yield f"/{phase}/{group}", Route(phase, group, ruleset)
 
 
-class ServingState:
+class ServingState(Readiness):
     """The only state that changes while the service runs. A handler reads `served` once per review."""
 
     def __init__(self, served: Served) -> None:
+        super().__init__()
         self.served = served
-        self.draining = False
         self.in_flight = 0
-        self._gates: dict[str, Gate] = {}
-        self._notes: dict[str, Gate] = {}
-
-    def add_gate(self, name: str, gate: Gate) -> None:
-        """Make readiness depend on a gate."""
-        self._gates[name] = gate
-
-    def add_note(self, name: str, note: Gate) -> None:
-        """Show notes with readiness that do not make the service unready."""
-        self._notes[name] = note
-
-    def notes(self) -> list[str]:
-        """Problems that do not make the service unready, a line for each."""
-        return [f"{name}: {reason}" for name, note in self._notes.items() for reason in note()]
-
-    def unready(self) -> list[str]:
-        """Why the service is not ready, a line for each reason; empty when it is."""
-        reasons = [f"{name}: {reason}" for name, gate in self._gates.items() for reason in gate()]
-        return ["draining: the service is shutting down", *reasons] if self.draining else reasons

@@ -19,6 +19,7 @@ UNREADABLE = "CA bundle not read"
 NO_OWNER = "owner of the registration not found"
 ABSENT = "no configuration for the CA bundle"
 WAITING = "registration waits"
+WITHHELD = "entries wait for replicas"
 
 
 class LogEvent(Struct, frozen=True):
@@ -131,13 +132,28 @@ def _remembered(
         over.add(UNDONE)
     if observation.owner is not None:
         over.add(NO_OWNER)
+    over.add(WITHHELD)
     if observation.ca_file is not None:
         over.add(UNREADABLE)
         if not observation.ca_file.problem:
             changes["ca_file"] = observation.ca_file.content
-    raised = {problem.event: problem for problem in (*_ca_file(observation), *_owner(observation), *problems)}
+    raised = {problem.event: problem for problem in (*_observed(observation), *problems)}
     kept = {event: problem for event, problem in memory.problems.items() if event not in over}
     return replace(memory, problems=kept | raised, owner=observation.known_owner, **changes)
+
+
+def _observed(observation: Observation) -> list[Problem]:
+    """The problems that the observation itself shows."""
+    return [*_ca_file(observation), *_owner(observation), *_withheld(observation)]
+
+
+def _withheld(observation: Observation) -> list[Problem]:
+    reasons = [
+        f"{withheld.entry} fails closed at {withheld.path}, and is not registered before all replicas answer there: "
+        f"{', '.join(withheld.replicas)}"
+        for withheld in observation.withheld
+    ]
+    return [Problem(WITHHELD, "; ".join(reasons), "info")] if reasons else []
 
 
 def _ca_file(observation: Observation) -> list[Problem]:
@@ -167,7 +183,7 @@ def _missing(observation: Observation, targets: Mapping[str, WriteTarget], waiti
     name, problems = observation.registration.name, []
     if waiting:
         titles = " and ".join(f"{kind} {name}" for kind in waiting)
-        reason = f"{titles}: to be made once this process has been ready for {REACHED_SECONDS:.0f} s"
+        reason = f"{titles}: to be made once a replica has been ready for {REACHED_SECONDS:.0f} s"
         problems.append(Problem(WAITING, reason, "info"))
     bundles = [kind for kind, target in targets.items() if isinstance(target, BundleOnly)]
     if absent := [kind for kind in bundles if observation.progress[kind].read is None]:

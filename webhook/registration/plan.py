@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from policies.engine.request import JsonObject
 from webhook.configuration.settings import Registration
 from webhook.registration import conclusion
+from webhook.registration.announcement import announced
 from webhook.registration.conclusion import Conclusion
 from webhook.registration.configurations import KINDS, owned
 from webhook.registration.drift import BundleOnly, Managed, WriteTarget, is_unregistered
@@ -86,6 +88,7 @@ def plan(observation: Observation) -> RegistrationPlan:
     """The next steps, or the final conclusion."""
     if _is_unregistered(observation):
         return RegistrationPlan((), conclusion.suspended(observation))
+    observation = _announced(observation)
     if observation.configurations is None:
         return RegistrationPlan((), conclusion.early(observation, done=False))
     targets = _targets(observation, observation.configurations)
@@ -94,6 +97,16 @@ def plan(observation: Observation) -> RegistrationPlan:
     current = observation.watch.current
     done = not any(target.correction(current.get(kind)).differences for kind, target in targets.items())
     return RegistrationPlan((), conclusion.follower(observation, done=done))
+
+
+def _announced(observation: Observation) -> Observation:
+    """The observation without those entries that fail closed and that some replica does not know yet."""
+    if observation.replicas is None or observation.configurations is None or not observation.registration.apply:
+        return observation
+    if not observation.watch.synced:  # what is registered already must not be taken for new
+        return replace(observation, configurations=None)
+    remaining, withheld = announced(observation.configurations, observation.watch.current, observation.replicas)
+    return replace(observation, configurations=remaining, withheld=tuple(withheld))
 
 
 def _leading(observation: Observation, targets: Mapping[str, WriteTarget]) -> RegistrationPlan:

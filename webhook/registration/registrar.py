@@ -23,7 +23,8 @@ from webhook.configuration import rules
 from webhook.configuration.rules import PolicyRules
 from webhook.configuration.settings import Settings
 from webhook.metrics import Metrics
-from webhook.registration.conclusion import WAITING, Conclusion
+from webhook.registration.announcement import Announcement
+from webhook.registration.conclusion import WAITING, WITHHELD, Conclusion
 from webhook.registration.configurations import registered
 from webhook.registration.plan import Apply, FindOwner, ReadConfiguration, Remove, Step, Write, ca_bundle, plan
 from webhook.registration.state import CaFile, Calls, Memory, Observation, OwnerLookUp, Progress
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from webhook.cluster.api.client import Connection
     from webhook.cluster.watches.webhooks import Webhooks
 
-# The seconds between checks of readiness, while a configuration waits until calls reach this process.
+# The seconds between checks of readiness, while a configuration waits until calls reach a replica.
 _READY_SECONDS = 1.0
 
 
@@ -41,7 +42,8 @@ class RegistrarInputs(NamedTuple):
 
     policies: None while they are not known; another replica may know them, and its entries must stay. namespaces: those
     of the control plane. ca_bundle: PEM with which clients verify the service; empty for the system's roots, None while
-    it is not known. leading: whether this process is the leader, which writes. ready: whether it takes calls.
+    it is not known. leading: whether this process is the leader, which writes. ready: whether a replica takes calls.
+    replicas: what the Pods of replicas announce; None if this process is the replica.
     """
 
     settings: Settings
@@ -51,6 +53,7 @@ class RegistrarInputs(NamedTuple):
     ca_bundle: bytes | None
     leading: bool
     ready: bool
+    replicas: tuple[Announcement, ...] | None = None
 
 
 class _RuleCache(NamedTuple):
@@ -151,6 +154,7 @@ class Registrar:
             configurations=configurations,
             bundle=bundle or b"",
             ca_file=file,
+            replicas=inputs.replicas,
         )
 
     async def _inputs_with_rules(self) -> RegistrarInputs:
@@ -207,15 +211,16 @@ class Registrar:
                 getattr(self._log, problem.level)(name, reason=problem.reason, **problem.details)
         for outcome in conclusion.outcomes:
             self._metrics.registrations.labels(outcome).inc()
+        self._metrics.entries_withheld.set(WITHHELD in conclusion.memory.problems)
         self._memory = conclusion.memory
 
     def _calls_arrive(self, *, ready: bool) -> bool:
-        """Whether calls reach this process. The time counts from the first check at which it was ready."""
+        """Whether calls reach a replica. The time counts from the first check at which one was ready."""
         self._calls = self._calls.observed(ready=ready, now=self._clock.monotonic())
         return self._calls.arrive
 
     async def _reason_to_write(self) -> None:
-        """Wait for a change or, if a configuration waits for it, until calls reach this process."""
+        """Wait for a change or, if a configuration waits for it, until calls reach a replica."""
         changed = self._webhooks.changed
         if WAITING not in self._memory.problems or self._calls.arrive:
             await changed.wait()

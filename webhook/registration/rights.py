@@ -1,4 +1,4 @@
-"""The rights that the service's account needs in the cluster, depending on the settings. Pure.
+"""The rights that the accounts of replicas and of manage need in the cluster, depending on the settings. Pure.
 
 Operators grant them by RBAC; `cks-admission doctor` checks each of them with the API server.
 """
@@ -11,7 +11,7 @@ from itertools import product
 from msgspec import Struct
 
 from policies.topology.document import GROUPS
-from webhook.configuration import rules
+from webhook.configuration import roles, rules
 from webhook.configuration.settings import Settings
 
 ADMISSION = "admissionregistration.k8s.io"
@@ -38,14 +38,39 @@ class Right(Struct, frozen=True):
 
 
 def needed(settings: Settings) -> list[Right]:
-    """All rights that a service with a cluster needs, without duplicates. Raises SettingsError for invalid settings."""
+    """All rights that a replica with a cluster needs, without duplicates. Raises SettingsError for invalid settings.
+
+    If manage runs apart, these are rights to read, and to create SubjectAccessReviews.
+    """
+    chosen = roles.of_replica(settings)
     return [
-        *_facts(settings),
-        *_topologies(settings),
-        *_policies(settings),
-        *_registration(settings),
-        *_shared(settings),
-        *_waiting(settings),
+        *_facts(chosen),
+        *_topologies(chosen),
+        *_references(chosen),
+        *_policies(chosen),
+        *_events(chosen),
+        *(_followed_registration(chosen) if chosen.manage.apart else (*_reports(chosen), *_waiting(chosen))),
+        *_authorizer(chosen),
+        *_registration(chosen),
+        *(() if chosen.manage.apart else _shared(chosen)),
+    ]
+
+
+def needed_by_manager(settings: Settings) -> list[Right]:
+    """All rights that manage needs, without duplicates. Raises SettingsError if it cannot run with these settings."""
+    chosen = roles.of_manager(settings)
+    namespace = chosen.cluster.namespace
+    writes = chosen.registration.apply or chosen.registration.ca_only
+    return [
+        *_rights(_FOLLOW, "", ["namespaces"], "entries name the Namespaces of the control plane"),
+        *_topologies(chosen),
+        *_policies(chosen),
+        *_events(chosen),
+        *_reports(chosen),
+        *_rights(_FOLLOW, "", ["pods"], "replicas say which paths they answer", namespace=namespace),
+        *(_registration(chosen) if writes else _followed_registration(chosen)),
+        *_shared(chosen),
+        *_waiting(chosen),
     ]
 
 
@@ -63,7 +88,10 @@ def _topologies(settings: Settings) -> Iterator[Right]:
         return
     for group in GROUPS:
         yield from _rights(_FOLLOW, group, ["topologies"], "workloads may name topologies of the cluster")
-    if settings.topology.deletion == "off":
+
+
+def _references(settings: Settings) -> Iterator[Right]:
+    if "off" in (settings.topology.action, settings.topology.deletion):
         return
     reason = "who deletes a Topology object is told which workloads name it"
     for row in rules.topology_options(settings).workloads.values():
@@ -75,12 +103,25 @@ def _policies(settings: Settings) -> Iterator[Right]:
     if chosen.config_maps:
         namespace = settings.cluster.namespace
         yield from _rights(_FOLLOW, "", ["configmaps"], "policies may be in ConfigMaps", namespace=namespace)
-        telling = "owners of ConfigMaps with policies are told what is wrong with them"
-        yield Right("patch", "", "configmaps", namespace=namespace, reason=telling, vital=False)
-        yield Right("create", "", "events", namespace=namespace, reason=telling, vital=False)
     if chosen.native:
         natives = ("validatingadmissionpolicies", "validatingadmissionpolicybindings")
         yield from _rights(_FOLLOW, ADMISSION, natives, "policies of the cluster may ask for rules for pod templates")
+
+
+def _events(settings: Settings) -> Iterator[Right]:
+    if settings.policies.config_maps:
+        reason = "owners of ConfigMaps with policies are told what is wrong with them, and which are slow"
+        yield Right("create", "", "events", namespace=settings.cluster.namespace, reason=reason, vital=False)
+
+
+def _reports(settings: Settings) -> Iterator[Right]:
+    if settings.policies.config_maps:
+        reason = "ConfigMaps with policies are annotated with what is wrong with them"
+        yield Right("patch", "", "configmaps", namespace=settings.cluster.namespace, reason=reason, vital=False)
+
+
+def _authorizer(settings: Settings) -> Iterator[Right]:
+    chosen = settings.policies
     if chosen.native or chosen.config_maps or chosen.directories:
         reason = "policies may ask the authorizer"
         yield Right("create", "authorization.k8s.io", "subjectaccessreviews", reason=reason)
@@ -102,6 +143,11 @@ def _registration(settings: Settings) -> Iterator[Right]:
         yield Right("get", "rbac.authorization.k8s.io", "clusterroles", name=chosen.owner, reason=reason)
 
 
+def _followed_registration(settings: Settings) -> Iterator[Right]:
+    reason = "what is registered decides who may be ready, and which CA is trusted"
+    yield from _rights(_FOLLOW, ADMISSION, CONFIGURATIONS, reason, name=settings.registration.name)
+
+
 def _shared(settings: Settings) -> Iterator[Right]:
     """The rights for the state that replicas share in their Namespace."""
     namespace, secret = settings.cluster.namespace, settings.tls.secret
@@ -109,7 +155,10 @@ def _shared(settings: Settings) -> Iterator[Right]:
         reason = "the replicas share the CA in this Secret"
         yield Right("create", "", "secrets", namespace=namespace, reason=reason)
         yield from _rights((*_FOLLOW, "update"), "", ["secrets"], reason, name=secret, namespace=namespace)
-    if secret or settings.registration.apply or settings.registration.ca_only:
+    if secret and (leaf := settings.manage.secret):
+        reason = "replicas mount this Secret with their certificate"
+        yield from _rights((*_FOLLOW, "update"), "", ["secrets"], reason, name=leaf, namespace=namespace)
+    if secret or settings.manage.apart or settings.registration.apply or settings.registration.ca_only:
         group, lease = "coordination.k8s.io", settings.cluster.lease
         reason = "the replicas agree by this Lease who of them writes"
         yield Right("create", group, "leases", namespace=namespace, reason=reason)

@@ -10,6 +10,7 @@ from msgspec import Struct
 from policies.engine.request import JsonObject
 from webhook.cluster.api.errors import ClusterError
 from webhook.configuration.settings import Registration
+from webhook.registration.announcement import Announcement, Withheld
 from webhook.registration.configurations import Owner
 from webhook.registration.drift import WriteTarget
 
@@ -23,11 +24,10 @@ _FIGHT_SECONDS = 60.0
 
 
 class Calls(Struct, frozen=True):
-    """Whether calls reach this process, so that configurations may be created. Once true, it stays true.
+    """Whether calls reach a replica, so that configurations may be created. Once true, it stays true.
 
-    It becomes true when the process has been ready for a while. Each of several workers decides for itself, although
-    the Pod is ready only when all of them are, a few seconds after the first. ready_since: None while the process is
-    not ready.
+    It becomes true when a replica has been ready for a while: for serve this process, of which each of several workers
+    decides for itself, although the Pod is ready only when all of them are. ready_since: None while none is ready.
     """
 
     ready_since: float | None = None
@@ -124,9 +124,11 @@ class Progress(Struct, frozen=True):
 class Observation(Struct, frozen=True):
     """Everything on which the plan of a turn depends.
 
-    leading: whether this process is the leader, which writes. calls_arrive: whether calls reach this process.
+    leading: whether this process is the leader, which writes. calls_arrive: whether calls reach a replica.
     configurations: those that the rules need, by kind, with CAs but without owner; None while policies or CAs are not
-    known. bundle: these CAs as PEM.
+    known. bundle: these CAs as PEM. replicas: what the Pods of replicas announce; None if this process is the replica.
+
+    withheld: the entries that the plan has taken out of `configurations`, because of replicas.
 
     owner, progress and failure: the results of this turn's steps.
     """
@@ -140,6 +142,8 @@ class Observation(Struct, frozen=True):
     configurations: Mapping[str, JsonObject] | None
     bundle: bytes = b""
     ca_file: CaFile | None = None
+    replicas: tuple[Announcement, ...] | None = None
+    withheld: tuple[Withheld, ...] = ()
     owner: OwnerLookUp | None = None
     progress: Mapping[str, Progress] = {}
     failure: ClusterError | None = None

@@ -20,10 +20,14 @@ if TYPE_CHECKING:
 
 
 class ConfigMaps:
-    """ConfigMaps of the service's Namespace. Each is a source, with all keys that end in .yaml, .yml or .json."""
+    """ConfigMaps of the service's Namespace. Each is a source, with all keys that end in .yaml, .yml or .json.
 
-    def __init__(self, maps: PolicyMaps) -> None:
+    reports: whether this process tells their owners what is wrong with them.
+    """
+
+    def __init__(self, maps: PolicyMaps, *, reports: bool = True) -> None:
         self._maps = maps
+        self._reports = reports
         self._cache: Mapping[str, Content] = {}
 
     async def contents(self) -> Mapping[str, Content]:
@@ -43,7 +47,7 @@ class ConfigMaps:
 
     async def report(self, refused: Mapping[str, str]) -> None:
         """Report in annotations and Events which ConfigMaps are refused, or no longer are."""
-        for name in list(self._maps.known):
+        for name in list(self._maps.known) if self._reports else ():
             await self._maps.report(name, refused.get(source(self._maps.namespace, name), ""))
 
 

@@ -1,4 +1,4 @@
-"""The CA that all replicas share in a Secret, and this process's own leaf of it."""
+"""The CA in a Secret, and a process's own leaf of it."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import structlog
 
+from certs.display import titled
 from certs.errors import ForeignFileError
 from certs.plan import AuthorityPlan, plan_authority, plan_leaf, usable_authority
+from certs.storage.content import BUNDLE
 from certs.x509.authority import Authority
 from certs.x509.bundle import Bundle
 from certs.x509.leaf import Leaf
 from webhook.cluster.api.errors import ClusterError
 
 if TYPE_CHECKING:
-    from webhook.cluster.watches.secrets import AuthoritySecret
+    from webhook.cluster.watches.secrets import SecretStore
 
 
 class Leader(Protocol):
@@ -38,40 +40,38 @@ class _Rewrite(NamedTuple):
     reasons: Sequence[str]
 
 
-class SharedAuthority:
-    """The current CA, bundle and leaf; see `webhook.tls.certificates.Own`.
+class StoredAuthority:
+    """The current CA and bundle.
 
     The leader makes and renews the CA in the Secret, and overwrites anything else there, because the Secret's name is
     reserved. Even the leader uses a new CA only after it is stored, so that of two leaders one wins. The bundle
     remembers earlier CAs, so that a lost Secret breaks nobody's trust.
-
-    Each process makes its own leaf, whose key never leaves memory. A process that is not the leader keeps using the
-    last good CA as long as clients accept it.
     """
 
-    def __init__(self, secret: AuthoritySecret, leader: Leader, names: Sequence[str]) -> None:
+    def __init__(self, secret: SecretStore, leader: Leader) -> None:
         self.authority: Authority | None = None
-        self.leaf: Leaf | None = None
         self.bundle = Bundle()
         self._secret = secret
         self._leader = leader
-        self._names = names
         self._rewrite: _Rewrite | None = None
         self._lacking = ""  # why the stored CA cannot be used
         self._problem = ""  # why it could not be stored
         self._log = structlog.get_logger()
 
     def look(self, now: datetime) -> None:
-        """Decide about the contents of the Secret and about the leaf.
-
-        Raises InvalidNameError if one of the names is invalid.
-        """
+        """Decide about the contents of the Secret."""
         if not self._secret.unsynced():
             self._decide(now)
-        if self.authority is not None and self.authority.signs_at(now):
-            self.leaf, reason = plan_leaf(self.leaf, self.authority, self._names, now)
-            if reason:
-                self._log.info("certificate", reason=reason)
+
+    async def retire(self, now: datetime) -> None:
+        """Store a bundle with the current CA alone: nobody serves what earlier ones signed. Failures are logged."""
+        if self.authority is None or self._rewrite is not None:
+            return
+        bundle = Bundle((self.authority.certificate,))
+        dropped = ", ".join(titled(earlier.subject) for earlier in self.bundle if earlier not in bundle)
+        reason = f"{BUNDLE} no longer holds {dropped}, since all replicas serve what the current CA signed"
+        self._rewrite = _Rewrite({BUNDLE: bundle.pem}, [reason])
+        await self.save(now)
 
     async def save(self, now: datetime) -> None:
         """If this process is the leader, store what the last look found missing, and use it. Failures are logged."""
@@ -133,3 +133,27 @@ class SharedAuthority:
         if str(error) != self._problem:  # log it once: it is tried again every few seconds
             self._log.error("certificate not renewed", reason=str(error))
         self._problem = str(error)
+
+
+class SharedAuthority(StoredAuthority):
+    """The CA that all replicas share, and this process's own leaf; see `webhook.tls.certificates.Own`.
+
+    Each process makes its own leaf, whose key never leaves memory. A process that is not the leader keeps using the
+    last good CA as long as clients accept it.
+    """
+
+    def __init__(self, secret: SecretStore, leader: Leader, names: Sequence[str]) -> None:
+        super().__init__(secret, leader)
+        self.leaf: Leaf | None = None
+        self._names = names
+
+    def look(self, now: datetime) -> None:
+        """Decide about the contents of the Secret and about the leaf.
+
+        Raises InvalidNameError if one of the names is invalid.
+        """
+        super().look(now)
+        if self.authority is not None and self.authority.signs_at(now):
+            self.leaf, reason = plan_leaf(self.leaf, self.authority, self._names, now)
+            if reason:
+                self._log.info("certificate", reason=reason)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
 import structlog
 
 from webhook.metrics import Metrics
-from webhook.tls.certificates import Certificates, Trusted, by_all
+from webhook.tls.certificates import Trusted, by_all
 
 if TYPE_CHECKING:
     from webhook.cluster.replicas.replica import Replica
@@ -17,6 +17,29 @@ if TYPE_CHECKING:
 
 # How long a start waits for a CA that another replica may be making.
 FIRST_CERTIFICATE = 10.0
+
+
+class Renewed(Protocol):
+    """Certificates that have to be kept up to date: those that this process serves, or makes for others."""
+
+    @property
+    def ca_bundle(self) -> bytes | None:
+        """PEM with which clients trust them, empty for the system's roots; None while it is not known."""
+
+    def start(self, trusted: Trusted = ...) -> None:
+        """Use what there is. Raises CertificateError."""
+
+    def look(self) -> None:
+        """Check for what is due."""
+
+    async def save(self) -> None:
+        """Store what is due, if this process should write."""
+
+    def install(self, trusted: Trusted = ...) -> None:
+        """Use the outcome."""
+
+    def unready(self) -> list[str]:
+        """Why there is no certificate to serve; empty if there is one."""
 
 
 class Upkeep:
@@ -29,7 +52,7 @@ class Upkeep:
 
     def __init__(
         self,
-        certificates: Certificates,
+        certificates: Renewed,
         registrar: Registrar | None,
         metrics: Metrics,
         seconds: float,

@@ -46,8 +46,8 @@ class Roster:
         self._places[number] = f"it has ended by {worker.ending()} and will be started again"
 
     def health_app(self) -> web.Application:
-        """`/livez`, `/readyz` with the reasons of all workers, `/metrics` with their sums."""
-        return probes.application(self.livez, self.readyz, self.expose_metrics)
+        """`/livez`, `/readyz` with the reasons of all workers, `/metrics` with their sums, `/paths` of one of them."""
+        return probes.application(self.livez, self.readyz, self.expose_metrics, self.list_paths)
 
     async def livez(self, _http: web.Request) -> web.Response:
         """Answer for the supervisor. It restarts workers itself, and ends if that does not help."""
@@ -63,6 +63,13 @@ class Roster:
         )
         ready = all(is_ready for is_ready, _ in told)
         return web.Response(status=200 if ready else 503, text=("ok\n" if ready else "not ready\n") + lines)
+
+    async def list_paths(self, _http: web.Request) -> web.Response:
+        """The paths of any worker, because all run the same version."""
+        for _, worker in self.workers():
+            if (reply := await worker.paths()) is not None:
+                return web.Response(status=reply.status, body=reply.body, content_type="application/json")
+        return web.Response(status=503, text="no worker answers yet\n")
 
     async def expose_metrics(self, _http: web.Request) -> web.Response:
         """The sums over all workers for Prometheus, including workers that have ended."""

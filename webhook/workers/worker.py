@@ -12,6 +12,8 @@ from typing import NamedTuple, Self
 
 from aiohttp import ClientError, ClientSession, ClientTimeout, UnixConnector
 
+from webhook.http.paths import PATHS
+
 # Time limits of answers in seconds. A kubelet waits one second for readiness, Prometheus ten for metrics.
 _READY = 0.8
 _COUNT = 5.0
@@ -100,6 +102,10 @@ class WorkerProcess:
         reply = await self._ask("/readyz", _READY)
         self.was_ready = self.was_ready or (reply is not None and reply.status == 200)
         return reply
+
+    async def paths(self) -> Reply | None:
+        """Its answer about the paths at which it answers reviews; None if there is none in time."""
+        return await self._ask(PATHS, _READY)
 
     async def count(self) -> bool:
         """Ask for its metrics, and store them. Return whether it answered in time."""

@@ -14,6 +14,9 @@
 {{- if and .Values.cluster.access (not .Values.serviceAccount.create) (not .Values.serviceAccount.name) -}}
 {{- fail "serviceAccount.create is false and no name is given: set serviceAccount.name to the account that the service shall use" -}}
 {{- end -}}
+{{- if and .Values.cluster.access (not .Values.manage.serviceAccount.create) (not .Values.manage.serviceAccount.name) -}}
+{{- fail "manage.serviceAccount.create is false and no name is given: set manage.serviceAccount.name to the account that manage shall use" -}}
+{{- end -}}
 {{- if and .Values.monitoring.podMonitor.enabled .Values.monitoring.serviceMonitor.enabled -}}
 {{- fail "monitoring.podMonitor and monitoring.serviceMonitor are both on, so that all would be counted twice: turn one off" -}}
 {{- end -}}
@@ -28,6 +31,9 @@
   "cluster.serviceAccount" "cluster.access"
   "cluster.namespace" "the namespace of the release (helm --namespace)"
   "cluster.lease" "fullnameOverride"
+  "manage.apart" "cluster.access"
+  "manage.secret" "certificates.secretName"
+  "manage.pods" "nameOverride"
   "tls.certFile" "certificates.mode"
   "tls.keyFile" "certificates.mode"
   "tls.directory" "certificates.mode"

@@ -8,6 +8,7 @@ from here, so that ports, rights and mounts are those of the configuration that 
   "health" (dict "port" 8081)
   "tls" (include "cks-admission.tls" . | fromYaml)
   "cluster" (include "cks-admission.cluster" . | fromYaml)
+  "manage" (include "cks-admission.manage" . | fromYaml)
   "registration" (include "cks-admission.registration" . | fromYaml)
   "policies" (include "cks-admission.policySources" . | fromYaml) -}}
 {{- with .Values.topologies -}}
@@ -20,10 +21,9 @@ from here, so that ports, rights and mounts are those of the configuration that 
 {{- if eq .Values.certificates.mode "self" }}
 secret: {{ include "cks-admission.secret" . }}
 names: {{- include "cks-admission.names" . | nindent 2 }}
-{{- else }}
+{{- end }}
 certFile: tls/tls.crt
 keyFile: tls/tls.key
-{{- end }}
 {{- if or .Values.clientCa.configMap .Values.clientCa.bundle }}
 clientCaFile: client-ca/ca.crt
 {{- end }}
@@ -36,6 +36,19 @@ inCluster: true
 serviceAccount: serviceaccount
 lease: {{ include "cks-admission.fullname" . }}
 {{- end }}
+{{- end -}}
+
+{{/* What `manage` does apart from the replicas: with cluster.access, for otherwise nothing is written. */}}
+{{- define "cks-admission.manage" -}}
+apart: {{ .Values.cluster.access }}
+{{- if eq .Values.certificates.mode "self" }}
+secret: {{ include "cks-admission.leafSecret" . }}
+{{- end }}
+{{- $labels := list }}
+{{- range $key, $value := include "cks-admission.selector" . | fromYaml }}
+{{- $labels = append $labels (printf "%s=%s" $key $value) }}
+{{- end }}
+pods: {{ join "," $labels }}
 {{- end -}}
 
 {{- define "cks-admission.registration" -}}
@@ -110,7 +123,7 @@ directories: [{{ if .Values.policies }}policies{{ if .Values.exceptions }}, {{ e
 {{/* What a running process does not take over: a change of it replaces the Pods. */}}
 {{- define "cks-admission.needsRestart" -}}
 {{- $all := include "cks-admission.configuration" . | fromYaml -}}
-{{- $kept := pick $all "listen" "health" "tls" "cluster" "log" -}}
+{{- $kept := pick $all "listen" "health" "tls" "cluster" "manage" "log" -}}
 {{- $_ := set $kept "registration" (omit $all.registration "timeoutSeconds" "openTimeoutSeconds" "essentialTimeoutSeconds") -}}
 {{- $_ := set $kept "policies" (pick $all.policies "directories" "configMaps" "native" "slow") -}}
 {{- toJson $kept -}}
@@ -120,10 +133,4 @@ directories: [{{ if .Values.policies }}policies{{ if .Values.exceptions }}, {{ e
 {{- define "cks-admission.endSeconds" -}}
 {{- $all := include "cks-admission.configuration" . | fromYaml -}}
 {{- add (ceil (addf (dig "drainSeconds" 5 $all.listen) (dig "graceSeconds" 20 $all.listen))) 10 -}}
-{{- end -}}
-
-{{/* Whether a lease is held: something is written to the cluster that one process must write. */}}
-{{- define "cks-admission.leads" -}}
-{{- $all := include "cks-admission.configuration" . | fromYaml -}}
-{{- if or $all.registration.apply $all.registration.caOnly $all.tls.secret }}true{{ end -}}
 {{- end -}}

@@ -13,16 +13,46 @@
 {{- .Values.serviceAccount.name | default (include "cks-admission.fullname" .) -}}
 {{- end -}}
 
-{{/* The Secret of the certificates. */}}
+{{- define "cks-admission.manageName" -}}
+{{- include "cks-admission.fullname" . }}-manage
+{{- end -}}
+
+{{- define "cks-admission.manageAccount" -}}
+{{- .Values.manage.serviceAccount.name | default (include "cks-admission.manageName" .) -}}
+{{- end -}}
+
+{{/* The Secret of the certificates; in mode self that of the CA. */}}
 {{- define "cks-admission.secret" -}}
 {{- $suffix := eq .Values.certificates.mode "self" | ternary "ca" "tls" -}}
 {{- .Values.certificates.secretName | default (printf "%s-%s" (include "cks-admission.fullname" .) $suffix) -}}
+{{- end -}}
+
+{{/* The Secret with the certificate that replicas mount. */}}
+{{- define "cks-admission.leafSecret" -}}
+{{- if ne .Values.certificates.mode "self" -}}
+{{- include "cks-admission.secret" . -}}
+{{- else -}}
+{{- printf "%s-tls" (.Values.certificates.secretName | default (include "cks-admission.fullname" .)) -}}
+{{- end -}}
 {{- end -}}
 
 {{- define "cks-admission.selector" -}}
 app.kubernetes.io/name: {{ include "cks-admission.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/component: webhook
+{{- end -}}
+
+{{/* Labels of all Pods of the release, and what only those of manage have. */}}
+{{- define "cks-admission.allPods" -}}
+{{- omit (include "cks-admission.selector" . | fromYaml) "app.kubernetes.io/component" | toYaml -}}
+{{- end -}}
+
+{{- define "cks-admission.manageSelector" -}}
+{{- merge (dict "app.kubernetes.io/component" "manage") (include "cks-admission.selector" . | fromYaml) | toYaml -}}
+{{- end -}}
+
+{{- define "cks-admission.manageLabels" -}}
+{{- merge (dict "app.kubernetes.io/component" "manage") (include "cks-admission.labels" . | fromYaml) | toYaml -}}
 {{- end -}}
 
 {{/* Labels of every object; a component's own come before them and win. */}}
@@ -82,9 +112,11 @@ limits:
 {{/* What the Pods and the Job before the removal have in common: who they are, and where they run. */}}
 {{- define "cks-admission.podSecurity" -}}
 runAsNonRoot: true
+{{- if not .Values.openshift.enabled }}
 runAsUser: 65532
 runAsGroup: 65532
 fsGroup: 65532
+{{- end }}
 seccompProfile: {type: RuntimeDefault}
 {{- end -}}
 
@@ -101,9 +133,12 @@ priorityClassName: {{ . }}
 {{- with .Values.nodeSelector }}
 nodeSelector: {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .Values.tolerations }}
-tolerations: {{- toYaml . | nindent 2 }}
+{{- $tolerations := .Values.tolerations }}
+{{- range list "not-ready" "unreachable" }}
+{{- $lost := dict "key" (printf "node.kubernetes.io/%s" .) "operator" "Exists" "effect" "NoExecute" "tolerationSeconds" $.Values.unreachableSeconds }}
+{{- $tolerations = append $tolerations $lost }}
 {{- end }}
+tolerations: {{- toYaml $tolerations | nindent 2 }}
 {{- with .Values.imagePullSecrets }}
 imagePullSecrets: {{- toYaml . | nindent 2 }}
 {{- end }}

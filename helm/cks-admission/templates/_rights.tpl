@@ -1,4 +1,4 @@
-{{/* The rights of the service: of each only what the configuration makes use of. */}}
+{{/* The rights of the replicas: of each only what the configuration makes use of. They read, and ask the authorizer. */}}
 {{- define "cks-admission.clusterRules" -}}
 {{- $all := include "cks-admission.configuration" . | fromYaml -}}
 {{- $name := $all.registration.name -}}
@@ -40,22 +40,45 @@
   resources: [subjectaccessreviews]
   verbs: [create]
 {{- end }}
-{{- if dig "native" true $all.policies }}
+{{- include "cks-admission.nativeRules" $all }}
+- apiGroups: [admissionregistration.k8s.io]
+  resources: [mutatingwebhookconfigurations, validatingwebhookconfigurations]
+  resourceNames: [{{ $name }}]
+  verbs: [list, watch]
+{{- with .Values.rbac.parameters }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- define "cks-admission.nativeRules" -}}
+{{- if dig "native" true .policies }}
 - apiGroups: [admissionregistration.k8s.io]
   resources: [validatingadmissionpolicies, validatingadmissionpolicybindings]
   verbs: [list, watch]
 {{- end }}
+{{- end -}}
+
+{{/* The rights of manage, which writes. A creation cannot be limited to a name. */}}
+{{- define "cks-admission.manageClusterRules" -}}
+{{- $all := include "cks-admission.configuration" . | fromYaml -}}
+{{- $verbs := list "list" "watch" -}}
+{{- if or $all.registration.apply $all.registration.caOnly -}}
+{{- $verbs = list "get" "list" "watch" "patch" -}}
+{{- end -}}
+- apiGroups: [""]
+  resources: [namespaces]
+  verbs: [list, watch]
+{{- include "cks-admission.nativeRules" $all }}
 {{- if $all.registration.apply }}
+{{- $verbs = concat $verbs (list "update" "delete") }}
 - apiGroups: [admissionregistration.k8s.io]
   resources: [mutatingwebhookconfigurations, validatingwebhookconfigurations]
   verbs: [create]
 {{- end }}
-{{- if or $all.registration.apply $all.registration.caOnly }}
 - apiGroups: [admissionregistration.k8s.io]
   resources: [mutatingwebhookconfigurations, validatingwebhookconfigurations]
-  resourceNames: [{{ $name }}]
-  verbs: {{ $all.registration.apply | ternary "[get, list, watch, patch, update, delete]" "[get, list, watch, patch]" }}
-{{- end }}
+  resourceNames: [{{ $all.registration.name }}]
+  verbs: {{ toJson $verbs }}
 {{- with $all.registration.owner }}
 - apiGroups: [rbac.authorization.k8s.io]
   resources: [clusterroles]
@@ -63,7 +86,13 @@
   verbs: [get]
 {{- end }}
 {{- $tolerations := ne (include "cks-admission.on" (dig "tolerations" "action" "warn" $all)) "" -}}
-{{- if and (include "cks-admission.leads" .) (or $tolerations $topology) }}
+{{- $topology := ne (include "cks-admission.on" (dig "topology" "action" "deny" $all)) "" -}}
+{{- if $topology }}
+- apiGroups: [kai.scheduler, kueue.x-k8s.io]
+  resources: [topologies]
+  verbs: [list, watch]
+{{- end }}
+{{- if and (or $all.tls.secret $all.registration.apply $all.registration.caOnly) (or $tolerations $topology) }}
 - apiGroups: [""]
   resources: [pods]
   verbs: [list]
@@ -71,14 +100,26 @@
   resources: [events]
   verbs: [create]
 {{- end }}
-{{- with .Values.rbac.parameters }}
-{{ toYaml . }}
+{{- end -}}
+
+{{/* The rights of the replicas in the release's namespace; empty where none are needed. */}}
+{{- define "cks-admission.rules" -}}
+{{- $all := include "cks-admission.configuration" . | fromYaml -}}
+{{- if dig "configMaps" true $all.policies }}
+- apiGroups: [""]
+  resources: [configmaps]
+  verbs: [list, watch]
+- apiGroups: [""]
+  resources: [events]
+  verbs: [create]
 {{- end }}
 {{- end -}}
 
-{{/* The rights in the release's namespace; empty where none are needed. */}}
-{{- define "cks-admission.rules" -}}
+{{- define "cks-admission.manageRules" -}}
 {{- $all := include "cks-admission.configuration" . | fromYaml -}}
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [list, watch]
 {{- if dig "configMaps" true $all.policies }}
 - apiGroups: [""]
   resources: [configmaps]
@@ -93,10 +134,9 @@
   verbs: [create]
 - apiGroups: [""]
   resources: [secrets]
-  resourceNames: [{{ . }}]
+  resourceNames: [{{ . }}, {{ $all.manage.secret }}]
   verbs: [list, watch, update]
 {{- end }}
-{{- if include "cks-admission.leads" . }}
 - apiGroups: [coordination.k8s.io]
   resources: [leases]
   verbs: [create]
@@ -104,7 +144,6 @@
   resources: [leases]
   resourceNames: [{{ $all.cluster.lease }}]
   verbs: [get, update]
-{{- end }}
 {{- end -}}
 
 {{/* Whether an action is not off, which YAML reads as false. */}}

@@ -86,18 +86,18 @@ def test_validity_allows_for_clocks_behind_ours(now: datetime) -> None:
 
 
 def test_a_short_life_is_backdated_no_further_than_it_lasts(now: datetime) -> None:
-    """A leaf of ten minutes starts ten minutes ago: from an hour ago, two thirds of its life would be over at once."""
+    """A leaf of ten minutes starts five minutes ago: from an hour ago, half of its life would be over at once."""
     leaf = new_authority(now).issue(["a.example"], now, lifetime=timedelta(minutes=10))
 
-    assert (leaf.not_before, leaf.not_after) == (now - timedelta(minutes=10), now + timedelta(minutes=10))
+    assert (leaf.not_before, leaf.not_after) == (now - timedelta(minutes=5), now + timedelta(minutes=10))
 
 
 def test_a_leaf_is_not_backdated_before_its_authority(now: datetime) -> None:
     """No leaf claims a time at which its CA did not exist."""
     authority = new_authority(now, lifetime=timedelta(minutes=30))
 
-    assert authority.issue(["a.example"], now, lifetime=timedelta(minutes=20)).not_before == now - timedelta(minutes=20)
-    assert authority.issue(["a.example"], now, lifetime=timedelta(minutes=30)).not_before == now - timedelta(minutes=30)
+    assert authority.issue(["a.example"], now, lifetime=timedelta(minutes=20)).not_before == now - timedelta(minutes=10)
+    assert authority.issue(["a.example"], now, lifetime=timedelta(minutes=30)).not_before == now - timedelta(minutes=15)
 
 
 def test_serials_are_random_and_positive(authority: Authority, now: datetime) -> None:

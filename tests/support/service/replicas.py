@@ -18,7 +18,7 @@ from support.patience import until
 from certs.x509.bundle import Bundle
 from certs.x509.verify import verify
 from webhook.cluster.api.client import Connection
-from webhook.cluster.watches.secrets import AuthoritySecret
+from webhook.cluster.watches.secrets import SecretStore
 from webhook.configuration.settings import Tls
 from webhook.metrics import Metrics
 from webhook.tls.authority import SharedAuthority
@@ -94,7 +94,7 @@ class Replica:
     def __init__(self, world: World, name: str) -> None:
         self.name = name
         self.metrics = Metrics()
-        self.secret = AuthoritySecret(world.api, "cks", "ca")
+        self.secret = SecretStore(world.api, "cks", "ca")
         self.shared = SharedAuthority(self.secret, self, NAMES)
         settings = Tls(secret="ca", names=NAMES)
         self.certificates = Certificates(settings, self.metrics, self.shared, lambda: world.now)

@@ -13,6 +13,7 @@ from webhook.cli.main import VERBS
 
 _COMMANDS = [
     ("serve",),
+    ("manage",),
     ("check",),
     ("test",),
     ("lint",),
@@ -78,8 +79,9 @@ def test_wrong_usage_is_exit_code_2(arguments: tuple[str, ...], error: str) -> N
 
 _IMPORTS = """
 import importlib, sys
+from webhook.cli.main import module_of
 for verb in sys.argv[1:]:
-    importlib.import_module(f"webhook.cli.{verb}")
+    importlib.import_module(module_of(verb))
     print(verb, *sorted({"click", "kubernetes"} & sys.modules.keys()))
 """
 

@@ -585,7 +585,7 @@ async def test_what_waits_is_made_soon(server: WebhookApi, api: Connection, time
         running.cancel()
 
     kinds = f"{_MUTATING} {NAME} and {_VALIDATING} {NAME}"
-    assert during == [f"{kinds}: to be made once this process has been ready for 10 s"]
+    assert during == [f"{kinds}: to be made once a replica has been ready for 10 s"]
 
 
 async def test_the_ca_file_is_read_each_time(

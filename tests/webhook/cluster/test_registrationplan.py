@@ -24,7 +24,18 @@ from policies.engine.rule import Hook, HookCondition, Rule
 from policies.engine.ruleset import RuleSet
 from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.configuration.settings import Registration, Settings
-from webhook.registration.conclusion import ABSENT, FAILED, NO_OWNER, SUSPENDED, UNDONE, UNREADABLE, WAITING, Conclusion
+from webhook.registration.announcement import Announcement, closed_paths
+from webhook.registration.conclusion import (
+    ABSENT,
+    FAILED,
+    NO_OWNER,
+    SUSPENDED,
+    UNDONE,
+    UNREADABLE,
+    WAITING,
+    WITHHELD,
+    Conclusion,
+)
 from webhook.registration.configurations import KINDS, registered
 from webhook.registration.drift import difference, foreign
 from webhook.registration.plan import Apply, FindOwner, ReadConfiguration, Remove, Replace, Step, ca_bundle, plan
@@ -329,7 +340,7 @@ def test_the_first_of_a_kind_waits_for_calls(changes: dict[str, Any], ever: set[
     problem = early.memory.problems.get(WAITING)
     assert (early.done, made) == (not waiting, set(KINDS.values()) - set(waiting))
     assert (problem.reason if problem else "") == (
-        f"{titles}: to be made once this process has been ready for 10 s" if waiting else ""
+        f"{titles}: to be made once a replica has been ready for 10 s" if waiting else ""
     )
     assert (late.done, _right(model), late.memory.problems) == (True, True, {})
 
@@ -489,6 +500,48 @@ def test_only_the_bundle_is_written_where_others_apply() -> None:
         f"there is no {_MUTATING} cks-admission to write the caBundle into; apply it"
     ]
     assert list(second.memory.problems) == [ABSENT]
+
+
+_ANNOUNCED = st.builds(
+    Announcement,
+    st.sampled_from(["a", "b", "c"]),
+    ready=st.booleans(),
+    paths=st.none() | st.sets(st.sampled_from(["/validate/labels", "/validate/pods"])).map(frozenset),
+)
+
+
+@bounded
+@given(st.lists(st.lists(_ANNOUNCED, max_size=3), min_size=1, max_size=6))
+def test_what_fails_closed_follows_the_replicas(scenes: list[list[Announcement]]) -> None:
+    """While replicas come and go, the guard is registered only where all know it, each time in one turn."""
+    model, memory = written()
+    guard = "/validate/labels"
+    for replicas in scenes:
+        before = guard in closed_paths(model.objects.values())
+        lacks = [each for each in replicas if each.paths is not None and guard not in each.paths]
+        ready = [each for each in replicas if each.ready]
+        may_come = bool(ready) and all(each.paths is not None for each in ready)
+        memory = model.turn(observation(model, memory, replicas=tuple(replicas))).memory
+        after = guard in closed_paths(model.objects.values())
+        open_entries = [
+            entry["name"] for entry in model.objects[_VALIDATING]["webhooks"] if entry["failurePolicy"] == "Ignore"
+        ]
+        model.turn(observation(model, memory, replicas=tuple(replicas)))
+
+        assert after is (not lacks and (before or may_come))
+        assert (WITHHELD in memory.problems) is not after
+        assert open_entries == ["pods.cks-admission.dev"]
+        assert model.writes == []
+
+
+def test_before_the_watch_shows_all_no_entry_is_taken_away() -> None:
+    """What is registered must not be taken for new by a manage that has just started."""
+    model, memory = written()
+    starting = Announcement("a", ready=True, paths=None)
+
+    model.turn(observation(model, memory, watch=WatchState(), replicas=(starting,)))
+
+    assert model.steps == []
 
 
 _GOOD, _BAD = CaFile(b"file"), CaFile(problem="no such file")

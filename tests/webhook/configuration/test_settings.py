@@ -44,6 +44,11 @@ _DEFAULTS: Json = {
         "lease": "cks-admission",
         "cutOffSeconds": 1800.0,
     },
+    "manage": {
+        "apart": False,
+        "secret": "",
+        "pods": "app.kubernetes.io/name=cks-admission,app.kubernetes.io/component=webhook",
+    },
     "registration": {
         "apply": False,
         "caOnly": False,
@@ -133,6 +138,7 @@ tls:
   checkSeconds: 0.5
 cluster: {kubeconfig: kube.config, inCluster: true, serviceAccount: sa, namespace: cloud, lease: turn,
   cutOffSeconds: 600}
+manage: {apart: true, secret: leaf, pods: a=b}
 registration:
   apply: true
   caOnly: true
@@ -244,6 +250,7 @@ _OTHER_READ: Json = {
         "lease": "turn",
         "cutOffSeconds": 600.0,
     },
+    "manage": {"apart": True, "secret": "leaf", "pods": "a=b"},
     "registration": {
         "apply": True,
         "caOnly": True,

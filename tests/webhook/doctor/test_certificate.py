@@ -11,7 +11,7 @@ import pytest
 from support.builders import Json
 
 from certs.x509.authority import Authority, new_authority
-from webhook.doctor.certificate import check, check_secret, trusts
+from webhook.doctor.certificate import check, check_leaf, check_secret, trusts
 from webhook.doctor.diagnosis import Unread
 from webhook.doctor.observation import Endpoint, ShownChain
 
@@ -337,3 +337,72 @@ def test_the_secret_with_the_authority(secret: Any, days: float, expected: tuple
 def test_without_a_secret_none_is_looked_for() -> None:
     """A service that keeps its CA elsewhere has no finding about a Secret."""
     assert told(check_secret(None, [], _settings(), _NOW)) == []
+
+
+_APART: dict[str, Any] = {"manage": {"apart": True, "secret": "leaf"}, "tls": {"secret": "ca", "certFile": "tls.crt"}}
+_WRITES = 'manage writes it; if it does not, look for "certificate not renewed" in its log'
+
+
+def _leaf(authority: Authority = _OURS) -> dict[str, bytes]:
+    leaf = authority.issue([_NAME], _NOW)
+    return {"tls.crt": leaf.cert_pem, "tls.key": leaf.key_pem, "ca.crt": authority.cert_pem}
+
+
+@pytest.mark.parametrize(
+    ("secret", "days", "expected"),
+    [
+        pytest.param(
+            _leaf(), 3, ("ok", "its certificate is valid until 2026-03-08 12:00:00 UTC (4 days left)", ""), id="fine"
+        ),
+        pytest.param(
+            _leaf(),
+            4,
+            (
+                "warning",
+                "its certificate is overdue for renewal; it ends on 2026-03-08 12:00:00 UTC (3 days left)",
+                _WRITES,
+            ),
+            id="overdue",
+        ),
+        pytest.param(
+            None,
+            0,
+            ("problem", "it does not exist, so no replica has a certificate and none is ready", _WRITES),
+            id="missing",
+        ),
+        pytest.param(
+            {}, 0, ("problem", "it is empty, so no replica has a certificate and none is ready", _WRITES), id="empty"
+        ),
+        pytest.param(
+            {**_leaf(), "tls.key": b""},
+            0,
+            ("problem", "tls.key is damaged: it is empty", _WRITES),
+            id="damaged",
+        ),
+        pytest.param(
+            FORBIDDEN,
+            0,
+            ("unknown", "not checked: the current account may not list things", "use an account that may list things"),
+            id="no right",
+        ),
+    ],
+)
+def test_the_secret_with_the_certificate_of_replicas(secret: Any, days: float, expected: tuple[str, str, str]) -> None:
+    """If manage makes it, doctor says whether it is there, sane, and renewed in time."""
+    level, found, remedy = expected
+    now = _NOW + timedelta(days=days)
+
+    assert told(check_leaf(secret, _settings(**_APART), now)) == [(level, "Secret cloud/leaf", found, remedy)]
+    assert told(check_leaf(secret, _settings(), now)) == []
+
+
+def test_manage_renews_what_it_makes() -> None:
+    """Where manage runs apart, remedies name it, although replicas have their certificate in files."""
+    ((level, _, _, remedy),) = told(check_secret(None, [], _settings(**_APART), _NOW))
+    ((_, _, _, renewed),) = _check([_served(_OURS)], days=6, **_APART)
+
+    assert (level, remedy) == (
+        "problem",
+        'manage creates it; if it does not, look for "certificate not renewed" in its log',
+    )
+    assert renewed == _RENEWED

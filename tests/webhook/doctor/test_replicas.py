@@ -91,15 +91,13 @@ def test_no_deployment() -> None:
         pytest.param(
             _lease(ago=100),
             [],
-            ("problem", "cks-a last renewed it 100 s ago: no replica writes the registration", _WATCH),
+            ("problem", "cks-a last renewed it 100 s ago: nobody writes the registration", _WATCH),
             id="overdue",
         ),
         pytest.param(
-            _lease(""), [], ("problem", "no replica holds it: no replica writes the registration", _WATCH), id="free"
+            _lease(""), [], ("problem", "no process holds it: nobody writes the registration", _WATCH), id="free"
         ),
-        pytest.param(
-            None, [], ("problem", "it does not exist: no replica writes the registration", _WATCH), id="missing"
-        ),
+        pytest.param(None, [], ("problem", "it does not exist: nobody writes the registration", _WATCH), id="missing"),
     ],
 )
 def test_who_writes(lease: Json | None, pods: list[Json], expected: tuple[str, str, str]) -> None:
@@ -117,8 +115,20 @@ def test_where_nothing_is_written_nobody_leads() -> None:
 def test_the_pods_are_those_of_the_service() -> None:
     """The Service's selector says which; without one the label of the chart."""
     service: Any = {"spec": {"selector": {"a": "b", "c": "d"}}}
-    assert [selector(each) for each in (service, None, FORBIDDEN)] == [
+    assert [selector(each, settings()) for each in (service, None, FORBIDDEN)] == [
         "a=b,c=d",
         "app.kubernetes.io/name=cks-admission",
         "app.kubernetes.io/name=cks-admission",
     ]
+
+
+def test_manage_holds_the_lease() -> None:
+    """Where manage runs apart, its Pods are looked at, too, and it is what has to run."""
+    pods = "app=cks,app.kubernetes.io/component=webhook,release=a"
+    apart = settings(cluster={"namespace": "cloud", "lease": "cks"}, manage={"apart": True, "pods": pods})
+    service: Any = {"spec": {"selector": {"a": "b"}}}
+    ((level, _, found, remedy),) = told(check_lease(None, [], apart, _NOW))
+
+    assert selector(service, apart) == "app=cks,release=a"
+    assert (level, found) == ("problem", "it does not exist: nobody writes the registration")
+    assert remedy == "check that manage runs and may get, create and update the Lease; see its log"

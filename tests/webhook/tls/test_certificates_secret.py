@@ -90,7 +90,7 @@ async def test_the_first_turn(world: World) -> None:
 
 
 async def test_a_whole_life(world: World) -> None:
-    """Leaves and CAs are renewed at two thirds of their lives, and old CAs leave the bundle at their end."""
+    """Leaves are renewed at half of their lives, CAs at two thirds, and old CAs leave the bundle at their end."""
     async with world.replica("a"), world.replica("b"):
         with logging() as logged:
             sizes = []
@@ -107,7 +107,9 @@ async def test_a_whole_life(world: World) -> None:
         f"ca.crt {due} 2027-07-01 19:40:00 UTC; it ends on 2027-10-31 12:00:00 UTC",
     ]
     assert [days for days in range(2, 500, 2) if sizes[days // 2] != sizes[days // 2 - 1]] == [244, 366, 488]
-    first = f"the leaf {due} 2026-03-06 03:40:00 UTC; it ends on 2026-03-08 12:00:00 UTC"
+    first = (
+        "the leaf was renewed: half of its life was over on 2026-03-04 23:30:00 UTC; it ends on 2026-03-08 12:00:00 UTC"
+    )
     assert logged.own()[:4] == ["the leaf was made: there was none"] * 2 + [first] * 2
     assert len(world.server.written_to(SECRETS)) == 4
 

@@ -103,6 +103,7 @@ def test_gauges_are_combined_each_in_its_way() -> None:
         "cks_admission_certificate_expiry_timestamp_seconds": 1000,
         "cks_admission_authority_expiry_timestamp_seconds": 0,
         "cks_admission_leader": 1,
+        "cks_admission_registration_entries_withheld": 0,
         "cks_admission_configuration_refused": 1,
         "cks_admission_api_server_silence_seconds": 7,
         "cks_admission_workers": 2,

@@ -83,6 +83,7 @@ async def test_workers_share_a_port_and_are_one_service(tmp_path: Path) -> None:
         port = await service.port()
         await service.review(port, (f"before {number}" for number in range(40)))
         before = await service.answered()
+        listed = await service.ask("/paths")
         serving = set(service.of_workers("review"))
 
         # Without its configuration no other one gets ready, however long what follows takes.
@@ -106,6 +107,7 @@ async def test_workers_share_a_port_and_are_one_service(tmp_path: Path) -> None:
     assert unready.status == 503
     assert unready.text.startswith("not ready\n- worker 1: ")
     assert (before, meanwhile, after) == (40, 50, 90)
+    assert (listed.status, '"/validate/labels"' in listed.text) == (200, True)
     assert code == 0
     assert set(service.noise) <= {f"Error: {file}: cannot be read: [Errno 2] No such file or directory: '{file}'"}
 

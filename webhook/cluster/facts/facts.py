@@ -80,8 +80,9 @@ class ClusterFacts:
     """Follows a cluster, and reads what is missing in `known`.
 
     api: the connection, which the caller closes. watch_nodes: whether a rule needs Nodes, of which there are many.
-    watch_topologies: whether a rule needs the cluster's topologies. workloads: the kinds that may name a topology; to
-    be replaced when they change. parameters: the followed parameters of admission policies. known: the facts for rules.
+    watch_topologies: whether a rule needs the cluster's topologies. watch_devices: whether a rule needs device claims.
+    workloads: the kinds that may name a topology; to be replaced when they change. parameters: the followed parameters
+    of admission policies. known: the facts for rules.
     """
 
     def __init__(
@@ -90,6 +91,7 @@ class ClusterFacts:
         *,
         watch_nodes: bool,
         watch_topologies: bool = False,
+        watch_devices: bool = True,
         workloads: Iterable[GroupKind] = WORKLOADS,
         clock: Clock | None = None,
     ) -> None:
@@ -100,6 +102,7 @@ class ClusterFacts:
         self._reads = NamespaceReads(api, clock)
         self._access = AccessReviews(api, clock)
         self._devices = Devices(api, clock)
+        self._watch_devices = watch_devices
         self._topologies = Topologies(api, VERSIONS if watch_topologies else {}, clock)
         self.parameters = ClusterParameters(api, clock)
         self._reflectors: list[Reflector[Any]] = [Reflector(api, NAMESPACES, PATH, self._namespaces, clock)]
@@ -114,7 +117,8 @@ class ClusterFacts:
     async def start(self) -> None:
         """Begin to follow the cluster; `unsynced` lists what has not arrived yet."""
         running = {reflector.resource.name: reflector.run() for reflector in self._reflectors}
-        running["devices"] = self._devices.run()
+        if self._watch_devices:
+            running["devices"] = self._devices.run()
         running |= {f"topologies of {group}": followed.run() for group, followed in self._topologies.groups.items()}
         self._tasks = [asyncio.create_task(work, name=name) for name, work in running.items()]
 
@@ -135,7 +139,7 @@ class ClusterFacts:
         """What is not known yet, with reasons. Always empty after the first lists have arrived."""
         return [
             *(reason for reflector in self._reflectors for reason in reflector.unsynced()),
-            *self._devices.unsynced(),
+            *(self._devices.unsynced() if self._watch_devices else ()),
             *self._topologies.unsynced(),
         ]
 

@@ -120,7 +120,7 @@ async def _workspace(api: ApiClient, settings: Settings) -> NamespaceState:
     core, coordination = "/api/v1", "/apis/coordination.k8s.io/v1"
     where = reads.one(api, place(core, "services", service))
     the_service = await reads.tried(where, f"get services {service} in namespace {namespace}")
-    own = (("labelSelector", replicas.selector(the_service)),)
+    own = (("labelSelector", replicas.selector(the_service, settings)),)
     of_service = (("labelSelector", f"kubernetes.io/service-name={service}"),)
     async with asyncio.TaskGroup() as tasks:
         slices = tried(
@@ -130,6 +130,8 @@ async def _workspace(api: ApiClient, settings: Settings) -> NamespaceState:
         pods = tried(reads.several(api, place(core, "pods"), own), "list pods")
         the_lease = tried(reads.one(api, place(coordination, "leases", lease)), f"get leases {lease}")
         the_secret = tried(_secret(api, place(core, "secrets"), secret), f"list secrets {secret}")
+        leaf = settings.manage.secret if settings.manage.apart else ""
+        the_leaf = tried(_secret(api, place(core, "secrets"), leaf), f"list secrets {leaf}")
         maps = tried(_maps(api, place(core, "configmaps"), settings), "list configmaps")
     return NamespaceState(
         the_service,
@@ -138,6 +140,7 @@ async def _workspace(api: ApiClient, settings: Settings) -> NamespaceState:
         pods.result(),
         the_lease.result(),
         the_secret.result(),
+        the_leaf.result(),
         maps.result(),
     )
 

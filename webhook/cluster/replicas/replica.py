@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from webhook.cluster.replicas.lease import Leadership
-from webhook.cluster.watches.secrets import AuthoritySecret
+from webhook.cluster.watches.secrets import SecretStore
 from webhook.cluster.watches.webhooks import Webhooks
 from webhook.configuration.settings import Settings
 
@@ -29,7 +29,7 @@ class Replica(NamedTuple):
 
     leadership: Leadership
     webhooks: Webhooks
-    authority: AuthoritySecret | None
+    authority: SecretStore | None
     changed: asyncio.Event
 
     @property
@@ -62,7 +62,7 @@ async def joined(api: Connection, settings: Settings) -> AsyncIterator[Replica]:
     """Share state over a connection, which the caller closes. At the end, release the Lease if it is held."""
     changed = asyncio.Event()
     namespace = settings.cluster.namespace
-    authority = AuthoritySecret(api, namespace, settings.tls.secret, changed=changed) if settings.tls.secret else None
+    authority = SecretStore(api, namespace, settings.tls.secret, changed=changed) if settings.tls.secret else None
     began = authority.reread if authority is not None else (lambda: None)
     leadership = Leadership(api, namespace, settings.cluster.lease, _identity(), changed=changed, began=began)
     webhooks = Webhooks(api, settings.registration.name, noticed=changed.set)

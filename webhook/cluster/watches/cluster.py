@@ -52,14 +52,16 @@ async def follow(
     maps_in: str,
     natives: bool,
     workloads: Iterable[GroupKind] = WORKLOADS,
+    devices: bool = True,
 ) -> AsyncIterator[Followed]:
     """Follow a cluster over a connection, which is closed at the end, and wait a while for the first lists.
 
-    nodes, topologies, natives: whether to follow Nodes, Topology objects and native policies. maps_in: the Namespace
-    whose ConfigMaps may contain policies; empty for none. workloads: the kinds that may name a topology.
+    nodes, topologies, natives, devices: whether to follow Nodes, Topology objects, native policies, device claims.
+    maps_in: the Namespace whose ConfigMaps may contain policies; empty for none. workloads: the kinds that may name a
+    topology.
     """
     followed = Followed(
-        ClusterFacts(api, watch_nodes=nodes, watch_topologies=topologies, workloads=workloads),
+        ClusterFacts(api, watch_nodes=nodes, watch_topologies=topologies, watch_devices=devices, workloads=workloads),
         PolicyMaps(api, maps_in) if maps_in else None,
         NativePolicies(api) if natives else None,
     )

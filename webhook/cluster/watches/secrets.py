@@ -1,4 +1,4 @@
-"""Follows and writes the Secret with the CA that all replicas share. A write requires the version that was read."""
+"""Follows and writes a Secret whose contents all replicas share. A write requires the version that was read."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class _Known(Struct, frozen=True):
     stored: Mapping[str, bytes]
 
 
-class AuthoritySecret:
+class SecretStore:
     """One Secret as a store for files. title: its name in messages. changed: set when it may have changed."""
 
     def __init__(

@@ -15,7 +15,7 @@ from support.patience import until
 
 from webhook.cluster.api.client import Connection
 from webhook.cluster.api.errors import ApiError
-from webhook.cluster.watches.secrets import AuthoritySecret
+from webhook.cluster.watches.secrets import SecretStore
 
 SECRETS = "/api/v1/namespaces/cks/secrets"
 OURS = {"app.kubernetes.io/name": "cks-admission", "app.kubernetes.io/managed-by": "cks-admission"}
@@ -30,9 +30,9 @@ async def server() -> AsyncIterator[GuardedApi]:
 
 
 @pytest.fixture
-async def secret(server: GuardedApi, api: Connection, times: Times) -> AsyncIterator[AuthoritySecret]:
+async def secret(server: GuardedApi, api: Connection, times: Times) -> AsyncIterator[SecretStore]:
     """The Secret, known as it is."""
-    found = AuthoritySecret(api, "cks", "ca", times.clock)
+    found = SecretStore(api, "cks", "ca", times.clock)
     await found.start()
     await server.watched(SECRETS)
     yield found
@@ -44,13 +44,13 @@ def _secret(name: str, content: bytes, **metadata: Any) -> dict[str, Any]:
     return {"metadata": {"name": name, **metadata}, "type": "Opaque", "data": data}
 
 
-async def _refusal(secret: AuthoritySecret) -> tuple[int, str]:
+async def _refusal(secret: SecretStore) -> tuple[int, str]:
     with pytest.raises(ApiError) as raised:
         await secret.write({"ca.crt": b"new"})
     return raised.value.status, str(raised.value)
 
 
-async def test_one_secret_is_followed(server: GuardedApi, secret: AuthoritySecret) -> None:
+async def test_one_secret_is_followed(server: GuardedApi, secret: SecretStore) -> None:
     """Nothing but the Secret of that name is asked for; what it holds is known, and that it has gone."""
     before = (secret.exists, dict(secret.stored))
     server.put(SECRETS, _secret("ca", b"first"))
@@ -65,7 +65,7 @@ async def test_one_secret_is_followed(server: GuardedApi, secret: AuthoritySecre
     assert {query["fieldSelector"] for query in queries} == {"metadata.name=ca"}
 
 
-async def test_it_is_made(server: GuardedApi, secret: AuthoritySecret) -> None:
+async def test_it_is_made(server: GuardedApi, secret: SecretStore) -> None:
     """A Secret that does not exist is made as an opaque one with the service's labels, and is known at once."""
     await secret.write({"ca.crt": b"cert", "ca.key": b"key"})
 
@@ -85,7 +85,7 @@ async def test_it_is_made(server: GuardedApi, secret: AuthoritySecret) -> None:
     ]
 
 
-async def test_what_others_have_written_is_kept(server: GuardedApi, secret: AuthoritySecret) -> None:
+async def test_what_others_have_written_is_kept(server: GuardedApi, secret: SecretStore) -> None:
     """Labels, annotations, the type and further data stay; only what is given takes the place of what was there."""
     labels = {"team": "platform", "app.kubernetes.io/managed-by": "Helm"}
     before = _secret("ca", b"old", uid="u", labels=labels, annotations={"note": "hands off"})
@@ -111,7 +111,7 @@ async def test_what_others_have_written_is_kept(server: GuardedApi, secret: Auth
     assert secret.stored == {"ca.crt": b"new", "notes": b"N"}
 
 
-async def test_it_is_read_anew(server: GuardedApi, secret: AuthoritySecret) -> None:
+async def test_it_is_read_anew(server: GuardedApi, secret: SecretStore) -> None:
     """What a dead watch has not told is known once it is read anew, and then followed over another watch."""
     server.put(SECRETS, _secret("ca", b"first"))
     await until(lambda: secret.stored == {"ca.crt": b"first"})
@@ -128,7 +128,7 @@ async def test_it_is_read_anew(server: GuardedApi, secret: AuthoritySecret) -> N
     await until(lambda: secret.stored == {"ca.crt": b"third"})
 
 
-async def test_writes_follow_each_other(server: GuardedApi, secret: AuthoritySecret) -> None:
+async def test_writes_follow_each_other(server: GuardedApi, secret: SecretStore) -> None:
     """After a write the next one is in its version, whether or not the watch has told of it yet."""
     for content in (b"1", b"2", b"3"):
         await secret.write({"ca.crt": content})
@@ -139,7 +139,7 @@ async def test_writes_follow_each_other(server: GuardedApi, secret: AuthoritySec
 
 async def test_a_lost_race_is_a_conflict(server: GuardedApi, api: Connection) -> None:
     """Whether it was made, changed or deleted by somebody else meanwhile: nothing is written, and 409 says so."""
-    first, second = (AuthoritySecret(api, "cks", "ca") for _ in range(2))  # they follow nothing
+    first, second = (SecretStore(api, "cks", "ca") for _ in range(2))  # they follow nothing
 
     await first.write({"ca.crt": b"first"})
     made = await _refusal(second)
@@ -157,7 +157,7 @@ async def test_a_lost_race_is_a_conflict(server: GuardedApi, api: Connection) ->
     assert len(server.written) == 1
 
 
-async def test_what_it_takes_to_write_is_said(server: GuardedApi, secret: AuthoritySecret) -> None:
+async def test_what_it_takes_to_write_is_said(server: GuardedApi, secret: SecretStore) -> None:
     """A right that is missing is named; a Secret that cannot be changed, as an immutable one, is to be deleted."""
     server.fail(SECRETS, 403, status(403, "forbidden"))
     forbidden = await _refusal(secret)
@@ -179,7 +179,7 @@ async def test_the_right_to_follow_it(server: GuardedApi, api: Connection, times
     """Without the right to list it, the reason why nothing is known says what to grant."""
     times.patience = 0
     server.fail(SECRETS, 403, status(403, "forbidden"), times=99)
-    secret = AuthoritySecret(api, "cks", "ca", times.clock)
+    secret = SecretStore(api, "cks", "ca", times.clock)
 
     waiting = secret.unsynced()
     await secret.start()
@@ -195,7 +195,7 @@ async def test_the_right_to_follow_it(server: GuardedApi, api: Connection, times
     )
 
 
-async def test_data_that_does_not_decode(server: GuardedApi, secret: AuthoritySecret) -> None:
+async def test_data_that_does_not_decode(server: GuardedApi, secret: SecretStore) -> None:
     """What is no base64 is there and empty, as a file that was damaged; a Secret without data holds nothing."""
     server.put(SECRETS, {"metadata": {"name": "ca"}, "data": {"ca.crt": "%%%", "ca.key": "a2V5"}})
     await until(lambda: secret.exists)
@@ -209,7 +209,7 @@ async def test_data_that_does_not_decode(server: GuardedApi, secret: AuthoritySe
 async def test_one_event_for_several(api: Connection) -> None:
     """Whoever waits for several things gives them one event."""
     changed = asyncio.Event()
-    secret = AuthoritySecret(api, "cks", "ca", changed=changed)
+    secret = SecretStore(api, "cks", "ca", changed=changed)
 
     await secret.write({"ca.crt": b"new"})
 

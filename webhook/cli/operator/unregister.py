@@ -21,7 +21,7 @@ from webhook.registration.configurations import KINDS
 def command(config: Path | None, **changes: Any) -> None:
     """Remove the webhook configurations from a cluster, whether or not the service runs.
 
-    A running service does not write them again until it restarts.
+    A running service does not write them again until manage, or what does its work, restarts.
 
     \b
     Example:

@@ -13,6 +13,7 @@ import click
 from webhook import logs
 from webhook.cli import options
 from webhook.cli.exits import InputError, ToolError
+from webhook.configuration import roles
 from webhook.configuration.settings import Settings, SettingsError
 
 
@@ -73,7 +74,7 @@ def command(config: Path | None, worker: tuple[int, Path] | None, **changes: Any
         if settings.listen.workers > 1 and worker is None:
             _supervise(settings)
         else:
-            _serve(lambda: options.current(config, changes), config, worker)
+            _serve(lambda: roles.of_replica(options.current(config, changes)), config, worker)
     except SettingsError as error:
         raise InputError(str(error)) from None
 

@@ -52,6 +52,7 @@ _MARKS: dict[Level, tuple[str, str]] = {
     show_default=True,
     help="Namespace in which doctor tries to set a reserved label (dry run).",
 )
+@click.option("--manage", "of_manage", is_flag=True, help="Check the rights of manage, not those of a replica.")
 @click.option("--no-probe", is_flag=True, help="Do not try to set a reserved label.")
 @options.output
 def command(
@@ -61,6 +62,7 @@ def command(
     probe_namespace: str,
     output: str,
     *,
+    of_manage: bool,
     no_probe: bool,
     **changes: bool | None,
 ) -> None:
@@ -73,6 +75,8 @@ def command(
       cks-admission doctor --config cks.yaml --kubeconfig ~/.kube/config
       cks-admission doctor --config cks.yaml --as-service-account cks-admission/cks-admission
       kubectl exec -n cks-admission deploy/cks-admission -- cks-admission doctor --config config/cks.yaml
+      kubectl exec -n cks-admission deploy/cks-admission-manage -- \\
+        cks-admission doctor --config config/cks.yaml --manage
     """
     from webhook.cluster.api.errors import ClusterError  # noqa: PLC0415 - loads the client
     from webhook.cluster.inspection.examination import Inquiry  # noqa: PLC0415 - as above
@@ -81,7 +85,7 @@ def command(
     configured = bool(settings.cluster.kubeconfig) or settings.cluster.in_cluster
     asked = Inquiry(_account(account), not kubeconfig and configured, "" if no_probe else probe_namespace)
     try:
-        findings = asyncio.run(_examine(settings, kubeconfig, asked))
+        findings = asyncio.run(_examine(settings, kubeconfig, asked, of_manage=of_manage))
     except SettingsError as error:
         raise InputError(str(error)) from None
     except ClusterError as error:
@@ -103,15 +107,15 @@ def _account(given: str | None) -> tuple[str, str] | None:
     return namespace, name
 
 
-async def _examine(settings: Settings, kubeconfig: str, asked: Inquiry) -> list[Diagnosis]:
+async def _examine(settings: Settings, kubeconfig: str, asked: Inquiry, *, of_manage: bool) -> list[Diagnosis]:
     """The diagnoses. Raises SettingsError and ClusterError."""
     from webhook.cluster.api.client import connect  # noqa: PLC0415 - as above
     from webhook.cluster.inspection import examination  # noqa: PLC0415 - loads the client
     from webhook.doctor import desired  # noqa: PLC0415 - loads the CEL engine
     from webhook.doctor.checks import examine  # noqa: PLC0415 - as above
-    from webhook.registration.rights import needed  # noqa: PLC0415 - as above
+    from webhook.registration.rights import needed, needed_by_manager  # noqa: PLC0415 - as above
 
-    rights = needed(settings)
+    rights = needed_by_manager(settings) if of_manage else needed(settings)
     # A kubeconfig on the command line overrides how the service itself connects.
     inside = settings.cluster.in_cluster and not kubeconfig
     api = await connect(kubeconfig or settings.cluster.kubeconfig or None, inside, settings.cluster.service_account)

@@ -1,0 +1,62 @@
+"""What the two kinds of processes take from one configuration."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from webhook.configuration.roles import of_manager, of_replica
+from webhook.configuration.settings import Settings, SettingsError
+
+APART: dict[str, Any] = {
+    "cluster": {"inCluster": True},
+    "manage": {"apart": True, "secret": "leaf"},
+    "tls": {"secret": "ca", "certFile": "tls/tls.crt", "keyFile": "tls/tls.key", "clientCaFile": "clients.crt"},
+    "registration": {"apply": True, "owner": "role"},
+}
+
+
+def _settings(**sections: dict[str, Any]) -> Settings:
+    return Settings.model_validate({key: APART.get(key, {}) | sections.get(key, {}) for key in APART | sections})
+
+
+def test_a_replica_has_no_part_in_what_is_shared() -> None:
+    """Neither the CA nor the registration is a replica's; its files are."""
+    replica = of_replica(_settings())
+
+    assert (replica.tls.secret, replica.tls.cert_file, replica.tls.client_ca_file) == ("", "tls/tls.crt", "clients.crt")
+    registration = replica.registration
+    assert (registration.apply, registration.ca_only, registration.owner) == (False, False, "")
+
+
+def test_manage_serves_nothing() -> None:
+    """The files of replicas are not manage's; CA and registration are."""
+    manager = of_manager(_settings())
+
+    assert manager.tls.secret == "ca"
+    assert (manager.tls.cert_file, manager.tls.key_file, manager.tls.client_ca_file) == ("", "", "")
+    assert (manager.registration.apply, manager.registration.owner) == (True, "role")
+
+
+def test_without_manage_a_replica_does_everything() -> None:
+    """The settings stay as they are."""
+    settings = _settings(manage={"apart": False})
+
+    assert of_replica(settings) is settings
+
+
+@pytest.mark.parametrize(
+    ("role", "sections", "reason"),
+    [
+        (of_replica, {"tls": {"certFile": "", "keyFile": ""}}, "manage.apart: replicas read no Secret; mount the"),
+        (of_manager, {"manage": {"apart": False}}, "manage.apart is false, so that serve does this work itself"),
+        (of_manager, {"cluster": {"inCluster": False}}, "manage needs a cluster: set cluster.kubeconfig"),
+        (of_manager, {"manage": {"secret": ""}}, "tls.secret and manage.secret belong together"),
+    ],
+    ids=["no-files", "not-apart", "no-cluster", "no-leaf"],
+)
+def test_what_cannot_work_is_refused(role: Any, sections: dict[str, Any], reason: str) -> None:
+    """The text says what is missing and what to set."""
+    with pytest.raises(SettingsError, match=reason):
+        role(_settings(**sections))

@@ -1,0 +1,236 @@
+"""The certificate that manage keeps in a Secret for all replicas: made, renewed, and rotated in steps."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import yaml
+from cryptography.x509 import Certificate
+from support.api.guardedapi import GuardedApi
+from support.patience import until
+from support.service.replicas import NAMES, SECRETS, World, logging
+
+from certs.storage.content import BUNDLE, CA_CERT, CA_KEY, LEAF_CERT, LEAF_KEY, find_leaf
+from certs.x509.authority import Authority, new_authority
+from certs.x509.bundle import Bundle
+from certs.x509.certificate import issued_by
+from certs.x509.leaf import Leaf
+from certs.x509.pem import load_certificates
+from webhook.cluster.api.client import connect
+from webhook.cluster.watches.secrets import SecretStore
+from webhook.metrics import Metrics
+from webhook.tls.authority import StoredAuthority
+from webhook.tls.issuance import Issuance
+
+START = datetime(2026, 3, 1, 12, tzinfo=UTC)
+DAY = timedelta(days=1)
+
+
+class Managing:
+    """A process that manages, what clients know, and what replicas show."""
+
+    def __init__(self, world: World, stores: Sequence[SecretStore]) -> None:
+        self.world = world
+        self.leader = SimpleNamespace(leading=True, holder="me")
+        self.known: set[Certificate] | None = None
+        self.shown: list[Certificate | None] = []
+        self.metrics = Metrics("manage")
+        self.ca, self.leaf_store = stores
+        authority = StoredAuthority(self.ca, self.leader)
+        self.issuance = Issuance(
+            authority, self.leaf_store, self.leader, NAMES, self._trusted, self._handshakes, self.metrics,
+            lambda: world.now,
+        )  # fmt: skip
+
+    async def turn(self) -> None:
+        """What it does every few seconds, with all that was written before known."""
+        await until(lambda: not self.ca.unsynced() and not self.leaf_store.unsynced())
+        self.issuance.look()
+        await self.issuance.save()
+        self.issuance.install()
+
+    @property
+    def leaf(self) -> Leaf:
+        """The stored leaf."""
+        found = find_leaf(self.leaf_store.stored).pair
+        assert found is not None
+        return found
+
+    @property
+    def authority(self) -> Certificate:
+        """The stored CA."""
+        return load_certificates(self.world.stored[CA_CERT])[0]
+
+    @property
+    def bundle(self) -> set[Certificate]:
+        """The CAs that clients are told of."""
+        assert self.issuance.ca_bundle is not None
+        return set(Bundle.from_pem(self.issuance.ca_bundle))
+
+    def _trusted(self, authority: Certificate) -> bool:
+        return self.known is None or authority in self.known
+
+    async def _handshakes(self) -> Sequence[Certificate | None]:
+        return self.shown
+
+
+@asynccontextmanager
+async def managing(world: World) -> AsyncIterator[Managing]:
+    """The process, which follows both Secrets."""
+    stores = [SecretStore(world.api, "cks", name) for name in ("ca", "leaf")]
+    for store in stores:
+        await store.start()
+    try:
+        yield Managing(world, stores)
+    finally:
+        for store in stores:
+            await store.stop()
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    """An API server without a Secret."""
+    async with GuardedApi() as server:
+        kubeconfig = tmp_path / "kubeconfig"
+        config: dict[str, Any] = {
+            "current-context": "fake",
+            "contexts": [{"name": "fake", "context": {"cluster": "fake", "user": "me"}}],
+            "clusters": [{"name": "fake", "cluster": {"server": server.url}}],
+            "users": [{"name": "me", "user": {"token": "my-token"}}],
+        }
+        kubeconfig.write_text(yaml.safe_dump(config), encoding="utf-8")
+        server.put(SECRETS, {"metadata": {"name": "another"}})
+        api = await connect(str(kubeconfig), in_cluster=False)
+        yield World(server, api, START)
+        await api.close()
+
+
+async def test_the_first_turn(world: World) -> None:
+    """It makes a CA in one Secret and a leaf in the other, which has no key of the CA."""
+    async with managing(world) as manage:
+        with logging() as logged:
+            await manage.turn()
+        stored = dict(manage.leaf_store.stored)
+
+    assert set(world.stored) == {BUNDLE, CA_CERT, CA_KEY}
+    assert set(stored) == {LEAF_CERT, LEAF_KEY, CA_CERT}
+    assert logged.reasons() == ["ca.crt was made: there was none", "tls.crt was made: there was none"]
+    assert manage.issuance.unready() == []
+    value = manage.metrics.registry.get_sample_value("cks_admission_certificate_expiry_timestamp_seconds")
+    assert value == (START + 7 * DAY).timestamp()
+
+
+async def test_it_is_renewed_at_half_of_its_life(world: World) -> None:
+    """Before that it stays; afterwards there is another one by the same CA."""
+    async with managing(world) as manage:
+        await manage.turn()
+        first = manage.leaf
+        world.now = START + 3 * DAY
+        await manage.turn()
+        kept = manage.leaf
+        world.now = START + 4 * DAY
+        await manage.turn()
+
+        assert kept == first
+        assert manage.leaf != first
+        assert issued_by(manage.leaf.certificate, manage.authority)
+
+
+async def test_a_rotation_goes_step_by_step(world: World) -> None:
+    """The bundle first; the leaf when clients know the CA; the old CA goes when all replicas show the new leaf."""
+    async with managing(world) as manage:
+        await manage.turn()
+        old, first = manage.authority, manage.leaf
+        manage.known = {old}
+        world.now = START + 250 * DAY
+        await manage.turn()  # the stored leaf has ended, as in a test only: it is made anew at once
+        world.now += DAY
+        new, bridge = manage.authority, manage.leaf
+        assert (manage.bundle, first == bridge) == ({old, new}, False)
+
+        manage.known = {old, new}
+        manage.shown = [bridge.certificate, None]
+        await manage.turn()
+        silent = manage.bundle
+        manage.shown = [bridge.certificate, first.certificate]
+        await manage.turn()
+        behind = manage.bundle
+        manage.shown = []
+        await manage.turn()
+        nobody = manage.bundle
+        manage.shown = [bridge.certificate, bridge.certificate]
+        with logging() as logged:
+            await manage.turn()
+
+        assert issued_by(bridge.certificate, new)
+        assert silent == behind == nobody == {old, new}
+        assert manage.bundle == {new}
+        assert set(Bundle.from_pem(world.stored[BUNDLE])) == {new}
+        assert logged.reasons() == [
+            "ca-bundle.crt no longer holds CN=cks-admission CA, since all replicas serve what the current CA signed"
+        ]
+
+
+async def test_the_new_leaf_waits_for_the_bundle(world: World) -> None:
+    """While clients do not know a new CA the leaf of the old one stays, if it is valid."""
+    async with managing(world) as manage:
+        await manage.turn()
+        first, other = manage.leaf, new_authority(START)
+        manage.known = {manage.authority}
+        _give(world, other, {*manage.bundle, other.certificate})
+        await until(lambda: manage.ca.stored.get(CA_CERT) == other.cert_pem)
+        await manage.turn()
+        waiting = manage.leaf
+        manage.known.add(other.certificate)
+        await manage.turn()
+
+        assert waiting == first
+        assert issued_by(manage.leaf.certificate, other.certificate)
+
+
+async def test_who_does_not_lead_writes_nothing(world: World) -> None:
+    """Another process of manage waits for the Lease."""
+    async with managing(world) as manage:
+        manage.leader.leading = False
+        await manage.turn()
+
+        assert (world.stored, manage.leaf_store.stored) == ({}, {})
+        reason = "Secret cks/ca does not exist; me, which holds the lease, renews it"
+        assert manage.issuance.unready() == [f"there is no valid certificate in Secret cks/leaf: {reason}"]
+
+
+@pytest.mark.parametrize("fault", ["deleted", "foreign", "torn"])
+async def test_what_is_spoilt_is_made_anew(world: World, fault: str) -> None:
+    """A leaf that is gone, another's, or damaged is replaced at the next turn."""
+    async with managing(world) as manage:
+        await manage.turn()
+        before = manage.leaf
+        theirs = new_authority(START, name="Their CA").issue(["a.example"], START)
+        data = {"foreign": {LEAF_CERT: theirs.cert_pem, LEAF_KEY: theirs.key_pem}, "torn": {LEAF_CERT: b"-----BEGIN"}}
+        if fault == "deleted":
+            world.server.delete(SECRETS, "leaf")
+        else:
+            _put(world, "leaf", data[fault])
+        await until(lambda: manage.leaf_store.stored.get(LEAF_CERT) != before.cert_pem)
+        await manage.turn()
+
+        assert manage.leaf != before
+        assert issued_by(manage.leaf.certificate, manage.authority)
+
+
+def _give(world: World, authority: Authority, bundle: set[Certificate]) -> None:
+    """Store another CA, as after a renewal by another process."""
+    pem = Bundle(tuple(bundle)).pem
+    world.store({CA_CERT: authority.cert_pem, CA_KEY: authority.key_pem, BUNDLE: pem})
+
+
+def _put(world: World, name: str, contents: dict[str, bytes]) -> None:
+    data = {key: base64.b64encode(content).decode() for key, content in contents.items()}
+    world.server.put(SECRETS, {"metadata": {"name": name}, "data": data})

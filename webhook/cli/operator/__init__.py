@@ -1,0 +1,1 @@
+"""The verbs of those who run the service: serve, manage, doctor, certs, unregister."""

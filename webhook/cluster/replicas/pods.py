@@ -1,0 +1,173 @@
+"""Follows the Pods of the replicas, asks each which paths it answers, and looks at the certificates that they show.
+
+A Pod tells this itself, because an annotation in the chart would be wrong for another image than the chart's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, NoReturn
+from urllib.parse import quote
+
+import msgspec
+import structlog
+from aiohttp import ClientError, ClientSession, ClientTimeout
+from cryptography.x509 import Certificate
+from msgspec import Struct
+from yarl import URL
+
+from webhook.cluster.api.clock import Clock
+from webhook.cluster.api.errors import ClusterError
+from webhook.cluster.api.objects import FollowedResource, WholeObject, name_of, whole
+from webhook.cluster.inspection.handshake import certificates
+from webhook.cluster.watches.cache import Cache
+from webhook.cluster.watches.reflector import Reflector
+from webhook.cluster.watches.tasks import Followers
+from webhook.http.paths import ANSWERED, PATHS
+from webhook.registration.announcement import Announcement
+
+if TYPE_CHECKING:
+    from webhook.cluster.api.client import Connection
+
+# The names of the ports in the Pods' spec.
+WEBHOOK, HEALTH = "webhook", "health"
+
+_ANSWER_SECONDS = 3.0
+_LOOK_SECONDS = 1.0
+_AT_ONCE = 16
+_PATHS = msgspec.json.Decoder(list[str])
+
+
+class ReplicaPod(Struct, frozen=True):
+    """A Pod that answers reviews, or will, or does so for its last seconds.
+
+    address: empty until it has one. ports: by name. instance: another one for each start of its container.
+    """
+
+    name: str
+    address: str
+    ports: Mapping[str, int]
+    ready: bool
+    instance: str
+
+
+class ReplicaPods(Followers):
+    """The Pods with a label selector in a Namespace.
+
+    server_name: the name for which they show certificates. noticed: called when any of them, or what it said, has
+    changed.
+    """
+
+    def __init__(
+        self,
+        api: Connection,
+        namespace: str,
+        selector: str,
+        server_name: str,
+        noticed: Callable[[], None],
+        clock: Clock | None = None,
+    ) -> None:
+        self._noticed = noticed
+        self._woken = asyncio.Event()
+        self._pods = Cache[WholeObject, str, ReplicaPod](name_of, _pod, self._notice)
+        resource = FollowedResource("pods of replicas", whole, query=(("labelSelector", selector),))
+        path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods"
+        self._reflector = Reflector(api, resource, path, self._pods, clock or Clock())
+        self._reflectors = (self._reflector,)
+        self._namespace, self._selector, self._server_name = namespace, selector, server_name
+        self._paths: dict[str, frozenset[str]] = {}
+        self._log = structlog.get_logger()
+
+    @property
+    def ready(self) -> bool:
+        """Whether any replica is ready."""
+        return any(pod.ready for pod in self._pods.values)
+
+    def announcements(self) -> tuple[Announcement, ...] | None:
+        """What each Pod answers, as far as it is known; None before the first list has arrived."""
+        if self._reflector.unsynced():
+            return None
+        return tuple(
+            Announcement(pod.name, ready=pod.ready, paths=self._paths.get(pod.instance)) for pod in self._pods.values
+        )
+
+    def unsynced(self) -> list[str]:
+        """Why the Pods are not known yet, with a remedy if a right is missing."""
+        right = f"; a Role in namespace {self._namespace} must allow manage's account to list and watch pods"
+        return [reason + (right if self._reflector.status == 403 else "") for reason in self._reflector.unsynced()]
+
+    async def run(self) -> NoReturn:
+        """Ask the Pods that have not said yet what they answer, until cancelled."""
+        free = asyncio.Semaphore(_AT_ONCE)
+        async with ClientSession(timeout=ClientTimeout(total=_ANSWER_SECONDS)) as session:
+            while True:
+                self._woken.clear()
+                known = {pod.instance for pod in self._pods.values}
+                self._paths = {instance: paths for instance, paths in self._paths.items() if instance in known}
+                silent = [pod for pod in self._pods.values if pod.address and pod.instance not in self._paths]
+                await asyncio.gather(*(self._ask(session, free, pod) for pod in silent))
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_LOOK_SECONDS if silent else None):
+                        await self._woken.wait()
+
+    async def handshakes(self) -> Sequence[Certificate | None]:
+        """The leaf that each Pod with an address shows; None for one that shows none."""
+        free = asyncio.Semaphore(_AT_ONCE)
+
+        async def shown(pod: ReplicaPod) -> Certificate | None:
+            async with free:
+                try:
+                    port = pod.ports.get(WEBHOOK, 0)
+                    return (await certificates(pod.address, port, self._server_name, _ANSWER_SECONDS))[0]
+                except ClusterError:
+                    return None
+
+        # A Pod without an address has not started: its volume will have the leaf that is stored now.
+        return await asyncio.gather(*(shown(pod) for pod in self._pods.values if pod.address))
+
+    async def _ask(self, session: ClientSession, free: asyncio.Semaphore, pod: ReplicaPod) -> None:
+        """Ask a Pod for its paths. A Pod that does not answer is asked again."""
+        url = URL.build(scheme="http", host=pod.address, port=pod.ports.get(HEALTH), path=PATHS)
+        try:
+            async with free, session.get(url) as answer:
+                body = await answer.read()
+                paths = ANSWERED if answer.status == HTTPStatus.NOT_FOUND else frozenset(_PATHS.decode(body))
+        except (ClientError, OSError, TimeoutError, ValueError) as error:
+            self._log.debug("a replica did not say what it answers", pod=pod.name, reason=repr(error))
+            return
+        self._paths[pod.instance] = paths
+        self._noticed()
+
+    def _notice(self) -> None:
+        self._woken.set()
+        self._noticed()
+
+
+def _pod(item: WholeObject) -> ReplicaPod | None:
+    """What matters of a Pod; None if it has ended."""
+    spec, status = item.content.get("spec") or {}, item.content.get("status") or {}
+    if status.get("phase") in ("Succeeded", "Failed"):
+        return None
+    ports = {
+        str(port.get("name")): int(port["containerPort"])
+        for container in spec.get("containers") or ()
+        for port in container.get("ports") or ()
+    }
+    return ReplicaPod(
+        item.metadata.name, str(status.get("podIP") or ""), ports, ready=_is_ready(status), instance=_instance(item)
+    )
+
+
+def _is_ready(status: Mapping[str, Any]) -> bool:
+    """Whether calls may arrive; for a Pod that is being deleted this is so until its container is not ready."""
+    conditions = status.get("conditions") or ()
+    return any(condition.get("type") == "Ready" and condition.get("status") == "True" for condition in conditions)
+
+
+def _instance(item: WholeObject) -> str:
+    containers = (item.content.get("status") or {}).get("containerStatuses") or ()
+    starts = (f"{container.get('containerID')}/{container.get('restartCount')}" for container in containers)
+    return " ".join((str(item.content["metadata"].get("uid")), *starts))

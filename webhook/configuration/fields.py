@@ -1,0 +1,61 @@
+"""The types of the configuration's fields, and the base of its sections."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal, TypeVar
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from policies.engine.rule import Action
+from policies.objects.fieldpath import parse
+
+T = TypeVar("T")
+TOLD: Final = "told"
+"""The type of an error whose text says already what was found."""
+
+
+class SettingsError(Exception):
+    """A configuration that cannot be used. The text has a line per mistake: file, line, key, what was found."""
+
+
+class Model(BaseModel):
+    """A section of the configuration."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, strict=True)
+
+
+def _glob(text: str) -> str:
+    if not text:
+        raise ValueError("an empty glob matches nothing")
+    return text
+
+
+def _path(text: str) -> str:
+    parse(text)
+    return text
+
+
+def _inner_path(text: str) -> str:
+    if not text:
+        raise ValueError("an empty path means the object itself, which is not allowed here")
+    return _path(text)
+
+
+def _off(value: object) -> object:
+    """Take the word off as people write it: without quotes YAML makes a boolean of it."""
+    return "off" if value is False else value
+
+
+Glob = Annotated[str, AfterValidator(_glob)]
+FieldPath = Annotated[str, AfterValidator(_path)]
+InnerPath = Annotated[str, AfterValidator(_inner_path)]
+RuleAction = Annotated[Action, BeforeValidator(_off)]
+DenyOrWarn = Literal["deny", "warn"]
+DaemonSets = Annotated[Literal["inject", "warn", "off"], BeforeValidator(_off)]
+Port = Annotated[int, Field(ge=0, le=65535)]
+Many = Annotated[tuple[T, ...], Field(strict=False)]
+Strings = Many[str]
+Globs = Many[Glob]
+FieldPaths = Many[FieldPath]
+InnerPaths = Many[InnerPath]

@@ -1,0 +1,40 @@
+"""The settings of the two kinds of processes: replicas answer reviews, and manage writes what they share. Pure.
+
+Both read one configuration. If manage runs apart, each takes what concerns it; otherwise a replica does everything.
+"""
+
+from __future__ import annotations
+
+from webhook.configuration.settings import Settings, SettingsError
+
+
+def of_replica(settings: Settings) -> Settings:
+    """The settings of a replica: if manage runs apart, without a CA and without a registration of its own.
+
+    Raises SettingsError if it would have no certificate.
+    """
+    if not settings.manage.apart:
+        return settings
+    if settings.tls.secret and not settings.tls.cert_file:
+        raise SettingsError(
+            "manage.apart: replicas read no Secret; mount the Secret that manage.secret names, and give its files as "
+            "tls.certFile and tls.keyFile"
+        )
+    registration = settings.registration.model_copy(update={"apply": False, "ca_only": False, "owner": ""})
+    tls = settings.tls.model_copy(update={"secret": ""})
+    return settings.model_copy(update={"registration": registration, "tls": tls})
+
+
+def of_manager(settings: Settings) -> Settings:
+    """The settings of manage: without the replicas' files. Raises SettingsError if it has nothing to work with."""
+    if not settings.manage.apart:
+        raise SettingsError("manage.apart is false, so that serve does this work itself; set it to true for both")
+    if not (settings.cluster.kubeconfig or settings.cluster.in_cluster):
+        raise SettingsError("manage needs a cluster: set cluster.kubeconfig or cluster.inCluster")
+    if bool(settings.tls.secret) != bool(settings.manage.secret):
+        raise SettingsError(
+            "tls.secret and manage.secret belong together: the one is for the CA, the other one for the certificate "
+            "that it signs; give both or neither"
+        )
+    tls = settings.tls.model_copy(update={"cert_file": "", "key_file": "", "client_ca_file": ""})
+    return settings.model_copy(update={"tls": tls})

@@ -1,0 +1,220 @@
+"""The composition root of `cks-admission manage`, which writes to the cluster what all replicas share.
+
+It holds the key of the CA and answers no reviews: who takes over a process that reads what people send gains neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import structlog
+from aiohttp import hdrs, web
+
+from webhook import metrics
+from webhook.cluster.api.client import Connection, connect
+from webhook.cluster.replicas.pods import ReplicaPods
+from webhook.cluster.replicas.replica import Replica, joined
+from webhook.cluster.replicas.waitingpods import WaitingPods
+from webhook.cluster.watches.ages import WatchAges
+from webhook.cluster.watches.cluster import Followed, follow
+from webhook.cluster.watches.secrets import SecretStore
+from webhook.composition import keeper, run
+from webhook.configuration import rules
+from webhook.configuration.configuration import Configuration
+from webhook.configuration.settings import Settings
+from webhook.doctor.address import dialled
+from webhook.http import ports, probes
+from webhook.http.readiness import Readiness
+from webhook.metrics import Metrics
+from webhook.process import stop_signal
+from webhook.registration.registrar import Registrar, RegistrarInputs
+from webhook.sources.rulekeeper import RuleKeeper
+from webhook.tls.authority import StoredAuthority
+from webhook.tls.issuance import Issuance, OthersCertificates
+from webhook.tls.renewal import Upkeep
+from webhook.tls.trust import trusted
+from webhook.version import VERSION
+
+if TYPE_CHECKING:
+    from policies.admissionpolicy.evaluation.parameters import ParametersKey
+    from webhook.sources.policykeeper import PolicyKeeper
+
+
+class _Parts(NamedTuple):
+    """The parts of a process before it begins to write."""
+
+    configuration: Configuration
+    measures: Metrics
+    cluster: Followed
+    replica: Replica
+    pods: ReplicaPods
+    certificates: Issuance | OthersCertificates
+    keeper: RuleKeeper | PolicyKeeper
+
+    @property
+    def settings(self) -> Settings:
+        """The current settings."""
+        return self.configuration.current.settings
+
+
+async def manage(read: Callable[[], Settings], path: Path | None = None) -> None:
+    """Do the work until SIGTERM or SIGINT. Raises SettingsError, CertificateError, ClusterError or PortError at start.
+
+    read: returns the current settings. path: their file, which is watched for changes.
+    """
+    log, stopping, measures = structlog.get_logger(), stop_signal(), Metrics("manage")
+    configuration = Configuration(read, path, measures)
+    async with AsyncExitStack() as stack:
+        parts = await _assemble(stack, configuration, measures)
+        # The lambda is called only after `upkeep` exists.
+        registrar = _registrar(parts, lambda: upkeep.writing)
+        trust = trusted(parts.settings.registration, parts.replica.webhooks)
+        upkeep = Upkeep(
+            parts.certificates, registrar, measures, parts.settings.tls.check_seconds, parts.replica, trust
+        )  # fmt: skip
+        ages = WatchAges((parts.cluster, parts.replica, parts.pods), parts.settings.cluster.cut_off_seconds)
+        measures.watches = ages
+        readiness = _readiness(parts, registrar)
+        readiness.add_note("watches", ages.problems)
+        health = web.AppRunner(_Health(readiness, measures).app(), access_log=None)
+        await ports.listen(health, parts.settings.health.host, parts.settings.health.port)
+        stack.push_async_callback(health.cleanup)
+        _run_all(stack, parts, registrar, upkeep)
+        log.info("managing", version=VERSION, health=ports.address("http", health))
+        received = await stopping
+        readiness.draining = True
+        log.info("stopping", signal=received.name)
+    log.info("stopped")
+
+
+async def _assemble(stack: AsyncExitStack, configuration: Configuration, measures: Metrics) -> _Parts:
+    """Make the parts. Raises SettingsError or ClusterError."""
+    settings = configuration.current.settings
+    cluster = await stack.enter_async_context(await _cluster(settings))
+    replica = await stack.enter_async_context(joined(cluster.facts.api, settings))
+    pods = ReplicaPods(
+        cluster.facts.api,
+        settings.cluster.namespace,
+        settings.manage.pods,
+        dialled(settings).name,
+        replica.webhooks.changed.set,
+    )
+    await pods.start()
+    stack.push_async_callback(pods.stop)
+    certificates = await _certificates(stack, cluster.facts.api, settings, replica, pods, measures)
+    # Entries do not depend on parameters, so that nothing reads what they refer to.
+    rule_keeper = await keeper(configuration.current, measures, cluster, _NoParameters())
+    return _Parts(configuration, measures, cluster, replica, pods, certificates, rule_keeper)
+
+
+async def _cluster(settings: Settings) -> AbstractAsyncContextManager[Followed]:
+    """A context that follows what entries depend on. Raises ClusterError."""
+    chosen = settings.cluster
+    return follow(
+        await connect(chosen.kubeconfig or None, chosen.in_cluster, chosen.service_account),
+        nodes=False,
+        topologies=rules.follows_topologies(settings),
+        maps_in=chosen.namespace if settings.policies.config_maps else "",
+        natives=settings.policies.native,
+        devices=False,
+    )
+
+
+async def _certificates(
+    stack: AsyncExitStack,
+    api: Connection,
+    settings: Settings,
+    replica: Replica,
+    pods: ReplicaPods,
+    measures: Metrics,
+) -> Issuance | OthersCertificates:
+    """The certificates of the replicas, followed until the stack is closed."""
+    if replica.authority is None:
+        return OthersCertificates()
+    namespace, name = settings.cluster.namespace, settings.manage.secret
+    secret = SecretStore(api, namespace, name, changed=replica.changed)
+    await secret.start()
+    stack.push_async_callback(secret.stop)
+    authority = StoredAuthority(replica.authority, replica.leadership)
+    trust = trusted(settings.registration, replica.webhooks)
+    return Issuance(authority, secret, replica.leadership, settings.tls.names, trust, pods.handshakes, measures)
+
+
+def _registrar(parts: _Parts, writing: Callable[[], bool]) -> Registrar:
+    facts, pods = parts.cluster.facts, parts.pods
+
+    def inputs() -> RegistrarInputs:
+        replicas = pods.announcements()
+        policies = parts.keeper.rules if parts.keeper.complete and replicas is not None else None
+        settings, catalog = parts.configuration.current
+        namespaces, bundle = facts.control_plane_namespaces(), parts.certificates.ca_bundle
+        return RegistrarInputs(settings, catalog, policies, namespaces, bundle, writing(), pods.ready, replicas)
+
+    return Registrar(facts.api, inputs, parts.replica.webhooks, parts.measures)
+
+
+def _readiness(parts: _Parts, registrar: Registrar) -> Readiness:
+    """The readiness, with all gates and notes."""
+    readiness = Readiness()
+    readiness.add_gate("cluster", parts.cluster.unsynced)
+    readiness.add_gate("manage", parts.replica.unsynced)
+    readiness.add_gate("replicas", parts.pods.unsynced)
+    readiness.add_note("configuration", parts.configuration.notes)
+    readiness.add_note("certificate", parts.certificates.unready)
+    readiness.add_note("manage", parts.replica.problems)
+    readiness.add_note("registration", registrar.problems)
+    if not isinstance(policies := parts.keeper, RuleKeeper):
+        readiness.add_note("policies", policies.unused)
+    return readiness
+
+
+def _run_all(stack: AsyncExitStack, parts: _Parts, registrar: Registrar, upkeep: Upkeep) -> None:
+    """Run all background tasks until the stack is closed."""
+
+    async def look() -> None:
+        registrar.look()
+
+    run(stack, "replicas", parts.pods.run())
+    run(stack, "upkeep", upkeep.run())
+    run(stack, "configuration", parts.configuration.run(parts.keeper.reconfigure, look))
+    if not isinstance(parts.keeper, RuleKeeper):
+        run(stack, "policies", parts.keeper.run(look))
+    registration = parts.settings.registration
+    if registration.apply or registration.ca_only:
+        run(stack, "registration", registrar.run(parts.settings.tls.check_seconds))
+    facts, leadership = parts.cluster.facts, parts.replica.leadership
+    waiting = WaitingPods(facts.api, lambda: (parts.keeper.ruleset, facts.known), lambda: leadership.leading)
+    run(stack, "waiting Pods", waiting.run())
+
+
+class _NoParameters:
+    """Follows no parameters."""
+
+    async def follow(self, keys: Iterable[ParametersKey]) -> None:
+        """Do nothing."""
+
+
+class _Health:
+    """The handlers of the health port."""
+
+    def __init__(self, readiness: Readiness, measures: Metrics) -> None:
+        self._readiness = readiness
+        self._measures = measures
+
+    def app(self) -> web.Application:
+        """`/livez`, `/readyz` with its reasons, `/metrics`."""
+        return probes.application(self._livez, self._readyz, self._metrics)
+
+    async def _livez(self, _http: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    async def _readyz(self, _http: web.Request) -> web.Response:
+        reasons = self._readiness.unready()
+        said = ["not ready" if reasons else "ok", *(f"- {line}" for line in (*reasons, *self._readiness.notes()))]
+        return web.Response(status=503 if reasons else 200, text="\n".join(said) + "\n")
+
+    async def _metrics(self, _http: web.Request) -> web.Response:
+        return web.Response(body=self._measures.expose(), headers={hdrs.CONTENT_TYPE: metrics.CONTENT_TYPE})

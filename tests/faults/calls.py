@@ -19,7 +19,7 @@ from faults.process import Process
 from faults.reviews import Review
 
 _SECONDS = 30.0  # the longest time that the API server waits for a webhook
-_LATE_SECONDS = 1.0
+_LATE_SECONDS = 4.0  # an authorization check may take three
 BROKEN = (OSError, TimeoutError, asyncio.IncompleteReadError)
 
 
@@ -211,5 +211,7 @@ def reason(error: BaseException) -> str:
             return "connection refused"
         case asyncio.IncompleteReadError() | ConnectionError():
             return "connection broken"
+        case ssl.SSLCertVerificationError():
+            return error.verify_message
         case _:
             return type(error).__name__

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from faults import crowds, evaluations, losses, references, reloads, watches
+from faults import crowds, evaluations, losses, references, releases, reloads, watches
 from faults.row import Fault
 
 FAULTS: tuple[Fault, ...] = (
@@ -15,6 +15,7 @@ FAULTS: tuple[Fault, ...] = (
     reloads.policy_edits,
     reloads.policy_directory,
     losses.dying_worker,
+    losses.clock_ahead,
     references.parameters_150,
     references.parameters_1000,
     references.slow_access_reviews,
@@ -22,4 +23,7 @@ FAULTS: tuple[Fault, ...] = (
     watches.cut_off,
     watches.gone,
     watches.restarted_api_server,
+    releases.stopped_replica,
+    releases.version_skew,
+    releases.cold_start,
 )

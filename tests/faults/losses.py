@@ -1,4 +1,4 @@
-"""Faults of processes: one that dies."""
+"""Faults of processes and their machines: one that dies, and one whose clock is wrong."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import os
 import signal
 import time
 
-from faults.calls import calling, probing
+from faults.calls import Calls, calling, probing
+from faults.clock import Clock
 from faults.process import Process
 from faults.resources import family
 from faults.reviews import GUARD
@@ -16,6 +17,7 @@ from faults.site import Site
 
 _WORKERS = 2
 _CALLERS = 8
+_THREE_DAYS = 3 * 86400.0
 
 
 def dying_worker(site: Site) -> Result:
@@ -51,6 +53,51 @@ async def _dying(process: Process) -> Result:
             }
         ),
     )
+
+
+def clock_ahead(site: Site) -> Result:
+    """The clock of a replica is put forward by three days while it runs; then one starts anew on such a machine.
+
+    Callers, whose clock is right, trust its certificate all the time, also one that it makes then, and no call is lost.
+    """
+    directory, fresh = site.directory(), site.directory()
+    clock = Clock(directory)
+    with Process(directory, environment=clock.environment) as process:
+        process.wait_until_ready()
+        calls = asyncio.run(_ahead(process, clock))
+    with Process(directory, environment=clock.environment) as again:
+        again.wait_until_ready()
+        kept = asyncio.run(_asked(again))
+    with Process(fresh, environment=clock.environment) as first:
+        first.wait_until_ready()
+        made = asyncio.run(_asked(first))
+    return Result(
+        seen=f"new connections while the clock changed: {calls.summary}; after a restart: {kept.summary}; of a replica "
+        f"that makes its first certificate then: {made.summary}",
+        lost=f"{sum(each.lost.total() for each in (calls, kept, made))} calls",
+        healthy=0.0,
+        broken=broken(
+            {
+                "no call lost while the clock changes": not calls.lost and not calls.wrong,
+                "none after a restart": not kept.lost and not kept.wrong,
+                "none with a new certificate": not made.lost and not made.wrong,
+            }
+        ),
+    )
+
+
+async def _ahead(process: Process, clock: Clock) -> Calls:
+    async with calling(process, GUARD, 20, keep=False) as calls:
+        await asyncio.sleep(2)
+        clock.shift(wall=_THREE_DAYS)
+        await asyncio.sleep(6)  # several looks at the certificate
+    return calls
+
+
+async def _asked(process: Process) -> Calls:
+    async with calling(process, GUARD, 20, keep=False) as calls:
+        await asyncio.sleep(2)
+    return calls
 
 
 def _workers(process: Process) -> list[int]:

@@ -34,7 +34,8 @@ def conditions() -> str:
     """What a run ran on, in a few words."""
     return (
         f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, cks-admission {VERSION}, Kubernetes {kubernetes_version()}, "
-        f"Python {platform.python_version()}, {os.cpu_count()} cores"
+        f"Python {platform.python_version()}, {os.cpu_count()} cores "
+        f"with a load average of {os.getloadavg()[2]:.1f}"
     )
 
 

@@ -16,6 +16,7 @@ FAULTS: tuple[Fault, ...] = (
     reloads.policy_directory,
     losses.dying_worker,
     losses.clock_ahead,
+    losses.certificate_from_the_future,
     references.parameters_150,
     references.parameters_1000,
     references.slow_access_reviews,
